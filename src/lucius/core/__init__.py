@@ -1,0 +1,1 @@
+"""The pure core: what a job is and how it moves. Standard library only, no clock, no I/O."""

@@ -1,0 +1,72 @@
+"""What an engine must do after a decision is saved, the events it records, and the decision itself."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from lucius.core.job import Job
+from lucius.core.plan import Json
+
+
+@dataclass(frozen=True, slots=True)
+class PublishDirective:
+    """Owed while the entry is `RELEASED`; repeating it is safe, the message id stays the same."""
+
+    step_id: str
+    attempt_no: int
+    lease_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyClient:
+    """Tell one of the client's completion webhooks how the job ended."""
+
+    owed_id: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRedrive:
+    """Tell the job that this one was redriven from that it has been."""
+
+    owed_id: str
+    job_id: str
+
+
+Effect = PublishDirective | NotifyClient | LinkRedrive
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a job's history. `moves` are `machine subject FROM->TO`, in the order they happened."""
+
+    seq: int
+    type: str
+    at: datetime
+    step_id: str | None = None
+    attempt_no: int | None = None
+    lease_id: str | None = None
+    moves: tuple[str, ...] = ()
+    data: Json | None = field(default=None, compare=False)
+
+
+class Outcome(StrEnum):
+    APPLIED = "applied"
+    ALREADY = "already"
+    """What was asked for already holds."""
+    DUPLICATE = "duplicate"
+    LATE = "late"
+    STALE = "stale"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`changed` is false where nothing is to be saved; `code` says why an input was rejected."""
+
+    job: Job
+    outcome: Outcome
+    events: tuple[Event, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    changed: bool = True
+    code: str | None = None

@@ -1,0 +1,66 @@
+"""The errors of the core and of the ports, in one tree. Vendor exceptions stop at the adapters."""
+
+
+class LuciusError(Exception):
+    """The root: everything that LUCIUS raises on purpose."""
+
+
+class IllegalMoveError(LuciusError):
+    """A decision tried a move that the transition table does not list: a defect, never bad input."""
+
+
+class RequestError(LuciusError):
+    """Bad input from outside. `code` is stable and has a reference page; `faults` name the fields."""
+
+    def __init__(
+        self, code: str, detail: str, *, faults: tuple[tuple[str, str], ...] = (), status: int = 422
+    ) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.faults = faults
+        self.status = status
+
+
+class LedgerError(LuciusError):
+    """The ledger cannot be used."""
+
+
+class LedgerUnavailableError(LedgerError):
+    """The storage did not take or answer a request; nothing was acknowledged."""
+
+
+class LedgerCorruptError(LedgerError):
+    """The stored data cannot be read; it is left untouched."""
+
+
+class LedgerTooNewError(LedgerError):
+    """The stored data was written by a newer version; it is left untouched."""
+
+
+class LedgerLockedError(LedgerError):
+    """Another process is writing to the same ledger."""
+
+
+class BusError(LuciusError):
+    """The bus cannot be used."""
+
+
+class PublishRefusedError(BusError):
+    """The bus will not take this message, now or later."""
+
+
+class BusUnavailableError(BusError):
+    """The bus did not answer: whether a message was taken is unknown."""
+
+
+class LockLostError(BusError):
+    """The delivery's lock has run out or was settled; someone else may have the message."""
+
+
+class ProtocolError(LuciusError):
+    """A protocol file is not valid."""
+
+
+class WorkspaceError(LuciusError):
+    """A workspace object could not be read or written."""

@@ -1,0 +1,62 @@
+"""Idempotency: the canonical form of a request and the hashes that recognise it again."""
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any, Final
+
+HASHED_FIELDS: Final = (
+    "tenant_id",
+    "request_type",
+    "input_ref",
+    "output_ref",
+    "payload",
+    "schema_version",
+)
+
+
+def canonical_json(value: Any) -> str:
+    """Keys sorted, arrays kept, nulls of objects omitted, numbers without trailing zeros."""
+    if isinstance(value, Mapping):
+        fields = sorted((str(key), item) for key, item in value.items() if item is not None)
+        return "{" + ",".join(f"{_quoted(k)}:{canonical_json(v)}" for k, v in fields) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(canonical_json(item) for item in value) + "]"
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float | Decimal):
+        return _number(value)
+    return _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _number(value: int | float | Decimal) -> str:
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number that is not finite has no JSON form")
+    exact = Decimal(repr(value)) if isinstance(value, float) else value
+    text = format(exact, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
+
+
+def normal_request_type(text: str) -> str:
+    """`OCR→EMBEDDING` and `OCR -> EMBEDDING` are one name."""
+    return "->".join(part.strip() for part in text.replace("→", "->").split("->"))
+
+
+def body_hash(envelope: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical request: what counts as the same request without a key."""
+    hashed = {name: envelope.get(name) for name in HASHED_FIELDS}
+    hashed["request_type"] = normal_request_type(str(hashed["request_type"]))
+    return sha256(canonical_json(hashed).encode()).hexdigest()
+
+
+def key_hash(key: str) -> str:
+    return sha256(b"key:" + key.encode()).hexdigest()

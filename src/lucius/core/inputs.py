@@ -1,0 +1,190 @@
+"""The facts that can move a job. `kind` names the column of the transition table that a fact belongs to."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from lucius.core.job import Fault
+
+
+class Kind(StrEnum):
+    SUBMITTED = "submitted"
+    ENTRY_RELEASED = "entry_released"
+    PUBLISH_CONFIRMED = "publish_confirmed"
+    PUBLISH_REFUSED = "publish_refused"
+    ACK = "ack"
+    HEARTBEAT = "heartbeat"
+    LEASE_RETURNED = "lease_returned"
+    SUCCESS = "success"
+    FAILURE_RETRYABLE = "failure_retryable"
+    FAILURE_FINAL = "failure_final"
+    TICK = "tick"
+    BUS_RESTARTED = "bus_restarted"
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+    EFFECT_SETTLED = "effect_settled"
+    DISMISSED = "dismissed"
+    REDRIVEN = "redriven"
+
+
+class ResultStatus(StrEnum):
+    SUCCEEDED = "SUCCEEDED"
+    FAILED_RETRY = "FAILED_RETRY"
+    FAILED_FINAL = "FAILED_FINAL"
+
+
+RESULT_KIND = {
+    ResultStatus.SUCCEEDED: Kind.SUCCESS,
+    ResultStatus.FAILED_RETRY: Kind.FAILURE_RETRYABLE,
+    ResultStatus.FAILED_FINAL: Kind.FAILURE_FINAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EntryReleased:
+    """The dispatch window has room for the held entry of this step; `lease_id` is for its attempt."""
+
+    kind: ClassVar[Kind] = Kind.ENTRY_RELEASED
+    step_id: str
+    lease_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishConfirmed:
+    kind: ClassVar[Kind] = Kind.PUBLISH_CONFIRMED
+    step_id: str
+    attempt_no: int
+    lease_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRefused:
+    """The bus said no. A publish whose outcome is unknown is not this: it is repeated."""
+
+    kind: ClassVar[Kind] = Kind.PUBLISH_REFUSED
+    step_id: str
+    attempt_no: int
+    lease_id: str
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class AckReceived:
+    kind: ClassVar[Kind] = Kind.ACK
+    step_id: str
+    attempt_no: int
+    lease_id: str
+    worker_id: str | None = None
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReceived:
+    kind: ClassVar[Kind] = Kind.HEARTBEAT
+    step_id: str
+    attempt_no: int
+    lease_id: str
+    worker_id: str | None = None
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReturned:
+    """A service that drains gives its lease back (RELEASE on the wire). It uses up no attempt."""
+
+    kind: ClassVar[Kind] = Kind.LEASE_RETURNED
+    step_id: str
+    attempt_no: int
+    lease_id: str
+    worker_id: str | None = None
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultReceived:
+    step_id: str
+    attempt_no: int
+    lease_id: str
+    status: ResultStatus
+    result_ref: Any = None
+    fault: Fault | None = None
+    worker_id: str | None = None
+    timestamp: str | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return RESULT_KIND[self.status]
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time has passed. Every sweeper is this one input."""
+
+    kind: ClassVar[Kind] = Kind.TICK
+
+
+@dataclass(frozen=True, slots=True)
+class BusRestarted:
+    """A volatile bus lost what it held; services whose worker id begins with `lost_owner` died with it."""
+
+    kind: ClassVar[Kind] = Kind.BUS_RESTARTED
+    lost_owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    kind: ClassVar[Kind] = Kind.CANCEL
+    immediate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRequested:
+    kind: ClassVar[Kind] = Kind.PAUSE
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    kind: ClassVar[Kind] = Kind.RESUME
+
+
+@dataclass(frozen=True, slots=True)
+class EffectSettled:
+    """An owed effect was performed, or failed and is to be tried again unless `final`."""
+
+    kind: ClassVar[Kind] = Kind.EFFECT_SETTLED
+    owed_id: str
+    performed: bool
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dismissed:
+    """An operator takes a failed job out of the dead-letter view."""
+
+    kind: ClassVar[Kind] = Kind.DISMISSED
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """A new job has taken over from this failed one."""
+
+    kind: ClassVar[Kind] = Kind.REDRIVEN
+    job_id: str
+
+
+Callback = AckReceived | HeartbeatReceived | LeaseReturned | ResultReceived
+Input = (
+    EntryReleased
+    | PublishConfirmed
+    | PublishRefused
+    | Callback
+    | Ticked
+    | BusRestarted
+    | CancelRequested
+    | PauseRequested
+    | ResumeRequested
+    | EffectSettled
+    | Dismissed
+    | Redriven
+)

@@ -1,0 +1,202 @@
+"""The job aggregate: job, steps, executions and outbox entries, changed and saved as one value."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lucius.core.plan import Json, Plan
+from lucius.core.states import (
+    AbortReason,
+    EntryState,
+    ExecutionState,
+    JobState,
+    Phase,
+    StepState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why something failed: a stable code and a sentence for people."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The outbox entry of a step: one directive on its way to the bus.
+
+    A held entry has no lease yet. `ready_at` is set while it waits out a refused publish;
+    `asked_at` is when the engine was last told to publish it.
+    """
+
+    state: EntryState
+    attempt_no: int
+    created_at: datetime
+    lease_id: str | None = None
+    ready_at: datetime | None = None
+    released_at: datetime | None = None
+    asked_at: datetime | None = None
+    sent_at: datetime | None = None
+    extra: Json | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One attempt of one step. `exec_id` is its lease id; `final` marks the abort that ended the step."""
+
+    exec_id: str
+    attempt_no: int
+    state: ExecutionState
+    leased_at: datetime
+    lease_expires_at: datetime | None = None
+    lease_owner: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: AbortReason | None = None
+    final: bool = False
+    extra: Json | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`attempt_no` is the latest attempt; `used` counts the attempts that are used up."""
+
+    state: StepState
+    attempt_no: int = 0
+    used: int = 0
+    entry: Entry | None = None
+    executions: tuple[Execution, ...] = ()
+    retry_at: datetime | None = None
+    result_ref: Any = field(default=None, compare=False)
+    fault: Fault | None = None
+    updated_at: datetime | None = None
+    completed_at: datetime | None = None
+    extra: Json | None = field(default=None, compare=False)
+
+    @property
+    def execution(self) -> Execution | None:
+        return self.executions[-1] if self.executions else None
+
+    @property
+    def out(self) -> bool:
+        """A directive was released and its attempt has not ended: some service may be at work."""
+        if self.state is StepState.DISPATCHING:
+            return self.entry is not None and self.entry.state is EntryState.RELEASED
+        return self.state is StepState.AWAITING_ACK or self.state is StepState.IN_PROGRESS
+
+    @property
+    def held(self) -> bool:
+        return (
+            self.state is StepState.DISPATCHING
+            and self.entry is not None
+            and self.entry.state is EntryState.HELD
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Held, and waiting for nothing but room in the dispatch window."""
+        return self.held and self.entry is not None and self.entry.ready_at is None
+
+    @property
+    def unacked(self) -> bool:
+        """Counts against the dispatch window."""
+        return self.out and self.state is not StepState.IN_PROGRESS
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """An effect other than a publish that is still to be performed, with its own retry clock."""
+
+    owed_id: str
+    kind: str
+    target: str
+    attempts: int
+    next_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    plan: Plan = field(repr=False, compare=False)
+    state: JobState
+    steps: tuple[Step, ...]
+    updated_at: datetime
+    sla_at: datetime
+    due_at: datetime | None = None
+    version: int = 0
+    seq: int = 0
+    noted: int = 0
+    first_ack_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    paused_at: datetime | None = None
+    completed_at: datetime | None = None
+    fault: Fault | None = None
+    final_output: Any = field(default=None, compare=False)
+    owed: tuple[Owed, ...] = ()
+    dismissed_at: datetime | None = None
+    redriven_by: str | None = None
+    extra: Json | None = field(default=None, compare=False)
+
+    @property
+    def job_id(self) -> str:
+        return self.plan.job_id
+
+    @property
+    def tenant_id(self) -> str:
+        return self.plan.tenant_id
+
+    @property
+    def terminal(self) -> bool:
+        state = self.state
+        return (
+            state is JobState.SUCCEEDED
+            or state is JobState.FAILED_FINAL
+            or state is JobState.CANCELLED
+        )
+
+    @property
+    def in_dlq(self) -> bool:
+        return (
+            self.state is JobState.FAILED_FINAL
+            and self.dismissed_at is None
+            and self.redriven_by is None
+        )
+
+    @property
+    def attempts_total(self) -> int:
+        return sum(step.attempt_no for step in self.steps)
+
+    @property
+    def current_index(self) -> int | None:
+        """The active step: the lowest that is not finished."""
+        for index, step in enumerate(self.steps):
+            if step.state not in (StepState.SUCCEEDED, StepState.CANCELLED):
+                return index
+        return None
+
+    @property
+    def retry_at(self) -> datetime | None:
+        waits = [
+            step.retry_at or (step.entry.ready_at if step.held and step.entry else None)
+            for step in self.steps
+            if step.state in (StepState.FAILED_RETRY, StepState.DISPATCHING)
+        ]
+        return min((at for at in waits if at), default=None)
+
+
+def phase_of(job: Job) -> Phase:
+    """The coarse view, from executions and the plan alone: never from the job's own state."""
+    executions = [execution for step in job.steps for execution in step.executions]
+    if any(execution.final for execution in executions):
+        return Phase.FAILED
+    done = all(
+        plan.step_id in job.plan.carried
+        or any(e.state is ExecutionState.DONE for e in step.executions)
+        for plan, step in zip(job.plan.steps, job.steps, strict=True)
+    )
+    if done:
+        return Phase.SUCCEEDED
+    if any(execution.state is not ExecutionState.ABORTED for execution in executions):
+        return Phase.RUNNING
+    return Phase.PENDING

@@ -1,0 +1,133 @@
+"""What never changes about a job: written once when it is accepted, stored apart from what moves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+Json = Mapping[str, Any]
+EMPTY: Final[Json] = {}
+
+
+class Mode(StrEnum):
+    DEFAULT = "DEFAULT"
+    BURST = "BURST"
+
+
+class DecisionSource(StrEnum):
+    REQUEST = "REQUEST"
+    TENANT_CONFIG = "TENANT_CONFIG"
+    GLOBAL_CONFIG = "GLOBAL_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Where the directives of a job go. Every attempt uses these values, whatever is configured by then."""
+
+    resolved_mode: Mode
+    lane: int
+    routing_key_used: str
+    decision_source: DecisionSource
+    decision_reason: str
+    topic: str
+    reply_topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a step is tried and how long each wait is. A list of waits repeats its last value."""
+
+    max_attempts: int = 3
+    ack_timeout: timedelta = timedelta(seconds=30)
+    lease: timedelta = timedelta(minutes=15)
+    publish_backoff: tuple[timedelta, ...] = (
+        timedelta(seconds=30),
+        timedelta(minutes=2),
+        timedelta(minutes=10),
+    )
+    ack_backoff: tuple[timedelta, ...] = (
+        timedelta(minutes=1),
+        timedelta(minutes=5),
+        timedelta(minutes=15),
+    )
+    execution_backoff: tuple[timedelta, ...] = (
+        timedelta(seconds=30),
+        timedelta(minutes=2),
+        timedelta(minutes=10),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Sla:
+    """How long a job may live, or stay paused, before someone is told (or the job fails)."""
+
+    job: timedelta = timedelta(hours=24)
+    pause: timedelta = timedelta(days=7)
+    fail_job: bool = False
+    fail_pause: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    step_id: str
+    step_type: str
+    service: str
+    stage: int
+    policy: RetryPolicy = RetryPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The result of a step that an earlier job, now redriven, had already completed."""
+
+    result_ref: Any
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    job_id: str
+    tenant_id: str
+    request_type: str
+    protocol_id: str
+    schema_version: str
+    input_ref: Any
+    output_ref: Any
+    payload: Json
+    steps: tuple[StepPlan, ...]
+    routing: Routing
+    accepted_at: datetime
+    workspace_ref: str
+    engine: str = "outbox"
+    doc_id: str | None = None
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    idempotency_key: str | None = None
+    idempotency_hash: str = ""
+    callback_urls: tuple[str, ...] = ()
+    sla: Sla = Sla()
+    redrive_of: str | None = None
+    root_job_id: str | None = None
+    carried: Mapping[str, Carried] = field(default_factory=dict)
+    extra: Json = field(default_factory=dict)
+    """Envelope fields that this version does not know: kept, and passed on in directives."""
+
+    @property
+    def root(self) -> str:
+        return self.root_job_id or self.job_id
+
+    def payload_of(self, step_id: str) -> Any:
+        """One step: the payload is its own. Several: `payload.steps.<step_id>`, or the whole for each."""
+        if len(self.steps) == 1 and "steps" not in self.payload:
+            return self.payload
+        by_step = self.payload.get("steps")
+        if not isinstance(by_step, Mapping):
+            return self.payload
+        return by_step.get(step_id, EMPTY)
+
+    def index_of(self, step_id: str) -> int | None:
+        for index, step in enumerate(self.steps):
+            if step.step_id == step_id:
+                return index
+        return None

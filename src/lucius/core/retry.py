@@ -1,0 +1,67 @@
+"""Retry policy as values: how long to wait after which failure, and when a job is next due."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from lucius.core.job import Job, Step
+from lucius.core.plan import RetryPolicy
+from lucius.core.states import EntryState, JobState, StepState
+
+PUBLISH_GRACE: Final = timedelta(seconds=10)
+"""How long a released entry may stay unsent before the engine is told to publish it again."""
+
+EFFECT_BACKOFF: Final = (
+    timedelta(seconds=5),
+    timedelta(seconds=30),
+    timedelta(minutes=2),
+    timedelta(minutes=10),
+    timedelta(hours=1),
+)
+EFFECT_ATTEMPTS: Final = 12
+
+
+class Track(StrEnum):
+    PUBLISH = "publish"
+    ACK = "ack"
+    EXECUTION = "execution"
+
+
+def backoff(policy: RetryPolicy, track: Track, used: int) -> timedelta:
+    """The wait after the `used`-th attempt has failed on this track."""
+    waits = {
+        Track.PUBLISH: policy.publish_backoff,
+        Track.ACK: policy.ack_backoff,
+        Track.EXECUTION: policy.execution_backoff,
+    }[track]
+    return waits[min(used, len(waits)) - 1]
+
+
+def effect_backoff(attempts: int) -> timedelta:
+    return EFFECT_BACKOFF[min(attempts, len(EFFECT_BACKOFF)) - 1]
+
+
+def due_at(job: Job) -> datetime | None:
+    """The next moment at which something must have happened; none only where nothing is owed."""
+    moments = [owed.next_at for owed in job.owed]
+    if not job.terminal:
+        moments.append(job.sla_at)
+        waiting = job.state is not JobState.PAUSED
+        for step in job.steps:
+            moment = _step_due(step) if waiting else None
+            if moment is not None:
+                moments.append(moment)
+    return min(moments) if moments else None
+
+
+def _step_due(step: Step) -> datetime | None:
+    entry = step.entry
+    if step.state is StepState.FAILED_RETRY:
+        return step.retry_at
+    if step.state is StepState.DISPATCHING and entry is not None:
+        if entry.state is EntryState.RELEASED and entry.asked_at is not None:
+            return entry.asked_at + PUBLISH_GRACE
+        return entry.ready_at
+    if step.state is StepState.AWAITING_ACK or step.state is StepState.IN_PROGRESS:
+        return step.executions[-1].lease_expires_at
+    return None

@@ -1,0 +1,296 @@
+"""One turn of a job: the draft that a decision writes on, every move checked against the table."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from lucius.core.effects import Decision, Effect, Event, Outcome, PublishDirective
+from lucius.core.inputs import Kind
+from lucius.core.job import Entry, Execution, Fault, Job, Step
+from lucius.core.plan import Json, StepPlan
+from lucius.core.retry import Track, backoff, due_at
+from lucius.core.states import (
+    AbortReason,
+    EntryState,
+    ExecutionState,
+    JobState,
+    StepState,
+)
+from lucius.core.table import check_move
+
+MAX_NOTED: Final = 20
+"""How many late, stale and duplicate callbacks a job records before it stops writing them down."""
+MAX_EXECUTIONS: Final = 32
+"""Leases kept for a step; beyond it the oldest returned lease is dropped (its events remain)."""
+
+
+class Turn:
+    """Accumulates the changes of one input. Nothing outside sees it; `decision` freezes it."""
+
+    __slots__ = (
+        "changed",
+        "changes",
+        "data",
+        "effects",
+        "job",
+        "kind",
+        "moves",
+        "now",
+        "state",
+        "steps",
+        "subject",
+    )
+
+    def __init__(self, job: Job, kind: Kind, now: datetime) -> None:
+        self.job = job
+        self.kind = kind
+        self.now = now
+        self.state = job.state
+        self.steps = list(job.steps)
+        self.changes: dict[str, Any] = {}
+        self.moves: list[str] = []
+        self.effects: list[Effect] = []
+        self.data: Json | None = None
+        self.subject: tuple[str | None, int | None, str | None] = (None, None, None)
+        self.changed = False
+
+    # -- moves, one machine each -------------------------------------------------------------
+
+    def move_job(self, target: JobState) -> None:
+        check_move("job", self.state, self.kind, target)
+        self.moves.append(f"job {self.state.value}->{target.value}")
+        self.state = target
+        self.changed = True
+
+    def move_step(self, index: int, target: StepState, **changes: Any) -> None:
+        step = self.steps[index]
+        check_move("step", step.state, self.kind, target)
+        self._note("step", index, step.state.value, target.value)
+        self.set_step(index, state=target, updated_at=self.now, **changes)
+
+    def move_entry(self, index: int, target: EntryState, **changes: Any) -> None:
+        entry = self.entry(index)
+        check_move("entry", entry.state, self.kind, target)
+        self._note("entry", index, entry.state.value, target.value)
+        self.set_step(index, entry=replace(entry, state=target, **changes))
+
+    def move_execution(
+        self, index: int, target: ExecutionState, *, at: int = -1, **changes: Any
+    ) -> None:
+        executions = list(self.steps[index].executions)
+        execution = executions[at]
+        check_move("execution", execution.state, self.kind, target)
+        self._note("execution", index, execution.state.value, target.value)
+        executions[at] = replace(execution, state=target, **changes)
+        self.set_step(index, executions=tuple(executions))
+
+    def _note(self, machine: str, index: int, source: str, target: str) -> None:
+        self.moves.append(f"{machine} {self.plan(index).step_id} {source}->{target}")
+
+    # -- plain changes -----------------------------------------------------------------------
+
+    def set_step(self, index: int, **changes: Any) -> None:
+        self.steps[index] = replace(self.steps[index], **changes)
+        self.changed = True
+
+    def set_execution(self, index: int, **changes: Any) -> None:
+        executions = self.steps[index].executions
+        self.set_step(index, executions=(*executions[:-1], replace(executions[-1], **changes)))
+
+    def set_job(self, **changes: Any) -> None:
+        self.changes |= changes
+        self.changed = True
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def plan(self, index: int) -> StepPlan:
+        return self.job.plan.steps[index]
+
+    def entry(self, index: int) -> Entry:
+        entry = self.steps[index].entry
+        assert entry is not None, "a dispatching step has an entry"
+        return entry
+
+    # -- the life of a directive -------------------------------------------------------------
+
+    def hold(self, index: int) -> None:
+        """A directive is wanted: the step gets an outbox entry, which waits for the window."""
+        used = self.steps[index].used
+        entry = Entry(EntryState.HELD, attempt_no=used + 1, created_at=self.now)
+        self.move_step(index, StepState.DISPATCHING, entry=entry, retry_at=None)
+
+    def release(self, index: int, lease_id: str) -> None:
+        """The attempt begins here: it gets its lease, and the engine is told to publish it."""
+        attempt_no = self.entry(index).attempt_no
+        lease = Execution(lease_id, attempt_no, ExecutionState.LEASED, leased_at=self.now)
+        self.move_entry(
+            index,
+            EntryState.RELEASED,
+            lease_id=lease_id,
+            released_at=self.now,
+            asked_at=self.now,
+        )
+        executions = _trimmed((*self.steps[index].executions, lease))
+        self.set_step(index, attempt_no=attempt_no, executions=executions, updated_at=self.now)
+        self.ask_publish(index)
+
+    def ask_publish(self, index: int) -> None:
+        execution = self.steps[index].executions[-1]
+        self.effects.append(
+            PublishDirective(self.plan(index).step_id, execution.attempt_no, execution.exec_id)
+        )
+
+    def ask_publish_again(self, index: int) -> None:
+        self.set_step(index, entry=replace(self.entry(index), asked_at=self.now))
+        self.ask_publish(index)
+
+    def sent(self, index: int) -> None:
+        """The bus has it (or evidence proves so): the ACK clock starts, earlier steps are done."""
+        self.move_entry(index, EntryState.SENT, sent_at=self.now)
+        self.move_step(index, StepState.AWAITING_ACK)
+        self.set_execution(index, lease_expires_at=self.now + self.plan(index).policy.ack_timeout)
+        self.finish_committed()
+
+    def started(self, index: int, worker_id: str | None) -> None:
+        """A service has taken a slot for it; whatever the ACK overtook is made good in order."""
+        if self.steps[index].state is StepState.DISPATCHING:
+            self.sent(index)
+        self.move_step(index, StepState.IN_PROGRESS)
+        self.move_execution(
+            index,
+            ExecutionState.IN_PROGRESS,
+            started_at=self.now,
+            lease_owner=worker_id,
+            lease_expires_at=self.now + self.plan(index).policy.lease,
+        )
+        if self.job.first_ack_at is None:
+            self.set_job(first_ack_at=self.now)
+        if self.state is JobState.DISPATCHING:
+            self.move_job(JobState.IN_PROGRESS)
+
+    def abort(self, index: int, reason: AbortReason, *, final: bool = False) -> None:
+        """End the running attempt of a step, if there is one."""
+        execution = self.steps[index].execution
+        if execution is not None and execution.state in (
+            ExecutionState.LEASED,
+            ExecutionState.IN_PROGRESS,
+        ):
+            self.move_execution(
+                index, ExecutionState.ABORTED, reason=reason, finished_at=self.now, final=final
+            )
+
+    def finish_committed(self) -> None:
+        """`DONE`: the next directive is out, or the job is closed."""
+        for index, step in enumerate(self.steps):
+            for at, execution in enumerate(step.executions):
+                if execution.state is ExecutionState.COMMITTED:
+                    self.move_execution(index, ExecutionState.DONE, at=at)
+
+    def fail_attempt(self, index: int, track: Track, reason: AbortReason, fault: Fault) -> None:
+        """An attempt is used up: wait and try again, or give the step up."""
+        used = self.steps[index].used + 1
+        policy = self.plan(index).policy
+        last = used >= policy.max_attempts
+        self.abort(index, reason, final=last)
+        if last:
+            self.give_up(index, fault, used)
+        elif self.state is JobState.CANCELLING:
+            self.drop(index, used=used, fault=fault)
+        else:
+            wait = backoff(policy, track, used)
+            self.move_step(
+                index, StepState.FAILED_RETRY, used=used, fault=fault, retry_at=self.now + wait
+            )
+
+    def give_up(self, index: int, fault: Fault, used: int) -> None:
+        self._close_entry(index)
+        self.mark_final(index)
+        self.move_step(
+            index,
+            StepState.FAILED_FINAL,
+            used=used,
+            fault=fault,
+            retry_at=None,
+            completed_at=self.now,
+        )
+
+    def drop(self, index: int, **changes: Any) -> None:
+        """The step will not be tried (again): its job is being cancelled or has failed elsewhere."""
+        self._close_entry(index)
+        self.abort(index, AbortReason.CANCELLED, final=True)
+        self.mark_final(index)
+        self.move_step(index, StepState.CANCELLED, retry_at=None, completed_at=self.now, **changes)
+
+    def mark_final(self, index: int) -> None:
+        """The last abort of a step that ends without success says so: `phase` reads only executions."""
+        execution = self.steps[index].execution
+        if execution is not None and execution.state is ExecutionState.ABORTED:
+            self.set_execution(index, final=True)
+
+    def withdraw(self, index: int) -> None:
+        """Take a held entry back: nobody has seen it, so it costs no attempt."""
+        ready_at = self.entry(index).ready_at or self.now
+        self._close_entry(index)
+        self.put_back(index, ready_at)
+
+    def put_back(self, index: int, retry_at: datetime) -> None:
+        """To where the step was before its entry: it starts, or retries, when the job resumes."""
+        if self.steps[index].used:
+            self.move_step(index, StepState.FAILED_RETRY, retry_at=retry_at)
+        else:
+            self.move_step(index, StepState.PENDING)
+
+    def _close_entry(self, index: int) -> None:
+        entry = self.steps[index].entry
+        if entry is not None and entry.state in (EntryState.HELD, EntryState.RELEASED):
+            self.move_entry(index, EntryState.FAILED_FINAL, ready_at=None)
+
+    # -- the end of a turn -------------------------------------------------------------------
+
+    def decision(self, outcome: Outcome) -> Decision:
+        if not self.changed:
+            return Decision(self.job, outcome, effects=tuple(self.effects), changed=False)
+        events = self._events()
+        draft = replace(
+            self.job,
+            state=self.state,
+            steps=tuple(self.steps),
+            updated_at=self.now,
+            version=self.job.version + 1,
+            seq=self.job.seq + len(events),
+            **self.changes,
+        )
+        job = replace(draft, due_at=due_at(draft))
+        return Decision(job, outcome, events=events, effects=tuple(self.effects))
+
+    def _events(self) -> tuple[Event, ...]:
+        if not self.moves and not self.data:
+            return ()
+        step_id, attempt_no, lease_id = self.subject
+        return (
+            Event(
+                seq=self.job.seq + 1,
+                type=self.kind.value,
+                at=self.now,
+                step_id=step_id,
+                attempt_no=attempt_no,
+                lease_id=lease_id,
+                moves=tuple(self.moves),
+                data=self.data,
+            ),
+        )
+
+
+def _trimmed(executions: tuple[Execution, ...]) -> tuple[Execution, ...]:
+    if len(executions) <= MAX_EXECUTIONS:
+        return executions
+    for at, execution in enumerate(executions):
+        if execution.reason is AbortReason.RETURNED:
+            return executions[:at] + executions[at + 1 :]
+    return executions
+
+
+def blank_step(carried: bool, now: datetime) -> Step:
+    if carried:
+        return Step(StepState.SUCCEEDED, updated_at=now, completed_at=now)
+    return Step(StepState.PENDING, updated_at=now)

@@ -1,0 +1,194 @@
+"""The messages on the bus and over HTTP: directives out, replies in. One JSON for both ways."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+from lucius.core.errors import RequestError
+from lucius.core.idempotency import canonical_json
+from lucius.core.inputs import (
+    AckReceived,
+    Callback,
+    HeartbeatReceived,
+    LeaseReturned,
+    ResultReceived,
+    ResultStatus,
+)
+from lucius.core.job import Fault, Job
+
+MAX_STRING: Final = 4096
+"""Strings from workers are cut here, with a mark."""
+CUT_MARK: Final = "...[cut]"
+MAX_REF: Final = 2048
+
+
+def message_id(job_id: str, step_id: str, attempt_no: int, lease_id: str, kind: str) -> str:
+    return f"{job_id}:{step_id}:{attempt_no}:{lease_id}:{kind}"
+
+
+def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[str, Any]:
+    """The directive of one attempt, rendered from pinned fields alone, so it is the same each time."""
+    plan = job.plan
+    index = plan.index_of(step_id)
+    assert index is not None, "a directive is for a step of its job"
+    planned, routing = plan.steps[index], plan.routing
+    payload = plan.payload_of(step_id)
+    return {
+        **{key: value for key, value in plan.extra.items() if key not in _RESERVED},
+        "type": "DIRECTIVE",
+        "jobId": plan.job_id,
+        "tenant_id": plan.tenant_id,
+        "stepId": step_id,
+        "protocol_id": plan.protocol_id,
+        "request_type": plan.request_type,
+        "step_type": planned.step_type,
+        "service": planned.service,
+        "attempt_no": attempt_no,
+        "lease_id": lease_id,
+        "input_ref": plan.input_ref,
+        "workspace_ref": plan.workspace_ref,
+        "output_ref": plan.output_ref,
+        "payload": payload,
+        "previous": _previous(job, index),
+        "final_step": index == len(plan.steps) - 1,
+        "effect_key": effect_key(plan.root, step_id, plan.input_ref, payload),
+        "ack_timeout_seconds": planned.policy.ack_timeout.total_seconds(),
+        "lease_seconds": planned.policy.lease.total_seconds(),
+        "mode": routing.resolved_mode.value,
+        "lane": routing.lane,
+        "routing_key_used": routing.routing_key_used,
+        "reply_topic": routing.reply_topic,
+        "schema_version": plan.schema_version,
+        "doc_id": plan.doc_id,
+        "correlation_id": plan.correlation_id,
+        "traceparent": plan.traceparent,
+    }
+
+
+_RESERVED: Final = frozenset(
+    (
+        "type",
+        "jobId",
+        "stepId",
+        "service",
+        "lease_id",
+        "attempt_no",
+        "callback_urls",
+        "callback_token",
+    )
+)
+
+
+def _previous(job: Job, index: int) -> dict[str, Any]:
+    """Results of the stages before this one, by step id."""
+    stage = job.plan.steps[index].stage
+    return {
+        planned.step_id: step.result_ref
+        for planned, step in zip(job.plan.steps, job.steps, strict=True)
+        if planned.stage < stage
+    }
+
+
+def effect_key(root_job_id: str, step_id: str, input_ref: Any, payload: Any) -> str:
+    """Names the one effect that all attempts of a step, redrives included, may apply at most once."""
+    digest = sha256(canonical_json([input_ref, payload]).encode()).hexdigest()
+    return f"{root_job_id}:{step_id}:{digest[:16]}"
+
+
+def directive_properties(body: Mapping[str, Any]) -> dict[str, str | int]:
+    return {
+        "type": "DIRECTIVE",
+        "step_type": body["step_type"],
+        "service": body["service"],
+        "mode": body["mode"],
+        "lane": body["lane"],
+        "tenant_id": body["tenant_id"],
+        "jobId": body["jobId"],
+        "stepId": body["stepId"],
+        "attempt_no": body["attempt_no"],
+        "lease_id": body["lease_id"],
+        "message_key": body["routing_key_used"],
+    }
+
+
+# -- replies ---------------------------------------------------------------------------------
+
+
+def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, Callback]:
+    """The job id and the input that a reply stands for, in any of its dialects."""
+    faults: list[tuple[str, str]] = []
+    given = str(body.get("type") or kind or "").upper()
+    job_id = _text(body, "jobId", faults)
+    step_id = _text(body, "stepId", faults)
+    lease_id = _text(body, "lease_id", faults)
+    attempt_no = body.get("attempt_no")
+    if isinstance(attempt_no, bool) or not isinstance(attempt_no, int) or attempt_no < 1:
+        faults.append(("/attempt_no", "must be a whole number from 1"))
+        attempt_no = 0
+    if kind is not None and given != kind:
+        faults.append(("/type", f"must be {kind}"))
+    if given not in ("ACK", "RESULT", "HEARTBEAT", "RELEASE"):
+        faults.append(("/type", "must be ACK, RESULT, HEARTBEAT or RELEASE"))
+    status = _status(body, faults) if given == "RESULT" else None
+    if faults:
+        raise RequestError("INVALID_CALLBACK", "the reply is not valid", faults=tuple(faults))
+    bound = (step_id, attempt_no, lease_id)
+    worker, stamp = _optional(body, "worker_id"), _optional(body, "timestamp")
+    if status is not None:
+        fault = _fault(body) if status is not ResultStatus.SUCCEEDED else None
+        reference = bounded_ref(body.get("output_ref", body.get("artifact_refs")))
+        return job_id, ResultReceived(*bound, status, reference, fault, worker, stamp)
+    if given == "ACK":
+        return job_id, AckReceived(*bound, worker_id=worker, timestamp=stamp)
+    if given == "HEARTBEAT":
+        return job_id, HeartbeatReceived(*bound, worker_id=worker, timestamp=stamp)
+    return job_id, LeaseReturned(*bound, worker_id=worker, timestamp=stamp)
+
+
+def _text(body: Mapping[str, Any], name: str, faults: list[tuple[str, str]]) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value or len(value) > 256:
+        faults.append((f"/{name}", "must be a string of 1 to 256 characters"))
+        return ""
+    return value
+
+
+def _optional(body: Mapping[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    return bounded(str(value), 256) if value is not None else None
+
+
+def _status(body: Mapping[str, Any], faults: list[tuple[str, str]]) -> ResultStatus | None:
+    """`FAILED` with a failure class, or the two words for it."""
+    status = str(body.get("status", "")).upper()
+    if status == "FAILED":
+        failure = str(body.get("failure_class") or "RETRYABLE").upper().replace("-", "_")
+        if failure == "RETRYABLE":
+            return ResultStatus.FAILED_RETRY
+        if failure == "NON_RETRYABLE":
+            return ResultStatus.FAILED_FINAL
+        faults.append(("/failure_class", "must be RETRYABLE or NON_RETRYABLE"))
+        return None
+    if status in ResultStatus.__members__:
+        return ResultStatus(status)
+    faults.append(("/status", "must be SUCCEEDED, FAILED, FAILED_RETRY or FAILED_FINAL"))
+    return None
+
+
+def _fault(body: Mapping[str, Any]) -> Fault:
+    error = body.get("error")
+    error = error if isinstance(error, Mapping) else {}
+    code = error.get("code") or body.get("error_code") or "STEP_FAILED"
+    message = error.get("message") or body.get("reason") or body.get("error_message") or ""
+    return Fault(bounded(str(code), 128), bounded(str(message), MAX_STRING))
+
+
+def bounded(text: str, limit: int = MAX_STRING) -> str:
+    return text if len(text) <= limit else text[: limit - len(CUT_MARK)] + CUT_MARK
+
+
+def bounded_ref(value: Any) -> Any:
+    """A reference is kept whole or replaced by a note that it was too large."""
+    if value is None or len(canonical_json(value)) <= MAX_REF:
+        return value
+    return {"cut": True, "sha256": sha256(canonical_json(value).encode()).hexdigest()}

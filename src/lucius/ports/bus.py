@@ -1,0 +1,95 @@
+"""The bus port: topics with filtered subscriptions, at-least-once delivery under a lock."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+Property = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """`body` is JSON data and is not changed by anyone; adapters with a wire encode it."""
+
+    message_id: str
+    body: Mapping[str, Any]
+    properties: Mapping[str, Property] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A named, durable view of a topic.
+
+    `filters`: property name to accepted values; all must match, an empty mapping matches all.
+    `catch_all`: takes exactly the messages that no other subscription of the topic takes.
+    """
+
+    topic: str
+    name: str
+    filters: Mapping[str, tuple[Property, ...]] = field(default_factory=dict)
+    catch_all: bool = False
+    lock: timedelta = timedelta(seconds=60)
+    max_deliveries: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message under one lock. `count` is 1 the first time."""
+
+    message: Message
+    topic: str
+    subscription: str
+    lock_token: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    message: Message
+    topic: str
+    subscription: str
+    reason: str
+    detail: str
+
+
+class Bus(Protocol):
+    @property
+    def volatile(self) -> bool:
+        """Whether messages are lost when this process ends."""
+
+    async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
+        """Make topics and subscriptions exist; repeating it is harmless."""
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        """Return once every message is taken, in order.
+
+        PublishRefusedError: none was taken and none will be. BusUnavailableError: unknown.
+        """
+
+    async def receive(
+        self, name: str, topics: Sequence[str], limit: int, wait: timedelta
+    ) -> Sequence[Delivery]:
+        """Up to `limit` messages of that subscription name, fairly over the topics.
+
+        Returns as soon as there is at least one, or with none after `wait`. Each is locked for
+        this receiver; when the lock runs out unsettled it is delivered again with a higher count,
+        and past `max_deliveries` it is dead-lettered. BusUnavailableError during an outage.
+        """
+
+    async def complete(self, delivery: Delivery) -> None:
+        """Settle: never delivered again. LockLostError if the lock has run out."""
+
+    async def abandon(self, delivery: Delivery) -> None:
+        """Give the lock back: delivered again at once, with a higher count."""
+
+    async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
+        """Set a faulty message aside."""
+
+    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
+        """Look at what was set aside, without taking it."""
+
+    async def backlog(self, name: str, topics: Sequence[str]) -> int:
+        """How many messages wait or are locked."""
+
+    async def close(self) -> None: ...

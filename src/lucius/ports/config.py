@@ -1,0 +1,46 @@
+"""The configuration port: protocols, tenant overrides and global defaults, kept fresh."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lucius.core.plan import Mode, StepPlan
+
+
+@dataclass(frozen=True, slots=True)
+class JobProtocol:
+    """An ordered list of steps that serves one `request_type`."""
+
+    protocol_id: str
+    request_type: str
+    steps: tuple[StepPlan, ...]
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Payload schema by step id."""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantConfig:
+    mode: Mode | None = None
+    burst_allowed: bool | None = None
+    max_inflight: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """One consistent reading of the configuration."""
+
+    protocols: Mapping[str, JobProtocol]
+    """By request type, arrows normalised to `->`."""
+    default_mode: Mode = Mode.DEFAULT
+    burst_allowed: bool = True
+    tenants: Mapping[str, TenantConfig] = field(default_factory=dict)
+    version: str = ""
+
+
+class ConfigSource(Protocol):
+    def catalog(self) -> Catalog:
+        """The newest reading that was valid; never blocks, never fails once started."""
+
+    async def refresh(self) -> bool:
+        """Look for changes. True if a new reading is in force. A bad change is reported, not used."""

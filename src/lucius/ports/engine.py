@@ -1,0 +1,44 @@
+"""The engine port: what the API asks of whoever runs the jobs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lucius.core.effects import Outcome
+from lucius.core.inputs import Input
+from lucius.core.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    job_id: str
+    state: str
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an input did, and the job as it stands after it."""
+
+    outcome: Outcome
+    job: Job
+    code: str | None = None
+
+
+class Engine(Protocol):
+    async def submit(
+        self, envelope: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> Submitted:
+        """Validate, claim and create; returns once the job is durable. RequestError otherwise."""
+
+    async def redrive(self, job_id: str, *, payload: Mapping[str, Any] | None = None) -> Submitted:
+        """A new job from the failed step on, linked to the old one. Repeating it answers the same."""
+
+    async def apply(self, job_id: str, received: Input) -> Applied | None:
+        """Move a job by one input; durable on return. None: there is no such job."""
+
+    async def job(self, job_id: str) -> Job | None:
+        """The job as last committed."""
+
+    async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
+        """The job once its version is past that one, or as it is after so many seconds."""

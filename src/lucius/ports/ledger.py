@@ -1,0 +1,188 @@
+"""The ledger port: the durable memory of jobs. It stores decisions; it never makes one."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from lucius.core.effects import Event
+from lucius.core.job import Job
+from lucius.core.states import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to be the one job of a request. `claim_hash` is the decision point, per tenant.
+
+    It is the hash of the client's key where there is one (`keyed`), else of the canonical body.
+    """
+
+    tenant_id: str
+    claim_hash: str
+    body_hash: str
+    keyed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many live jobs there may be; none means no limit."""
+
+    tenant: int | None = None
+    total: int | None = None
+    lane: int | None = None
+    """Per lane and mode."""
+
+
+NO_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The job is durable under its own id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The claim is held by this job; nothing was written."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReused:
+    """The same client key came with another body; nothing was written."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Saturated:
+    """A limit is reached; nothing was written, no claim is held. `scope`: tenant, total or lane."""
+
+    scope: str
+
+
+CreateOutcome = Created | Duplicate | KeyReused | Saturated
+
+
+@dataclass(frozen=True, slots=True)
+class DueJob:
+    job_id: str
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyEntry:
+    """A held entry that waits for the window. `position` orders the entries of one tenant."""
+
+    position: int
+    job_id: str
+    step_id: str
+    service: str
+    lane: int
+    tenant_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyQueue:
+    """One tenant's held entries for one service on one lane."""
+
+    service: str
+    lane: int
+    tenant_id: str
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuery:
+    """Newest first. `cursor` is what a page answered; it holds for the same filters only."""
+
+    tenant_ids: Collection[str] | None = None
+    states: Collection[JobState] | None = None
+    request_type: str | None = None
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+    dlq: bool = False
+    limit: int = 50
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    jobs: Sequence[Job]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inflight:
+    """Live jobs, as the limits count them."""
+
+    total: int = 0
+    tenants: dict[str, int] = field(default_factory=dict)
+    lanes: dict[tuple[int, str], int] = field(default_factory=dict)
+    """By lane and mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Something in the stored data that contradicts itself."""
+
+    kind: str
+    subject: str
+    detail: str
+
+
+class Ledger(Protocol):
+    async def claimed(self, claim: Claim) -> Duplicate | KeyReused | None:
+        """Look a claim up without taking it.
+
+        A claim derived from the body does not hold against a job that ended FAILED_FINAL or
+        CANCELLED: the answer is then None, and `create` replaces it.
+        """
+
+    async def create(
+        self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
+    ) -> CreateOutcome:
+        """Claim and create, all or nothing, in the order look up, limits, claim, rows."""
+
+    async def load(self, job_id: str) -> Job | None:
+        """The whole aggregate as last committed."""
+
+    async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
+        """Replace the aggregate if its stored version is `expected`, and append the events.
+
+        Returns once it is durable. False: the version has moved on (or the job is gone), and
+        nothing was written. Raises LedgerUnavailableError if nobody knows.
+        """
+
+    async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
+        """Jobs whose `due_at` is at or before that moment, earliest first."""
+
+    async def next_due(self, lanes: Collection[int]) -> datetime | None:
+        """The earliest `due_at` there is."""
+
+    async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
+        """Every queue that holds at least one ready entry."""
+
+    async def ready(
+        self, service: str, lane: int, tenant_id: str, after: int, limit: int
+    ) -> Sequence[ReadyEntry]:
+        """Ready entries of one queue in their order, from the first position past `after`."""
+
+    async def list(self, query: JobQuery) -> JobPage: ...
+
+    async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
+        """Events with a `seq` greater than `after`, in order, without gaps."""
+
+    async def inflight(self) -> Inflight: ...
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        """Delete up to `limit` terminal jobs that were completed before and owe nothing.
+
+        The claim goes first. Returns how many jobs were deleted.
+        """
+
+    async def verify(self) -> Sequence[Drift]:
+        """Read everything and report what contradicts itself."""
+
+    async def close(self) -> None: ...

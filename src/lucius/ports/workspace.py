@@ -1,0 +1,19 @@
+"""The workspace port: named objects under a root reference, with create-if-absent."""
+
+from typing import Protocol
+
+
+class Workspace(Protocol):
+    """Objects are addressed by URIs below the root that this workspace serves."""
+
+    async def read(self, uri: str) -> bytes | None:
+        """The object's bytes, or None if there is no such object."""
+
+    async def write(self, uri: str, data: bytes) -> None:
+        """Create or replace, atomically and durably: readers see the old or the new whole."""
+
+    async def create(self, uri: str, data: bytes) -> bool:
+        """Create durably if absent, in one atomic step. False: it was there, and is unchanged."""
+
+    async def list(self, prefix: str) -> list[str]:
+        """The URIs of the objects below a prefix, sorted."""
