@@ -57,11 +57,14 @@ def submit(plan: Plan, now: datetime) -> Decision:
     )
     job = Job(plan, JobState.QUEUED, steps, updated_at=now, sla_at=now + plan.sla.job)
     turn = Turn(job, Kind.SUBMITTED, now)
-    _start_stage(turn)
-    turn.move_job(JobState.DISPATCHING)
+    if len(plan.carried) < len(steps):
+        turn.move_job(JobState.DISPATCHING)
+        _start_stage(turn)
+    else:
+        _close(turn, JobState.SUCCEEDED, None)
     if plan.redrive_of is not None:
         link = Owed("redrive", "link_redrive", plan.redrive_of, 1, now + effect_backoff(1))
-        turn.set_job(owed=(link,))
+        turn.set_job(owed=(*turn.changes.get("owed", ()), link))
         turn.effects.append(_effect_of(link))
     return turn.decision(Outcome.APPLIED)
 
@@ -314,7 +317,7 @@ def _lease_over(step: Step, now: datetime) -> bool:
 
 def _escalate(turn: Turn) -> None:
     """Beyond its SLA: someone is told, again and again, or the job fails where so configured."""
-    paused = turn.state is JobState.PAUSED
+    paused = turn.state in (JobState.PAUSING, JobState.PAUSED)
     sla = turn.job.plan.sla
     turn.data = {"escalated": "pause_sla" if paused else "job_sla"}
     turn.set_job(sla_at=turn.now + (sla.pause if paused else sla.job))

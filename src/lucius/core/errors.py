@@ -64,3 +64,7 @@ class ProtocolError(LuciusError):
 
 class WorkspaceError(LuciusError):
     """A workspace object could not be read or written."""
+
+
+class WorkspaceRefusedError(WorkspaceError):
+    """The reference is outside what this workspace serves: trying again cannot help."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from hashlib import sha256
@@ -16,14 +17,40 @@ HASHED_FIELDS: Final = (
     "schema_version",
 )
 
+_encode: Final = json.JSONEncoder(
+    sort_keys=True,
+    separators=(",", ":"),
+    ensure_ascii=False,
+    allow_nan=False,
+    check_circular=False,
+).encode
+_LOOSE_NUMBER: Final = re.compile(r"\.0[,\]}]|\.0$|[0-9]e[+-]")
+"""What may be a whole number written as float, or an exponent."""
+
 
 def canonical_json(value: Any) -> str:
     """Keys sorted, arrays kept, nulls of objects omitted, numbers without trailing zeros."""
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError, RecursionError):
+        return _canonical(value)
+    return _canonical(value) if _may_differ(text) else text
+
+
+def _may_differ(text: str) -> bool:
+    """Where the plain encoding may not be canonical. Strings may look alike: that costs only time."""
+    if "null" in text:
+        return True
+    return (".0" in text or "e+" in text or "e-" in text) and bool(_LOOSE_NUMBER.search(text))
+
+
+def _canonical(value: Any) -> str:
+    """The definition. `canonical_json` takes a faster way where that gives the same text."""
     if isinstance(value, Mapping):
         fields = sorted((str(key), item) for key, item in value.items() if item is not None)
-        return "{" + ",".join(f"{_quoted(k)}:{canonical_json(v)}" for k, v in fields) + "}"
+        return "{" + ",".join(f"{_quoted(k)}:{_canonical(v)}" for k, v in fields) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(canonical_json(item) for item in value) + "]"
+        return "[" + ",".join(_canonical(item) for item in value) + "]"
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int | float | Decimal):

@@ -188,6 +188,9 @@ class Job:
 def phase_of(job: Job) -> Phase:
     """The coarse view, from executions and the plan alone: never from the job's own state."""
     executions = [execution for step in job.steps for execution in step.executions]
+    running = (ExecutionState.LEASED, ExecutionState.IN_PROGRESS)
+    if any(execution.state in running for execution in executions):
+        return Phase.RUNNING  # a step may have failed already; the others may still finish
     if any(execution.final for execution in executions):
         return Phase.FAILED
     done = all(

@@ -6,7 +6,7 @@ from typing import Final
 
 from lucius.core.job import Job, Step
 from lucius.core.plan import RetryPolicy
-from lucius.core.states import EntryState, JobState, StepState
+from lucius.core.states import RUNNING_JOB, StepState
 
 PUBLISH_GRACE: Final = timedelta(seconds=10)
 """How long a released entry may stay unsent before the engine is told to publish it again."""
@@ -46,22 +46,24 @@ def due_at(job: Job) -> datetime | None:
     moments = [owed.next_at for owed in job.owed]
     if not job.terminal:
         moments.append(job.sla_at)
-        waiting = job.state is not JobState.PAUSED
+        starting = job.state in RUNNING_JOB
         for step in job.steps:
-            moment = _step_due(step) if waiting else None
+            moment = _out_due(step) if step.out else _start_due(step) if starting else None
             if moment is not None:
                 moments.append(moment)
     return min(moments) if moments else None
 
 
-def _step_due(step: Step) -> datetime | None:
+def _out_due(step: Step) -> datetime | None:
+    """A directive is on its way or at work: publish it again, or give its lease up for lost."""
     entry = step.entry
+    if step.state is StepState.DISPATCHING and entry is not None and entry.asked_at is not None:
+        return entry.asked_at + PUBLISH_GRACE
+    return step.executions[-1].lease_expires_at
+
+
+def _start_due(step: Step) -> datetime | None:
+    """A backoff ends. A job that pauses or is cancelled starts nothing, so there it is not due."""
     if step.state is StepState.FAILED_RETRY:
         return step.retry_at
-    if step.state is StepState.DISPATCHING and entry is not None:
-        if entry.state is EntryState.RELEASED and entry.asked_at is not None:
-            return entry.asked_at + PUBLISH_GRACE
-        return entry.ready_at
-    if step.state is StepState.AWAITING_ACK or step.state is StepState.IN_PROGRESS:
-        return step.executions[-1].lease_expires_at
-    return None
+    return step.entry.ready_at if step.entry is not None and step.held else None

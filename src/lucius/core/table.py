@@ -53,7 +53,7 @@ _CLOSED = (J.SUCCEEDED, J.FAILED_FINAL)
 JOB: Final[dict[JobState, Row]] = {
     J.QUEUED: row(
         {
-            K.SUBMITTED: (J.DISPATCHING,),
+            K.SUBMITTED: (J.DISPATCHING, J.SUCCEEDED),
             K.RESUME: (J.DISPATCHING,),
             K.CANCEL: (J.CANCELLED,),
             K.PAUSE: (J.PAUSED,),

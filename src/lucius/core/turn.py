@@ -145,11 +145,11 @@ class Turn:
         self.ask_publish(index)
 
     def sent(self, index: int) -> None:
-        """The bus has it (or evidence proves so): the ACK clock starts, earlier steps are done."""
+        """The bus has it (or evidence proves so): the ACK clock starts, earlier stages are done."""
         self.move_entry(index, EntryState.SENT, sent_at=self.now)
         self.move_step(index, StepState.AWAITING_ACK)
         self.set_execution(index, lease_expires_at=self.now + self.plan(index).policy.ack_timeout)
-        self.finish_committed()
+        self.finish_committed(before=self.plan(index).stage)
 
     def started(self, index: int, worker_id: str | None) -> None:
         """A service has taken a slot for it; whatever the ACK overtook is made good in order."""
@@ -179,9 +179,11 @@ class Turn:
                 index, ExecutionState.ABORTED, reason=reason, finished_at=self.now, final=final
             )
 
-    def finish_committed(self) -> None:
-        """`DONE`: the next directive is out, or the job is closed."""
+    def finish_committed(self, before: int | None = None) -> None:
+        """`DONE`: a directive of a later stage is out, or the job is closed."""
         for index, step in enumerate(self.steps):
+            if before is not None and self.plan(index).stage >= before:
+                continue
             for at, execution in enumerate(step.executions):
                 if execution.state is ExecutionState.COMMITTED:
                     self.move_execution(index, ExecutionState.DONE, at=at)

@@ -4,7 +4,13 @@ from typing import Protocol
 
 
 class Workspace(Protocol):
-    """Objects are addressed by URIs below the root that this workspace serves."""
+    """Objects are addressed by URIs below the root that this workspace serves.
+
+    WorkspaceRefusedError: a URI that it does not serve. WorkspaceError: the storage failed.
+    """
+
+    def writable(self, uri: str) -> bool:
+        """Whether objects may be written there. Says nothing about whether the storage is up."""
 
     async def read(self, uri: str) -> bytes | None:
         """The object's bytes, or None if there is no such object."""

@@ -1,0 +1,1 @@
+"""The HTTP surface: requests in, answers and problem documents out. It decides nothing about jobs."""

@@ -1,0 +1,133 @@
+"""The application: every operation, mounted on FastAPI, with problem documents for all that goes wrong."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from lucius import __version__
+from lucius.api import openapi
+from lucius.api.context import ApiContext
+from lucius.api.metrics import HttpMetrics
+from lucius.api.operation import DirectRoute, Endpoint, Operation, endpoint
+from lucius.api.problems import Problem, problem_response
+from lucius.api.routes import admin, callbacks, control, gateway, ingress, reads, system
+from lucius.api.streams import Feeds
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *callbacks.OPERATIONS,
+    *ingress.OPERATIONS,
+    *gateway.OPERATIONS,
+    *reads.OPERATIONS,
+    *control.OPERATIONS,
+    *admin.OPERATIONS,
+    *system.OPERATIONS,
+)
+"""The busiest first: routes are tried in this order."""
+
+_DESCRIPTION: Final = (
+    "Post a command, follow its job. Errors are problem documents (RFC 9457) with a stable `code`."
+)
+
+
+class Application(FastAPI):
+    """FastAPI, with a short way to the paths that have no parameters, which are the busy ones.
+
+    An endpoint answers for its own errors, so it needs none of the layers in between.
+    """
+
+    short_ways: dict[tuple[str, str], Endpoint]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            call = self.short_ways.get((scope["method"], scope["path"]))
+            if call is not None:
+                scope["app"] = self
+                response = await call(Request(scope, receive, send))
+                await response(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
+
+
+def create_app(context: ApiContext) -> FastAPI:
+    feeds = Feeds(context)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await feeds.close()
+
+    app = Application(
+        title="LUCIUS",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        openapi_url="/openapi.json" if context.options.docs else None,
+        exception_handlers={HTTPException: _http_problem, Exception: _defect},
+    )
+    app.state.feeds = feeds
+    app.short_ways = {}
+    metrics = HttpMetrics(context.registry)
+    for operation in OPERATIONS:
+        _mount(app, context, operation, metrics)
+    _complete_openapi(app)
+    return app
+
+
+def _mount(
+    app: Application, context: ApiContext, operation: Operation, metrics: HttpMetrics
+) -> None:
+    observe = metrics.observer(operation.method, operation.path)
+    call = endpoint(context, operation, observe)
+    if "{" not in operation.path:
+        app.short_ways[operation.method, operation.path] = call
+    app.router.add_api_route(
+        operation.path,
+        call,
+        methods=[operation.method],
+        route_class_override=DirectRoute,
+        response_model=None,
+        response_class=Response,
+        status_code=next(iter(operation.answers)),
+        summary=operation.summary,
+        description=operation.description,
+        operation_id=operation.operation_id,
+        tags=[operation.tag],
+        deprecated=operation.deprecated or None,
+        include_in_schema=not operation.hidden,
+        responses=openapi.responses(operation),
+        openapi_extra=openapi.extra(operation),
+    )
+
+
+def _complete_openapi(app: FastAPI) -> None:
+    plain = app.openapi
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = openapi.completed(plain())
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    """What the router itself refuses."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        problem = Problem("METHOD_NOT_ALLOWED", headers=error.headers)
+    elif error.status_code == 404:
+        problem = Problem("NOT_FOUND")
+    else:
+        problem = Problem("INVALID_BODY", str(error.detail))
+    return problem_response(problem)
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    return problem_response(error)

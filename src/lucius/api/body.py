@@ -1,0 +1,121 @@
+"""Reading request bodies strictly and cheaply: bounded before they are read, one meaning or none."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+import orjson
+from starlette.requests import Request
+
+from lucius.api.problems import Problem
+
+MAX_DEPTH: Final = 64
+
+
+async def json_object(request: Request, limit: int) -> dict[str, Any]:
+    """The body as one JSON object, or a problem that says what is wrong with it."""
+    body = parsed(await read(request, limit))
+    if not isinstance(body, dict):
+        raise Problem("INVALID_BODY", "the body must be a JSON object")
+    return body
+
+
+async def optional_object(request: Request, limit: int) -> dict[str, Any]:
+    """As `json_object`, where no body at all means an empty object."""
+    body = await read(request, limit)
+    if not body.strip():
+        return {}
+    value = parsed(body)
+    if not isinstance(value, dict):
+        raise Problem("INVALID_BODY", "the body must be a JSON object")
+    return value
+
+
+async def read(request: Request, limit: int) -> bytes:
+    """The raw body. A body that is too large is refused before it is read, or as soon as it shows."""
+    _check_headers(request, limit)
+    size, chunks = 0, []
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            _too_large(limit)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def parsed(body: bytes) -> Any:
+    """orjson refuses what is not JSON; a second, slower pass finds keys that are named twice."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        if "depth limit" in str(error):
+            raise Problem("NESTING_TOO_DEEP") from None
+        raise Problem("INVALID_JSON", f"the body is not valid JSON: {error}") from None
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise Problem("NESTING_TOO_DEEP")
+    _DECODER.decode(body.decode())
+    return value
+
+
+def _check_headers(request: Request, limit: int) -> None:
+    """One pass: this is on the path of every callback."""
+    origin = host = b""
+    for name, value in request.scope["headers"]:
+        if name == b"content-length":
+            if not value.isdigit() or len(value) > 12 or int(value) > limit:
+                _too_large(limit)
+        elif name == b"content-type":
+            media = value.partition(b";")[0].strip().lower()
+            if media != b"application/json" and not media.endswith(b"+json"):
+                raise Problem("UNSUPPORTED_MEDIA_TYPE")
+        elif name == b"origin":
+            origin = value
+        elif name == b"host":
+            host = value
+    if origin and origin.partition(b"://")[2] != host:
+        raise Problem("CROSS_ORIGIN")
+
+
+def _too_large(limit: int) -> NoReturn:
+    raise Problem(
+        "BODY_TOO_LARGE",
+        f"the body is larger than {limit} bytes",
+        headers={"connection": "close"},
+    )
+
+
+def _depth(value: Any) -> int:
+    """Level by level, so that depth costs no recursion."""
+    level, depth = [value], 0
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        if depth > MAX_DEPTH:
+            break
+        level = [
+            child for item in level for child in (item.values() if isinstance(item, dict) else item)
+        ]
+    return depth
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise Problem("DUPLICATE_KEY", f"the key {key[:100]!r} is named twice")
+            seen.add(key)
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_int=len, parse_float=len)
+"""`parse_int=len`: numbers were checked already, and a very long one is slow to convert."""
+
+
+def text_field(body: Mapping[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise field_problem(f"/{name}", "must be a string")
+    return value
+
+
+def field_problem(pointer: str, detail: str) -> Problem:
+    return Problem("INVALID_BODY", errors=[{"pointer": pointer, "detail": detail}])

@@ -1,0 +1,342 @@
+"""Every error code there is, with its status, its meaning and what to do about it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemCode:
+    code: str
+    status: int
+    title: str
+    explanation: str
+    action: str
+    retry_after: bool = False
+
+
+_ALL: Final = (
+    # -- reading a request -------------------------------------------------------------------
+    ProblemCode(
+        "INVALID_JSON",
+        400,
+        "The body is not valid JSON",
+        "The body could not be read as one JSON document in UTF-8. NaN and Infinity are not JSON.",
+        "Send one JSON document, encoded as UTF-8 without a byte order mark.",
+    ),
+    ProblemCode(
+        "DUPLICATE_KEY",
+        400,
+        "An object names a key twice",
+        "A JSON object in the body has the same key more than once, so its meaning is ambiguous.",
+        "Send each key once.",
+    ),
+    ProblemCode(
+        "NESTING_TOO_DEEP",
+        400,
+        "The body is nested too deeply",
+        "Objects and arrays may be nested 64 levels deep.",
+        "Flatten the document, or put it into an object store and send a reference.",
+    ),
+    ProblemCode(
+        "INVALID_BODY",
+        422,
+        "The body has the wrong shape",
+        "The body is JSON, but not the object that this route takes. `errors` names the fields.",
+        "Compare the body with the schema of the route in `/openapi.json`.",
+    ),
+    ProblemCode(
+        "INVALID_PARAMETER",
+        422,
+        "A parameter is not valid",
+        "A query parameter or header has a value that this route does not take. `errors` names it.",
+        "Correct the parameter.",
+    ),
+    ProblemCode(
+        "INVALID_CURSOR",
+        422,
+        "The cursor is not valid here",
+        "A cursor continues one listing: it holds for the filters and the caller it was made for.",
+        "Start the listing again without a cursor.",
+    ),
+    ProblemCode(
+        "BODY_TOO_LARGE",
+        413,
+        "The body is too large",
+        "The body is larger than this server accepts.",
+        "Put the content into an object store and send a reference to it.",
+    ),
+    ProblemCode(
+        "REQUEST_TOO_LARGE",
+        413,
+        "The request does not fit into the ledger or a directive",
+        "A stored row or a rendered directive of this request would exceed the limits that hold on"
+        " every backend alike.",
+        "Shorten the payload, or put it into an object store and send a reference to it.",
+    ),
+    ProblemCode(
+        "UNSUPPORTED_MEDIA_TYPE",
+        415,
+        "The body is not sent as JSON",
+        "This route takes `application/json`.",
+        "Send the header `Content-Type: application/json`.",
+    ),
+    ProblemCode(
+        "NOT_FOUND",
+        404,
+        "There is no such route",
+        "The path names nothing that this server has.",
+        "Look at `/openapi.json` for what there is.",
+    ),
+    ProblemCode(
+        "METHOD_NOT_ALLOWED",
+        405,
+        "The route does not take this method",
+        "The path exists, but not with this method. `Allow` names those it takes.",
+        "Use one of the methods in `Allow`.",
+    ),
+    # -- the envelope ------------------------------------------------------------------------
+    ProblemCode(
+        "INVALID_ENVELOPE",
+        422,
+        "The command is not valid",
+        "Fields of the envelope are missing or have the wrong type. `errors` lists every one.",
+        "Correct the fields that `errors` points to.",
+    ),
+    ProblemCode(
+        "UNSUPPORTED_SCHEMA_VERSION",
+        422,
+        "The schema version is not known",
+        "`schema_version` names a version of the envelope that this server does not read.",
+        "Send a version that is listed in the reference of the envelope.",
+    ),
+    ProblemCode(
+        "UNKNOWN_REQUEST_TYPE",
+        422,
+        "No protocol serves this request type",
+        "`request_type` names no protocol that is loaded.",
+        "`GET /v1/protocols` lists what is served.",
+    ),
+    ProblemCode(
+        "INVALID_PAYLOAD",
+        422,
+        "The payload does not fit its step's schema",
+        "The payload of a step fails the schema that the protocol declares. `errors` lists every fault.",
+        "`GET /v1/protocols` shows the schema of each step.",
+    ),
+    ProblemCode(
+        "INVALID_REFERENCE",
+        422,
+        "A reference is not allowed",
+        "A reference is malformed, its scheme or host is not on the allowlist, or it carries credentials.",
+        "Use an allowed scheme and host, without user info or signatures in the URI.",
+    ),
+    ProblemCode(
+        "INVALID_MODE",
+        422,
+        "The mode is not known",
+        "`mode` is DEFAULT (also spelled SAFE) or BURST.",
+        "Send one of them, or leave it out.",
+    ),
+    ProblemCode(
+        "DOC_ID_REQUIRED",
+        422,
+        "BURST needs a document id",
+        "Mode BURST spreads a tenant's work by document, so the command must name its document.",
+        "Send `doc_id`, or another mode.",
+    ),
+    ProblemCode(
+        "BURST_FORBIDDEN",
+        403,
+        "The tenant may not use BURST",
+        "The configuration does not allow mode BURST for this tenant.",
+        "Submit in mode DEFAULT, or have the tenant's configuration changed.",
+    ),
+    ProblemCode(
+        "IDEMPOTENCY_KEY_REUSED",
+        409,
+        "The idempotency key belongs to another request",
+        "The same key was used before with a different body. Nothing was created.",
+        "Use a new key for a new request; repeat a request unchanged to find its job.",
+    ),
+    ProblemCode(
+        "TENANT_SATURATED",
+        429,
+        "The tenant has too many live jobs",
+        "The tenant's limit of jobs in flight is reached. Nothing was created, no key is taken.",
+        "Repeat the request later, unchanged.",
+        retry_after=True,
+    ),
+    ProblemCode(
+        "GLOBAL_SATURATED",
+        429,
+        "There are too many live jobs",
+        "The limit of jobs in flight is reached. Nothing was created, no key is taken.",
+        "Repeat the request later, unchanged.",
+        retry_after=True,
+    ),
+    ProblemCode(
+        "LANE_SATURATED",
+        429,
+        "The lane has too many live jobs",
+        "The limit of jobs in flight on this lane and mode is reached. Nothing was created.",
+        "Repeat the request later, unchanged.",
+        retry_after=True,
+    ),
+    # -- jobs --------------------------------------------------------------------------------
+    ProblemCode(
+        "JOB_NOT_FOUND",
+        404,
+        "There is no such job",
+        "The id names no job, or none that the caller may see: the two are not told apart.",
+        "Check the id and the caller's tenants.",
+    ),
+    ProblemCode(
+        "STEP_NOT_FOUND",
+        404,
+        "The job has no such step",
+        "The id names no step of this job.",
+        "`GET /v1/jobs/{jobId}/steps` lists its steps.",
+    ),
+    ProblemCode(
+        "JOB_TERMINAL",
+        409,
+        "The job has ended",
+        "A terminal state never changes, so this job can no longer be cancelled, paused or resumed.",
+        "Nothing; a job that failed can be redriven.",
+    ),
+    ProblemCode(
+        "JOB_CANCELLING",
+        409,
+        "The job is being cancelled",
+        "Cancel beats pause: a job that is being cancelled can be neither paused nor resumed.",
+        "Wait until it is CANCELLED, then redrive it if it should run after all.",
+    ),
+    ProblemCode(
+        "NOT_REDRIVABLE",
+        409,
+        "The job cannot be redriven",
+        "Only a job that ended FAILED_FINAL or CANCELLED can be redriven.",
+        "Wait until the job has ended.",
+    ),
+    ProblemCode(
+        "NOT_IN_DLQ",
+        409,
+        "The job is not in the dead-letter view",
+        "Only a job that ended FAILED_FINAL can be dismissed.",
+        "Nothing.",
+    ),
+    ProblemCode(
+        "CONFLICT",
+        409,
+        "The request does not fit the state of the job",
+        "The job is in a state that does not take this request. Nothing was changed.",
+        "Read the job and decide again.",
+    ),
+    # -- callbacks ---------------------------------------------------------------------------
+    ProblemCode(
+        "INVALID_CALLBACK",
+        422,
+        "The reply is not valid",
+        "Fields of the reply are missing or have the wrong type. `errors` lists every one.",
+        "Correct the fields that `errors` points to.",
+    ),
+    ProblemCode(
+        "CALLBACK_TOKEN_REQUIRED",
+        401,
+        "The reply carries no token",
+        "Over HTTP every reply carries the `callback_token` of its directive.",
+        "Send `Authorization: Bearer <callback_token>`.",
+    ),
+    ProblemCode(
+        "CALLBACK_TOKEN_INVALID",
+        401,
+        "The token does not belong to this attempt",
+        "A callback token is bound to tenant, job, step, attempt and lease, and opens nothing else.",
+        "Send the token of the same directive as `jobId`, `stepId`, `attempt_no` and `lease_id`.",
+    ),
+    ProblemCode(
+        "STALE_ATTEMPT",
+        409,
+        "The reply speaks for an attempt that is over",
+        "Another attempt of this step is the current one. The reply was recorded and changed nothing.",
+        "Stop working on this directive; do not repeat the reply.",
+    ),
+    ProblemCode(
+        "UNKNOWN_STEP",
+        404,
+        "The job has no such step",
+        "The reply names a step that its job does not have.",
+        "Send `stepId` as it was in the directive.",
+    ),
+    # -- callers -----------------------------------------------------------------------------
+    ProblemCode(
+        "UNAUTHENTICATED",
+        401,
+        "The caller is not known",
+        "The request has no credentials, or they are not valid or have expired.",
+        "Send an API key or a token as `Authorization: Bearer`.",
+    ),
+    ProblemCode(
+        "FORBIDDEN",
+        403,
+        "The caller may not do this",
+        "The caller is known, but lacks the role that this route needs.",
+        "Use credentials with that role.",
+    ),
+    ProblemCode(
+        "TENANT_FORBIDDEN",
+        403,
+        "The caller may not act for this tenant",
+        "Callers are bound to tenants; `tenant_id` is not one of the caller's.",
+        "Use credentials of that tenant.",
+    ),
+    ProblemCode(
+        "CROSS_ORIGIN",
+        403,
+        "A web page of another origin may not do this",
+        "The request came from a browser on a page of another origin.",
+        "Call the API from a program, or from a page of the same origin.",
+    ),
+    # -- the server --------------------------------------------------------------------------
+    ProblemCode(
+        "LEDGER_UNAVAILABLE",
+        503,
+        "The ledger does not answer",
+        "The storage cannot be reached or did not take a write. Nothing was acknowledged; repeating"
+        " the request is safe.",
+        "Repeat the request, unchanged, with the same idempotency key.",
+        retry_after=True,
+    ),
+    ProblemCode(
+        "BUS_UNAVAILABLE",
+        503,
+        "The bus does not answer",
+        "The broker cannot be reached.",
+        "Repeat the request later.",
+        retry_after=True,
+    ),
+    ProblemCode(
+        "NOT_READY",
+        503,
+        "The server is not ready",
+        "A dependency is down, or the process is starting or stopping. `detail` names it.",
+        "Wait, and look at the dependency.",
+        retry_after=True,
+    ),
+    ProblemCode(
+        "NOT_SUPPORTED",
+        501,
+        "This process does not offer that",
+        "The process that answered runs without the part that would do this.",
+        "Ask a process that runs it.",
+    ),
+    ProblemCode(
+        "INTERNAL_ERROR",
+        500,
+        "Something is wrong with LUCIUS itself",
+        "An unexpected error. Its details are in the server's log.",
+        "Repeat the request with the same idempotency key; report it if it persists.",
+    ),
+)
+
+CODES: Final = {known.code: known for known in _ALL}

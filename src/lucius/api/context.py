@@ -1,0 +1,78 @@
+"""What the API is given: the ports it asks, who may call it, and its limits. Built by bootstrap."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+
+from lucius.api.shapes import BacklogRowShape, RetriedShape
+from lucius.api.tokens import CallbackTokens
+from lucius.ports.config import ConfigSource
+from lucius.ports.engine import Engine
+from lucius.ports.ledger import Ledger
+
+
+class Role(StrEnum):
+    SUBMIT = "submit"
+    READ = "read"
+    OPERATE = "operate"
+    SERVICE = "service"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. `tenants` is None for a caller that is bound to none and may act for all."""
+
+    name: str
+    roles: frozenset[Role]
+    tenants: frozenset[str] | None = None
+
+    def may_act_for(self, tenant_id: str) -> bool:
+        return self.tenants is None or tenant_id in self.tenants
+
+
+ANYONE = Caller("anyone", frozenset(Role))
+Authenticate = Callable[[Request], Awaitable[Caller]]
+HealthCheck = Callable[[], Awaitable[None]]
+"""Returns if the dependency is well; raises with a sentence that says what is wrong."""
+
+
+class PullGateway(Protocol):
+    """Hands directives to workers that speak only HTTP."""
+
+    async def pull(
+        self, service: str, limit: int, wait_seconds: float, tenants: frozenset[str] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Up to `limit` directives, settled as they are handed out, with `callback_token` and URLs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiOptions:
+    max_body_bytes: int = 1024 * 1024
+    max_wait_seconds: float = 60.0
+    max_page: int = 500
+    keep_alive_seconds: float = 15.0
+    """How often a silent event stream says that it is alive."""
+    check_seconds: float = 2.0
+    """How long a health check may take."""
+    docs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    engine: Engine
+    ledger: Ledger
+    config: ConfigSource
+    tokens: CallbackTokens
+    checks: Mapping[str, HealthCheck] = field(default_factory=dict)
+    registry: CollectorRegistry | None = None
+    authenticate: Authenticate | None = None
+    """None: authentication is off, and everyone may do everything."""
+    backlog: Callable[[], Awaitable[Sequence[BacklogRowShape]]] | None = None
+    retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
+    gateway: PullGateway | None = None
+    options: ApiOptions = ApiOptions()

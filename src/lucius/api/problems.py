@@ -1,0 +1,135 @@
+"""Problem documents (RFC 9457) and the one registry of their codes, which also writes the reference pages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+from starlette.responses import Response
+
+from lucius.api.codes import CODES, ProblemCode
+from lucius.api.shapes import FaultShape, ProblemShape, ReplyOutcomeShape
+from lucius.core.errors import (
+    BusUnavailableError,
+    LedgerError,
+    LuciusError,
+    RequestError,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPE_BASE: Final = "urn:lucius:problem:"
+RETRY_AFTER_SECONDS: Final = 1
+_MAX_ERRORS: Final = 100
+
+
+class Problem(LuciusError):
+    """An answer that is an error. Raised anywhere below a route, rendered in one place."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str | None = None,
+        *,
+        errors: Sequence[FaultShape] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.known = CODES[code]
+        self.detail = detail or self.known.explanation
+        super().__init__(self.detail)
+        self.errors = errors
+        self.headers = dict(headers or {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    known: ProblemCode
+    detail: str
+    errors: Sequence[FaultShape]
+    headers: dict[str, str]
+
+
+def parameter_problem(name: str, detail: str, code: str = "INVALID_PARAMETER") -> Problem:
+    return Problem(code, f"{name}: {detail}", errors=[{"parameter": name, "detail": detail}])
+
+
+def problem_response(error: Exception) -> Response:
+    """The document for an error of ours; anything else is a defect and says nothing but that."""
+    rendered = _render(error)
+    if rendered.known.retry_after and "retry-after" not in rendered.headers:
+        rendered.headers["retry-after"] = str(RETRY_AFTER_SECONDS)
+    return Response(
+        orjson.dumps(problem_document(rendered.known, rendered.detail, rendered.errors)),
+        status_code=rendered.known.status,
+        headers=rendered.headers,
+        media_type=MEDIA_TYPE,
+    )
+
+
+def problem_document(
+    known: ProblemCode, detail: str, errors: Sequence[FaultShape] = ()
+) -> ProblemShape:
+    document: ProblemShape = {
+        "type": TYPE_BASE + known.code,
+        "title": known.title,
+        "status": known.status,
+        "code": known.code,
+        "detail": detail,
+    }
+    if errors:
+        document["errors"] = list(errors[:_MAX_ERRORS])
+    return document
+
+
+def _render(error: Exception) -> _Rendered:
+    if isinstance(error, Problem):
+        return _Rendered(error.known, error.detail, error.errors, dict(error.headers))
+    if isinstance(error, RequestError):
+        return _refused(error)
+    if isinstance(error, LedgerError):
+        return _Rendered(CODES["LEDGER_UNAVAILABLE"], str(error), (), {})
+    if isinstance(error, BusUnavailableError):
+        return _Rendered(CODES["BUS_UNAVAILABLE"], str(error), (), {})
+    known = CODES["INTERNAL_ERROR"]
+    return _Rendered(known, known.explanation, (), {})
+
+
+def outcome_of(error: Exception) -> ReplyOutcomeShape:
+    """The same error as one line of a batch."""
+    rendered = _render(error)
+    known = rendered.known
+    return {"status": known.status, "code": known.code, "detail": rendered.detail}
+
+
+def _refused(error: RequestError) -> _Rendered:
+    known = CODES.get(error.code)
+    if known is None:
+        known = ProblemCode(error.code, error.status, "The request was refused", "", "")
+    faults: list[FaultShape] = [{"pointer": at, "detail": detail} for at, detail in error.faults]
+    return _Rendered(known, error.detail, faults, {})
+
+
+def error_pages() -> dict[str, str]:
+    """The reference pages, by file name, with an index."""
+    pages = {f"{code}.md": _page(known) for code, known in CODES.items()}
+    rows = [
+        f"| [`{known.code}`]({known.code}.md) | {known.status} | {known.title} |"
+        for known in CODES.values()
+    ]
+    index = [
+        "# Error codes",
+        "",
+        "Every error is a problem document (RFC 9457) with a stable `code`.",
+    ]
+    index += ["", "| code | status | meaning |", "|---|---|---|", *rows]
+    return {"README.md": "\n".join(index) + "\n", **pages}
+
+
+def _page(known: ProblemCode) -> str:
+    lines = [f"# {known.code}", "", f"{known.title}. HTTP status {known.status}.", ""]
+    lines += ["## What it means", "", known.explanation, "", "## What to do", "", known.action]
+    if known.retry_after:
+        lines += [
+            "",
+            "The answer carries `Retry-After`: wait that many seconds, then repeat it as is.",
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,52 @@
+"""Replies of services over HTTP: bound to their attempt by a token, then the same input as on the bus."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lucius.api.context import ApiContext
+from lucius.api.explain import instant
+from lucius.api.problems import Problem
+from lucius.api.shapes import AnswerShape
+from lucius.core.effects import Outcome
+from lucius.core.inputs import Callback, HeartbeatReceived
+from lucius.core.wire import parse_reply
+from lucius.ports.engine import Applied
+
+
+async def take_reply(
+    context: ApiContext, body: Mapping[str, Any], token: str | None, kind: str | None
+) -> tuple[Callback, Applied]:
+    """Check the token, then move the job. Raises a problem where nothing was recorded or stale."""
+    job_id, received = parse_reply(body, kind)
+    if not token:
+        raise _refused("CALLBACK_TOKEN_REQUIRED")
+    tenant_id = context.tokens.verify(
+        token, job_id, received.step_id, received.attempt_no, received.lease_id
+    )
+    if tenant_id is None or body.get("tenant_id", tenant_id) != tenant_id:
+        raise _refused("CALLBACK_TOKEN_INVALID")
+    applied = await context.engine.apply(job_id, received)
+    if applied is None:
+        raise Problem("JOB_NOT_FOUND")
+    if applied.outcome is Outcome.STALE:
+        raise Problem("STALE_ATTEMPT")
+    if applied.outcome is Outcome.REJECTED:
+        raise Problem("UNKNOWN_STEP")
+    return received, applied
+
+
+def answer(received: Callback, applied: Applied) -> AnswerShape:
+    """`applied`, `duplicate` or `late`; a heartbeat also learns of its lease and of a cancel."""
+    content: AnswerShape = {"outcome": applied.outcome.value}
+    if isinstance(received, HeartbeatReceived):
+        job = applied.job
+        index = job.plan.index_of(received.step_id)
+        execution = job.steps[index].execution if index is not None else None
+        expires_at = execution.lease_expires_at if execution is not None else None
+        content["lease_expires_at"] = instant(expires_at) if expires_at is not None else None
+        content["cancel_requested"] = job.cancel_requested_at is not None or job.terminal
+    return content
+
+
+def _refused(code: str) -> Problem:
+    return Problem(code, headers={"www-authenticate": 'Bearer realm="callbacks"'})

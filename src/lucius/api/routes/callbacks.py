@@ -1,0 +1,110 @@
+"""Callbacks: ACK, RESULT, HEARTBEAT and RELEASE of the attempt that the token is bound to."""
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.body import json_object
+from lucius.api.context import ApiContext, Caller
+from lucius.api.operation import JSON, Answer, Handler, Operation, json_response
+from lucius.api.replies import answer, take_reply
+from lucius.api.shapes import CallbackShape, HeartbeatShape
+from lucius.core.effects import Outcome
+
+_ID: Final = {"type": "string", "minLength": 1, "maxLength": 256}
+_BOUND: Final[dict[str, Any]] = {
+    "jobId": _ID,
+    "stepId": _ID,
+    "attempt_no": {"type": "integer", "minimum": 1},
+    "lease_id": _ID,
+    "tenant_id": {"type": "string"},
+    "worker_id": {"type": "string"},
+    "timestamp": {"type": "string"},
+    "correlation_id": {"type": "string"},
+}
+_REQUIRED: Final = ["jobId", "stepId", "attempt_no", "lease_id"]
+_ANY: Final[dict[str, Any]] = {}
+_RESULT: Final[dict[str, Any]] = {
+    "status": {"type": "string", "enum": ["SUCCEEDED", "FAILED", "FAILED_RETRY", "FAILED_FINAL"]},
+    "failure_class": {
+        "type": "string",
+        "enum": ["RETRYABLE", "NON_RETRYABLE"],
+        "description": "With `FAILED`",
+    },
+    "output_ref": _ANY,
+    "artifact_refs": _ANY,
+    "error": {
+        "type": "object",
+        "properties": {"code": {"type": "string"}, "message": {"type": "string"}},
+    },
+    "reason": {"type": "string"},
+}
+
+
+def reply_schema(kind: str | None) -> dict[str, Any]:
+    more = _RESULT if kind in ("RESULT", None) else {}
+    types = [kind] if kind else ["ACK", "RESULT", "HEARTBEAT", "RELEASE"]
+    required = [*_REQUIRED, "status"] if kind == "RESULT" else _REQUIRED
+    return {
+        "type": "object",
+        "required": required if kind else [*required, "type"],
+        "properties": {"type": {"type": "string", "enum": types}, **_BOUND, **more},
+    }
+
+
+_PLAIN: Final = {
+    outcome: json_response({"outcome": outcome.value}).body
+    for outcome in (Outcome.APPLIED, Outcome.DUPLICATE, Outcome.LATE)
+}
+
+
+def bearer(request: Request) -> str | None:
+    for name, value in request.scope["headers"]:
+        if name == b"authorization":
+            scheme, _, token = value.decode("latin-1").partition(" ")
+            return token.strip() if scheme.lower() == "bearer" else None
+    return None
+
+
+def _handler(kind: str) -> Handler:
+    async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
+        body = await json_object(request, context.options.max_body_bytes)
+        received, applied = await take_reply(context, body, bearer(request), kind)
+        if kind == "HEARTBEAT":
+            return json_response(answer(received, applied))
+        return Response(_PLAIN[applied.outcome], media_type=JSON)
+
+    handle.__name__ = f"callback_{kind.lower()}"
+    return handle
+
+
+def _operation(kind: str, summary: str) -> Operation:
+    shape = HeartbeatShape if kind == "HEARTBEAT" else CallbackShape
+    return Operation(
+        "POST",
+        f"/v1/callbacks/{kind.lower()}",
+        _handler(kind),
+        summary,
+        "callbacks",
+        None,
+        {200: Answer("`outcome` is `applied`, `duplicate` or `late`", shape)},
+        codes=(
+            "INVALID_CALLBACK",
+            "CALLBACK_TOKEN_REQUIRED",
+            "CALLBACK_TOKEN_INVALID",
+            "JOB_NOT_FOUND",
+            "UNKNOWN_STEP",
+            "STALE_ATTEMPT",
+        ),
+        body=reply_schema(kind),
+        callback_token=True,
+    )
+
+
+OPERATIONS: Final = (
+    _operation("ACK", "A service has taken a slot for the directive"),
+    _operation("RESULT", "How the attempt ended"),
+    _operation("HEARTBEAT", "The attempt is alive: extend its lease"),
+    _operation("RELEASE", "Give the lease back without using up the attempt"),
+)

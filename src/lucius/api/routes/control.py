@@ -1,0 +1,123 @@
+"""Control: cancel, pause, resume and redrive. Repeating what already holds is 200."""
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.body import field_problem, optional_object
+from lucius.api.codes import CODES
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.openapi import path_parameter
+from lucius.api.operation import Answer, Handler, Operation, json_response
+from lucius.api.problems import Problem
+from lucius.api.requests import visible_job
+from lucius.api.routes.ingress import accepted
+from lucius.api.shapes import JobShape, RedrivenShape
+from lucius.api.views import job_view
+from lucius.core.effects import Outcome
+from lucius.core.inputs import CancelRequested, Input, PauseRequested, ResumeRequested
+
+JOB_ID: Final = path_parameter("jobId", "The job's id")
+_EMPTY: Final[dict[str, Any]] = {"type": "object"}
+_CANCEL: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "immediate": {
+            "type": "boolean",
+            "description": "End the job now, without waiting for the step that is under way",
+        }
+    },
+}
+_REDRIVE: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"payload": {"type": "object", "description": "Replaces the job's payload"}},
+}
+
+
+async def moved(context: ApiContext, job_id: str, received: Input) -> Response:
+    """Apply one input and answer with the job as it stands after it."""
+    applied = await context.engine.apply(job_id, received)
+    if applied is None:
+        raise Problem("JOB_NOT_FOUND")
+    if applied.outcome is Outcome.REJECTED:
+        code = applied.code if applied.code in CODES else "CONFLICT"
+        raise Problem(code or "CONFLICT", f"the job is {applied.job.state.value}")
+    view = job_view(applied.job)
+    view["outcome"] = applied.outcome.value
+    return json_response(view)
+
+
+async def cancel(context: ApiContext, request: Request, caller: Caller) -> Response:
+    body = await optional_object(request, context.options.max_body_bytes)
+    immediate = body.get("immediate", False)
+    if not isinstance(immediate, bool):
+        raise field_problem("/immediate", "must be true or false")
+    job = await visible_job(context, request, caller)
+    return await moved(context, job.job_id, CancelRequested(immediate=immediate))
+
+
+async def pause(context: ApiContext, request: Request, caller: Caller) -> Response:
+    await optional_object(request, context.options.max_body_bytes)
+    job = await visible_job(context, request, caller)
+    return await moved(context, job.job_id, PauseRequested())
+
+
+async def resume(context: ApiContext, request: Request, caller: Caller) -> Response:
+    await optional_object(request, context.options.max_body_bytes)
+    job = await visible_job(context, request, caller)
+    return await moved(context, job.job_id, ResumeRequested())
+
+
+async def redrive(context: ApiContext, request: Request, caller: Caller) -> Response:
+    body = await optional_object(request, context.options.max_body_bytes)
+    payload = body.get("payload")
+    if payload is not None and not isinstance(payload, dict):
+        raise field_problem("/payload", "must be an object")
+    job = await visible_job(context, request, caller)
+    submitted = await context.engine.redrive(job.job_id, payload=payload)
+    status = 200 if submitted.duplicate else 202
+    return accepted(submitted, status, redrive_of=job.job_id)
+
+
+def _operation(
+    verb: str, handler: Handler, summary: str, body: dict[str, Any], *codes: str
+) -> Operation:
+    return Operation(
+        "POST",
+        f"/v1/jobs/{{jobId}}:{verb}",
+        handler,
+        summary,
+        "control",
+        Role.OPERATE,
+        {200: Answer("The job; `outcome` is `applied`, or `already` if that held", JobShape)},
+        codes=("JOB_NOT_FOUND", *codes),
+        parameters=(JOB_ID,),
+        body=body,
+        body_required=False,
+    )
+
+
+OPERATIONS: Final = (
+    _operation("cancel", cancel, "Cancel a job", _CANCEL, "JOB_TERMINAL"),
+    _operation(
+        "pause", pause, "Pause a job: nothing new starts", _EMPTY, "JOB_TERMINAL", "JOB_CANCELLING"
+    ),
+    _operation("resume", resume, "Resume a job", _EMPTY, "JOB_TERMINAL", "JOB_CANCELLING"),
+    Operation(
+        "POST",
+        "/v1/jobs/{jobId}:redrive",
+        redrive,
+        "Run a failed job again from the failed step on",
+        "control",
+        Role.OPERATE,
+        {
+            202: Answer("A new job is durable", RedrivenShape, headers={"Location": "The new job"}),
+            200: Answer("It was redriven before: the job that did", RedrivenShape),
+        },
+        codes=("JOB_NOT_FOUND", "NOT_REDRIVABLE", "INVALID_PAYLOAD", "TENANT_SATURATED"),
+        parameters=(JOB_ID,),
+        body=_REDRIVE,
+        body_required=False,
+    ),
+)

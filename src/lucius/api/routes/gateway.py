@@ -1,0 +1,125 @@
+"""The pull gateway: workers in any language take directives and answer them over plain HTTP."""
+
+import asyncio
+from typing import Any, Final, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.body import field_problem, json_object, optional_object
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.openapi import path_parameter
+from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.problems import Problem, outcome_of
+from lucius.api.replies import answer, take_reply
+from lucius.api.routes.callbacks import reply_schema
+from lucius.api.shapes import DirectivesShape, RepliesShape, ReplyOutcomeShape
+from lucius.core.errors import LuciusError
+
+MAX_PULL: Final = 256
+MAX_REPLIES: Final = 256
+_SERVICE: Final = path_parameter("service", "The service's name, as in the protocols")
+_PULL: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "max": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_PULL,
+            "default": 1,
+            "description": "The worker's free slots",
+        },
+        "wait_seconds": {"type": "number", "minimum": 0, "maximum": 60, "default": 0},
+    },
+}
+_REPLY: Final = reply_schema(None)
+_REPLIES: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["replies"],
+    "properties": {
+        "replies": {
+            "type": "array",
+            "maxItems": MAX_REPLIES,
+            "items": {
+                **_REPLY,
+                "required": [*_REPLY["required"], "callback_token"],
+                "properties": {**_REPLY["properties"], "callback_token": {"type": "string"}},
+            },
+        }
+    },
+}
+
+
+async def pull_directives(context: ApiContext, request: Request, caller: Caller) -> Response:
+    body = await optional_object(request, context.options.max_body_bytes)
+    limit, wait = body.get("max", 1), body.get("wait_seconds", 0)
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PULL:
+        raise field_problem("/max", f"must be a whole number from 1 to {MAX_PULL}")
+    longest = context.options.max_wait_seconds
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= longest:
+        raise field_problem("/wait_seconds", f"must be a number from 0 to {longest:g}")
+    if context.gateway is None:
+        raise Problem("NOT_SUPPORTED")
+    service: str = request.path_params["service"]
+    directives = await context.gateway.pull(service, limit, float(wait), caller.tenants)
+    return json_response({"directives": list(directives)})
+
+
+async def take_replies(context: ApiContext, request: Request, caller: Caller) -> Response:
+    """Each reply is judged on its own; those of one job in order, those of several together."""
+    body = await json_object(request, context.options.max_body_bytes)
+    replies = body.get("replies")
+    if not isinstance(replies, list) or len(replies) > MAX_REPLIES:
+        raise field_problem("/replies", f"must be a list of at most {MAX_REPLIES} replies")
+    outcomes: list[ReplyOutcomeShape] = [{"status": 0}] * len(replies)
+    by_job: dict[str, list[int]] = {}
+    for at, reply in enumerate(replies):
+        by_job.setdefault(str(reply.get("jobId")) if isinstance(reply, dict) else "", []).append(at)
+
+    async def take(places: list[int]) -> None:
+        for at in places:
+            outcomes[at] = await _taken(context, replies[at])
+
+    await asyncio.gather(*(take(places) for places in by_job.values()))
+    return json_response({"outcomes": outcomes})
+
+
+async def _taken(context: ApiContext, reply: Any) -> ReplyOutcomeShape:
+    try:
+        if not isinstance(reply, dict):
+            raise Problem("INVALID_CALLBACK", "a reply must be an object")
+        token = reply.get("callback_token")
+        token = token if isinstance(token, str) else None
+        received, applied = await take_reply(context, reply, token, None)
+    except LuciusError as error:
+        return outcome_of(error)
+    return cast(ReplyOutcomeShape, {"status": 200, **answer(received, applied)})
+
+
+OPERATIONS: Final = (
+    Operation(
+        "POST",
+        "/v1/services/{service}/directives:pull",
+        pull_directives,
+        "Take directives",
+        "services",
+        Role.SERVICE,
+        {200: Answer("Directives, each with its `callback_token`", DirectivesShape)},
+        codes=("NOT_SUPPORTED", "BUS_UNAVAILABLE"),
+        parameters=(_SERVICE,),
+        body=_PULL,
+        body_required=False,
+        description="A directive that is not acknowledged in time is handed out again.",
+    ),
+    Operation(
+        "POST",
+        "/v1/services/{service}/replies",
+        take_replies,
+        "Answer many directives at once",
+        "services",
+        Role.SERVICE,
+        {200: Answer("One outcome for each reply, in order", RepliesShape)},
+        parameters=(_SERVICE,),
+        body=_REPLIES,
+    ),
+)

@@ -1,0 +1,137 @@
+"""Ingress: one command in, one durable job out."""
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.body import json_object
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.openapi import header_parameter
+from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.problems import Problem
+from lucius.api.shapes import SubmittedShape
+from lucius.ports.engine import Submitted
+
+_STRING: Final = {"type": "string", "minLength": 1}
+_REFERENCE: Final = {
+    "description": "A URI, or an object that has one",
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "object", "required": ["uri"], "properties": {"uri": {"type": "string"}}},
+    ],
+}
+ENVELOPE: Final[dict[str, Any]] = {
+    "title": "Envelope",
+    "type": "object",
+    "description": "Fields that are not listed here are kept and passed on in every directive.",
+    "required": [
+        "tenant_id",
+        "request_type",
+        "input_ref",
+        "output_ref",
+        "payload",
+        "schema_version",
+    ],
+    "properties": {
+        "tenant_id": _STRING,
+        "request_type": {**_STRING, "description": "Names a protocol; `->` and `→` are the same"},
+        "input_ref": _REFERENCE,
+        "output_ref": _REFERENCE,
+        "payload": {
+            "type": "object",
+            "description": "One step: its payload. Several: `steps.<step_id>`, or one for all.",
+        },
+        "schema_version": {"type": "string", "description": "The version of this envelope"},
+        "mode": {"type": "string", "enum": ["DEFAULT", "SAFE", "BURST"]},
+        "doc_id": {"type": "string", "description": "Required in mode BURST"},
+        "idempotency_key": {"type": "string"},
+        "callback_urls": {
+            "type": "array",
+            "items": {"type": "string", "format": "uri"},
+            "description": "The client's completion webhooks",
+        },
+        "correlation_id": {"type": "string"},
+        "traceparent": {"type": "string"},
+    },
+}
+
+
+async def orchestrate(context: ApiContext, request: Request, caller: Caller) -> Response:
+    envelope = await json_object(request, context.options.max_body_bytes)
+    tenant_id = envelope.get("tenant_id")
+    if isinstance(tenant_id, str) and not caller.may_act_for(tenant_id):
+        raise Problem("TENANT_FORBIDDEN")
+    key = _from_headers(request, envelope)
+    return accepted(await context.engine.submit(envelope, idempotency_key=key))
+
+
+def _from_headers(request: Request, envelope: dict[str, Any]) -> str | None:
+    """The key, and what the envelope leaves to the headers. One pass over them."""
+    key = None
+    for name, value in request.scope["headers"]:
+        if name == b"idempotency-key":
+            key = value.decode("latin-1")
+        elif name == b"traceparent":
+            envelope.setdefault("traceparent", value.decode("latin-1"))
+        elif name == b"x-correlation-id":
+            envelope.setdefault("correlation_id", value.decode("latin-1"))
+    if key is not None and envelope.get("idempotency_key") not in (None, key):
+        detail = "differs from the header Idempotency-Key"
+        errors: Any = [{"pointer": "/idempotency_key", "detail": detail}]
+        raise Problem("INVALID_ENVELOPE", f"idempotency_key {detail}", errors=errors)
+    return key
+
+
+def accepted(submitted: Submitted, status: int = 202, **more: str) -> Response:
+    content = {
+        "jobId": submitted.job_id,
+        "state": submitted.state,
+        "duplicate": submitted.duplicate,
+        **more,
+    }
+    return json_response(content, status, {"location": f"/v1/jobs/{submitted.job_id}"})
+
+
+def _operation(path: str, *, deprecated: bool) -> Operation:
+    return Operation(
+        "POST",
+        path,
+        orchestrate,
+        "Submit a command",
+        "jobs",
+        Role.SUBMIT,
+        {202: Answer("The job is durable", SubmittedShape, headers={"Location": "The job"})},
+        codes=(
+            "INVALID_ENVELOPE",
+            "UNSUPPORTED_SCHEMA_VERSION",
+            "UNKNOWN_REQUEST_TYPE",
+            "INVALID_PAYLOAD",
+            "INVALID_REFERENCE",
+            "INVALID_MODE",
+            "DOC_ID_REQUIRED",
+            "BURST_FORBIDDEN",
+            "TENANT_FORBIDDEN",
+            "IDEMPOTENCY_KEY_REUSED",
+            "REQUEST_TOO_LARGE",
+            "TENANT_SATURATED",
+            "GLOBAL_SATURATED",
+            "LANE_SATURATED",
+        ),
+        parameters=(
+            header_parameter("Idempotency-Key", "Counts as `idempotency_key`"),
+            header_parameter("traceparent", "Counts as `traceparent`, if the body has none"),
+            header_parameter(
+                "X-Correlation-Id", "Counts as `correlation_id`, if the body has none"
+            ),
+        ),
+        body=ENVELOPE,
+        description="The same request again answers with the same job and `duplicate: true`.",
+        deprecated=deprecated,
+    )
+
+
+OPERATIONS: Final = (
+    _operation("/v1/orchestrate", deprecated=False),
+    _operation("/v1/commands", deprecated=True),
+)

@@ -1,0 +1,186 @@
+"""Reads: jobs, steps, executions, events and lists, always as last committed."""
+
+from asyncio import get_running_loop
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.listing import PARAMETERS, list_page
+from lucius.api.openapi import header_parameter, path_parameter, query_parameter
+from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.problems import Problem, parameter_problem
+from lucius.api.requests import flag, seconds, visible_job, whole
+from lucius.api.shapes import EventsShape, ExecutionsShape, JobShape, JobsShape, StepsShape
+from lucius.api.streams import Feeds
+from lucius.api.views import event_view, executions_view, job_view, step_views
+from lucius.core.job import Job
+
+_MAX_SEQ: Final = 2**53
+_STREAM: Final = "text/event-stream"
+_JOB_ID: Final = path_parameter("jobId", "The job's id")
+
+
+async def get_job(context: ApiContext, request: Request, caller: Caller) -> Response:
+    wait = seconds(request, "wait_seconds", context.options.max_wait_seconds)
+    job = await visible_job(context, request, caller)
+    if wait and not job.terminal:
+        job = await _settled(context, job, wait)
+    etag = f'"{job.version}"'
+    if _unchanged(request, etag):
+        return Response(status_code=304, headers={"etag": etag})
+    return json_response(job_view(job), headers={"etag": etag})
+
+
+async def _settled(context: ApiContext, job: Job, wait: float) -> Job:
+    """The job once it is terminal, or as it is when the time is over. Woken by commits."""
+    deadline = get_running_loop().time() + wait
+    while not job.terminal and (left := deadline - get_running_loop().time()) > 0:
+        newer = await context.engine.wait(job.job_id, job.version, left)
+        if newer is None:
+            raise Problem("JOB_NOT_FOUND")
+        job = newer
+    return job
+
+
+def _unchanged(request: Request, etag: str) -> bool:
+    given = request.headers.get("if-none-match")
+    if given is None:
+        return False
+    tags = {tag.strip().removeprefix("W/") for tag in given.split(",")}
+    return "*" in tags or etag in tags
+
+
+async def list_steps(context: ApiContext, request: Request, caller: Caller) -> Response:
+    job = await visible_job(context, request, caller)
+    steps = step_views(job)
+    wanted = request.query_params.get("step_id")
+    if wanted is not None:
+        steps = [step for step in steps if step["step_id"] == wanted]
+        if not steps:
+            raise Problem("STEP_NOT_FOUND")
+    return json_response({"steps": steps})
+
+
+async def list_executions(context: ApiContext, request: Request, caller: Caller) -> Response:
+    return json_response(executions_view(await visible_job(context, request, caller)))
+
+
+async def list_events(context: ApiContext, request: Request, caller: Caller) -> Response:
+    after = whole(request, "after", 0, 0, _MAX_SEQ)
+    limit = whole(request, "limit", 100, 1, context.options.max_page)
+    stream = flag(request, "stream") or _STREAM in request.headers.get("accept", "")
+    job = await visible_job(context, request, caller)
+    if stream:
+        return _stream(request, job, max(after, _last_event_id(request)))
+    events = await context.ledger.events(job.job_id, after, limit)
+    return json_response({"events": [event_view(job.job_id, event) for event in events]})
+
+
+def _stream(request: Request, job: Job, after: int) -> Response:
+    """204 tells a browser that there is nothing more to come back for."""
+    if job.terminal and after >= job.seq:
+        return Response(status_code=204)
+    feeds: Feeds = request.app.state.feeds
+    return StreamingResponse(
+        feeds.stream(job, after),
+        media_type=_STREAM,
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+def _last_event_id(request: Request) -> int:
+    text = request.headers.get("last-event-id")
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdigit()) or len(text) > 15:
+        raise parameter_problem("Last-Event-ID", "must be the id of an event")
+    return int(text)
+
+
+async def list_jobs(context: ApiContext, request: Request, caller: Caller) -> Response:
+    return await list_page(context, request, caller, dlq=False)
+
+
+def _operation(
+    path: str, handler: Any, summary: str, answers: dict[int, Answer], *parameters: Any, **more: Any
+) -> Operation:
+    return Operation(
+        "GET",
+        f"/v1/jobs/{{jobId}}{path}",
+        handler,
+        summary,
+        "jobs",
+        Role.READ,
+        answers,
+        parameters=(_JOB_ID, *parameters),
+        codes=("JOB_NOT_FOUND", *more.get("codes", ())),
+        description=more.get("description", ""),
+    )
+
+
+OPERATIONS: Final = (
+    _operation(
+        "",
+        get_job,
+        "A job with its steps",
+        {
+            200: Answer("The job", JobShape, headers={"ETag": "The job's version"}),
+            304: Answer("It is still the version in If-None-Match"),
+        },
+        query_parameter(
+            "wait_seconds",
+            "Answer when the job is terminal, or as it is after so many seconds",
+            {"type": "number", "minimum": 0, "maximum": 60},
+        ),
+        header_parameter("If-None-Match", "An ETag that the caller has"),
+        codes=("INVALID_PARAMETER",),
+        description="`explanation` says in a sentence why the job is where it is.",
+    ),
+    _operation(
+        "/steps",
+        list_steps,
+        "The steps of a job",
+        {200: Answer("The steps in their order", StepsShape)},
+        query_parameter("step_id", "Only this step"),
+        codes=("STEP_NOT_FOUND",),
+    ),
+    _operation(
+        "/executions",
+        list_executions,
+        "Every attempt of every step",
+        {200: Answer("The attempts, and the phase they add up to", ExecutionsShape)},
+    ),
+    _operation(
+        "/events",
+        list_events,
+        "The history of a job, as a page or as a stream",
+        {
+            200: Answer("Events in order, without gaps", EventsShape, media=_STREAM),
+            204: Answer("The stream has nothing more: the job has ended"),
+        },
+        query_parameter("after", "Only events past this `seq`", {"type": "integer", "minimum": 0}),
+        query_parameter(
+            "limit", "Events on a page", {"type": "integer", "minimum": 1, "maximum": 500}
+        ),
+        query_parameter(
+            "stream", "Server-sent events, as with Accept: text/event-stream", {"type": "boolean"}
+        ),
+        header_parameter(
+            "Last-Event-ID", "Continue a stream after this event", {"type": "integer"}
+        ),
+        codes=("INVALID_PARAMETER",),
+    ),
+    Operation(
+        "GET",
+        "/v1/jobs",
+        list_jobs,
+        "Jobs, newest first",
+        "jobs",
+        Role.READ,
+        {200: Answer("A page of jobs, without their steps", JobsShape)},
+        codes=("INVALID_PARAMETER", "INVALID_CURSOR"),
+        parameters=PARAMETERS,
+    ),
+)

@@ -1,0 +1,84 @@
+"""The process itself: alive, ready, measured."""
+
+import asyncio
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.codes import CODES
+from lucius.api.context import ApiContext, Caller, HealthCheck
+from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.problems import problem_document
+from lucius.api.shapes import HealthShape, ReadinessShape
+
+_ALIVE: Final = json_response({"status": "ok"}).body
+
+
+async def healthz(context: ApiContext, request: Request, caller: Caller) -> Response:
+    return Response(_ALIVE, media_type="application/json")
+
+
+async def readyz(context: ApiContext, request: Request, caller: Caller) -> Response:
+    """Every dependency is asked at once; the answer names each that is down."""
+    names = list(context.checks)
+    limit = context.options.check_seconds
+    said = await asyncio.gather(*(_asked(context.checks[name], limit) for name in names))
+    checks = dict(zip(names, said, strict=True))
+    down = [name for name, word in checks.items() if word != "ok"]
+    if not down:
+        return json_response({"status": "ready", "checks": checks})
+    detail = "; ".join(f"{name}: {checks[name]}" for name in down)
+    document = {**problem_document(CODES["NOT_READY"], detail), "checks": checks}
+    response = json_response(document, 503, {"retry-after": "1"})
+    response.headers["content-type"] = "application/problem+json"
+    return response
+
+
+async def _asked(check: HealthCheck, limit: float) -> str:
+    try:
+        async with asyncio.timeout(limit):
+            await check()
+    except TimeoutError:
+        return f"no answer within {limit:g} s"
+    except Exception as error:
+        return str(error) or type(error).__name__
+    return "ok"
+
+
+async def metrics(context: ApiContext, request: Request, caller: Caller) -> Response:
+    content = generate_latest(context.registry or CollectorRegistry())
+    return Response(content, headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+OPERATIONS: Final = (
+    Operation(
+        "GET",
+        "/healthz",
+        healthz,
+        "The process is alive",
+        "system",
+        None,
+        {200: Answer("It is", HealthShape)},
+    ),
+    Operation(
+        "GET",
+        "/readyz",
+        readyz,
+        "The process and its dependencies are ready for work",
+        "system",
+        None,
+        {200: Answer("They are", ReadinessShape)},
+        codes=("NOT_READY",),
+    ),
+    Operation(
+        "GET",
+        "/metrics",
+        metrics,
+        "Metrics for Prometheus",
+        "system",
+        None,
+        {200: Answer("Text in Prometheus' format", media="text/plain")},
+    ),
+)

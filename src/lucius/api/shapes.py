@@ -1,0 +1,269 @@
+"""The shape of every answer, in one place: the views return them, the client reads them, OpenAPI lists them.
+
+Ids are `jobId` and `stepId`; every other field is snake_case. Instants are RFC 3339 in UTC.
+"""
+
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
+
+
+class OutboxShape(TypedDict):
+    """The directive of a step on its way to the bus. `state` is PENDING, SENT or FAILED_FINAL."""
+
+    state: str
+    held: bool
+    attempt_no: int
+    lease_id: str | None
+    created_at: str
+    released_at: str | None
+    sent_at: str | None
+    next_attempt_at: str | None
+
+
+class StepShape(TypedDict):
+    stepId: str
+    step_id: str
+    step_index: int
+    step_type: str
+    service: str
+    stage: int
+    state: str
+    status: str
+    attempt_no: int
+    max_attempts: int
+    lease_id: str | None
+    lease_expires_at: str | None
+    lease_owner: str | None
+    resolved_mode: str
+    lane: int
+    routing_key_used: str
+    decision_source: str
+    decision_reason: str
+    input_ref: Any
+    workspace_ref: str
+    output_ref: Any
+    payload: Any
+    result_ref: Any
+    retry_at: str | None
+    last_error_code: str | None
+    last_error_message: str | None
+    created_at: str
+    updated_at: str | None
+    completed_at: str | None
+    outbox: OutboxShape | None
+
+
+class JobShape(TypedDict):
+    jobId: str
+    tenant_id: str
+    request_type: str
+    protocol_id: str
+    schema_version: str
+    mode: str
+    lane: int
+    doc_id: str | None
+    engine: str
+    state: str
+    status: str
+    phase: str
+    explanation: str
+    version: int
+    idempotency_key: str | None
+    idempotency_hash: str
+    current_step_id: str | None
+    current_step_index: int | None
+    attempts_total: int
+    retry_at: str | None
+    due_at: str | None
+    created_at: str
+    updated_at: str
+    completed_at: str | None
+    cancel_requested_at: str | None
+    paused_at: str | None
+    dismissed_at: str | None
+    error_code: str | None
+    error_message: str | None
+    correlation_id: str | None
+    traceparent: str | None
+    input_ref: Any
+    output_ref: Any
+    workspace_ref: str
+    final_output: Any
+    redrive_of: str | None
+    redriven_by: str | None
+    steps: NotRequired[list[StepShape]]
+    outcome: NotRequired[str]
+
+
+class ExecutionShape(TypedDict):
+    """One attempt of one step; `exec_id` is its lease id."""
+
+    exec_id: str
+    stepId: str
+    step_id: str
+    attempt_no: int
+    state: str
+    status: str
+    lease_owner: str | None
+    leased_at: str
+    lease_expires_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    reason: str | None
+
+
+class EventShape(TypedDict):
+    """One line of a job's history. `seq` begins at 1 and has no gaps."""
+
+    seq: int
+    type: str
+    created_at: str
+    jobId: str
+    stepId: str | None
+    attempt_no: int | None
+    lease_id: str | None
+    moves: list[str]
+    data: dict[str, Any] | None
+
+
+class StepsShape(TypedDict):
+    steps: list[StepShape]
+
+
+class ExecutionsShape(TypedDict):
+    phase: str
+    executions: list[ExecutionShape]
+
+
+class EventsShape(TypedDict):
+    events: list[EventShape]
+
+
+class JobsShape(TypedDict):
+    jobs: list[JobShape]
+    next_cursor: str | None
+
+
+class SubmittedShape(TypedDict):
+    jobId: str
+    state: str
+    duplicate: bool
+
+
+class RedrivenShape(TypedDict):
+    jobId: str
+    state: str
+    duplicate: bool
+    redrive_of: str
+
+
+class CallbackShape(TypedDict):
+    """`late` and `duplicate` are recorded and change nothing else."""
+
+    outcome: str
+
+
+class HeartbeatShape(CallbackShape):
+    lease_expires_at: str | None
+    cancel_requested: bool
+
+
+class AnswerShape(CallbackShape):
+    """The answer to a reply of any kind; the last two only to a heartbeat."""
+
+    lease_expires_at: NotRequired[str | None]
+    cancel_requested: NotRequired[bool]
+
+
+class ProtocolStepShape(TypedDict):
+    stepId: str
+    step_id: str
+    step_type: str
+    service: str
+    stage: int
+    max_attempts: int
+    ack_timeout_seconds: float
+    lease_seconds: float
+    payload_schema: dict[str, Any] | None
+
+
+class ProtocolShape(TypedDict):
+    protocol_id: str
+    request_type: str
+    description: str
+    steps: list[ProtocolStepShape]
+
+
+class ProtocolsShape(TypedDict):
+    version: str
+    protocols: list[ProtocolShape]
+
+
+class BacklogRowShape(TypedDict):
+    service: str
+    lane: int
+    held: int
+    released: int
+    in_progress: int
+
+
+class BacklogShape(TypedDict):
+    backlog: list[BacklogRowShape]
+
+
+class RetriedShape(TypedDict):
+    """What `POST /v1/admin/outbox/retry` did, counted."""
+
+    published: int
+    pending: int
+    failed: int
+
+
+class DirectivesShape(TypedDict):
+    directives: list[dict[str, Any]]
+
+
+class ReplyOutcomeShape(TypedDict):
+    """The answer to one reply of a batch: an outcome, or the code of a problem."""
+
+    status: int
+    outcome: NotRequired[str]
+    lease_expires_at: NotRequired[str | None]
+    cancel_requested: NotRequired[bool]
+    code: NotRequired[str]
+    detail: NotRequired[str]
+
+
+class RepliesShape(TypedDict):
+    outcomes: list[ReplyOutcomeShape]
+
+
+class HealthShape(TypedDict):
+    status: str
+
+
+class ReadinessShape(TypedDict):
+    """`checks` names every dependency: `ok`, or what is wrong with it."""
+
+    status: str
+    checks: dict[str, str]
+
+
+class FaultShape(TypedDict):
+    """`pointer` is a JSON pointer into the body; `parameter` the name of a query parameter or header."""
+
+    detail: str
+    pointer: NotRequired[str]
+    parameter: NotRequired[str]
+
+
+class ProblemShape(TypedDict):
+    """RFC 9457. `code` is stable; each has a reference page."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    errors: NotRequired[list[FaultShape]]

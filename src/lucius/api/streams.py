@@ -1,0 +1,143 @@
+"""Server-sent events: one reader a job, however many listen. A listener that lags reads the ledger itself."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+import orjson
+
+from lucius.api.context import ApiContext
+from lucius.api.views import event_view
+from lucius.core.effects import Event
+from lucius.core.errors import LuciusError
+from lucius.core.job import Job
+
+PAGE: Final = 500
+_TAIL: Final = 1000
+_WAIT_SECONDS: Final = 30.0
+KEEP_ALIVE: Final = b": alive\n\n"
+
+
+class Feed:
+    """The newest events of one job. It is read while someone listens, and until the job has ended."""
+
+    def __init__(self, context: ApiContext, job: Job) -> None:
+        self._context = context
+        self.job = job
+        self.listeners = 0
+        self.ended = False
+        self.reads = 0
+        self._start = self._position = job.seq
+        self._tail: deque[Event] = deque(maxlen=_TAIL)
+        self._changed = asyncio.Event()
+        self.task = asyncio.create_task(self._run())
+
+    async def page(self, after: int) -> Sequence[Event]:
+        """What follows `after`: from memory if it is recent, else from the ledger."""
+        if after >= self._start:
+            return [event for event in self._tail if event.seq > after]
+        return await self._context.ledger.events(self.job.job_id, after, PAGE)
+
+    async def changed(self, after: int, seconds: float) -> bool:
+        """Wait for news past `after`. False: nothing for so long."""
+        if self.ended or self._position > after:
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._read()
+                if self.job.terminal:
+                    break
+                newer = await self._context.engine.wait(
+                    self.job.job_id, self.job.version, _WAIT_SECONDS
+                )
+                if newer is None:
+                    break
+                self.job = newer
+        except LuciusError:
+            pass  # Listeners are cut off and come back with the id of the last event they saw.
+        finally:
+            self.ended = True
+            self._announce()
+
+    async def _read(self) -> None:
+        while self._position < self.job.seq:
+            self.reads += 1
+            events = await self._context.ledger.events(self.job.job_id, self._position, PAGE)
+            if not events:
+                break
+            for event in events:
+                if len(self._tail) == _TAIL:
+                    self._start = self._tail[0].seq
+                self._tail.append(event)
+            self._position = events[-1].seq
+            self._announce()
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class Feeds:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._feeds: dict[str, Feed] = {}
+
+    async def stream(self, job: Job, after: int) -> AsyncIterator[bytes]:
+        """The events past `after` as they happen, until the job has ended."""
+        feed = self._feeds.get(job.job_id)
+        if feed is None or feed.ended:
+            feed = self._feeds[job.job_id] = Feed(self._context, job)
+        feed.listeners += 1
+        try:
+            async for chunk in self._chunks(feed, after):
+                yield chunk
+        finally:
+            feed.listeners -= 1
+            if feed.listeners == 0:
+                await self._drop(feed)
+
+    async def _chunks(self, feed: Feed, after: int) -> AsyncIterator[bytes]:
+        silence = self._context.options.keep_alive_seconds
+        while True:
+            ended = feed.ended
+            events = await feed.page(after)
+            for event in events:
+                yield rendered(feed.job.job_id, event)
+                after = event.seq
+            if events:
+                continue
+            if ended:
+                break
+            if not await feed.changed(after, silence):
+                yield KEEP_ALIVE
+        if feed.job.terminal:
+            state = orjson.dumps({"jobId": feed.job.job_id, "state": feed.job.state.value})
+            yield b"event: end\ndata: " + state + b"\n\n"
+
+    async def _drop(self, feed: Feed) -> None:
+        if self._feeds.get(feed.job.job_id) is feed:
+            del self._feeds[feed.job.job_id]
+        feed.task.cancel()
+        await asyncio.gather(feed.task, return_exceptions=True)
+
+    async def close(self) -> None:
+        for feed in list(self._feeds.values()):
+            await self._drop(feed)
+
+    def feed(self, job_id: str) -> Feed | None:
+        return self._feeds.get(job_id)
+
+
+def rendered(job_id: str, event: Event) -> bytes:
+    """One event on the wire; its id is what a client sends back as Last-Event-ID."""
+    data = orjson.dumps(event_view(job_id, event))
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.seq, event.type.encode(), data)

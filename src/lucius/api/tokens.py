@@ -1,0 +1,89 @@
+"""Callback tokens: signed by LUCIUS, bound to one attempt of one step, worthless for anything else.
+
+A token names its key and its tenant and carries a MAC over the whole binding. It does not expire:
+it outlives the lease, so that a late result can still be recorded.
+"""
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from typing import Final
+
+_DIGEST: Final = "sha256"
+_MAX_TOKEN: Final = 1024
+
+
+class CallbackTokens:
+    """Mints with the current key and accepts every key it knows, so keys can be rotated.
+
+    To rotate: add the new key as `current` and keep the old one until its leases are over.
+    """
+
+    def __init__(self, keys: Mapping[str, bytes], current: str | None = None) -> None:
+        if not keys:
+            raise ValueError("at least one signing key is needed")
+        for key_id, key in keys.items():
+            if not key_id or "." in key_id:
+                raise ValueError(f"a key id is not empty and has no dot: {key_id!r}")
+            if len(key) < 16:
+                raise ValueError(f"the key {key_id!r} is shorter than 16 bytes")
+        self._keys = dict(keys)
+        self._current = current if current is not None else next(reversed(self._keys))
+        self._key = self._keys[self._current]
+
+    def mint(
+        self, tenant_id: str, job_id: str, step_id: str, attempt_no: int, lease_id: str
+    ) -> str:
+        mac = _mac(self._key, tenant_id, job_id, step_id, attempt_no, lease_id)
+        return f"{self._current}.{_encoded(tenant_id.encode())}.{_encoded(mac)}"
+
+    def verify(
+        self, token: str, job_id: str, step_id: str, attempt_no: int, lease_id: str
+    ) -> str | None:
+        """The tenant that the token was minted for, or None if it is not bound to this attempt."""
+        parts = token.split(".")
+        if len(parts) != 3 or len(token) > _MAX_TOKEN:
+            return None
+        key = self._keys.get(parts[0])
+        if key is None:
+            return None
+        try:
+            tenant_id = _decoded(parts[1]).decode()
+            given = _decoded(parts[2])
+        except (Base64Error, ValueError):
+            return None
+        expected = _mac(key, tenant_id, job_id, step_id, attempt_no, lease_id)
+        return tenant_id if hmac.compare_digest(given, expected) else None
+
+    def seal(self, text: str) -> str:
+        """A short MAC over something that a client only hands back, such as a cursor."""
+        return _encoded(hmac.digest(self._key, b"seal:" + text.encode(), _DIGEST)[:12])
+
+    def sealed(self, text: str, seal: str) -> bool:
+        given = seal.encode()
+        return any(
+            hmac.compare_digest(given, _encoded(mac[:12]).encode())
+            for mac in (
+                hmac.digest(key, b"seal:" + text.encode(), _DIGEST) for key in self._keys.values()
+            )
+        )
+
+
+def _mac(
+    key: bytes, tenant_id: str, job_id: str, step_id: str, attempt_no: int, lease_id: str
+) -> bytes:
+    """Each field is preceded by its length: no two bindings give the same text."""
+    text = (
+        f"callback:{len(tenant_id)}:{tenant_id}{len(job_id)}:{job_id}"
+        f"{len(step_id)}:{step_id}{attempt_no}:{len(lease_id)}:{lease_id}"
+    )
+    return hmac.digest(key, text.encode(), _DIGEST)
+
+
+def _encoded(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decoded(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))

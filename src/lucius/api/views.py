@@ -1,0 +1,189 @@
+"""JSON views of the aggregate, as clients read it. Pure; times are RFC 3339 with Z."""
+
+from datetime import datetime
+
+from lucius.api.explain import explain, instant
+from lucius.api.shapes import (
+    EventShape,
+    ExecutionShape,
+    ExecutionsShape,
+    JobShape,
+    OutboxShape,
+    ProtocolShape,
+    StepShape,
+)
+from lucius.core.effects import Event
+from lucius.core.job import Entry, Execution, Job, Step, phase_of
+from lucius.core.plan import Plan, StepPlan
+from lucius.core.states import entry_status, job_status, step_status
+from lucius.ports.config import JobProtocol
+
+
+def job_view(job: Job, *, steps: bool = True) -> JobShape:
+    plan, index = job.plan, job.current_index
+    view: JobShape = {
+        "jobId": plan.job_id,
+        "tenant_id": plan.tenant_id,
+        "request_type": plan.request_type,
+        "protocol_id": plan.protocol_id,
+        "schema_version": plan.schema_version,
+        "mode": plan.routing.resolved_mode.value,
+        "lane": plan.routing.lane,
+        "doc_id": plan.doc_id,
+        "engine": plan.engine,
+        "state": job.state.value,
+        "status": job_status(job.state),
+        "phase": phase_of(job).value,
+        "explanation": explain(job),
+        "version": job.version,
+        "idempotency_key": plan.idempotency_key,
+        "idempotency_hash": plan.idempotency_hash,
+        "current_step_id": plan.steps[index].step_id if index is not None else None,
+        "current_step_index": index,
+        "attempts_total": job.attempts_total,
+        "retry_at": _at(job.retry_at),
+        "due_at": _at(job.due_at),
+        "created_at": instant(plan.accepted_at),
+        "updated_at": instant(job.updated_at),
+        "completed_at": _at(job.completed_at),
+        "cancel_requested_at": _at(job.cancel_requested_at),
+        "paused_at": _at(job.paused_at),
+        "dismissed_at": _at(job.dismissed_at),
+        "error_code": job.fault.code if job.fault else None,
+        "error_message": job.fault.message if job.fault else None,
+        "correlation_id": plan.correlation_id,
+        "traceparent": plan.traceparent,
+        "input_ref": plan.input_ref,
+        "output_ref": plan.output_ref,
+        "workspace_ref": plan.workspace_ref,
+        "final_output": job.final_output,
+        "redrive_of": plan.redrive_of,
+        "redriven_by": job.redriven_by,
+    }
+    if steps:
+        view["steps"] = step_views(job)
+    return view
+
+
+def step_views(job: Job) -> list[StepShape]:
+    pairs = zip(job.plan.steps, job.steps, strict=True)
+    return [_step_view(job.plan, index, *pair) for index, pair in enumerate(pairs)]
+
+
+def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step) -> StepShape:
+    routing = plan.routing
+    execution = _attempt(step)
+    return {
+        "stepId": planned.step_id,
+        "step_id": planned.step_id,
+        "step_index": index,
+        "step_type": planned.step_type,
+        "service": planned.service,
+        "stage": planned.stage,
+        "state": step.state.value,
+        "status": step_status(step.state),
+        "attempt_no": step.attempt_no,
+        "max_attempts": planned.policy.max_attempts,
+        "lease_id": execution.exec_id if execution else None,
+        "lease_expires_at": _at(execution.lease_expires_at) if execution else None,
+        "lease_owner": execution.lease_owner if execution else None,
+        "resolved_mode": routing.resolved_mode.value,
+        "lane": routing.lane,
+        "routing_key_used": routing.routing_key_used,
+        "decision_source": routing.decision_source.value,
+        "decision_reason": routing.decision_reason,
+        "input_ref": plan.input_ref,
+        "workspace_ref": plan.workspace_ref,
+        "output_ref": plan.output_ref,
+        "payload": plan.payload_of(planned.step_id),
+        "result_ref": step.result_ref,
+        "retry_at": _at(step.retry_at),
+        "last_error_code": step.fault.code if step.fault else None,
+        "last_error_message": step.fault.message if step.fault else None,
+        "created_at": instant(plan.accepted_at),
+        "updated_at": _at(step.updated_at),
+        "completed_at": _at(step.completed_at),
+        "outbox": _outbox_view(step.entry) if step.entry else None,
+    }
+
+
+def _attempt(step: Step) -> Execution | None:
+    """The latest attempt; a record that only marks a job's end is none."""
+    return next((e for e in reversed(step.executions) if e.attempt_no > 0), None)
+
+
+def _outbox_view(entry: Entry) -> OutboxShape:
+    return {
+        "state": entry_status(entry.state),
+        "held": entry.released_at is None and entry.state.value == "HELD",
+        "attempt_no": entry.attempt_no,
+        "lease_id": entry.lease_id,
+        "created_at": instant(entry.created_at),
+        "released_at": _at(entry.released_at),
+        "sent_at": _at(entry.sent_at),
+        "next_attempt_at": _at(entry.ready_at),
+    }
+
+
+def executions_view(job: Job) -> ExecutionsShape:
+    pairs = zip(job.plan.steps, job.steps, strict=True)
+    executions = [_execution_view(plan, e) for plan, step in pairs for e in step.executions]
+    return {"phase": phase_of(job).value, "executions": executions}
+
+
+def _execution_view(planned: StepPlan, execution: Execution) -> ExecutionShape:
+    return {
+        "exec_id": execution.exec_id,
+        "stepId": planned.step_id,
+        "step_id": planned.step_id,
+        "attempt_no": execution.attempt_no,
+        "state": execution.state.value,
+        "status": execution.state.value,
+        "lease_owner": execution.lease_owner,
+        "leased_at": instant(execution.leased_at),
+        "lease_expires_at": _at(execution.lease_expires_at),
+        "started_at": _at(execution.started_at),
+        "finished_at": _at(execution.finished_at),
+        "reason": execution.reason.value if execution.reason else None,
+    }
+
+
+def event_view(job_id: str, event: Event) -> EventShape:
+    return {
+        "seq": event.seq,
+        "type": event.type,
+        "created_at": instant(event.at),
+        "jobId": job_id,
+        "stepId": event.step_id,
+        "attempt_no": event.attempt_no,
+        "lease_id": event.lease_id,
+        "moves": list(event.moves),
+        "data": dict(event.data) if event.data is not None else None,
+    }
+
+
+def protocol_view(protocol: JobProtocol) -> ProtocolShape:
+    schemas = protocol.schemas
+    return {
+        "protocol_id": protocol.protocol_id,
+        "request_type": protocol.request_type,
+        "description": protocol.description,
+        "steps": [
+            {
+                "stepId": step.step_id,
+                "step_id": step.step_id,
+                "step_type": step.step_type,
+                "service": step.service,
+                "stage": step.stage,
+                "max_attempts": step.policy.max_attempts,
+                "ack_timeout_seconds": step.policy.ack_timeout.total_seconds(),
+                "lease_seconds": step.policy.lease.total_seconds(),
+                "payload_schema": dict(schemas[step.step_id]) if step.step_id in schemas else None,
+            }
+            for step in protocol.steps
+        ],
+    }
+
+
+def _at(at: datetime | None) -> str | None:
+    return instant(at) if at is not None else None

@@ -1,0 +1,1 @@
+"""Adapters of the bus port, one file per technology."""

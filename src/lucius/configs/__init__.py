@@ -1,0 +1,1 @@
+"""Adapters of the configuration port, one file per source."""

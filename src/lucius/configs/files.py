@@ -1,0 +1,108 @@
+"""Protocols from files: read strictly at start, read again when they change.
+
+A change that is not valid is reported and the reading before it stays in force.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from lucius.configs.catalogs import build_catalog
+from lucius.configs.documents import Document, parse_document
+from lucius.core.errors import ProtocolError
+from lucius.core.plan import RetryPolicy
+from lucius.ports.config import Catalog
+
+log = logging.getLogger("lucius.config")
+
+PACKAGED: Final = Path(__file__).parent / "protocols"
+SUFFIXES: Final = frozenset((".yaml", ".yml", ".json"))
+
+Signature = tuple[tuple[str, int, int], ...]
+"""Every file with its modification time and size."""
+
+
+class FileConfig:
+    """A configuration source over files and directories; by default the packaged protocols.
+
+    `policy` holds the retries and timeouts of step types that say nothing about theirs.
+    `last_error` is why the newest change is not in force, if it is not.
+    """
+
+    def __init__(
+        self, paths: Path | Sequence[Path] = PACKAGED, *, policy: RetryPolicy | None = None
+    ) -> None:
+        self._paths = (paths,) if isinstance(paths, Path) else tuple(paths)
+        self._policy = policy
+        self._signature = self._look()
+        self._catalog = self._read(self._signature)
+        self.last_error: ProtocolError | None = None
+
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    async def refresh(self) -> bool:
+        return await asyncio.to_thread(self._reload)
+
+    def _reload(self) -> bool:
+        before = self._catalog
+        try:
+            signature = self._look()
+            if signature == self._signature:
+                return False
+            self._signature = signature
+            self._catalog = self._read(signature)
+        except ProtocolError as error:
+            self._report(error)
+            return False
+        self.last_error = None
+        changed = self._catalog.version != before.version
+        if changed:
+            log.info("protocols reloaded: version %s", self._catalog.version)
+        return changed
+
+    def _report(self, error: ProtocolError) -> None:
+        if str(error) != str(self.last_error):
+            log.error("the changed protocols are not valid and not in force:\n%s", error)
+        self.last_error = error
+
+    def _look(self) -> Signature:
+        """Which files there are. A file that changes while it is read is read again the next time."""
+        try:
+            found = [
+                (str(path), status.st_mtime_ns, status.st_size)
+                for path in self._files()
+                for status in (path.stat(),)
+            ]
+        except OSError as error:
+            raise ProtocolError(f"{error.filename}: {error.strerror}") from error
+        if not found:
+            places = ", ".join(str(path) for path in self._paths)
+            raise ProtocolError(f"{places}: there are no protocol files (*.yaml, *.yml, *.json)")
+        return tuple(found)
+
+    def _files(self) -> list[Path]:
+        found: list[Path] = []
+        for path in self._paths:
+            if path.is_dir():
+                inside = (each for each in path.iterdir() if each.suffix in SUFFIXES)
+                found += sorted(each for each in inside if not each.name.startswith("."))
+            else:
+                found.append(path)
+        return found
+
+    def _read(self, signature: Signature) -> Catalog:
+        documents: list[Document] = []
+        faults: list[str] = []
+        for name, _, _ in signature:
+            try:
+                documents.append(parse_document(name, Path(name).read_text("utf-8")))
+            except ProtocolError as error:
+                faults.append(str(error))
+            except (OSError, UnicodeDecodeError) as error:
+                faults.append(f"{name}: cannot be read: {error}")
+        if faults:
+            raise ProtocolError("\n".join(faults))
+        return build_catalog(documents, self._policy)

@@ -1,0 +1,188 @@
+"""The policy for references: LUCIUS routes them, never opens them, and lets no credentials pass.
+
+A reference is a URI, or an object whose `uri` is one. What is refused is named by code and pointer.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
+
+INVALID: Final = "REFERENCE_INVALID"
+NOT_ALLOWED: Final = "REFERENCE_NOT_ALLOWED"
+HAS_CREDENTIALS: Final = "REFERENCE_HAS_CREDENTIALS"
+
+MAX_URI: Final = 2048
+DEPLOYED_SCHEMES: Final = ("https", "s3", "az", "abfs", "gs")
+EMBEDDED_SCHEMES: Final = ("file", *DEPLOYED_SCHEMES)
+
+SECRET_NAMES: Final = frozenset(
+    {"sig", "signature", "sas", "sas_token", "token", "access_token", "id_token", "refresh_token"}
+    | {"auth", "auth_token", "authorization", "credential", "credentials"}
+    | {"password", "passwd", "pwd", "secret", "client_secret", "secret_key", "connection_string"}
+    | {"api_key", "apikey", "account_key", "access_key", "awsaccesskeyid", "googleaccessid"}
+    | {"x-amz-signature", "x-amz-credential", "x-amz-security-token"}
+    | {"x-goog-signature", "x-goog-credential"}
+)
+"""Query parameters and fields that carry a right to read or write, whatever their case."""
+
+_PLAIN: Final = re.compile(r"([a-z][a-z0-9+.-]*)://([A-Za-z0-9._-]*)(/[A-Za-z0-9/_.~=+-]*)?")
+"""Most references: nothing escaped, no user, port, query or fragment. Only `..` is left to refuse."""
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_HOST: Final = re.compile(r"[\w.~-]+|\[[0-9A-Fa-f:.]+\]")
+_CONTAINER_SCHEMES: Final = frozenset(("abfs", "abfss", "wasb", "wasbs"))
+"""Here the part before `@` names the container, not a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencePolicy:
+    """Which references are allowed. `hosts` are globs over host or `host:port`; none means any host."""
+
+    schemes: tuple[str, ...] = EMBEDDED_SCHEMES
+    hosts: tuple[str, ...] = ()
+
+
+class ReferenceFault(NamedTuple):
+    code: str
+    pointer: str
+    reason: str
+
+
+def reference_faults(value: Any, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
+    """Everything that is wrong with one reference; usually nothing."""
+    if isinstance(value, str):
+        return _uri_faults(value, pointer, policy)
+    if not isinstance(value, Mapping):
+        return [ReferenceFault(INVALID, pointer, 'must be a URI or an object with a "uri"')]
+    uri = value.get("uri")
+    if not isinstance(uri, str):
+        return [ReferenceFault(INVALID, f"{pointer}/uri", "must be a URI")]
+    faults = _uri_faults(uri, f"{pointer}/uri", policy)
+    if len(value) > 1:
+        faults += [
+            ReferenceFault(HAS_CREDENTIALS, f"{pointer}/{name}", "looks like a credential")
+            for name in value
+            if isinstance(name, str) and name.lower() in SECRET_NAMES
+        ]
+    return faults
+
+
+def webhook_fault(url: Any, schemes: tuple[str, ...], hosts: tuple[str, ...]) -> str | None:
+    """Why LUCIUS will not call this address. Where it leads is checked again when it is called."""
+    if not isinstance(url, str):
+        return "must be a URL"
+    reason = _malformed(url)
+    if reason is not None:
+        return reason
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        return f"is not a URL: {error}"
+    if parts.scheme not in schemes:
+        return f"must begin with {' or '.join(schemes)}://"
+    if not host or "@" in parts.netloc:
+        return "must name a host, and no user"
+    if hosts and not _any_of(hosts).fullmatch(host):
+        return f"host {host} is not allowed"
+    return None
+
+
+def _uri_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
+    plain = _PLAIN.fullmatch(uri)
+    if plain is not None and len(uri) <= MAX_URI and ".." not in uri:
+        return _place_faults(plain[1], plain[2].lower(), plain[2].lower(), pointer, policy)
+    reason = _malformed(uri)
+    if reason is not None:
+        return [ReferenceFault(INVALID, pointer, reason)]
+    return _split_faults(uri, pointer, policy)
+
+
+def _split_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        return [ReferenceFault(INVALID, pointer, f"is not a URI: {error}")]
+    netloc = parts.netloc.rpartition("@")[2].removesuffix(f":{port}" if port is not None else "")
+    if (netloc and not _HOST.fullmatch(netloc)) or not uri[len(parts.scheme) :].startswith("://"):
+        return [ReferenceFault(INVALID, pointer, "must read scheme://host/path")]
+    reason = _unsafe_path(parts.path)
+    if reason is not None:
+        return [ReferenceFault(INVALID, pointer, reason)]
+    secret = _secret_in(parts)
+    faults = [ReferenceFault(HAS_CREDENTIALS, pointer, secret)] if secret is not None else []
+    place = f"{host}:{port}" if port is not None else host
+    return faults + _place_faults(parts.scheme, host, place, pointer, policy)
+
+
+def _malformed(uri: str) -> str | None:
+    if not uri or uri != uri.strip():
+        return "must be a URI without spaces around it"
+    if len(uri) > MAX_URI:
+        return f"is longer than {MAX_URI} characters"
+    if not uri.isprintable():
+        return "contains a control or invisible character"
+    if "\\" in uri:
+        return "contains a backslash"
+    if not _SCHEME.match(uri):
+        return "must begin with a scheme, such as s3://"
+    return None
+
+
+def _unsafe_path(path: str) -> str | None:
+    """Escapes are undone again and again: whoever opens the reference may do so more than once."""
+    for _ in range(3):
+        if ".." in path.split("/"):
+            return "climbs out of its folder: a path segment is '..'"
+        decoded = unquote(path)
+        if decoded == path:
+            return None
+        if "\\" in decoded or not decoded.isprintable():
+            return "hides a control character or a backslash behind an escape"
+        path = decoded
+    return "is escaped too many times"
+
+
+def _secret_in(parts: SplitResult) -> str | None:
+    user, at, _ = parts.netloc.rpartition("@")
+    if at and (parts.scheme not in _CONTAINER_SCHEMES or ":" in user):
+        return "names a user or password before the host"
+    names = {
+        unquote_plus(pair.partition("=")[0]).strip().lower()
+        for text in (parts.query, parts.fragment)
+        for pair in re.split("[&;?]", text)
+    }
+    found = sorted(names & SECRET_NAMES)
+    if found:
+        return f"carries the credential parameter {found[0]}"
+    if {"se", "sp"} <= names:
+        return "carries a shared access signature (se, sp)"
+    return None
+
+
+def _place_faults(
+    scheme: str, host: str, place: str, pointer: str, policy: ReferencePolicy
+) -> list[ReferenceFault]:
+    if scheme not in policy.schemes:
+        allowed = ", ".join(policy.schemes)
+        return [ReferenceFault(NOT_ALLOWED, pointer, f"scheme {scheme} is not one of {allowed}")]
+    if scheme == "file":
+        if host in ("", "localhost"):
+            return []
+        return [ReferenceFault(INVALID, pointer, "a file reference names no host: file:///path")]
+    if not host:
+        return [ReferenceFault(INVALID, pointer, "must name a host, bucket or container")]
+    if policy.hosts:
+        allowed_place = _any_of(policy.hosts)
+        if not (allowed_place.fullmatch(host) or allowed_place.fullmatch(place)):
+            return [ReferenceFault(NOT_ALLOWED, pointer, f"host {host} is not allowed")]
+    return []
+
+
+@lru_cache(maxsize=64)
+def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(glob.lower()) for glob in globs))

@@ -1,0 +1,180 @@
+"""The reconciler: ticks what is due, consumes replies, and takes up what an earlier process left."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from lucius.core.errors import (
+    BusUnavailableError,
+    LedgerUnavailableError,
+    LockLostError,
+    RequestError,
+)
+from lucius.core.inputs import BusRestarted, Callback, Ticked
+from lucius.core.retry import PUBLISH_GRACE
+from lucius.core.routing import reply_topic
+from lucius.core.wire import parse_reply
+from lucius.engines.dispatcher import Dispatcher
+from lucius.engines.outbox import OutboxEngine
+from lucius.ports.bus import Bus, Delivery, Subscription
+from lucius.ports.ledger import DueJob
+
+log = logging.getLogger("lucius.reconciler")
+
+REPLIES: Final = "lucius-reconciler"
+EMBEDDED: Final = "embedded/"
+"""Worker ids of services that live in this process begin so: their leases die with it."""
+BATCH: Final = 512
+IDLE: Final = timedelta(seconds=30)
+OUTAGE_PAUSE: Final = timedelta(seconds=1)
+
+Guard = Callable[[Mapping[str, Any], str, Callback], str | None]
+"""Checks the token of a reply: a reason to set it aside, or none."""
+
+
+class Reconciler:
+    """Owns the engine's lanes: everything that happens by itself on them happens here."""
+
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        dispatcher: Dispatcher,
+        bus: Bus,
+        *,
+        longest_lease: timedelta,
+        guard: Guard = lambda body, job_id, received: None,
+    ) -> None:
+        self._engine = engine
+        self._dispatcher = dispatcher
+        self._bus = bus
+        self._horizon = longest_lease + PUBLISH_GRACE
+        self._guard = guard
+        self._topics = [reply_topic(lane) for lane in sorted(engine.lanes)]
+        self._slots = asyncio.Semaphore(BATCH)
+        self._wake = asyncio.Event()
+        self._next: datetime | None = None
+        engine.woken = self.woken
+
+    async def prepare(self) -> None:
+        """Make the topology, take up what is out, and fill the ready queues."""
+        await self._bus.ensure([Subscription(topic, REPLIES) for topic in self._topics])
+        await self._recover()
+        await self._engine.ready.recover(self._engine.lanes)
+        self._engine.pump_all()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._dispatcher.run())
+            tasks.create_task(self._tick_forever())
+            tasks.create_task(self._consume_forever())
+
+    # -- what is due -------------------------------------------------------------------------
+
+    def woken(self, due_at: datetime) -> None:
+        if self._next is None or due_at < self._next:
+            self._next = due_at
+            self._wake.set()
+
+    async def _tick_forever(self) -> None:
+        while True:
+            try:
+                if await self.tick_due():
+                    continue
+                self._next = await self._engine.ledger.next_due(self._engine.lanes)
+            except LedgerUnavailableError as error:
+                log.warning("the ledger is unavailable, ticks pause: %s", error)
+                await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+                continue
+            self._wake.clear()
+            pause = self._pause()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _pause(self) -> float:
+        if self._next is None:
+            return IDLE.total_seconds()
+        left = (self._next - self._engine.now()).total_seconds()
+        return min(max(left, 0.001), IDLE.total_seconds())
+
+    async def tick_due(self) -> bool:
+        """Tick what is due now. False: nothing was, or nothing that is due could be moved."""
+        now = self._engine.now()
+        due = await self._engine.ledger.due(now, self._engine.lanes, BATCH)
+        moved = await asyncio.gather(*(self._tick(found) for found in due))
+        if due and not any(moved):
+            log.error("due jobs do not move: %s", [found.job_id for found in due[:5]])
+            await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+        return any(moved)
+
+    async def _tick(self, found: DueJob) -> bool:
+        applied = await self._engine.apply(found.job_id, Ticked())
+        return applied is not None and applied.job.due_at != found.due_at
+
+    # -- replies -----------------------------------------------------------------------------
+
+    async def _consume_forever(self) -> None:
+        while True:
+            try:
+                await self._consume()
+            except (BusUnavailableError, LedgerUnavailableError) as error:
+                log.warning("replies pause: %s", error)
+                await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+
+    async def _consume(self) -> None:
+        deliveries = await self._bus.receive(REPLIES, self._topics, BATCH, IDLE)
+        for delivery in deliveries:
+            await self._slots.acquire()
+            self._engine.spawn(self._reply(delivery))
+
+    async def _reply(self, delivery: Delivery) -> None:
+        try:
+            await self._settle(delivery)
+        except (LockLostError, BusUnavailableError) as error:
+            log.info("a reply will be delivered again: %s", error)
+        except LedgerUnavailableError:
+            await self._bus.abandon(delivery)
+        finally:
+            self._slots.release()
+
+    async def _settle(self, delivery: Delivery) -> None:
+        """Only faulty content is set aside; an outage gives the reply back."""
+        body = delivery.message.body
+        try:
+            job_id, received = parse_reply(body)
+        except RequestError as error:
+            detail = "; ".join(f"{pointer}: {what}" for pointer, what in error.faults)
+            await self._bus.dead_letter(delivery, error.code, detail)
+            return
+        refusal = self._guard(body, job_id, received)
+        if refusal is not None:
+            await self._bus.dead_letter(delivery, "BAD_TOKEN", refusal)
+            return
+        applied = await self._engine.apply(job_id, received)
+        if applied is None:
+            await self._bus.dead_letter(delivery, "UNKNOWN_JOB", f"there is no job {job_id}")
+        else:
+            await self._bus.complete(delivery)
+
+    # -- the start ---------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        """What was out when an earlier process ended. A volatile bus has lost it: publish again."""
+        before = self._engine.now() + self._horizon
+        due: Sequence[DueJob] = await self._engine.ledger.due(before, self._engine.lanes, 1_000_000)
+        for start in range(0, len(due), BATCH):
+            await asyncio.gather(*(self._take_up(found) for found in due[start : start + BATCH]))
+        if due:
+            log.info("took up %d jobs of an earlier process", len(due))
+
+    async def _take_up(self, found: DueJob) -> None:
+        job = await self._engine.job(found.job_id)
+        if job is None or not any(step.out for step in job.steps):
+            return
+        self._engine.recovered(job)
+        if self._bus.volatile:
+            await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))

@@ -1,0 +1,154 @@
+"""The dispatch window: how many directives per service and lane may be out and not yet acknowledged.
+
+It follows the ACK delay against its recent minimum, as TCP Vegas follows the round trip: while the
+delay stays near the minimum nothing queues and the window grows; once it rises, directives wait on
+the bus instead of in the ledger, and the window shrinks. An ACK means that a slot was taken, so a
+busy service closes the window long before any ACK could time out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final
+
+Key = tuple[str, int]
+"""Service and lane."""
+
+FLOOR_DELAY: Final = 0.1
+"""Seconds. Delays below it are the cost of batching and commits, not of a queue."""
+MEMORY: Final = 30.0
+"""Seconds after which a minimum is forgotten (it is kept for one to two such periods)."""
+FIRST: Final = 16.0
+LARGEST: Final = 4096.0
+
+
+@dataclass(slots=True)
+class Minimum:
+    """The smallest delay of the last one to two periods."""
+
+    current: float = float("inf")
+    previous: float = float("inf")
+    since: float | None = None
+
+    def note(self, delay: float, at: float) -> bool:
+        """True if a new period begins with this delay."""
+        begins = self.since is not None and at - self.since > MEMORY
+        if begins:
+            self.previous, self.current = self.current, float("inf")
+        if begins or self.since is None:
+            self.since = at
+        self.current = min(self.current, delay)
+        return begins
+
+    @property
+    def value(self) -> float:
+        return max(min(self.current, self.previous), FLOOR_DELAY)
+
+
+class Window:
+    """The window of one service on one lane."""
+
+    __slots__ = ("limit", "minimum", "open", "reserved", "settling")
+
+    def __init__(self) -> None:
+        self.limit = FIRST
+        self.minimum = Minimum()
+        self.open = 0
+        self.reserved = 0
+        self.settling = False
+
+    @property
+    def room(self) -> bool:
+        return self.open + self.reserved < int(self.limit)
+
+    def acknowledged(self, delay: float, at: float) -> None:
+        """Grow while there is no queue, shrink by what queues beyond a small allowance.
+
+        A queue that never drains would pass for the minimum in the end, so a window that has met
+        one is halved at the start of each period: the queue drains, and the true minimum shows.
+        """
+        if self.minimum.note(delay, at) and self.settling:
+            self.limit = max(1.0, self.limit / 2)
+            return
+        base = self.minimum.value
+        queued = (self.open + 1) * (1 - base / max(delay, base))
+        if queued > max(2.0, sqrt(self.limit)):
+            self.settling = True
+            self.limit = max(1.0, self.limit - 1.0)
+        elif self.open + 1 >= self.limit * 0.75:
+            step = 2.0 / self.limit if self.settling else 1.0
+            self.limit = min(LARGEST, self.limit + step)
+
+    def timed_out(self) -> None:
+        """Silence: let little out until the service is heard again."""
+        self.settling = True
+        self.limit = max(1.0, self.limit / 2)
+
+
+@dataclass(slots=True)
+class _Open:
+    key: Key
+    since: float
+
+
+class Windows:
+    """All windows, and which leases are open in them. While the broker is down all are closed."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._windows: dict[Key, Window] = {}
+        self._open: dict[str, _Open] = {}
+        self.closed = False
+
+    def of(self, key: Key) -> Window:
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = Window()
+        return window
+
+    def room(self, key: Key) -> bool:
+        return not self.closed and self.of(key).room
+
+    def reserve(self, key: Key) -> None:
+        self.of(key).reserved += 1
+
+    def unreserve(self, key: Key) -> None:
+        self.of(key).reserved -= 1
+
+    def opened(self, key: Key, lease_id: str) -> None:
+        if lease_id not in self._open:
+            self._open[lease_id] = _Open(key, self._clock())
+            self.of(key).open += 1
+
+    def is_open(self, lease_id: str) -> bool:
+        return lease_id in self._open
+
+    def acknowledged(self, lease_id: str) -> Key | None:
+        entry = self._close(lease_id)
+        if entry is None:
+            return None
+        now = self._clock()
+        self.of(entry.key).acknowledged(now - entry.since, now)
+        return entry.key
+
+    def timed_out(self, lease_id: str) -> Key | None:
+        entry = self._close(lease_id)
+        if entry is None:
+            return None
+        self.of(entry.key).timed_out()
+        return entry.key
+
+    def withdrawn(self, lease_id: str) -> Key | None:
+        """It ended without telling anything about the service: refused, cancelled."""
+        entry = self._close(lease_id)
+        return entry.key if entry is not None else None
+
+    def _close(self, lease_id: str) -> _Open | None:
+        entry = self._open.pop(lease_id, None)
+        if entry is not None:
+            self.of(entry.key).open -= 1
+        return entry
+
+    def snapshot(self) -> dict[Key, tuple[int, int]]:
+        """Per service and lane: what is out and not acknowledged, and the window's size."""
+        return {key: (w.open + w.reserved, int(w.limit)) for key, w in self._windows.items()}

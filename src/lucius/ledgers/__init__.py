@@ -1,0 +1,1 @@
+"""Ledger adapters: one file per technology, all behind `lucius.ports.ledger`."""

@@ -1,0 +1,232 @@
+"""A ledger in plain dictionaries: for tests and virtual time. It forgets everything when it is closed."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Final, NamedTuple
+
+from lucius.core.audit import audit
+from lucius.core.effects import Event
+from lucius.core.job import Job
+from lucius.ledgers.memory_index import DueIndex, Queue
+from lucius.ledgers.rules import (
+    UNSUCCESSFUL,
+    HeldClaim,
+    HeldCounts,
+    InflightCounts,
+    Place,
+    QueueKey,
+    cell_of,
+    cursor_of,
+    matches,
+    place_of,
+    queue_of,
+    ready_steps,
+    standing,
+)
+from lucius.ledgers.stored_json import micros
+from lucius.ports.ledger import (
+    NO_LIMITS,
+    Claim,
+    Created,
+    CreateOutcome,
+    Drift,
+    DueJob,
+    Duplicate,
+    Inflight,
+    JobPage,
+    JobQuery,
+    KeyReused,
+    Limits,
+    ReadyEntry,
+    ReadyQueue,
+)
+
+ClaimKey = tuple[str, str]
+
+
+class Record(NamedTuple):
+    no: int
+    job: Job
+    claim: Claim
+    ready: dict[int, int]
+    """Position by step."""
+
+
+class MemoryLedger:
+    def __init__(self) -> None:
+        self.jobs: Final[dict[str, Record]] = {}
+        self.claims: Final[dict[ClaimKey, tuple[Claim, str]]] = {}
+        self.history: Final[dict[str, list[Event]]] = {}
+        self.counts: Final = InflightCounts()
+        self.queues: Final[defaultdict[QueueKey, Queue]] = defaultdict(Queue)
+        self.held: Final = HeldCounts()
+        self.due_index: Final = DueIndex()
+        self._no = 0
+        self._position = 0
+
+    # -- writing -----------------------------------------------------------------------------
+
+    async def claimed(self, claim: Claim) -> Duplicate | KeyReused | None:
+        found = self.claims.get((claim.tenant_id, claim.claim_hash))
+        if found is None:
+            return None
+        stored, job_id = found
+        record = self.jobs.get(job_id)
+        state = record.job.state if record else None
+        return standing(claim, HeldClaim(stored.body_hash, stored.keyed, job_id, state))
+
+    async def create(
+        self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
+    ) -> CreateOutcome:
+        refused = await self.claimed(claim) or self.counts.saturated(cell_of(job), limits)
+        if refused is not None:
+            return refused
+        self._no += 1
+        self.claims[claim.tenant_id, claim.claim_hash] = (claim, job.job_id)
+        self.history[job.job_id] = list(events)
+        if not job.terminal:
+            self.counts.add(cell_of(job), 1)
+        self._store(Record(self._no, job, claim, {}))
+        return Created()
+
+    async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
+        record = self.jobs.get(job.job_id)
+        if record is None or record.job.version != expected:
+            return False
+        if job.terminal and not record.job.terminal:
+            self.counts.add(cell_of(job), -1)
+        self.history[job.job_id].extend(events)
+        self._store(record._replace(job=job))
+        return True
+
+    def _store(self, record: Record) -> None:
+        job = record.job
+        self.due_index.set(job.plan.routing.lane, job.job_id, job.due_at)
+        self.jobs[job.job_id] = record._replace(ready=self._requeue(record))
+
+    def _requeue(self, record: Record) -> dict[int, int]:
+        job, wanted = record.job, ready_steps(record.job)
+        for index, position in record.ready.items():
+            if index not in wanted:
+                self.queues[queue_of(job, index)].remove(position)
+                self.held.add(queue_of(job, index), -1)
+        ready = {index: record.ready[index] for index in wanted if index in record.ready}
+        for index in wanted:
+            if index not in ready:
+                self._position += 1
+                ready[index] = self._position
+                step_id = job.plan.steps[index].step_id
+                self.queues[queue_of(job, index)].add(self._position, job.job_id, step_id)
+                self.held.add(queue_of(job, index), 1)
+        return ready
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        ended = (r for r in self.jobs.values() if r.job.terminal and not r.job.owed)
+        old = (r for r in ended if r.job.completed_at and r.job.completed_at < before)
+        doomed = list(islice(old, limit))
+        for record in doomed:
+            job_id, key = record.job.job_id, (record.claim.tenant_id, record.claim.claim_hash)
+            if key in self.claims and self.claims[key][1] == job_id:
+                del self.claims[key]
+            del self.history[job_id], self.jobs[job_id]
+        return len(doomed)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def load(self, job_id: str) -> Job | None:
+        record = self.jobs.get(job_id)
+        return record.job if record else None
+
+    async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
+        found = [item for lane in lanes for item in self.due_index.first(lane, before, limit)]
+        return [DueJob(job_id, due_at) for due_at, job_id in sorted(found)[:limit]]
+
+    async def next_due(self, lanes: Collection[int]) -> datetime | None:
+        firsts = (self.due_index.first(lane, None, 1) for lane in lanes)
+        return min((first[0][0] for first in firsts if first), default=None)
+
+    async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
+        return self.held.view(frozenset(lanes))
+
+    async def ready(
+        self, service: str, lane: int, tenant_id: str, after: int, limit: int
+    ) -> Sequence[ReadyEntry]:
+        queue = self.queues.get(QueueKey(service, lane, tenant_id))
+        if queue is None:
+            return []
+        return [
+            ReadyEntry(position, *queue.entries[position], service, lane, tenant_id)
+            for position in queue.after(after, limit)
+        ]
+
+    async def list(self, query: JobQuery) -> JobPage:
+        after = place_of(query)
+        places = ((_place(record), record.job) for record in self.jobs.values())
+        found = [
+            (place, job)
+            for place, job in places
+            if (after is None or place < after) and matches(query, job)
+        ]
+        found.sort(key=lambda item: item[0], reverse=True)
+        page = found[: query.limit]
+        more = len(found) > len(page)
+        return JobPage([job for _, job in page], cursor_of(query, page[-1][0]) if more else None)
+
+    async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
+        history = self.history.get(job_id, [])
+        start = bisect_right(history, after, key=lambda event: event.seq)
+        return history[start : start + limit]
+
+    async def inflight(self) -> Inflight:
+        return self.counts.view()
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    # -- self-examination --------------------------------------------------------------------
+
+    async def verify(self) -> Sequence[Drift]:
+        drifts = [drift for record in self.jobs.values() for drift in self._examine(record)]
+        for (tenant_id, claim_hash), (_, job_id) in self.claims.items():
+            if job_id not in self.jobs:
+                subject = f"{tenant_id}/{claim_hash}"
+                drifts.append(Drift("claim_without_job", subject, f"it names job {job_id}"))
+        return [*drifts, *self._examine_queues(), *self._examine_counts()]
+
+    def _examine(self, record: Record) -> Iterator[Drift]:
+        job = record.job
+        yield from (Drift(kind, job.job_id, detail) for kind, detail in audit(job))
+        if [event.seq for event in self.history[job.job_id]] != [*range(1, job.seq + 1)]:
+            yield Drift("event_gap", job.job_id, f"events do not run from 1 to {job.seq}")
+        if self.due_index.moments.get(job.job_id) != job.due_at:
+            yield Drift("column_drift", job.job_id, "the due index has another moment")
+        if sorted(record.ready) != sorted(ready_steps(job)):
+            yield Drift("ready_missing", job.job_id, "its ready entries are not queued")
+        held = self.claims.get((record.claim.tenant_id, record.claim.claim_hash))
+        replaceable = not record.claim.keyed and job.state in UNSUCCESSFUL
+        if not replaceable and (held is None or held[1] != job.job_id):
+            yield Drift("job_without_claim", job.job_id, "a duplicate would not find it")
+
+    def _examine_queues(self) -> Iterator[Drift]:
+        for key, queue in self.queues.items():
+            for position, (job_id, _) in queue.entries.items():
+                record = self.jobs.get(job_id)
+                if record is None or position not in record.ready.values():
+                    kind = "ready_without_job" if record is None else "ready_without_step"
+                    yield Drift(kind, job_id, f"position {position} of {key.service}")
+
+    def _examine_counts(self) -> Iterator[Drift]:
+        recount = InflightCounts()
+        for record in self.jobs.values():
+            if not record.job.terminal:
+                recount.add(cell_of(record.job), 1)
+        if recount != self.counts:
+            detail = f"counted {recount.total} live jobs, recorded {self.counts.total}"
+            yield Drift("inflight", "inflight", detail)
+
+
+def _place(record: Record) -> Place:
+    return Place(micros(record.job.plan.accepted_at), record.no)

@@ -1,0 +1,186 @@
+"""What every ledger decides alike: who holds a claim, which limit is reached, where a list goes on."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, NamedTuple, TypeVar
+
+import orjson
+
+from lucius.core.errors import RequestError
+from lucius.core.job import Job
+from lucius.core.states import JobState
+from lucius.ledgers.stored_json import maybe_micros
+from lucius.ports.ledger import (
+    Claim,
+    Duplicate,
+    Inflight,
+    JobQuery,
+    KeyReused,
+    Limits,
+    ReadyQueue,
+    Saturated,
+)
+
+K = TypeVar("K")
+
+UNSUCCESSFUL: Final = (JobState.FAILED_FINAL, JobState.CANCELLED)
+
+
+# -- claims ----------------------------------------------------------------------------------
+
+
+class HeldClaim(NamedTuple):
+    """A stored claim and the state of its job; none where the job is missing."""
+
+    body_hash: str
+    keyed: bool
+    job_id: str
+    state: JobState | None
+
+
+def standing(claim: Claim, held: HeldClaim | None) -> Duplicate | KeyReused | None:
+    """None: the claim is free, or may be replaced."""
+    if held is None or held.state is None:
+        return None
+    if held.keyed:
+        same = held.body_hash == claim.body_hash
+        return Duplicate(held.job_id) if same else KeyReused(held.job_id)
+    return None if held.state in UNSUCCESSFUL else Duplicate(held.job_id)
+
+
+# -- inflight --------------------------------------------------------------------------------
+
+
+class Cell(NamedTuple):
+    """What live jobs are counted by."""
+
+    tenant_id: str
+    lane: int
+    mode: str
+
+
+def cell_of(job: Job) -> Cell:
+    routing = job.plan.routing
+    return Cell(job.plan.tenant_id, routing.lane, routing.resolved_mode.value)
+
+
+@dataclass(slots=True)
+class InflightCounts:
+    total: int = 0
+    tenants: dict[str, int] = field(default_factory=dict)
+    lanes: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def add(self, cell: Cell, change: int) -> None:
+        self.total += change
+        _add(self.tenants, cell.tenant_id, change)
+        _add(self.lanes, (cell.lane, cell.mode), change)
+
+    def saturated(self, cell: Cell, limits: Limits) -> Saturated | None:
+        if limits.tenant is not None and self.tenants.get(cell.tenant_id, 0) >= limits.tenant:
+            return Saturated("tenant")
+        if limits.total is not None and self.total >= limits.total:
+            return Saturated("total")
+        lane = (cell.lane, cell.mode)
+        if limits.lane is not None and self.lanes.get(lane, 0) >= limits.lane:
+            return Saturated("lane")
+        return None
+
+    def view(self) -> Inflight:
+        return Inflight(self.total, dict(self.tenants), dict(self.lanes))
+
+
+def _add(counts: dict[K, int], key: K, change: int) -> None:
+    value = counts.get(key, 0) + change
+    if value:
+        counts[key] = value
+    else:
+        counts.pop(key, None)
+
+
+# -- ready queues ----------------------------------------------------------------------------
+
+
+class QueueKey(NamedTuple):
+    service: str
+    lane: int
+    tenant_id: str
+
+
+class HeldCounts(dict[QueueKey, int]):
+    """How many ready entries each queue holds; empty queues are absent."""
+
+    def add(self, key: QueueKey, change: int) -> None:
+        _add(self, key, change)
+
+    def view(self, lanes: frozenset[int]) -> list[ReadyQueue]:
+        return [ReadyQueue(*key, held) for key, held in self.items() if key.lane in lanes]
+
+
+def ready_steps(job: Job) -> tuple[int, ...]:
+    """The steps whose entries wait for nothing but room in the window."""
+    return tuple(index for index, step in enumerate(job.steps) if step.ready)
+
+
+def queue_of(job: Job, index: int) -> QueueKey:
+    plan = job.plan
+    return QueueKey(plan.steps[index].service, plan.routing.lane, plan.tenant_id)
+
+
+# -- lists -----------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """Where a page ended: lists run from the newest job to the oldest."""
+
+    created_at: int
+    no: int
+
+
+def cursor_of(query: JobQuery, place: Place) -> str:
+    raw = orjson.dumps([_fingerprint(query), *place])
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def place_of(query: JobQuery) -> Place | None:
+    """Where the query goes on; RequestError where its cursor was made for other filters."""
+    if query.cursor is None:
+        return None
+    try:
+        padded = query.cursor + "=" * (-len(query.cursor) % 4)
+        fingerprint, created_at, no = orjson.loads(urlsafe_b64decode(padded.encode()))
+        place = Place(int(created_at), int(no))
+    except (Base64Error, ValueError, TypeError) as error:
+        raise _invalid("the cursor is not one that this service gave") from error
+    if fingerprint != _fingerprint(query):
+        raise _invalid("the cursor belongs to other filters")
+    return place
+
+
+def _invalid(detail: str) -> RequestError:
+    return RequestError("INVALID_CURSOR", detail, faults=(("/cursor", detail),))
+
+
+def _fingerprint(query: JobQuery) -> str:
+    filters = [
+        None if query.tenant_ids is None else sorted(query.tenant_ids),
+        None if query.states is None else sorted(query.states),
+        query.request_type,
+        maybe_micros(query.created_from),
+        maybe_micros(query.created_to),
+        query.dlq,
+    ]
+    return sha256(orjson.dumps(filters)).hexdigest()[:16]
+
+
+def matches(query: JobQuery, job: Job) -> bool:
+    plan = job.plan
+    return (
+        (query.tenant_ids is None or plan.tenant_id in query.tenant_ids)
+        and (query.states is None or job.state in query.states)
+        and (query.request_type is None or plan.request_type == query.request_type)
+        and (query.created_from is None or plan.accepted_at >= query.created_from)
+        and (query.created_to is None or plan.accepted_at < query.created_to)
+        and (not query.dlq or job.in_dlq)
+    )

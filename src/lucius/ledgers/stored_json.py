@@ -1,0 +1,56 @@
+"""The primitives of the stored form: JSON bytes, and instants as whole microseconds since 1970."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import orjson
+
+from lucius.core.errors import LedgerCorruptError
+
+Doc = dict[str, Any]
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+MEMO_SIZE: Final = 50_000
+
+
+class _Micros(dict[datetime, int]):
+    """Instants repeat from save to save: each is converted once. Emptied when it has grown large."""
+
+    def __missing__(self, moment: datetime) -> int:
+        if len(self) >= MEMO_SIZE:
+            self.clear()
+        value = self[moment] = (moment - EPOCH) // MICROSECOND
+        return value
+
+
+_memo: Final = _Micros()
+micros: Final[Callable[[datetime], int]] = _memo.__getitem__
+
+
+def instant(value: int) -> datetime:
+    return EPOCH + timedelta(microseconds=value)
+
+
+def dumps(value: Any) -> bytes:
+    """JSON; a leading space marks what only the standard library can carry (huge integers)."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return b" " + json.dumps(value, separators=(",", ":")).encode()
+
+
+def loads(raw: bytes) -> Any:
+    try:
+        return json.loads(raw) if raw[:1] == b" " else orjson.loads(raw)
+    except ValueError as error:
+        raise LedgerCorruptError(f"a stored document is not JSON: {error}") from error
+
+
+def maybe_micros(moment: datetime | None) -> int | None:
+    return None if moment is None else micros(moment)
+
+
+def maybe_instant(value: int | None) -> datetime | None:
+    return None if value is None else instant(value)

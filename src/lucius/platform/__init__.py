@@ -1,0 +1,39 @@
+"""The kit for platform services: write `execute()`, and the rest of the contract is kept for you."""
+
+from lucius.platform.commit import CommitRecord, Commits
+from lucius.platform.errors import (
+    FatalError,
+    InvalidPayloadError,
+    ObjectMissingError,
+    RetryableError,
+    StepCancelledError,
+    StepError,
+)
+from lucius.platform.records import MemoryRecords, Records, WorkspaceRecords
+from lucius.platform.replies import Answer, BusReplies, Replies
+from lucius.platform.runner import Health, ServiceRunner
+from lucius.platform.service import Output, Service, service
+from lucius.platform.task import Task
+
+__all__ = [
+    "Answer",
+    "BusReplies",
+    "CommitRecord",
+    "Commits",
+    "FatalError",
+    "Health",
+    "InvalidPayloadError",
+    "MemoryRecords",
+    "ObjectMissingError",
+    "Output",
+    "Records",
+    "Replies",
+    "RetryableError",
+    "Service",
+    "ServiceRunner",
+    "StepCancelledError",
+    "StepError",
+    "Task",
+    "WorkspaceRecords",
+    "service",
+]

@@ -1,0 +1,106 @@
+"""A directive as the kit sees it: checked once on arrival, then only read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lucius.core.routing import reply_topic
+from lucius.core.wire import effect_key
+from lucius.platform.errors import InvalidDirectiveError
+
+Key = tuple[str, str, int, str]
+DEFAULT_ACK_SECONDS: Final = 30.0
+DEFAULT_LEASE_SECONDS: Final = 900.0
+_NAMES: Final = ("jobId", "stepId", "step_type", "lease_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    job_id: str
+    step_id: str
+    tenant_id: str
+    step_type: str
+    lease_id: str
+    attempt_no: int
+    reply_topic: str
+    ack_seconds: float
+    lease_seconds: float
+    body: Mapping[str, Any]
+
+    @property
+    def key(self) -> Key:
+        """What makes two directives the same piece of work."""
+        return self.job_id, self.step_id, self.attempt_no, self.lease_id
+
+    @property
+    def workspace(self) -> str:
+        """The root of the job's workspace, with a slash at its end."""
+        uri = uri_of(self.body.get("workspace_ref"))
+        if not uri:
+            raise InvalidDirectiveError("/workspace_ref: required")
+        return uri.rstrip("/") + "/"
+
+    @property
+    def effect_key(self) -> str:
+        given = self.body.get("effect_key")
+        if isinstance(given, str) and given:
+            return given
+        body = self.body
+        return effect_key(self.job_id, self.step_id, body.get("input_ref"), body.get("payload"))
+
+    @property
+    def folder(self) -> str:
+        """Where the step's promoted output lives, inside the workspace."""
+        return self.step_type.lower() + "/"
+
+    @property
+    def staging(self) -> str:
+        """Where this attempt, and nobody else, writes."""
+        return f"{self.workspace}{self.folder}{self.attempt_no}/{self.lease_id}/"
+
+
+def parse_directive(body: Mapping[str, Any]) -> Directive:
+    for name in _NAMES:
+        value = body.get(name)
+        if not isinstance(value, str) or not value or "/" in value or value in (".", ".."):
+            raise InvalidDirectiveError(f"/{name}: must be a string that can be a file's name")
+    if not isinstance(body.get("tenant_id"), str):
+        raise InvalidDirectiveError("/tenant_id: must be a string")
+    attempt_no = body.get("attempt_no")
+    if type(attempt_no) is not int or attempt_no < 1:
+        raise InvalidDirectiveError("/attempt_no: must be a whole number from 1")
+    return Directive(
+        body["jobId"],
+        body["stepId"],
+        body["tenant_id"],
+        body["step_type"],
+        body["lease_id"],
+        attempt_no,
+        _reply_topic(body),
+        _seconds(body, "ack_timeout_seconds", DEFAULT_ACK_SECONDS),
+        _seconds(body, "lease_seconds", DEFAULT_LEASE_SECONDS),
+        body,
+    )
+
+
+def _reply_topic(body: Mapping[str, Any]) -> str:
+    named, lane = body.get("reply_topic"), body.get("lane")
+    if isinstance(named, str) and named:
+        return named
+    if type(lane) is int:
+        return reply_topic(lane)
+    raise InvalidDirectiveError("/reply_topic: required")
+
+
+def _seconds(body: Mapping[str, Any], name: str, default: float) -> float:
+    value = body.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise InvalidDirectiveError(f"/{name}: must be a number above 0")
+    return float(value)
+
+
+def uri_of(reference: Any) -> str | None:
+    """References are URIs: a string, or an object that has one."""
+    if isinstance(reference, Mapping):
+        reference = reference.get("uri")
+    return reference if isinstance(reference, str) else None

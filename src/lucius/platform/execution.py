@@ -1,0 +1,295 @@
+"""One directive, from its delivery to its RESULT: pick up, execute, commit, promote, reply."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from lucius.core.errors import BusError, LuciusError, PublishRefusedError
+from lucius.platform.backoff import Backoff
+from lucius.platform.commit import Commits
+from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.errors import InvalidDirectiveError, RetryableError, TimeLimitError, classify
+from lucius.platform.lease import Lease
+from lucius.platform.payload import parse_payload
+from lucius.platform.records import Begun, Records
+from lucius.platform.replies import (
+    ACK,
+    HEARTBEAT,
+    RELEASE,
+    RESULT,
+    Replies,
+    failed,
+    reply,
+    succeeded,
+)
+from lucius.platform.service import Output, Service
+from lucius.platform.task import Task
+from lucius.ports.bus import Bus, Delivery
+from lucius.ports.workspace import Workspace
+
+log = logging.getLogger(__name__)
+NO_OUTPUT: Final = Output()
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What every execution of a runner shares."""
+
+    service: Service
+    bus: Bus
+    workspace: Workspace
+    replies: Replies
+    records: Records
+    commits: Commits
+    worker_id: str
+    clock: Callable[[], datetime]
+
+
+class Phase(Enum):
+    PICKING_UP = "picking up"
+    """Nothing has started; the directive can be given back to the bus."""
+    BEGINNING = "beginning"
+    """It is being settled whose work this is; that is quick and not interrupted."""
+    EXECUTING = "executing"
+    """The lease is held; it can be given back to the orchestrator."""
+    CLOSING = "closing"
+    """The effect may be committed; only the RESULT is right now."""
+
+
+class Execution:
+    def __init__(self, kit: Kit, delivery: Delivery) -> None:
+        self._kit = kit
+        self._delivery = delivery
+        self._releasing = False
+        self._cancel_requested = False
+        self._task: Task | None = None
+        self.phase = Phase.PICKING_UP
+
+    @property
+    def message_id(self) -> str:
+        return self._delivery.message.message_id
+
+    @property
+    def job_id(self) -> object:
+        return self._delivery.message.body.get("jobId")
+
+    async def run(self) -> None:
+        directive = await self._accepted()
+        if directive is None:
+            return
+        sent_at = await self._acknowledged(directive)
+        if sent_at is None:
+            return
+        self.phase = Phase.BEGINNING
+        begun = await self._begun(directive)
+        await self._settled(self._kit.bus.complete(self._delivery))
+        if begun is None:
+            await self._give_back(directive)
+        elif begun.mine:
+            await self._work(directive, sent_at)
+        elif begun.result is not None:
+            self.phase = Phase.CLOSING
+            await self._send_result(directive, begun.result)
+
+    # -- pick up -----------------------------------------------------------------------------
+
+    async def _accepted(self) -> Directive | None:
+        """What is no directive for this service is set aside: it would never become one."""
+        try:
+            directive = parse_directive(self._delivery.message.body)
+            if directive.step_type not in self._kit.service.step_types:
+                raise InvalidDirectiveError(f"/step_type: {directive.step_type} is not served here")
+            if self._kit.service.commit and not directive.workspace:
+                raise InvalidDirectiveError("/workspace_ref: required")
+            return directive
+        except InvalidDirectiveError as error:
+            log.error("%s is set aside: %s", self.message_id, error)
+            await self._set_aside("INVALID_DIRECTIVE", str(error))
+            return None
+
+    async def _acknowledged(self, directive: Directive) -> float | None:
+        """When the ACK went out. Nothing starts before it; past its time, the attempt is replaced."""
+        backoff = Backoff(within=directive.ack_seconds)
+        try:
+            while True:
+                sent_at = asyncio.get_running_loop().time()
+                try:
+                    await self._send(directive, ACK)
+                    return sent_at
+                except PublishRefusedError as error:
+                    await self._set_aside("ACK_REFUSED", str(error))
+                    return None
+                except BusError as error:
+                    log.warning("the ACK of %s was not sent: %s", self.message_id, error)
+                if not await backoff.wait():
+                    break
+        except asyncio.CancelledError:
+            if not self._releasing:
+                raise
+        await self._settled(self._kit.bus.abandon(self._delivery))
+        return None
+
+    async def _begun(self, directive: Directive) -> Begun | None:
+        """Whose work it is; None if that cannot be recorded for as long as an ACK may take."""
+        backoff = Backoff(within=directive.ack_seconds)
+        while True:
+            try:
+                return await self._kit.records.begin(directive, self._kit.worker_id)
+            except LuciusError as error:
+                log.warning("%s cannot be recorded as begun: %s", self.message_id, error)
+            if self._releasing or not await backoff.wait():
+                return None
+
+    async def _set_aside(self, reason: str, detail: str) -> None:
+        await self._settled(self._kit.bus.dead_letter(self._delivery, reason, detail))
+
+    async def _settled(self, settling: Awaitable[None]) -> None:
+        """If it fails the message comes again, and is then found begun or done."""
+        try:
+            await settling
+        except BusError as error:
+            log.info("%s will be delivered again: %s", self.message_id, error)
+
+    # -- work --------------------------------------------------------------------------------
+
+    async def _work(self, directive: Directive, sent_at: float) -> None:
+        lease = Lease(directive.lease_seconds, sent_at, lambda n: self._beat(directive, n))
+        self.phase = Phase.EXECUTING
+        lease.keep()
+        try:
+            if self._releasing:
+                raise asyncio.CancelledError
+            result = await self._result(directive, lease)
+            self.phase = Phase.CLOSING
+            await self._finish(directive, result)
+            await self._send_result(directive, result)
+        except asyncio.CancelledError:
+            if not self._releasing or self.phase is Phase.CLOSING:
+                raise
+            await self._give_back(directive)
+        finally:
+            lease.stop()
+
+    async def _result(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:
+        try:
+            if self._kit.service.commit:
+                return await self._committed(directive, lease)
+            output = await self._executed(directive)
+            return succeeded(output.ref)
+        except Exception as error:
+            failure = classify(error)
+            log.warning("%s failed: %s: %s", self.message_id, failure.code, failure.message)
+            return failed(failure)
+
+    async def _committed(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:
+        """Prepare, commit, promote. Whoever meets a record reports its result, winner or not."""
+        commits = self._kit.commits
+        record = await commits.find(directive)
+        if record is None:
+            output = await self._executed(directive)
+            lease.check()
+            self.phase = Phase.CLOSING
+            staged = self._task.staged if self._task else {}
+            record = await commits.commit(directive, self._kit.worker_id, output, staged)
+        await commits.promote(record)
+        return succeeded(record.output_ref)
+
+    async def _executed(self, directive: Directive) -> Output:
+        service = self._kit.service
+        payload = parse_payload(service.payload_model, directive.body.get("payload"))
+        self._task = task = Task(directive, payload, self._kit.workspace)
+        if self._cancel_requested:
+            task.request_cancel()
+        try:
+            if service.time_limit is None:
+                return await service.execute(task) or NO_OUTPUT
+            return await _within(service.time_limit, service.execute(task)) or NO_OUTPUT
+        except asyncio.CancelledError as error:
+            if _cancelled_from_outside():
+                raise
+            raise RetryableError("execute() cancelled itself", code="CANCELLED_ITSELF") from error
+
+    async def _finish(self, directive: Directive, result: Mapping[str, Any]) -> None:
+        try:
+            await self._kit.records.finish(directive, result)
+        except LuciusError as error:
+            log.warning("%s cannot be recorded as done: %s", self.message_id, error)
+
+    # -- replies -----------------------------------------------------------------------------
+
+    async def _send(
+        self,
+        directive: Directive,
+        kind: str,
+        fields: Mapping[str, Any] | None = None,
+        serial: int | None = None,
+    ) -> bool:
+        kit = self._kit
+        stamp = kit.clock().isoformat()
+        message = reply(directive, kind, kit.worker_id, stamp, fields, serial)
+        return (await kit.replies.send(directive, message)).cancel_requested
+
+    async def _send_result(self, directive: Directive, result: Mapping[str, Any]) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                await self._send(directive, RESULT, result)
+                return
+            except PublishRefusedError as error:
+                log.error(
+                    "the RESULT of %s is refused, its lease will run out: %s",
+                    self.message_id,
+                    error,
+                )
+                return
+            except BusError as error:
+                log.warning("the RESULT of %s was not sent: %s", self.message_id, error)
+            await backoff.wait()
+
+    async def _beat(self, directive: Directive, number: int) -> None:
+        if await self._send(directive, HEARTBEAT, serial=number):
+            self.request_cancel()
+        try:
+            await self._kit.records.renew(directive, self._kit.worker_id)
+        except LuciusError as error:
+            log.warning("%s cannot be recorded as alive: %s", self.message_id, error)
+
+    def request_cancel(self) -> None:
+        self._cancel_requested = True
+        if self._task is not None:
+            self._task.request_cancel()
+
+    # -- draining ----------------------------------------------------------------------------
+
+    def release(self, running: asyncio.Task[None]) -> None:
+        """Stop the work and give the lease back, unless its effect may already be committed."""
+        self._releasing = True
+        if self.phase in (Phase.PICKING_UP, Phase.EXECUTING):
+            running.cancel()
+
+    async def _give_back(self, directive: Directive) -> None:
+        try:
+            await self._send(directive, RELEASE)
+            await self._kit.records.forget(directive, self._kit.worker_id)
+        except LuciusError as error:
+            log.warning("the lease of %s was not given back: %s", self.message_id, error)
+
+
+async def _within(limit: timedelta, work: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(limit.total_seconds()) as timeout:
+            return await work
+    except TimeoutError as error:
+        if not timeout.expired():
+            raise
+        raise TimeLimitError(f"not done within {limit}") from error
+
+
+def _cancelled_from_outside() -> bool:
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0

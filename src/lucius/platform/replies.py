@@ -1,0 +1,99 @@
+"""Replies: the ACK, HEARTBEAT, RESULT and RELEASE of an attempt, and the way they take."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from lucius.core.wire import message_id
+from lucius.platform.directive import Directive
+from lucius.platform.errors import Failure
+from lucius.ports.bus import Bus, Message, Property
+
+ACK: Final = "ACK"
+HEARTBEAT: Final = "HEARTBEAT"
+RESULT: Final = "RESULT"
+RELEASE: Final = "RELEASE"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the orchestrator says to a reply, where the way there has a way back."""
+
+    cancel_requested: bool = False
+
+
+SILENT: Final = Answer()
+
+
+class Replies(Protocol):
+    async def send(self, directive: Directive, message: Message) -> Answer:
+        """Return once the reply is taken. BusUnavailableError: unknown, to be sent again."""
+
+
+class BusReplies:
+    """Replies over the bus. They are one way: the answer to a heartbeat does not come back."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def send(self, directive: Directive, message: Message) -> Answer:
+        await self._bus.publish(directive.reply_topic, (message,))
+        return SILENT
+
+
+def reply(
+    directive: Directive,
+    kind: str,
+    worker_id: str,
+    timestamp: str,
+    fields: Mapping[str, Any] | None = None,
+    serial: int | None = None,
+) -> Message:
+    """The same attempt and kind give the same message id, so that a repetition is recognised."""
+    given = directive.body
+    body: dict[str, Any] = {
+        "type": kind,
+        "jobId": directive.job_id,
+        "stepId": directive.step_id,
+        "tenant_id": directive.tenant_id,
+        "attempt_no": directive.attempt_no,
+        "lease_id": directive.lease_id,
+        "timestamp": timestamp,
+        "worker_id": worker_id,
+        "correlation_id": given.get("correlation_id"),
+        "traceparent": given.get("traceparent"),
+    }
+    if "callback_token" in given:
+        body["callback_token"] = given["callback_token"]
+    if fields:
+        body.update(fields)
+    named = kind if serial is None else f"{kind}:{serial}"
+    return Message(message_id(*directive.key, named), body, _properties(directive, kind))
+
+
+def _properties(directive: Directive, kind: str) -> dict[str, Property]:
+    given = directive.body
+    properties: dict[str, Property] = {
+        "type": kind,
+        "step_type": directive.step_type,
+        "tenant_id": directive.tenant_id,
+        "jobId": directive.job_id,
+        "stepId": directive.step_id,
+        "attempt_no": directive.attempt_no,
+        "lease_id": directive.lease_id,
+    }
+    for name, source in (("service", "service"), ("mode", "mode"), ("lane", "lane")):
+        if given.get(source) is not None:
+            properties[name] = given[source]
+    if given.get("routing_key_used") is not None:
+        properties["message_key"] = given["routing_key_used"]
+    return properties
+
+
+def succeeded(output_ref: Any) -> dict[str, Any]:
+    return {"status": "SUCCEEDED", "output_ref": output_ref}
+
+
+def failed(failure: Failure) -> dict[str, Any]:
+    error = {"code": failure.code, "message": failure.message}
+    return {"status": failure.status.value, "error": error}

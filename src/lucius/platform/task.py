@@ -1,0 +1,133 @@
+"""What `execute()` is given: the directive's fields, the objects to read, and a place to write."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from lucius.platform.directive import Directive, uri_of
+from lucius.platform.errors import FatalError, ObjectMissingError, StepCancelledError
+from lucius.ports.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """An object that an attempt has written and that is not yet the step's output."""
+
+    name: str
+    uri: str
+    sha256: str
+    size: int
+
+
+class Task:
+    """One attempt of one step. Staging may be repeated; nothing counts before it is committed."""
+
+    def __init__(self, directive: Directive, payload: Any, workspace: Workspace) -> None:
+        self._directive = directive
+        self._workspace = workspace
+        self._cancelled: asyncio.Event | None = None
+        self.payload = payload
+        self.cancel_requested = False
+        self.staged: dict[str, Staged] = {}
+
+    @property
+    def job_id(self) -> str:
+        return self._directive.job_id
+
+    @property
+    def step_id(self) -> str:
+        return self._directive.step_id
+
+    @property
+    def step_type(self) -> str:
+        return self._directive.step_type
+
+    @property
+    def tenant_id(self) -> str:
+        return self._directive.tenant_id
+
+    @property
+    def attempt_no(self) -> int:
+        return self._directive.attempt_no
+
+    @property
+    def lease_id(self) -> str:
+        return self._directive.lease_id
+
+    @property
+    def effect_key(self) -> str:
+        """The same for every attempt of this step: hand it to systems that deduplicate."""
+        return self._directive.effect_key
+
+    @property
+    def directive(self) -> Mapping[str, Any]:
+        """The whole message, with the fields that this version does not know."""
+        return self._directive.body
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def read(self, reference: Any) -> bytes:
+        uri = uri_of(reference)
+        if uri is None:
+            raise ObjectMissingError(f"{reference!r} is not a reference")
+        data = await self._workspace.read(uri)
+        if data is None:
+            raise ObjectMissingError(f"there is no object {uri}")
+        return data
+
+    async def input(self) -> bytes:
+        """The document that the job is about."""
+        return await self.read(self.directive.get("input_ref"))
+
+    @property
+    def earlier(self) -> Mapping[str, Any]:
+        """References to the outputs of the stages before this one, by step id, in order."""
+        previous = self.directive.get("previous")
+        return previous if isinstance(previous, Mapping) else {}
+
+    async def previous(self, step_id: str) -> bytes:
+        """The output of an earlier step."""
+        if step_id not in self.earlier:
+            raise ObjectMissingError(f"no step {step_id} comes before {self.step_id}")
+        return await self.read(self.earlier[step_id])
+
+    async def latest(self) -> bytes:
+        """The output of the last step before this one; for the first step, the input."""
+        references = [uri for uri in map(uri_of, self.earlier.values()) if uri is not None]
+        return await (self.read(references[-1]) if references else self.input())
+
+    # -- writing -----------------------------------------------------------------------------
+
+    async def stage(self, name: str, data: bytes | str) -> str:
+        """Write an output under this attempt. It becomes the step's output when it is committed."""
+        parts = name.split("/")
+        if not all(parts) or {".", ".."} & set(parts) or parts[0].isdigit():
+            raise FatalError(f"{name!r} cannot name an output", code="INVALID_OUTPUT_NAME")
+        content = data.encode() if isinstance(data, str) else data
+        uri = self._directive.staging + name
+        await self._workspace.write(uri, content)
+        self.staged[name] = Staged(name, uri, sha256(content).hexdigest(), len(content))
+        return uri
+
+    # -- cancelling --------------------------------------------------------------------------
+
+    def request_cancel(self) -> None:
+        """For the kit: the orchestrator said that the job is being cancelled."""
+        self.cancel_requested = True
+        if self._cancelled is not None:
+            self._cancelled.set()
+
+    def check_cancelled(self) -> None:
+        """Raise StepCancelledError if the job is being cancelled. Call it between pieces of work."""
+        if self.cancel_requested:
+            raise StepCancelledError("the job is being cancelled")
+
+    async def until_cancelled(self) -> None:
+        """Return when the job is being cancelled."""
+        if self._cancelled is None:
+            self._cancelled = asyncio.Event()
+            if self.cancel_requested:
+                self._cancelled.set()
+        await self._cancelled.wait()

@@ -1,0 +1,185 @@
+"""How one setting is declared, read from text and shown. The settings themselves are in `settings.py`."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar, cast
+from urllib.parse import urlsplit
+
+from lucius.core.limits import MAX_SECONDS
+
+T = TypeVar("T")
+
+PREFIX: Final = "LUCIUS_"
+MASK: Final = "********"
+NONE: Final = "none"
+_USERINFO: Final = re.compile(r"//[^/@\s]*@")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """What a value may be. `parse` raises ValueError with a reason that does not repeat the value."""
+
+    name: str
+    parse: Callable[[str], T]
+
+
+Derive = Callable[[Mapping[str, Any]], str]
+"""A default that follows from settings declared earlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One row of the settings table."""
+
+    env: str
+    kind: Kind[Any]
+    default: str | Derive
+    about: str
+    secret: bool
+    shown_default: str
+
+
+def setting(
+    env: str,
+    kind: Kind[T],
+    default: str | Derive,
+    about: str,
+    *,
+    secret: bool = False,
+    shown: str | None = None,
+) -> T:
+    """A dataclass field that knows its environment variable; `default` is text, as a user would set it."""
+    text = shown if shown is not None else default if isinstance(default, str) else ""
+    row = Declared(PREFIX + env, kind, default, about, secret, text)
+    first = None if callable(default) else kind.parse(default)
+    return cast(T, field(default=first, repr=not secret, metadata={"declared": row}))
+
+
+def show(value: Any) -> str:
+    """A value as a user would set it, without credentials."""
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():g}"
+    if isinstance(value, tuple):
+        return ",".join(show(item) for item in value)
+    return _USERINFO.sub("//***@", str(value))
+
+
+# -- kinds -----------------------------------------------------------------------------------
+
+
+def _text(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("contains a control character")
+    return text
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("true", "1", "yes", "on"):
+        return True
+    if word in ("false", "0", "no", "off"):
+        return False
+    raise ValueError("must be true or false")
+
+
+def _number(text: str, low: float, high: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("must be a number of seconds") from None
+    if not low <= value <= high:
+        raise ValueError(f"must be from {low:g} to {high:g} seconds")
+    return value
+
+
+def _seconds(text: str) -> timedelta:
+    return timedelta(seconds=_number(text, 0.001, MAX_SECONDS))
+
+
+def _waits(text: str) -> tuple[timedelta, ...]:
+    waits = tuple(timedelta(seconds=_number(part, 0, MAX_SECONDS)) for part in text.split(","))
+    if len(waits) > 20:
+        raise ValueError("must be at most 20 waits")
+    return waits
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _path(text: str) -> Path:
+    return Path(_text(text)).expanduser()
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(_text(text))
+    except ValueError:
+        raise ValueError("must be a URL") from None
+    if text and (not parts.scheme or "://" not in text):
+        raise ValueError("must be a URL, such as https://host/path")
+    return text.rstrip("/") if parts.path else text
+
+
+def _or_none(text: str, parse: Callable[[str], T]) -> T | None:
+    return None if text.strip().lower() in ("", NONE) else parse(text)
+
+
+def _whole(text: str, low: int, high: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError("must be a whole number") from None
+    if not low <= value <= high:
+        raise ValueError(f"must be from {low} to {high}")
+    return value
+
+
+def _one_of(text: str, options: tuple[str, ...]) -> str:
+    if text not in options:
+        raise ValueError(f"must be {' or '.join(options)}")
+    return text
+
+
+def _matching(text: str, pattern: re.Pattern[str], reason: str) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(reason)
+    return text
+
+
+TEXT: Final = Kind("text", _text)
+FLAG: Final = Kind("true or false", _flag)
+SECONDS: Final = Kind("seconds", _seconds)
+SECONDS_OR_NONE: Final = Kind("seconds or none", lambda text: _or_none(text, _seconds))
+WAITS: Final = Kind("seconds, comma-separated", _waits)
+NAMES: Final = Kind("names, comma-separated", _names)
+PATH: Final = Kind("path", _path)
+URL: Final = Kind("URL", _url)
+COUNT_OR_NONE: Final = Kind(
+    "whole number or none", lambda text: _or_none(text, lambda given: _whole(given, 0, 10**9))
+)
+
+
+def whole(low: int, high: int) -> Kind[int]:
+    return Kind(f"whole number, {low} to {high}", lambda text: _whole(text, low, high))
+
+
+def one_of(*options: str) -> Kind[str]:
+    return Kind(" or ".join(options), lambda text: _one_of(text, options))
+
+
+def fixed(value: str) -> Kind[str]:
+    """Known by name, but not to be changed in this version."""
+    return Kind(f"always {value}", lambda text: _one_of(text, (value,)))
+
+
+def matching(name: str, pattern: str) -> Kind[str]:
+    compiled = re.compile(pattern)
+    return Kind(name, lambda text: _matching(text, compiled, f"must be {name}"))

@@ -1,0 +1,1 @@
+"""Adapters of the workspace port, one file per technology."""

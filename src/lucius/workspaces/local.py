@@ -1,0 +1,197 @@
+"""Workspace objects as local files, addressed by `file://` URIs.
+
+What is written is durable when the call returns. Paths outside the roots are refused, whatever
+way (`..`, symbolic links) they take.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
+
+INLINE_BYTES: Final = 256 * 1024
+"""Reading this much from the page cache is quicker than handing it to a thread."""
+TEMPORARY: Final = ".lucius-tmp-"
+T = TypeVar("T")
+
+
+class LocalWorkspace:
+    """Implements `lucius.ports.workspace.Workspace` below `root`.
+
+    `readable` and `writable` add further places: where inputs come from, where outputs may go.
+    """
+
+    def __init__(
+        self, root: Path, *, readable: Sequence[Path] = (), writable: Sequence[Path] = ()
+    ) -> None:
+        self._writable = tuple(os.path.realpath(place) for place in (root, *writable))
+        self._readable = (*self._writable, *(os.path.realpath(place) for place in readable))
+
+    def writable(self, uri: str) -> bool:
+        try:
+            self._path(uri, self._writable)
+        except WorkspaceRefusedError:
+            return False
+        return True
+
+    async def read(self, uri: str) -> bytes | None:
+        path = self._path(uri, self._readable)
+        with _reported(uri):
+            try:
+                if _size(path) <= INLINE_BYTES:
+                    return _read(path)
+                return await asyncio.to_thread(_read, path)
+            except FileNotFoundError:
+                return None
+
+    async def write(self, uri: str, data: bytes) -> None:
+        await _in_thread(uri, lambda: _replace(self._path(uri, self._writable), data))
+
+    async def create(self, uri: str, data: bytes) -> bool:
+        return await _in_thread(uri, lambda: _create(self._path(uri, self._writable), data))
+
+    def _list(self, prefix: str) -> list[str]:
+        """As in an object store, a prefix need not end at a slash."""
+        start = self._path(prefix, self._readable)
+        if prefix.endswith("/") or start in self._readable:
+            start = start.rstrip("/") + "/"
+        found = (path for path in _walk(os.path.dirname(start)) if path.startswith(start))
+        return sorted(Path(path).as_uri() for path in found)
+
+    def _path(self, uri: str, roots: tuple[str, ...]) -> str:
+        """The real path behind a URI, if it lies below one of the roots."""
+        named = path_of(uri)
+        real = os.path.realpath(named)
+        if not any(_below(real, root) for root in roots):
+            raise WorkspaceRefusedError(f"{uri} is outside the workspace")
+        return real
+
+    async def list(self, prefix: str) -> list[str]:
+        return await _in_thread(prefix, lambda: self._list(prefix))
+
+
+def path_of(uri: str) -> str:
+    """The absolute path that a `file://` URI names, as written."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise WorkspaceRefusedError(f"{uri!r} is not a URI") from None
+    path = unquote(parts.path)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise WorkspaceRefusedError(f"{uri!r} is not a local file")
+    if parts.query or parts.fragment or not path.startswith("/") or "\0" in path:
+        raise WorkspaceRefusedError(f"{uri!r} does not name a file")
+    if ".." in path.split("/"):
+        raise WorkspaceRefusedError(f"{uri!r} steps out of its directory")
+    return path
+
+
+def _below(path: str, root: str) -> bool:
+    return path == root or root == "/" or path.startswith(root + "/")
+
+
+@contextmanager
+def _reported(uri: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WorkspaceError(f"{uri}: {error.strerror or error}") from error
+
+
+async def _in_thread(uri: str, work: Callable[[], T]) -> T:
+    with _reported(uri):
+        return await asyncio.to_thread(work)
+
+
+def _size(path: str) -> int:
+    """Of a regular file: devices and pipes are never opened, as they may have no end."""
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise WorkspaceRefusedError(f"{path} is not a regular file")
+    return found.st_size
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _replace(path: str, data: bytes) -> None:
+    temporary = _written(path, data)
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync(os.path.dirname(path))
+
+
+def _create(path: str, data: bytes) -> bool:
+    """The name appears with all its bytes behind it, or not at all."""
+    if os.path.lexists(path):
+        _sync(os.path.dirname(path))  # whoever relies on it must not see it vanish
+        return False
+    temporary = _written(path, data)
+    try:
+        os.link(temporary, path)
+        created = True
+    except FileExistsError:
+        created = False
+    finally:
+        os.unlink(temporary)
+    _sync(os.path.dirname(path))
+    return created
+
+
+def _written(path: str, data: bytes) -> str:
+    """A durable temporary file beside the path."""
+    directory = os.path.dirname(path)
+    _make(directory)
+    temporary = os.path.join(directory, f"{TEMPORARY}{uuid4().hex}")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+    return temporary
+
+
+def _make(directory: str) -> None:
+    """Make the directory and those above it durable, as far as they are new."""
+    if os.path.isdir(directory):
+        return
+    parent = os.path.dirname(directory)
+    _make(parent)
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        if not os.path.isdir(directory):
+            raise
+    _sync(parent)
+
+
+def _sync(directory: str) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _walk(directory: str) -> Iterator[str]:
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(folder, name)
+            if not name.startswith(TEMPORARY) and not os.path.islink(path):
+                yield path

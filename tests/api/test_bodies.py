@@ -1,0 +1,107 @@
+"""Bodies have one meaning or none: everything else is a problem document, and nothing is created."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from lucius.api.context import ApiOptions
+from tests.api.world import ENVELOPE, World, client_of, context_of
+
+DEEP = b'{"a":' * 65 + b"1" + b"}" * 65
+VERY_DEEP = b"[" * 100_000
+BAD = [
+    (b"", 400, "INVALID_JSON"),
+    (b"{", 400, "INVALID_JSON"),
+    (b'{"a": NaN}', 400, "INVALID_JSON"),
+    (b'{"a": 1e999}', 400, "INVALID_JSON"),
+    (b'{"a": "\xff"}', 400, "INVALID_JSON"),
+    (b'{"a": "\\ud800"}', 400, "INVALID_JSON"),
+    (b"\xef\xbb\xbf{}", 400, "INVALID_JSON"),
+    (b'{"a": 1, "a": 2}', 400, "DUPLICATE_KEY"),
+    (b'{"a": {"b" : 1,"b": 1}}', 400, "DUPLICATE_KEY"),
+    (b'{"a": 1, "\\u0061": 2}', 400, "DUPLICATE_KEY"),
+    (DEEP, 400, "NESTING_TOO_DEEP"),
+    (VERY_DEEP, 400, "NESTING_TOO_DEEP"),
+    (b"[]", 422, "INVALID_BODY"),
+    (b"null", 422, "INVALID_BODY"),
+    (b'"text"', 422, "INVALID_BODY"),
+]
+ROUTES = ["/v1/orchestrate", "/v1/commands", "/v1/callbacks/ack", "/v1/services/ocr/replies"]
+
+
+@pytest.mark.parametrize(("body", "status", "code"), BAD)
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_bad_body_is_a_problem_and_creates_nothing(
+    client: httpx.AsyncClient, world: World, route: str, body: bytes, status: int, code: str
+) -> None:
+    answer = await client.post(route, content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert world.jobs == {}
+
+
+async def test_wide_bodies_are_not_deep(client: httpx.AsyncClient) -> None:
+    envelope = {**ENVELOPE, "payload": {"list": [{"n": [number]} for number in range(200)]}}
+    answer = await client.post("/v1/orchestrate", json=envelope)
+    assert answer.status_code == 202
+
+
+async def test_a_long_number_is_read_in_no_time(client: httpx.AsyncClient) -> None:
+    body = b'{"a": ' + b"9" * 200_000 + b"}"
+    answer = await client.post("/v1/orchestrate", content=body)
+    assert answer.status_code in (400, 422)
+
+
+async def test_a_declared_length_over_the_limit_is_refused_unread(world: World) -> None:
+    read = []
+
+    async def chunks() -> AsyncIterator[bytes]:
+        read.append(1)
+        yield b"{}"
+
+    options = ApiOptions(max_body_bytes=1000)
+    async with client_of(context_of(world, options=options)) as client:
+        headers = {"content-length": "1001"}
+        answer = await client.post("/v1/orchestrate", content=chunks(), headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "BODY_TOO_LARGE")
+    assert answer.headers["connection"] == "close"
+    assert read == []
+
+
+async def test_an_undeclared_length_is_refused_as_soon_as_it_shows(world: World) -> None:
+    sent = []
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for number in range(100):
+            sent.append(number)
+            yield b"x" * 100
+
+    options = ApiOptions(max_body_bytes=1000)
+    async with client_of(context_of(world, options=options)) as client:
+        answer = await client.post("/v1/orchestrate", content=chunks())
+    assert answer.status_code == 413
+    assert len(sent) < 20
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "9" * 5000])
+async def test_a_length_that_is_no_number_is_refused(
+    client: httpx.AsyncClient, length: str
+) -> None:
+    headers = {"content-length": length}
+    answer = await client.post("/v1/orchestrate", content=b"{}", headers=headers)
+    assert answer.status_code == 413
+
+
+async def test_forms_are_refused(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/v1/orchestrate", data={"tenant_id": "a"})
+    assert (answer.status_code, answer.json()["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
+
+
+async def test_a_web_page_of_another_origin_is_refused(client: httpx.AsyncClient) -> None:
+    other = {"origin": "https://evil.example"}
+    answer = await client.post("/v1/orchestrate", json=ENVELOPE, headers=other)
+    assert (answer.status_code, answer.json()["code"]) == (403, "CROSS_ORIGIN")
+    same = {"origin": "http://lucius"}
+    answer = await client.post("/v1/orchestrate", json=ENVELOPE, headers=same)
+    assert answer.status_code == 202

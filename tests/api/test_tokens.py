@@ -1,0 +1,60 @@
+"""Callback tokens open exactly one attempt, whatever is changed about it."""
+
+import pytest
+
+from lucius.api.tokens import CallbackTokens
+
+OLD, NEW = b"old-key-old-key-old-key", b"new-key-new-key-new-key"
+ATTEMPT = ("job_1", "ocr", 1, "lease_1")
+
+
+def test_a_token_names_its_tenant_for_its_own_attempt() -> None:
+    tokens = CallbackTokens({"k": OLD})
+    assert tokens.verify(tokens.mint("tenant_a", *ATTEMPT), *ATTEMPT) == "tenant_a"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("job_2", "ocr", 1, "lease_1"),
+        ("job_1", "sis", 1, "lease_1"),
+        ("job_1", "ocr", 2, "lease_1"),
+        ("job_1", "ocr", 1, "lease_2"),
+        ("job_1ocr", "", 1, "lease_1"),
+    ],
+)
+def test_a_token_opens_no_other_attempt(other: tuple[str, str, int, str]) -> None:
+    tokens = CallbackTokens({"k": OLD})
+    assert tokens.verify(tokens.mint("tenant_a", *ATTEMPT), *other) is None
+
+
+def test_a_token_cannot_be_moved_to_another_tenant() -> None:
+    tokens = CallbackTokens({"k": OLD})
+    key_id, _, mac = tokens.mint("tenant_a", *ATTEMPT).split(".")
+    tenant = tokens.mint("tenant_b", *ATTEMPT).split(".")[1]
+    assert tokens.verify(f"{key_id}.{tenant}.{mac}", *ATTEMPT) is None
+
+
+def test_after_a_rotation_old_tokens_hold_until_their_key_goes() -> None:
+    minted = CallbackTokens({"old": OLD}).mint("tenant_a", *ATTEMPT)
+    rotated = CallbackTokens({"old": OLD, "new": NEW})
+    assert rotated.verify(minted, *ATTEMPT) == "tenant_a"
+    assert rotated.mint("tenant_a", *ATTEMPT).startswith("new.")
+    assert CallbackTokens({"new": NEW}).verify(minted, *ATTEMPT) is None
+
+
+@pytest.mark.parametrize("token", ["", "k", "k.a", "k.a.b", "k..", "k.é.b", "x.dA.dA", "k." * 900])
+def test_what_is_no_token_opens_nothing(token: str) -> None:
+    assert CallbackTokens({"k": OLD}).verify(token, *ATTEMPT) is None
+
+
+def test_weak_or_ambiguous_keys_are_refused() -> None:
+    for keys in ({}, {"k": b"short"}, {"a.b": OLD}, {"": OLD}):
+        with pytest.raises(ValueError):
+            CallbackTokens(keys)
+
+
+def test_a_seal_holds_for_its_text_only() -> None:
+    tokens = CallbackTokens({"k": OLD})
+    assert tokens.sealed("text", tokens.seal("text"))
+    assert not tokens.sealed("other", tokens.seal("text"))

@@ -1,0 +1,1 @@
+"""Tests of the pure core: directed examples, properties, and the exploration of small worlds."""

@@ -1,0 +1,119 @@
+"""The small worlds that are walked: which steps, who is at work, and what may go wrong."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from lucius.core.inputs import (
+    CancelRequested,
+    Input,
+    PauseRequested,
+    ResultStatus,
+    ResumeRequested,
+)
+from lucius.core.plan import DecisionSource, Mode, Plan, RetryPolicy, Sla, StepPlan
+from lucius.core.routing import route
+from tests.core.explore.world import NOW
+
+EVERY_RESULT: Final = tuple(ResultStatus)
+SUCCESS_OR_RETRY: Final = (ResultStatus.SUCCEEDED, ResultStatus.FAILED_RETRY)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """`leases` bounds how often a service may give a lease back; nothing else here needs a bound."""
+
+    name: str
+    plan: Plan
+    results: tuple[ResultStatus, ...] = EVERY_RESULT
+    reconcilers: int = 1
+    window: int = 1
+    leases: int = 0
+    refusals: bool = True
+    controls: tuple[Input, ...] = ()
+    sla: bool = False
+    restarts: int = 0
+    remote: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def racing(self) -> bool:
+        return self.reconcilers > 1
+
+
+def small_plan(*stages: int, attempts: int = 2, webhooks: int = 0, sla: Sla | None = None) -> Plan:
+    """A job whose steps `a`, `b`, ... are in the given stages."""
+    policy = RetryPolicy(max_attempts=attempts)
+    names = "abcdef"[: len(stages)]
+    steps = tuple(
+        StepPlan(name, name.upper(), f"service-{name}", stage, policy)
+        for name, stage in zip(names, stages, strict=True)
+    )
+    decided = (Mode.BURST, DecisionSource.REQUEST, "the request asks for BURST")
+    return Plan(
+        job_id="job",
+        tenant_id="Tenant_A",
+        request_type="->".join(step.step_type for step in steps),
+        protocol_id="small",
+        schema_version="v1",
+        input_ref="file:///in.pdf",
+        output_ref="file:///out.json",
+        payload={},
+        steps=steps,
+        routing=route("Tenant_A", "doc-1", decided),
+        accepted_at=NOW,
+        workspace_ref="file:///work/",
+        doc_id="doc-1",
+        callback_urls=tuple(f"https://client.example/{n}" for n in range(webhooks)),
+        sla=sla or Sla(),
+    )
+
+
+CONTROLS: Final[tuple[Input, ...]] = (
+    CancelRequested(),
+    CancelRequested(immediate=True),
+    PauseRequested(),
+    ResumeRequested(),
+)
+
+NETWORK: Final = Configuration("two steps, two attempts, a wild network", small_plan(0, 1))
+RACE: Final = Configuration(
+    "two reconcilers that crash",
+    small_plan(0, webhooks=1),
+    results=SUCCESS_OR_RETRY,
+    reconcilers=2,
+)
+CONTROL: Final = Configuration(
+    "cancel, pause and resume at any moment",
+    small_plan(0, 1, sla=Sla(fail_job=True, fail_pause=True)),
+    results=SUCCESS_OR_RETRY,
+    controls=CONTROLS,
+    sla=True,
+)
+DRAIN: Final = Configuration(
+    "a service that gives leases back, under every control",
+    small_plan(0),
+    leases=3,
+    controls=CONTROLS,
+)
+STAGE: Final = Configuration(
+    "a stage of two",
+    small_plan(0, 0),
+    refusals=False,
+    controls=(CancelRequested(), PauseRequested(), ResumeRequested()),
+)
+RESTART: Final = Configuration(
+    "a volatile bus that restarts",
+    small_plan(0, 1),
+    results=SUCCESS_OR_RETRY,
+    restarts=2,
+    remote=frozenset("b"),
+    controls=(CancelRequested(), PauseRequested(), ResumeRequested()),
+)
+
+DEFAULT: Final = (NETWORK, RACE, CONTROL, DRAIN, STAGE, RESTART)
+DEEP: Final = (
+    replace(NETWORK, plan=small_plan(0, 1, 2, attempts=3)),
+    replace(RACE, plan=small_plan(0, 1, webhooks=1), results=EVERY_RESULT),
+    replace(CONTROL, plan=small_plan(0, 1, 2), results=EVERY_RESULT, leases=3),
+    replace(STAGE, plan=small_plan(0, 0, 1), refusals=True, leases=3),
+    replace(RESTART, restarts=3, results=EVERY_RESULT, controls=CONTROLS),
+)

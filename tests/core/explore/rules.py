@@ -1,0 +1,318 @@
+"""What can happen next in a world. Jobs move only through the real `decide`; the rest is the environment."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lucius.core import decide as core
+from lucius.core import retry, wire
+from lucius.core.effects import Decision, Effect, NotifyClient, Outcome, PublishDirective
+from lucius.core.inputs import (
+    AckReceived,
+    BusRestarted,
+    Callback,
+    EffectSettled,
+    EntryReleased,
+    HeartbeatReceived,
+    Input,
+    LeaseReturned,
+    PublishConfirmed,
+    PublishRefused,
+    ResultReceived,
+    ResumeRequested,
+    Ticked,
+)
+from lucius.core.job import Fault, Job
+from tests.core.explore.configurations import Configuration
+from tests.core.explore.invariants import Broken, check_decision, check_job, check_tick, require
+from tests.core.explore.world import NOW, STALE, Actor, Catalogue, Lease, World, come, deadlines
+
+REFUSED = Fault("REFUSED", "the bus said no")
+FAILED = Fault("STEP_FAILED", "no luck")
+TICK = Ticked()
+LOCAL, REMOTE = "local-1", "remote-1"
+Move = tuple[str, str, str, str]
+
+
+class Action(NamedTuple):
+    """One line of a trace: who does what, and the input that it gives to `decide`, if any."""
+
+    what: str
+    about: object = None
+    actor: int = 0
+
+
+class Verdict(NamedTuple):
+    job: int
+    effects: frozenset[Effect]
+    outcome: Outcome
+    changed: bool
+
+
+class Next(NamedTuple):
+    """`helps`: it needs no service, no luck and no client but one that resumes."""
+
+    action: Action
+    world: World
+    helps: bool = False
+
+
+class Rules:
+    """The successors of a world. Decisions are remembered, so each distinct one is checked once."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.catalogue = Catalogue()
+        self.moves: set[Move] = set()
+        self.facts: set[tuple[str, ...]] = set()
+        self._verdicts: dict[tuple[int, Input, str | None], Verdict] = {}
+        self._rendered: dict[Lease, dict[str, object]] = {}
+        self._checked: set[int] = set()
+        self.attempted = Action("the job is accepted")
+
+    def start(self) -> World:
+        decision = core.submit(self.configuration.plan, NOW)
+        self._remember(decision, "submitted")
+        todo = frozenset(decision.effects)
+        actors = tuple(Actor() for _ in range(self.configuration.reconcilers))
+        return World(
+            self._number(decision.job), (actors[0]._replace(todo=todo), *actors[1:])
+        )
+
+    def job(self, world: World) -> Job:
+        return self.catalogue.jobs[world.job]
+
+    def ended(self, world: World) -> bool:
+        job = self.job(world)
+        return job.terminal and not job.owed
+
+    def after(self, world: World) -> Iterator[Next]:
+        if self.ended(world):
+            return
+        yield from self._services(world)
+        yield from self._clients(world)
+        yield from self._restarts(world)
+        for number in range(len(world.actors)):
+            yield from self._reconciler(world, number)
+
+    # -- the environment ---------------------------------------------------------------------
+
+    def _services(self, world: World) -> Iterator[Next]:
+        """A service takes a directive, and gives one answer to it. It never knows the ledger."""
+        for lease in world.sent:
+            said = [reply for reply in world.said if reply.lease_id == lease.lease_id]
+            for reply in self._answers(world, lease, said):
+                action = Action("the service says", reply)
+                yield Next(action, world._replace(said=world.said | {reply}))
+
+    def _answers(self, world: World, lease: Lease, said: list[Callback]) -> Iterator[Callback]:
+        worker = REMOTE if lease.step_id in self.configuration.remote else LOCAL
+        if not said:
+            yield AckReceived(*lease, worker_id=worker)
+        elif len(said) == 1:
+            for status in self.configuration.results:
+                yield ResultReceived(*lease, status, f"result of {lease.step_id}", FAILED, worker)
+            if self._leases(world, lease.step_id) < self.configuration.leases:
+                yield LeaseReturned(*lease, worker_id=worker)
+
+    def _leases(self, world: World, step_id: str) -> int:
+        job = self.job(world)
+        index = job.plan.index_of(step_id)
+        assert index is not None
+        return len(job.steps[index].executions)
+
+    def _clients(self, world: World) -> Iterator[Next]:
+        for control in self.configuration.controls:
+            helps = isinstance(control, ResumeRequested)
+            yield self._act(world, "the client asks", control, helps=helps)
+
+    def _restarts(self, world: World) -> Iterator[Next]:
+        """The bus and everything in its process is gone: messages, local services, what was to do."""
+        if world.restarts >= self.configuration.restarts:
+            return
+        said = frozenset(reply for reply in world.said if reply.worker_id == REMOTE)
+        bare = world._replace(
+            actors=tuple(Actor() for _ in world.actors),
+            sent=frozenset(),
+            said=said,
+            restarts=world.restarts + 1,
+        )
+        yield self._act(bare, "the bus restarts", BusRestarted("local"))
+
+    # -- a reconciler ------------------------------------------------------------------------
+
+    def _reconciler(self, world: World, number: int) -> Iterator[Next]:
+        actor = world.actors[number]
+        if actor != Actor():
+            yield Next(Action("crashes", actor=number), _with(world, number, Actor()))
+        for effect in actor.todo:
+            yield from self._perform(world, number, effect)
+        if self.configuration.racing:
+            if actor.copy != world.job:
+                read = _with(world, number, actor._replace(copy=world.job))
+                yield Next(Action("reads the job", actor=number), read, True)
+            if actor.copy is None:
+                return
+            if actor.copy == STALE:
+                lost = _with(world, number, actor._replace(copy=None))
+                yield Next(Action("loses the race to save", actor=number), lost, True)
+                return
+        yield from self._inputs(world, number)
+
+    def _inputs(self, world: World, number: int) -> Iterator[Next]:
+        """What a reconciler may find to do with the copy of the job that it has."""
+        seen = world.actors[number].copy
+        job = self.catalogue.jobs[seen if seen is not None else world.job]
+        if sum(step.unacked for step in job.steps) < self.configuration.window:
+            for planned, step in zip(job.plan.steps, job.steps, strict=True):
+                if step.ready:
+                    lease_id = f"{planned.step_id}{len(step.executions) + 1}"
+                    released = EntryReleased(planned.step_id, lease_id)
+                    yield self._act(world, "releases", released, number, helps=True)
+        for reply in world.said:
+            yield self._act(world, "receives", reply, number)
+            if isinstance(reply, AckReceived):
+                beat = HeartbeatReceived(*_lease(reply), worker_id=reply.worker_id)
+                yield self._act(world, "receives", beat, number)
+        for deadline in deadlines(job, sla=self.configuration.sla):
+            due = retry.due_at(come(job, deadline))
+            if due is not None and due <= NOW:
+                yield self._act(world, "finds due", TICK, number, deadline=deadline, helps=True)
+
+    def _perform(self, world: World, number: int, effect: Effect) -> Iterator[Next]:
+        actor = world.actors[number]
+        done = _with(world, number, actor._replace(todo=actor.todo - {effect}))
+        if isinstance(effect, PublishDirective):
+            lease = Lease(effect.step_id, effect.attempt_no, effect.lease_id)
+            taken = done._replace(sent=done.sent | {lease})
+            self.attempted = Action("publishes, outcome unknown", effect, number)
+            self._check_routing(self.job(world), lease)
+            yield Next(self.attempted, taken)
+            confirmed = PublishConfirmed(*lease)
+            yield self._act(taken, "publishes, confirmed", confirmed, number, helps=True)
+            if self.configuration.refusals:
+                refused = PublishRefused(*lease, REFUSED)
+                yield self._act(done, "publishes, refused", refused, number)
+        elif isinstance(effect, NotifyClient):
+            settled = EffectSettled(effect.owed_id, performed=True)
+            yield self._act(done, "tells the client", settled, number, helps=True)
+            failed = EffectSettled(effect.owed_id, performed=False)
+            yield self._act(done, "cannot tell the client", failed, number)
+
+    def _check_routing(self, job: Job, lease: Lease) -> None:
+        """A directive is the same each time it is rendered, and carries the pinned routing."""
+        rendered = wire.directive(job, *lease)
+        pinned = job.plan.routing
+        first = self._rendered.setdefault(lease, rendered)
+        require(rendered == first, "5: a directive is rendered the same each time")
+        require(
+            (rendered["lane"], rendered["routing_key_used"], rendered["mode"])
+            == (pinned.lane, pinned.routing_key_used, pinned.resolved_mode),
+            "5: routing is pinned",
+        )
+
+    # -- read, decide, save ------------------------------------------------------------------
+
+    def _act(
+        self,
+        world: World,
+        what: str,
+        received: Input,
+        number: int = 0,
+        *,
+        deadline: str | None = None,
+        helps: bool = False,
+    ) -> Next:
+        self.attempted = Action(what, deadline or received, number)
+        return Next(self.attempted, self._save(world, number, received, deadline), helps)
+
+    def _save(
+        self, world: World, number: int, received: Input, deadline: str | None = None
+    ) -> World:
+        """Compare and swap: a copy that was overtaken is not saved, and its effects never happen."""
+        actor = world.actors[number]
+        base = actor.copy if self.configuration.racing else world.job
+        if base is None or base == STALE:
+            return _with(world, number, actor._replace(copy=None))
+        verdict = self.decided(base, received, deadline)
+        accepted = self._accepted(world, received, verdict)
+        racing = self.configuration.racing
+        actors = tuple(
+            Actor(verdict.job if racing else None, each.todo | verdict.effects)
+            if index == number
+            else _overtaken(each, verdict.changed)
+            for index, each in enumerate(world.actors)
+        )
+        return self._settled(world._replace(job=verdict.job, actors=actors, accepted=accepted))
+
+    def _accepted(self, world: World, received: Input, verdict: Verdict) -> frozenset[str]:
+        if not isinstance(received, ResultReceived) or verdict.outcome is not Outcome.APPLIED:
+            return world.accepted
+        once = received.lease_id not in world.accepted
+        require(once, f"2: one accepted RESULT for the lease {received.lease_id}")
+        return world.accepted | {received.lease_id}
+
+    def _settled(self, world: World) -> World:
+        """Once a job is closed the bus is noise: what it can still say is checked job by job."""
+        if not self.job(world).terminal:
+            return world
+        actors = tuple(
+            each._replace(
+                todo=frozenset(e for e in each.todo if not isinstance(e, PublishDirective))
+            )
+            for each in world.actors
+        )
+        nothing: frozenset[Callback] = frozenset()
+        return world._replace(actors=actors, sent=frozenset(), said=nothing, accepted=frozenset())
+
+    def decided(self, number: int, received: Input, deadline: str | None = None) -> Verdict:
+        key = (number, received, deadline)
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            verdict = self._verdicts[key] = self._decide(number, received, deadline)
+        return verdict
+
+    def _decide(self, number: int, received: Input, deadline: str | None) -> Verdict:
+        job = self.catalogue.jobs[number]
+        if deadline is not None:
+            job = come(job, deadline)
+        decision = core.decide(job, received, NOW)
+        check_decision(job, received, decision)
+        if deadline is not None:
+            check_tick(job, decision)
+        self._remember(decision, received.kind.value, job)
+        after = self._number(decision.job)
+        return Verdict(after, frozenset(decision.effects), decision.outcome, decision.changed)
+
+    def _number(self, job: Job) -> int:
+        number = self.catalogue.number(job)
+        if number not in self._checked:
+            check_job(job)
+            self._checked.add(number)
+        return number
+
+    def _remember(self, decision: Decision, kind: str, before: Job | None = None) -> None:
+        state = before.state.value if before is not None else ""
+        self.facts.add((kind, state, decision.outcome.value))
+        for event in decision.events:
+            for move in event.moves:
+                machine, *_, arrow = move.split()
+                source, target = arrow.split("->")
+                self.moves.add((machine, source, kind, target))
+
+
+def _with(world: World, number: int, actor: Actor) -> World:
+    actors = world.actors
+    return world._replace(actors=(*actors[:number], actor, *actors[number + 1 :]))
+
+
+def _overtaken(actor: Actor, changed: bool) -> Actor:
+    if changed and actor.copy is not None:
+        return actor._replace(copy=STALE)
+    return actor
+
+
+def _lease(reply: Callback) -> Lease:
+    return Lease(reply.step_id, reply.attempt_no, reply.lease_id)
+
+
+__all__ = ["Action", "Broken", "Move", "Next", "Rules", "Verdict"]

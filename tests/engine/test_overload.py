@@ -1,0 +1,75 @@
+"""Overload is not failure: a flood waits in the ledger, and other tenants hardly notice it."""
+
+import asyncio
+from dataclasses import dataclass
+from math import ceil
+
+import pytest
+
+from lucius.core.job import Job
+from lucius.core.routing import lane_of
+from lucius.core.states import AbortReason, JobState
+from lucius.engines.window import Windows
+from tests.engine.world import Timed, World
+from tests.virtual import VirtualLoop, run_virtually
+
+FLOOD = 10_000
+QUIET_JOBS = 60
+SLOTS, SECONDS = 25, 0.5
+"""Each service finishes 50 steps a second."""
+FLOODER = "flooder"
+SAME_LANE = next(f"t{n}" for n in range(1000) if lane_of(f"t{n}") == lane_of(FLOODER))
+OTHER_LANE = next(f"t{n}" for n in range(1000) if lane_of(f"t{n}") != lane_of(FLOODER))
+
+
+@dataclass
+class Measured:
+    flood: list[Job]
+    quiet: list[float]
+
+    @property
+    def ack_timeouts(self) -> int:
+        return sum(
+            execution.reason is AbortReason.ACK_TIMEOUT
+            for job in self.flood
+            for step in job.steps
+            for execution in step.executions
+        )
+
+    @property
+    def p99(self) -> float:
+        return sorted(self.quiet)[ceil(len(self.quiet) * 0.99) - 1]
+
+
+def measure(flood: int, tenant_id: str) -> Measured:
+    """Submit the flood at once, then one job a second for the quiet tenant."""
+
+    async def main(loop: VirtualLoop) -> Measured:
+        services = [Timed(name, SECONDS) for name in ("ocr", "embedding", "sis")]
+        async with World(loop, services=[*services], slots=SLOTS).running() as world:
+            flooded = [await world.submit(tenant_id=FLOODER, number=n) for n in range(flood)]
+            quiet = []
+            for number in range(QUIET_JOBS):
+                quiet.append(await world.submit(tenant_id=tenant_id, number=number))
+                await asyncio.sleep(1)
+            waits = [(await world.finished(job_id))["seconds"] for job_id in quiet]
+            return Measured([(await world.finished(j))["job"] for j in flooded], waits)
+
+    return run_virtually(main)
+
+
+@pytest.mark.parametrize("tenant_id", [SAME_LANE, OTHER_LANE], ids=["same lane", "other lane"])
+def test_a_flood_succeeds_without_ack_timeouts_and_others_wait_at_most_twice_as_long(
+    tenant_id: str,
+) -> None:
+    alone = measure(0, tenant_id)
+    crowded = measure(FLOOD, tenant_id)
+    assert all(job.state is JobState.SUCCEEDED for job in crowded.flood)
+    assert crowded.ack_timeouts == 0
+    assert crowded.p99 <= 2 * alone.p99
+
+
+def test_without_the_window_the_same_flood_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Windows, "room", lambda self, key: True)
+    crowded = measure(3_000, SAME_LANE)
+    assert crowded.ack_timeouts > 0

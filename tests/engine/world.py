@@ -1,0 +1,111 @@
+"""A whole LUCIUS in virtual time: memory ledger, memory bus, the real engine and the real kit."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from lucius.buses.memory import MemoryBus
+from lucius.configs.files import FileConfig
+from lucius.engines.dispatcher import Dispatcher
+from lucius.engines.ingress import Ingress, IngressPolicy
+from lucius.engines.outbox import OutboxEngine
+from lucius.engines.reconciler import EMBEDDED, Reconciler
+from lucius.ledgers.memory import MemoryLedger
+from lucius.platform import Output, Service, ServiceRunner, Task
+from lucius.ports.ledger import Ledger
+from lucius.workspaces.memory import MemoryWorkspace
+from tests.virtual import VirtualLoop
+
+
+def envelope(tenant_id: str = "tenant_a", number: int = 0, **fields: Any) -> dict[str, Any]:
+    return {
+        "tenant_id": tenant_id,
+        "request_type": "OCR->EMBEDDING->SIS",
+        "input_ref": f"s3://bucket/{tenant_id}/{number}.pdf",
+        "output_ref": f"s3://bucket/{tenant_id}/{number}.json",
+        "payload": {"steps": {"sis": {"prompt_set": ["who?"]}}},
+        "schema_version": "v1",
+        **fields,
+    }
+
+
+class Timed(Service):
+    """Takes `seconds` of virtual time for a step on average, half as much to half as much again."""
+
+    commit = False
+
+    def __init__(self, name: str, seconds: float) -> None:
+        self.name = name
+        self.step_types = (name.upper(),)
+        self.seconds = seconds
+        self.executed = 0
+        self._random = Random(name)
+
+    async def execute(self, task: Task) -> Output:
+        self.executed += 1
+        if self.seconds:
+            await asyncio.sleep(self.seconds * self._random.uniform(0.5, 1.5))
+        return Output({"uri": f"mem://out/{task.job_id}/{self.name}"})
+
+
+@dataclass
+class World:
+    loop: VirtualLoop
+    ledger: Ledger = field(default_factory=MemoryLedger)
+    bus: MemoryBus = field(default_factory=MemoryBus)
+    workspace: MemoryWorkspace = field(default_factory=MemoryWorkspace)
+    services: list[Service] = field(default_factory=list)
+    slots: int = 25
+    engine: OutboxEngine = field(init=False)
+    reconciler: Reconciler = field(init=False)
+    runners: list[ServiceRunner] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        config = FileConfig()
+        ingress = Ingress(config, IngressPolicy())
+        self.engine = OutboxEngine(self.ledger, ingress, now=self.loop.now)
+        self.dispatcher = Dispatcher(self.engine, self.bus)
+        self.reconciler = Reconciler(
+            self.engine, self.dispatcher, self.bus, longest_lease=timedelta(minutes=15)
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["World"]:
+        await self.reconciler.prepare()
+        tasks = [asyncio.create_task(self.reconciler.run())]
+        for service in self.services:
+            runner = ServiceRunner(
+                service,
+                self.bus,
+                self.workspace,
+                slots=self.slots,
+                worker_id=f"{EMBEDDED}{service.name}",
+            )
+            self.runners.append(runner)
+            await runner.start()
+        try:
+            yield self
+        finally:
+            for runner in self.runners:
+                await runner.stop()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.engine.close()
+
+    async def submit(self, **fields: Any) -> str:
+        return (await self.engine.submit(envelope(**fields))).job_id
+
+    async def finished(self, job_id: str) -> Mapping[str, Any]:
+        job = await self.engine.job(job_id)
+        while job is not None and not job.terminal:
+            job = await self.engine.wait(job_id, job.version, 1e6)
+        assert job is not None
+        return {"state": job.state, "job": job, "seconds": self._seconds(job)}
+
+    def _seconds(self, job: Any) -> float:
+        return float((job.completed_at - job.plan.accepted_at).total_seconds())
