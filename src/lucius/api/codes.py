@@ -66,7 +66,7 @@ _ALL: Final = (
         "Put the content into an object store and send a reference to it.",
     ),
     ProblemCode(
-        "REQUEST_TOO_LARGE",
+        "PAYLOAD_TOO_LARGE",
         413,
         "The request does not fit into the ledger or a directive",
         "A stored row or a rendered directive of this request would exceed the limits that hold on"
@@ -124,18 +124,25 @@ _ALL: Final = (
         "`GET /v1/protocols` shows the schema of each step.",
     ),
     ProblemCode(
-        "INVALID_REFERENCE",
+        "REFERENCE_INVALID",
         422,
-        "A reference is not allowed",
-        "A reference is malformed, its scheme or host is not on the allowlist, or it carries credentials.",
-        "Use an allowed scheme and host, without user info or signatures in the URI.",
+        "A reference is not valid",
+        "A reference is a URI, or an object whose `uri` is one.",
+        "Correct the reference that `errors` points to.",
     ),
     ProblemCode(
-        "INVALID_MODE",
+        "REFERENCE_HAS_CREDENTIALS",
         422,
-        "The mode is not known",
-        "`mode` is DEFAULT (also spelled SAFE) or BURST.",
-        "Send one of them, or leave it out.",
+        "A reference carries credentials",
+        "References are stored and passed on, so they must not hold user info, signatures or tokens.",
+        "Send the plain URI, and give the services their own access.",
+    ),
+    ProblemCode(
+        "REFERENCE_NOT_ALLOWED",
+        422,
+        "A reference is outside the policy",
+        "The scheme or host of a reference is not on the allowlist.",
+        "Use an allowed scheme and host, or have the allowlist changed.",
     ),
     ProblemCode(
         "DOC_ID_REQUIRED",
@@ -145,7 +152,7 @@ _ALL: Final = (
         "Send `doc_id`, or another mode.",
     ),
     ProblemCode(
-        "BURST_FORBIDDEN",
+        "BURST_NOT_ALLOWED",
         403,
         "The tenant may not use BURST",
         "The configuration does not allow mode BURST for this tenant.",

@@ -25,7 +25,10 @@ async def take_reply(
     )
     if tenant_id is None or body.get("tenant_id", tenant_id) != tenant_id:
         raise _refused("CALLBACK_TOKEN_INVALID")
-    applied = await context.engine.apply(job_id, received)
+    job = await context.engine.job(job_id)
+    if job is not None and job.tenant_id != tenant_id:
+        raise _refused("CALLBACK_TOKEN_INVALID")
+    applied = await context.engine.apply(job_id, received) if job is not None else None
     if applied is None:
         raise Problem("JOB_NOT_FOUND")
     if applied.outcome is Outcome.STALE:

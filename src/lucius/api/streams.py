@@ -63,7 +63,7 @@ class Feed:
                     break
                 self.job = newer
         except LuciusError:
-            pass  # Listeners are cut off and come back with the id of the last event they saw.
+            pass  # Listeners are cut off; they come back with the id of the last event they saw.
         finally:
             self.ended = True
             self._announce()
@@ -109,7 +109,10 @@ class Feeds:
         silence = self._context.options.keep_alive_seconds
         while True:
             ended = feed.ended
-            events = await feed.page(after)
+            try:
+                events = await feed.page(after)
+            except LuciusError:
+                return
             for event in events:
                 yield rendered(feed.job.job_id, event)
                 after = event.seq

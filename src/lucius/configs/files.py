@@ -47,12 +47,11 @@ class FileConfig:
         return await asyncio.to_thread(self._reload)
 
     def _reload(self) -> bool:
-        before = self._catalog
+        before, signature = self._catalog, self._look()
+        if signature == self._signature:
+            return False
+        self._signature = signature
         try:
-            signature = self._look()
-            if signature == self._signature:
-                return False
-            self._signature = signature
             self._catalog = self._read(signature)
         except ProtocolError as error:
             self._report(error)
@@ -70,18 +69,7 @@ class FileConfig:
 
     def _look(self) -> Signature:
         """Which files there are. A file that changes while it is read is read again the next time."""
-        try:
-            found = [
-                (str(path), status.st_mtime_ns, status.st_size)
-                for path in self._files()
-                for status in (path.stat(),)
-            ]
-        except OSError as error:
-            raise ProtocolError(f"{error.filename}: {error.strerror}") from error
-        if not found:
-            places = ", ".join(str(path) for path in self._paths)
-            raise ProtocolError(f"{places}: there are no protocol files (*.yaml, *.yml, *.json)")
-        return tuple(found)
+        return tuple(_seen(path) for path in self._files())
 
     def _files(self) -> list[Path]:
         found: list[Path] = []
@@ -94,6 +82,9 @@ class FileConfig:
         return found
 
     def _read(self, signature: Signature) -> Catalog:
+        if not signature:
+            places = ", ".join(str(path) for path in self._paths)
+            raise ProtocolError(f"{places}: there are no protocol files (*.yaml, *.yml, *.json)")
         documents: list[Document] = []
         faults: list[str] = []
         for name, _, _ in signature:
@@ -106,3 +97,11 @@ class FileConfig:
         if faults:
             raise ProtocolError("\n".join(faults))
         return build_catalog(documents, self._policy)
+
+
+def _seen(path: Path) -> tuple[str, int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return str(path), 0, -1
+    return str(path), status.st_mtime_ns, status.st_size

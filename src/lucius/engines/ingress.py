@@ -250,8 +250,9 @@ def _carried(old: Job) -> dict[str, Carried]:
 
 
 def workspace_ref(policy: IngressPolicy, tenant_id: str, job_id: str) -> str:
-    base = policy.workspace_url.rstrip("/")
-    return f"{base}/{policy.system}/{tenant_folder(tenant_id)}/{job_id}/"
+    base = policy.workspace_url
+    slash = "" if base.endswith("/") else "/"
+    return f"{base}{slash}{policy.system}/{tenant_folder(tenant_id)}/{job_id}/"
 
 
 @lru_cache(maxsize=4096)

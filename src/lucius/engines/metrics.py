@@ -1,7 +1,7 @@
 """What the engine does, counted: one listener on committed decisions, and gauges read at a scrape."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypedDict
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -19,6 +19,17 @@ TRACKS: Final = {
     AbortReason.LEASE_EXPIRED: "execution",
     AbortReason.RESULT_FAILED: "execution",
 }
+
+
+class BacklogRow(TypedDict):
+    """What waits and runs for one service on one lane; autoscaling follows the sum of the first three."""
+
+    service: str
+    lane: int
+    held: int
+    released: int
+    in_progress: int
+    window: int
 
 
 class EngineMetrics:
@@ -159,30 +170,27 @@ class EngineMetrics:
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             self._count_running(planned.service, job.plan.routing.lane, None, step)
 
-    async def rows(self) -> list[dict[str, object]]:
+    async def rows(self) -> list[BacklogRow]:
         """The backlog by service and lane, for operators and autoscalers."""
         engine = self._engine
-        rows: dict[tuple[str, int], dict[str, int]] = {}
+        rows: dict[tuple[str, int], BacklogRow] = {}
         for queue in await engine.ledger.ready_queues(engine.lanes):
-            row = rows.setdefault((queue.service, queue.lane), _blank())
-            row["held"] += queue.held
+            _row(rows, queue.service, queue.lane)["held"] += queue.held
         for key, (released, size) in engine.windows.snapshot().items():
-            rows.setdefault(key, _blank()).update(released=released, window=size)
+            _row(rows, *key).update(released=released, window=size)
         for key, running in self._running.items():
-            rows.setdefault(key, _blank())["in_progress"] = running
-        return [
-            {"service": service, "lane": lane, **row}
-            for (service, lane), row in sorted(rows.items())
-        ]
+            _row(rows, *key)["in_progress"] = running
+        return [row for _, row in sorted(rows.items())]
 
     async def refresh(self) -> None:
         for gauge in (self.backlog, self.window, self.inflight):
             gauge.clear()
         for row in await self.rows():
-            service, lane = str(row["service"]), str(row["lane"])
-            for stage in ("held", "released", "in_progress"):
-                self.backlog.labels(service, lane, stage).set(float(str(row[stage])))
-            self.window.labels(service, lane).set(float(str(row["window"])))
+            place = (row["service"], str(row["lane"]))
+            self.backlog.labels(*place, "held").set(row["held"])
+            self.backlog.labels(*place, "released").set(row["released"])
+            self.backlog.labels(*place, "in_progress").set(row["in_progress"])
+            self.window.labels(*place).set(row["window"])
         inflight = await self._engine.ledger.inflight()
         for tenant_id, count in inflight.tenants.items():
             self.inflight.labels(tenant_id).set(count)
@@ -190,8 +198,9 @@ class EngineMetrics:
         self.dlq.set(len(page.jobs))
 
 
-def _blank() -> dict[str, int]:
-    return {"held": 0, "released": 0, "in_progress": 0, "window": 0}
+def _row(rows: dict[tuple[str, int], BacklogRow], service: str, lane: int) -> BacklogRow:
+    blank = BacklogRow(service=service, lane=lane, held=0, released=0, in_progress=0, window=0)
+    return rows.setdefault((service, lane), blank)
 
 
 def _changed(earlier: Step | None, step: Step) -> Iterator[tuple[Execution, Execution | None]]:

@@ -19,13 +19,13 @@ from lucius.ledgers.plan_codec import encode_plan
 from lucius.ledgers.rules import (
     Cell,
     HeldClaim,
-    InflightCounts,
     QueueKey,
     cell_of,
     queue_of,
     ready_steps,
     standing,
 )
+from lucius.ledgers.sqlite_queries import read_counts
 from lucius.ledgers.stored_json import maybe_micros, micros
 from lucius.ports.ledger import Claim, Created, CreateOutcome, Limits
 
@@ -67,11 +67,9 @@ class Memory:
 
     def __init__(self, conn: sqlite3.Connection) -> None:
         self.heads: dict[str, Head] = {}
-        self.counts = InflightCounts()
+        self.counts = read_counts(conn)
         self.last_no: int = _one(conn, "SELECT max(no) FROM jobs")
         self.last_position: int = _one(conn, "SELECT max(position) FROM ready")
-        for tenant, lane, mode, count in conn.execute("SELECT * FROM inflight"):
-            self.counts.add(Cell(tenant, lane, mode), count)
 
     def remember(self, job_id: str, head: Head) -> None:
         if len(self.heads) >= MOST_HEADS:
@@ -171,7 +169,8 @@ class Batch:
 
     def _look_up(self, operations: Sequence[Operation]) -> None:
         """Read at once what the operations will ask for."""
-        heads, ids, claims = self.memory.heads, [], []
+        heads, ids = self.memory.heads, list[str]()
+        claims: list[str] = []
         for operation in operations:
             if isinstance(operation, Save):
                 if operation.job.plan.job_id not in heads:
@@ -207,7 +206,7 @@ class Batch:
         head = self.memory.heads.get(job.plan.job_id)
         if head is None or head.batch is self:
             head = self._head(job.plan.job_id)
-        if head is None or head.version != op.expected:
+        if head is None or head.version != op.expected or head.schema > SCHEMA:
             return False
         guard = (head.no, head.version, job.version, op.due_at, op.doc)
         if (

@@ -103,7 +103,11 @@ ADD_READY: Final = Rows(
     " SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL",
 )
 DROP_READY: Final = Rows(
-    4, "DELETE FROM ready WHERE (service, lane, tenant, position) IN (VALUES {values})"
+    4,
+    "DELETE FROM ready WHERE (service, lane, tenant, position) IN ("
+    " SELECT r.service, r.lane, r.tenant, r.position FROM (VALUES {values}) CROSS JOIN ready AS r"
+    " ON r.service = column1 AND r.lane = column2 AND r.tenant = column3"
+    " AND r.position = column4)",
 )
 COUNT: Final = Rows(
     4,

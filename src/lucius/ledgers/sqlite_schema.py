@@ -61,7 +61,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
 """Each makes one version of the file from the one before; `PRAGMA user_version` counts them."""
 
 
-class foreign_errors:  # noqa: N801 - reads as a phrase: `with foreign_errors(path)`
+class ForeignErrors:
     """Vendor exceptions stop here."""
 
     __slots__ = ("_path",)
@@ -166,7 +166,7 @@ def _check_size(path: Path, header: bytes) -> None:
 
 
 def _check_tables(path: Path, newest: int) -> None:
-    with foreign_errors(path):
+    with ForeignErrors(path):
         conn = connect_readonly(path)
         try:
             version = conn.execute("PRAGMA user_version").fetchone()[0]

@@ -13,8 +13,8 @@ from threading import Thread
 from typing import Any, Final
 
 from lucius.core.errors import LedgerError, LedgerUnavailableError
-from lucius.ledgers.rules import HeldCounts, InflightCounts, QueueKey
 from lucius.ledgers.sqlite_batch import Batch, ContradictionError, Memory, Operation
+from lucius.ledgers.sqlite_queries import read_counts, read_held
 from lucius.ledgers.sqlite_schema import ledger_error
 
 log = logging.getLogger(__name__)
@@ -46,18 +46,9 @@ class Writer:
         self._thread = Thread(target=self._run, name="lucius-ledger-writer", daemon=True)
         self._ended = self._loop.create_future()
         self._closed = False
-        self.inflight = InflightCounts()
-        self.held = HeldCounts()
-        self._read_counts()
+        self.inflight = read_counts(conn)
+        self.held = read_held(conn)
         self._thread.start()
-
-    def _read_counts(self) -> None:
-        for cell in self._conn.execute("SELECT tenant, lane, mode, count FROM inflight"):
-            self.inflight.add(cell[:3], cell[3])
-        for *key, held in self._conn.execute(
-            "SELECT service, lane, tenant, count(*) FROM ready GROUP BY 1, 2, 3"
-        ):
-            self.held[QueueKey(*key)] = held
 
     # -- on the loop -------------------------------------------------------------------------
 
@@ -85,6 +76,7 @@ class Writer:
             self._queue.put(None)
         await asyncio.shield(self._ended)
         self._thread.join()
+        self._conn.close()
 
     def _answer(self, operations: Sequence[Operation], batch: Batch | None) -> None:
         if batch is not None:
@@ -104,10 +96,13 @@ class Writer:
     # -- in the thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
-        while operations := self._take():
-            batch = self._write(operations)
-            self._loop.call_soon_threadsafe(self._answer, operations, batch)
-        self._loop.call_soon_threadsafe(self._ended.set_result, None)
+        try:
+            while operations := self._take():
+                batch = self._write(operations)
+                self._loop.call_soon_threadsafe(self._answer, operations, batch)
+            self._loop.call_soon_threadsafe(self._ended.set_result, None)
+        except RuntimeError:
+            log.warning("the event loop ended before its ledger was closed")
 
     def _take(self) -> list[Operation]:
         """Wait for something to do, then take all there is; empty at the end."""
@@ -186,10 +181,10 @@ class Writer:
             log.exception("the ledger could not roll back")
 
     def _fail(self, operations: Sequence[Operation], error: Exception) -> None:
-        if isinstance(error, sqlite3.Error):
-            reason: Exception = ledger_error(self._path, error)
-        else:
+        if not isinstance(error, sqlite3.Error):
             log.error("a batch failed unexpectedly", exc_info=error)
-            reason = LedgerUnavailableError(f"{self._path}: {error!r}")
         for operation in operations:
-            operation.outcome = reason
+            if isinstance(error, sqlite3.Error):
+                operation.outcome = ledger_error(self._path, error)
+            else:
+                operation.outcome = LedgerUnavailableError(f"{self._path}: {error!r}")

@@ -125,7 +125,7 @@ def _url(text: str) -> str:
         raise ValueError("must be a URL") from None
     if text and (not parts.scheme or "://" not in text):
         raise ValueError("must be a URL, such as https://host/path")
-    return text.rstrip("/") if parts.path else text
+    return text.removesuffix("/")
 
 
 def _or_none(text: str, parse: Callable[[str], T]) -> T | None:

@@ -20,10 +20,15 @@ SUCCESS_OR_RETRY: Final = (ResultStatus.SUCCEEDED, ResultStatus.FAILED_RETRY)
 
 @dataclass(frozen=True)
 class Configuration:
-    """`leases` bounds how often a service may give a lease back; nothing else here needs a bound."""
+    """An honest service gives one answer to each lease; another may say anything, again and again,
+    about any directive that ever reached the bus, which covers every honest one in fewer worlds.
+    `leases` bounds how often a lease is given back, `restarts` how often the bus restarts; nothing
+    else needs a bound.
+    """
 
     name: str
     plan: Plan
+    honest: bool = True
     results: tuple[ResultStatus, ...] = EVERY_RESULT
     reconcilers: int = 1
     window: int = 1
@@ -84,7 +89,7 @@ RACE: Final = Configuration(
 CONTROL: Final = Configuration(
     "cancel, pause and resume at any moment",
     small_plan(0, 1, sla=Sla(fail_job=True, fail_pause=True)),
-    results=SUCCESS_OR_RETRY,
+    honest=False,
     controls=CONTROLS,
     sla=True,
 )
@@ -97,23 +102,28 @@ DRAIN: Final = Configuration(
 STAGE: Final = Configuration(
     "a stage of two",
     small_plan(0, 0),
+    honest=False,
     refusals=False,
     controls=(CancelRequested(), PauseRequested(), ResumeRequested()),
 )
 RESTART: Final = Configuration(
     "a volatile bus that restarts",
     small_plan(0, 1),
+    honest=False,
     results=SUCCESS_OR_RETRY,
-    restarts=2,
+    restarts=1,
     remote=frozenset("b"),
     controls=(CancelRequested(), PauseRequested(), ResumeRequested()),
 )
 
 DEFAULT: Final = (NETWORK, RACE, CONTROL, DRAIN, STAGE, RESTART)
 DEEP: Final = (
-    replace(NETWORK, plan=small_plan(0, 1, 2, attempts=3)),
+    replace(NETWORK, plan=small_plan(0, 1, 2, attempts=3), honest=False),
     replace(RACE, plan=small_plan(0, 1, webhooks=1), results=EVERY_RESULT),
-    replace(CONTROL, plan=small_plan(0, 1, 2), results=EVERY_RESULT, leases=3),
-    replace(STAGE, plan=small_plan(0, 0, 1), refusals=True, leases=3),
-    replace(RESTART, restarts=3, results=EVERY_RESULT, controls=CONTROLS),
+    replace(CONTROL, honest=True),
+    replace(CONTROL, plan=small_plan(0, 1, 2), sla=False),
+    replace(DRAIN, plan=small_plan(0, 1), honest=False),
+    replace(STAGE, plan=small_plan(0, 0, 1), refusals=True),
+    replace(STAGE, leases=2, refusals=True, controls=CONTROLS, window=2),
+    replace(RESTART, restarts=2, results=EVERY_RESULT, controls=CONTROLS),
 )

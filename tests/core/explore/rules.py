@@ -97,22 +97,41 @@ class Rules:
     # -- the environment ---------------------------------------------------------------------
 
     def _services(self, world: World) -> Iterator[Next]:
-        """A service takes a directive, and gives one answer to it. It never knows the ledger."""
+        """An honest service takes a directive, and gives one answer to it. It never knows the ledger."""
+        if not self.configuration.honest:
+            return
         for lease in world.sent:
-            said = [reply for reply in world.said if reply.lease_id == lease.lease_id]
-            for reply in self._answers(world, lease, said):
-                action = Action("the service says", reply)
-                yield Next(action, world._replace(said=world.said | {reply}))
+            said = sum(reply.lease_id == lease.lease_id for reply in world.said)
+            for reply in (self._ack(lease),) if not said else self._answers(world, lease):
+                if said < 2:
+                    action = Action("the service says", reply)
+                    yield Next(action, world._replace(said=world.said | {reply}))
 
-    def _answers(self, world: World, lease: Lease, said: list[Callback]) -> Iterator[Callback]:
-        worker = REMOTE if lease.step_id in self.configuration.remote else LOCAL
-        if not said:
-            yield AckReceived(*lease, worker_id=worker)
-        elif len(said) == 1:
-            for status in self.configuration.results:
-                yield ResultReceived(*lease, status, f"result of {lease.step_id}", FAILED, worker)
-            if self._leases(world, lease.step_id) < self.configuration.leases:
-                yield LeaseReturned(*lease, worker_id=worker)
+    def _replies(self, world: World) -> Iterator[Callback]:
+        """What may arrive now: all that was said, or all that anyone could say to what was sent."""
+        if self.configuration.honest:
+            yield from world.said
+            for reply in world.said:
+                if isinstance(reply, AckReceived):
+                    yield HeartbeatReceived(*_lease(reply), worker_id=reply.worker_id)
+            return
+        for lease in world.sent:
+            yield self._ack(lease)
+            yield HeartbeatReceived(*lease, worker_id=self._worker(lease))
+            yield from self._answers(world, lease)
+
+    def _ack(self, lease: Lease) -> AckReceived:
+        return AckReceived(*lease, worker_id=self._worker(lease))
+
+    def _answers(self, world: World, lease: Lease) -> Iterator[Callback]:
+        worker, result = self._worker(lease), f"result of {lease.step_id}"
+        for status in self.configuration.results:
+            yield ResultReceived(*lease, status, result, FAILED, worker)
+        if self._leases(world, lease.step_id) < self.configuration.leases:
+            yield LeaseReturned(*lease, worker_id=worker)
+
+    def _worker(self, lease: Lease) -> str:
+        return REMOTE if lease.step_id in self.configuration.remote else LOCAL
 
     def _leases(self, world: World, step_id: str) -> int:
         job = self.job(world)
@@ -129,11 +148,10 @@ class Rules:
         """The bus and everything in its process is gone: messages, local services, what was to do."""
         if world.restarts >= self.configuration.restarts:
             return
-        said = frozenset(reply for reply in world.said if reply.worker_id == REMOTE)
         bare = world._replace(
             actors=tuple(Actor() for _ in world.actors),
-            sent=frozenset(),
-            said=said,
+            sent=frozenset(lease for lease in world.sent if self._worker(lease) == REMOTE),
+            said=frozenset(reply for reply in world.said if reply.worker_id == REMOTE),
             restarts=world.restarts + 1,
         )
         yield self._act(bare, "the bus restarts", BusRestarted("local"))
@@ -168,11 +186,8 @@ class Rules:
                     lease_id = f"{planned.step_id}{len(step.executions) + 1}"
                     released = EntryReleased(planned.step_id, lease_id)
                     yield self._act(world, "releases", released, number, helps=True)
-        for reply in world.said:
+        for reply in self._replies(world):
             yield self._act(world, "receives", reply, number)
-            if isinstance(reply, AckReceived):
-                beat = HeartbeatReceived(*_lease(reply), worker_id=reply.worker_id)
-                yield self._act(world, "receives", beat, number)
         for deadline in deadlines(job, sla=self.configuration.sla):
             due = retry.due_at(come(job, deadline))
             if due is not None and due <= NOW:

@@ -1,5 +1,6 @@
 """Ingress: one command in, one durable job out."""
 
+import re
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -13,7 +14,10 @@ from lucius.api.problems import Problem
 from lucius.api.shapes import SubmittedShape
 from lucius.ports.engine import Submitted
 
-_STRING: Final = {"type": "string", "minLength": 1}
+_TRACEPARENT: Final = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+_STRING: Final = {"type": "string", "minLength": 1, "maxLength": 256}
 _REFERENCE: Final = {
     "description": "A URI, or an object that has one",
     "anyOf": [
@@ -34,7 +38,7 @@ ENVELOPE: Final[dict[str, Any]] = {
         "schema_version",
     ],
     "properties": {
-        "tenant_id": _STRING,
+        "tenant_id": {**_STRING, "maxLength": 128},
         "request_type": {**_STRING, "description": "Names a protocol; `->` and `→` are the same"},
         "input_ref": _REFERENCE,
         "output_ref": _REFERENCE,
@@ -42,17 +46,18 @@ ENVELOPE: Final[dict[str, Any]] = {
             "type": "object",
             "description": "One step: its payload. Several: `steps.<step_id>`, or one for all.",
         },
-        "schema_version": {"type": "string", "description": "The version of this envelope"},
+        "schema_version": {"type": "string", "enum": ["v1", "1", "1.0"]},
         "mode": {"type": "string", "enum": ["DEFAULT", "SAFE", "BURST"]},
-        "doc_id": {"type": "string", "description": "Required in mode BURST"},
-        "idempotency_key": {"type": "string"},
+        "doc_id": {**_STRING, "description": "Required in mode BURST"},
+        "idempotency_key": _STRING,
         "callback_urls": {
             "type": "array",
+            "maxItems": 8,
             "items": {"type": "string", "format": "uri"},
             "description": "The client's completion webhooks",
         },
-        "correlation_id": {"type": "string"},
-        "traceparent": {"type": "string"},
+        "correlation_id": _STRING,
+        "traceparent": {"type": "string", "description": "W3C Trace Context"},
     },
 }
 
@@ -73,13 +78,10 @@ def _from_headers(request: Request, envelope: dict[str, Any]) -> str | None:
         if name == b"idempotency-key":
             key = value.decode("latin-1")
         elif name == b"traceparent":
-            envelope.setdefault("traceparent", value.decode("latin-1"))
+            if _TRACEPARENT.fullmatch(value):  # One that is malformed is to be ignored.
+                envelope.setdefault("traceparent", value.decode())
         elif name == b"x-correlation-id":
             envelope.setdefault("correlation_id", value.decode("latin-1"))
-    if key is not None and envelope.get("idempotency_key") not in (None, key):
-        detail = "differs from the header Idempotency-Key"
-        errors: Any = [{"pointer": "/idempotency_key", "detail": detail}]
-        raise Problem("INVALID_ENVELOPE", f"idempotency_key {detail}", errors=errors)
     return key
 
 
@@ -107,13 +109,14 @@ def _operation(path: str, *, deprecated: bool) -> Operation:
             "UNSUPPORTED_SCHEMA_VERSION",
             "UNKNOWN_REQUEST_TYPE",
             "INVALID_PAYLOAD",
-            "INVALID_REFERENCE",
-            "INVALID_MODE",
+            "REFERENCE_INVALID",
+            "REFERENCE_HAS_CREDENTIALS",
+            "REFERENCE_NOT_ALLOWED",
             "DOC_ID_REQUIRED",
-            "BURST_FORBIDDEN",
+            "BURST_NOT_ALLOWED",
             "TENANT_FORBIDDEN",
             "IDEMPOTENCY_KEY_REUSED",
-            "REQUEST_TOO_LARGE",
+            "PAYLOAD_TOO_LARGE",
             "TENANT_SATURATED",
             "GLOBAL_SATURATED",
             "LANE_SATURATED",

@@ -1,4 +1,5 @@
-"""The table of all settings, by section: one field each, with its variable, kind, default and meaning."""
+"""Settings of how LUCIUS behaves: general, retries and time, limits and security."""
+# ruff: noqa: RUF009 - `setting` makes a dataclass field
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,41 +9,27 @@ from typing import Any, Final
 
 from lucius.core.limits import MAX_ATTEMPTS, MAX_PAYLOAD_BYTES
 from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
-from lucius.core.routing import LANES, TOPOLOGIES
 from lucius.settings.kinds import (
     COUNT_OR_NONE,
     FLAG,
     NAMES,
     PATH,
     SECONDS,
-    SECONDS_OR_NONE,
     TEXT,
     URL,
     WAITS,
-    fixed,
     matching,
     one_of,
     setting,
-    show,
     whole,
 )
 
 EMBEDDED_BACKENDS: Final = ("sqlite", "memory")
-PACKAGED: Final = "packaged"
-"""In LUCIUS_PROTOCOLS, the protocols that come with LUCIUS."""
-
-
-def _workspace(others: Mapping[str, Any]) -> str:
-    return (Path(others["data_dir"]).absolute() / "workspace").as_uri()
 
 
 def _schemes(others: Mapping[str, Any]) -> str:
     embedded = others["storage_backend"] in EMBEDDED_BACKENDS
     return ",".join(EMBEDDED_SCHEMES if embedded else DEPLOYED_SCHEMES)
-
-
-def _lease(others: Mapping[str, Any]) -> str:
-    return show(others["lease"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,134 +62,6 @@ class General:
     )
     api_key: str = setting(
         "API_KEY", TEXT, "", "API key that the command line and the client send", secret=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Configuration:
-    """Protocols and configuration"""
-
-    config_source: str = setting(
-        "CONFIG_SOURCE",
-        one_of("files", "appconfig"),
-        "files",
-        "Where protocols, tenant overrides and defaults come from",
-    )
-    protocols: tuple[str, ...] = setting(
-        "PROTOCOLS",
-        NAMES,
-        PACKAGED,
-        "Files and directories of protocols, comma-separated; `packaged` stands for those that come with LUCIUS",
-    )
-    config_refresh: timedelta = setting(
-        "CONFIG_REFRESH_SECONDS",
-        SECONDS,
-        "5",
-        "How often the configuration is looked at for changes",
-    )
-    appconfig_connection: str = setting(
-        "APPCONFIG_CONNECTION",
-        TEXT,
-        "",
-        "Azure App Configuration: connection string or endpoint",
-        secret=True,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Storage:
-    """Storage"""
-
-    storage_backend: str = setting(
-        "STORAGE_BACKEND",
-        one_of("sqlite", "memory", "ledger", "table"),
-        "sqlite",
-        "Ledger: `sqlite` or `memory` in the process, `ledger` (one Azure table) or `table` (separate Azure tables)",
-    )
-    table_connection: str = setting(
-        "TABLE_CONNECTION",
-        TEXT,
-        "",
-        "Azure Table Storage: connection string or account URL",
-        secret=True,
-    )
-    ledger_table: str = setting(
-        "LEDGER_TABLE",
-        TEXT,
-        "lucius_ledger",
-        "Table of jobs, steps and outbox of backend `ledger`. Characters that Azure forbids in table names are dropped",
-    )
-    jobs_table: str = setting("JOBS_TABLE", TEXT, "lucius_jobs", "Table of jobs of backend `table`")
-    steps_table: str = setting(
-        "STEPS_TABLE", TEXT, "lucius_steps", "Table of steps of backend `table`"
-    )
-    outbox_table: str = setting(
-        "OUTBOX_TABLE", TEXT, "lucius_outbox", "Table of outbox entries of backend `table`"
-    )
-    events_table: str = setting(
-        "EVENTS_TABLE", TEXT, "lucius_events", "Table of events of backend `table`"
-    )
-    idempotency_table: str = setting(
-        "IDEMPOTENCY_TABLE", TEXT, "job-idempotency", "Table of idempotency claims"
-    )
-    job_index_table: str = setting(
-        "JOB_INDEX_TABLE", TEXT, "job-index", "Table of the due, ready and list indexes"
-    )
-    inflight_table: str = setting(
-        "INFLIGHT_TABLE", TEXT, "job-inflight", "Table of live jobs per tenant"
-    )
-    workspace_url: str = setting(
-        "WORKSPACE_URL",
-        URL,
-        _workspace,
-        "Base URI of the workspaces",
-        shown="`workspace` in LUCIUS_DATA_DIR",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class BusAndRouting:
-    """Bus and routing"""
-
-    bus_backend: str = setting(
-        "BUS_BACKEND",
-        one_of("memory", "nats", "servicebus"),
-        "memory",
-        "Bus that carries directives and replies",
-    )
-    nats_url: str = setting(
-        "NATS_URL", TEXT, "nats://127.0.0.1:4222", "NATS servers, comma-separated"
-    )
-    servicebus_connection: str = setting(
-        "SERVICEBUS_CONNECTION",
-        TEXT,
-        "",
-        "Azure Service Bus: connection string or namespace",
-        secret=True,
-    )
-    servicebus_reply_prefix: str = setting(
-        "SERVICEBUS_REPLY_PREFIX",
-        fixed("global-bus-replies-p"),
-        "global-bus-replies-p",
-        "Names of the reply topics, before the lane",
-    )
-    servicebus_reply_subscription: str = setting(
-        "SERVICEBUS_REPLY_SUBSCRIPTION", TEXT, "lucius-invoker", "Subscription on every reply topic"
-    )
-    servicebus_lanes: str = setting(
-        "SERVICEBUS_LANES", fixed(str(LANES)), str(LANES), "Number of lanes"
-    )
-    lane_topology: str = setting(
-        "LANE_TOPOLOGY",
-        one_of(*TOPOLOGIES),
-        "shared",
-        "One grid of topics, one for each mode, or one with subscriptions filtered by mode",
-    )
-    routing_delimiter: str = setting(
-        "ROUTING_DELIMITER",
-        TEXT,
-        "",
-        "Between tenant and document in a BURST routing key; only for new deployments",
     )
 
 
@@ -302,7 +161,7 @@ class Security:
         "CALLBACK_KEYS",
         NAMES,
         "",
-        "Keys that sign callback tokens, as `id:secret`, the current one last; empty: one is made in LUCIUS_DATA_DIR",
+        "Keys of callback tokens, `id:secret`, the current one last; empty: made in LUCIUS_DATA_DIR",
         secret=True,
     )
     reference_schemes: tuple[str, ...] = setting(
@@ -329,32 +188,4 @@ class Security:
     )
     webhook_secret: str = setting(
         "WEBHOOK_SECRET", TEXT, "", "Secret that signs completion webhooks", secret=True
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Temporal:
-    """Temporal"""
-
-    temporal_enabled: bool = setting(
-        "TEMPORAL_ENABLED", FLAG, "false", "Whether new jobs run on Temporal"
-    )
-    temporal_address: str = setting("TEMPORAL_ADDRESS", TEXT, "localhost:7233", "Temporal server")
-    temporal_namespace: str = setting("TEMPORAL_NAMESPACE", TEXT, "default", "Temporal namespace")
-    temporal_task_queue: str = setting("TEMPORAL_TASK_QUEUE", TEXT, "lucius", "Temporal task queue")
-    temporal_workflow_execution_timeout: timedelta | None = setting(
-        "TEMPORAL_WORKFLOW_EXECUTION_TIMEOUT",
-        SECONDS_OR_NONE,
-        "none",
-        "Longest life of a workflow, in seconds",
-    )
-    step_result_timeout: timedelta = setting(
-        "STEP_RESULT_TIMEOUT_SECONDS",
-        SECONDS,
-        _lease,
-        "The lease of a step under Temporal",
-        shown="LUCIUS_LEASE_SECONDS",
-    )
-    invoker_url: str = setting(
-        "INVOKER_URL", URL, "http://127.0.0.1:8701", "Base URL of the invoker's internal API"
     )

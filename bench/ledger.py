@@ -1,0 +1,187 @@
+"""How fast the SQLite ledger is: durable saves beside bare SQLite, idle latency, and flatness."""
+
+import asyncio
+import shutil
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from bench.ledger_bulk import LANES, bulk_load, live_id, queue
+from lucius.core.effects import Decision
+from lucius.core.states import JobState
+from lucius.ledgers.sqlite import SqliteLedger
+from lucius.ledgers.sqlite_schema import connect
+from lucius.ports.ledger import JobQuery
+from tests.conformance.jobs import Made, at, life_of, make
+
+TASKS = 200
+JOBS_PER_TASK = 20
+Numbers = dict[str, float]
+Lives = list[list[tuple[Made, list[Decision]]]]
+
+
+class Recorder:
+    """A connection that notes every statement, so that the same can be run without a ledger."""
+
+    def __init__(self, conn: sqlite3.Connection) -> None:
+        self._conn = conn
+        self.statements: list[tuple[str, Any]] = []
+
+    def execute(self, sql: str, params: Any = ()) -> sqlite3.Cursor:
+        if not sql.startswith("SELECT"):
+            self.statements.append((sql, params))
+        return self._conn.execute(sql, params)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._conn, name)
+
+
+def lives(tasks: int = TASKS, jobs: int = JOBS_PER_TASK) -> Lives:
+    """Real decisions of three-step jobs, made before the clock starts."""
+    made = [
+        [make((t, j), f"tenant-{t % 8}", released=True) for j in range(jobs)] for t in range(tasks)
+    ]
+    return [[(one, life_of(one.job)) for one in row] for row in made]
+
+
+# -- writing ---------------------------------------------------------------------------------
+
+
+async def writes(folder: Path) -> Numbers:
+    """Saves of 200 tasks at once, then the same statements from one plain loop."""
+    path, work = folder / "ledger.db", lives()
+    ledger = await SqliteLedger.open(path)
+    for together in zip(*work, strict=True):
+        await asyncio.gather(*(ledger.create(m.claim, m.job, m.events) for m, _ in together))
+    await ledger.close()
+    shutil.copy(path, folder / "bare.db")
+    ledger = await SqliteLedger.open(path)
+    writer = ledger._writing()
+    recorder = Recorder(writer._conn)
+    writer._conn = recorder  # type: ignore[assignment]
+    saves, seconds = await _drive(ledger, work)
+    await ledger.close()
+    bare = _replay(folder / "bare.db", recorder.statements)
+    commits = sum(sql == "COMMIT" for sql, _ in recorder.statements)
+    return {
+        "saves_per_s": saves / seconds,
+        "bare_saves_per_s": saves / bare,
+        "share_of_bare": bare / seconds,
+        "saves_per_commit": saves / commits,
+    }
+
+
+async def _drive(ledger: SqliteLedger, work: Lives) -> tuple[int, float]:
+    async def task(row: list[tuple[Made, list[Decision]]]) -> int:
+        saves = 0
+        for _, decisions in row:
+            for decision in decisions:
+                job = decision.job
+                assert await ledger.save(job, job.version - 1, decision.events)
+                saves += 1
+        return saves
+
+    started = time.perf_counter()
+    saves = sum(await asyncio.gather(*(task(row) for row in work)))
+    return saves, time.perf_counter() - started
+
+
+def _replay(path: Path, statements: list[tuple[str, Any]]) -> float:
+    conn = connect(path)
+    started = time.perf_counter()
+    for sql, params in statements:
+        conn.execute(sql, params)
+    seconds = time.perf_counter() - started
+    conn.close()
+    return seconds
+
+
+async def idle(folder: Path) -> Numbers:
+    """One save at a time, and the size of what it leaves behind."""
+    ledger = await SqliteLedger.open(folder / "idle.db")
+    samples: list[float] = []
+    for [(made, decisions)] in lives(100, 1):
+        await ledger.create(made.claim, made.job, made.events)
+        for decision in decisions:
+            started = time.perf_counter()
+            await ledger.save(decision.job, decision.job.version - 1, decision.events)
+            samples.append(time.perf_counter() - started)
+    await ledger.close()
+    return {
+        "idle_save_ms": statistics.median(samples) * 1e3,
+        "idle_save_p99_ms": statistics.quantiles(samples, n=100)[98] * 1e3,
+        "bytes_per_job": (folder / "ledger.db").stat().st_size / (TASKS * JOBS_PER_TASK),
+    }
+
+
+# -- flatness --------------------------------------------------------------------------------
+
+Ask = Callable[[SqliteLedger, int], Awaitable[object]]
+
+ASKS: dict[str, Ask] = {
+    "lookup": lambda ledger, n: ledger.load(live_id(n)),
+    "due": lambda ledger, n: ledger.due(at(10**9), LANES, 100),
+    "next_due": lambda ledger, n: ledger.next_due(LANES),
+    "ready_queues": lambda ledger, n: ledger.ready_queues(LANES),
+    "ready": lambda ledger, n: ledger.ready(*queue(n), 0, 50),
+    "list_newest": lambda ledger, n: ledger.list(JobQuery()),
+    "list_tenant": lambda ledger, n: ledger.list(JobQuery(tenant_ids=[f"tenant-{n % 8}"])),
+    "list_state": lambda ledger, n: ledger.list(JobQuery(states=[JobState.SUCCEEDED])),
+    "list_tenant_state_type": lambda ledger, n: ledger.list(
+        JobQuery(
+            tenant_ids=[f"tenant-{n % 8}"],
+            states=[JobState.SUCCEEDED],
+            request_type="OCR->EMBEDDING->SIS",
+        )
+    ),
+    "list_tenant_rare_type": lambda ledger, n: ledger.list(
+        JobQuery(tenant_ids=[f"tenant-{n % 8}"], request_type="SIS")
+    ),
+    "list_dlq": lambda ledger, n: ledger.list(JobQuery(dlq=True)),
+    "list_time": lambda ledger, n: ledger.list(JobQuery(created_to=at(500))),
+}
+
+
+async def reads(folder: Path, jobs: int) -> Numbers:
+    """Microseconds for each kind of read in a ledger of so many jobs."""
+    path = folder / f"{jobs}.db"
+    started = time.perf_counter()
+    await asyncio.to_thread(bulk_load, path, jobs)
+    loaded = time.perf_counter() - started
+    ledger = await SqliteLedger.open(path)
+    numbers = {name: await _median(ledger, ask) for name, ask in ASKS.items()}
+    await ledger.close()
+    return {**numbers, "load_seconds": loaded}
+
+
+async def _median(ledger: SqliteLedger, ask: Ask, times: int = 200) -> float:
+    samples = []
+    for n in range(times):
+        started = time.perf_counter()
+        await ask(ledger, n)
+        samples.append(time.perf_counter() - started)
+    return statistics.median(samples) * 1e6
+
+
+# -- the table -------------------------------------------------------------------------------
+
+
+async def main(small: int = 1_000, large: int = 1_000_000) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="lucius-bench-") as name:
+        folder = Path(name)
+        numbers: dict[str, Any] = {**await writes(folder), **await idle(folder)}
+        for name_, value in numbers.items():
+            print(f"{name_:<24} {value:>12,.2f}")
+        few, many = await reads(folder, small), await reads(folder, large)
+    print(f"{'microseconds':<24} {small:>12,} {large:>12,} {'times':>7}")
+    for kind in ASKS:
+        print(f"{kind:<24} {few[kind]:>12.1f} {many[kind]:>12.1f} {many[kind] / few[kind]:>7.2f}")
+    return {**numbers, "reads": {str(small): few, str(large): many}}
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,254 @@
+"""A typed async client of the API. Retries keep the idempotency key, so a lost answer costs nothing."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, cast
+from uuid import uuid4
+
+import httpx
+
+from lucius.api.shapes import (
+    EventShape,
+    EventsShape,
+    ExecutionsShape,
+    JobShape,
+    JobsShape,
+    ProtocolsShape,
+    RedrivenShape,
+    StepsShape,
+    SubmittedShape,
+)
+
+DEFAULT_URL: Final = "http://127.0.0.1:8700"
+ENDED: Final = frozenset(("SUCCEEDED", "FAILED_FINAL", "CANCELLED"))
+_RETRIED: Final = frozenset((429, 502, 503, 504))
+_POLL_SECONDS: Final = 30.0
+
+
+class ClientError(Exception):
+    """The root of what this client raises."""
+
+
+class UnreachableError(ClientError):
+    """The server could not be reached, or did not answer."""
+
+
+class ProblemError(ClientError):
+    """The server refused the request. `code` is stable and has a reference page."""
+
+    def __init__(self, status: int, document: Mapping[str, Any]) -> None:
+        self.status = status
+        self.code = str(document.get("code", "UNKNOWN"))
+        self.detail = str(document.get("detail", ""))
+        self.errors: list[dict[str, str]] = list(document.get("errors", ()))
+        super().__init__(f"{self.code}: {self.detail}")
+
+
+class Client:
+    """`async with Client() as client: await client.submit(envelope)`.
+
+    Requests that may be repeated are, on connection errors and on 429, 502, 503 and 504.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        retries: int = 5,
+        backoff_seconds: float = 0.2,
+        timeout_seconds: float = 30.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._http = httpx.AsyncClient(
+            base_url=url, headers=headers, timeout=timeout_seconds, transport=transport
+        )
+        self._url = url
+        self._retries = retries
+        self._backoff = backoff_seconds
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    # -- jobs --------------------------------------------------------------------------------
+
+    async def submit(
+        self, envelope: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> SubmittedShape:
+        """Submit once, however often it must be sent: every try carries the same key."""
+        key = idempotency_key or envelope.get("idempotency_key") or str(uuid4())
+        headers = {"idempotency-key": str(key)}
+        answer = await self._request("POST", "/v1/orchestrate", body=envelope, headers=headers)
+        return cast(SubmittedShape, answer)
+
+    async def job(self, job_id: str, *, wait_seconds: float = 0) -> JobShape:
+        query = {"wait_seconds": f"{wait_seconds:g}"} if wait_seconds else {}
+        answer = await self._request(
+            "GET", f"/v1/jobs/{job_id}", query=query, patience=wait_seconds
+        )
+        return cast(JobShape, answer)
+
+    async def wait(self, job_id: str, *, timeout_seconds: float | None = None) -> JobShape:
+        """The job once it has ended. TimeoutError if it has not by then."""
+        async with asyncio.timeout(timeout_seconds):
+            while True:
+                job = await self.job(job_id, wait_seconds=_POLL_SECONDS)
+                if job["state"] in ENDED:
+                    return job
+
+    async def steps(self, job_id: str) -> StepsShape:
+        return cast(StepsShape, await self._request("GET", f"/v1/jobs/{job_id}/steps"))
+
+    async def executions(self, job_id: str) -> ExecutionsShape:
+        return cast(ExecutionsShape, await self._request("GET", f"/v1/jobs/{job_id}/executions"))
+
+    async def jobs(self, **filters: str | int | None) -> JobsShape:
+        """A page of jobs. Filters as in the API; continue with `cursor=next_cursor`."""
+        return cast(JobsShape, await self._request("GET", "/v1/jobs", query=_given(filters)))
+
+    async def protocols(self) -> ProtocolsShape:
+        return cast(ProtocolsShape, await self._request("GET", "/v1/protocols"))
+
+    # -- events ------------------------------------------------------------------------------
+
+    async def events(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[EventShape]:
+        query = {"after": str(after), "limit": str(limit)}
+        answer = await self._request("GET", f"/v1/jobs/{job_id}/events", query=query)
+        return cast(EventsShape, answer)["events"]
+
+    async def follow(self, job_id: str, *, after: int = 0) -> AsyncIterator[EventShape]:
+        """Events as they happen, until the job has ended. A broken stream is resumed."""
+        failures = 0
+        while True:
+            try:
+                async for kind, data in self._stream(job_id, after):
+                    if kind == "end":
+                        return
+                    event = cast(EventShape, data)
+                    after, failures = event["seq"], 0
+                    yield event
+            except httpx.TransportError as error:
+                failures += 1
+                if failures > self._retries:
+                    raise self._unreachable(error) from error
+            await asyncio.sleep(self._pause(failures))
+
+    async def _stream(self, job_id: str, after: int) -> AsyncIterator[tuple[str, Any]]:
+        headers = {"accept": "text/event-stream", "last-event-id": str(after)}
+        path = f"/v1/jobs/{job_id}/events"
+        async with self._http.stream("GET", path, headers=headers) as answer:
+            if answer.status_code == 204:
+                yield "end", None
+                return
+            if answer.status_code != 200:
+                await answer.aread()
+                raise _problem(answer)
+            fields: dict[str, str] = {}
+            async for line in answer.aiter_lines():
+                if line:
+                    name, _, value = line.partition(": ")
+                    fields[name] = value
+                elif "data" in fields:
+                    yield fields.get("event", ""), json.loads(fields["data"])
+                    fields = {}
+
+    # -- control -----------------------------------------------------------------------------
+
+    async def cancel(self, job_id: str, *, immediate: bool = False) -> JobShape:
+        return await self._order(job_id, "cancel", {"immediate": immediate})
+
+    async def pause(self, job_id: str) -> JobShape:
+        return await self._order(job_id, "pause", {})
+
+    async def resume(self, job_id: str) -> JobShape:
+        return await self._order(job_id, "resume", {})
+
+    async def redrive(
+        self, job_id: str, *, payload: Mapping[str, Any] | None = None
+    ) -> RedrivenShape:
+        body = {"payload": payload} if payload is not None else {}
+        answer = await self._request("POST", f"/v1/jobs/{job_id}:redrive", body=body)
+        return cast(RedrivenShape, answer)
+
+    async def dlq(self, **filters: str | int | None) -> JobsShape:
+        return cast(JobsShape, await self._request("GET", "/v1/admin/dlq", query=_given(filters)))
+
+    async def dismiss(self, job_id: str) -> JobShape:
+        answer = await self._request("POST", f"/v1/admin/dlq/{job_id}:dismiss", body={})
+        return cast(JobShape, answer)
+
+    async def _order(self, job_id: str, verb: str, body: Mapping[str, Any]) -> JobShape:
+        return cast(JobShape, await self._request("POST", f"/v1/jobs/{job_id}:{verb}", body=body))
+
+    # -- the wire ----------------------------------------------------------------------------
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        patience: float = 0,
+    ) -> Any:
+        """Every request here may be repeated: reads, orders, and submits with a key."""
+        request = self._http.build_request(method, path, params=query, json=body, headers=headers)
+        if patience:
+            request.extensions["timeout"]["read"] += patience
+        for attempt in range(self._retries + 1):
+            last = attempt == self._retries
+            try:
+                answer = await self._http.send(request)
+            except httpx.TransportError as error:
+                if last:
+                    raise self._unreachable(error) from error
+                await asyncio.sleep(self._pause(attempt))
+                continue
+            if answer.status_code not in _RETRIED or last:
+                break
+            await asyncio.sleep(_asked_wait(answer) or self._pause(attempt))
+        if answer.is_success:
+            return answer.json()
+        raise _problem(answer)
+
+    def _pause(self, attempt: int) -> float:
+        return self._backoff * 2.0 ** min(attempt, 6) * random.uniform(0.5, 1.0)
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        reason = str(error) or type(error).__name__
+        return UnreachableError(f"no answer from {self._url}: {reason}")
+
+
+def _given(filters: Mapping[str, str | int | None]) -> dict[str, str]:
+    return {name: str(value) for name, value in filters.items() if value is not None}
+
+
+def _asked_wait(answer: httpx.Response) -> float | None:
+    text = answer.headers.get("retry-after", "")
+    return min(float(text), 30.0) if text.isdigit() else None
+
+
+def _problem(answer: httpx.Response) -> ProblemError:
+    try:
+        document = answer.json()
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        document = {"code": f"HTTP_{answer.status_code}", "detail": answer.text[:500]}
+    return ProblemError(answer.status_code, document)

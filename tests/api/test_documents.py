@@ -1,0 +1,73 @@
+"""The OpenAPI document and the error pages list what there is."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from lucius.api.app import OPERATIONS
+from lucius.api.codes import CODES
+from lucius.api.problems import error_pages
+from lucius.engines import faults
+
+SOURCE = Path(__file__).parents[2] / "src" / "lucius"
+RAISED = re.compile(r'(?:RequestError|Problem|_refused|rejected)\(\s*(?:turn\.job, )?"([A-Z_]+)"')
+INTERNAL = {"NOT_RELEASABLE"}
+"""Answers of the core to its own engine."""
+
+
+async def document(client: httpx.AsyncClient) -> dict[str, Any]:
+    answer: dict[str, Any] = (await client.get("/openapi.json")).json()
+    return answer
+
+
+async def test_every_operation_is_documented_with_all_its_answers(
+    client: httpx.AsyncClient,
+) -> None:
+    paths = (await document(client))["paths"]
+    for operation in OPERATIONS:
+        documented = paths[operation.path][operation.method.lower()]
+        statuses = {str(status) for status in operation.answers}
+        statuses |= {str(CODES[code].status) for code in operation.codes}
+        assert statuses <= set(documented["responses"])
+        assert documented["summary"]
+        names = re.findall(r"{(\w+)}", operation.path)
+        assert names == [p["name"] for p in documented.get("parameters", []) if p["in"] == "path"]
+        assert ("requestBody" in documented) == (operation.method == "POST")
+
+
+async def test_every_reference_in_the_document_leads_somewhere(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/openapi.json")
+    schemas = answer.json()["components"]["schemas"]
+    names = set(re.findall(r"#/components/schemas/(\w+)", answer.text))
+    assert names
+    assert names <= set(schemas)
+
+
+async def test_the_old_name_of_orchestrate_is_marked_deprecated(client: httpx.AsyncClient) -> None:
+    paths = (await document(client))["paths"]
+    assert paths["/v1/commands"]["post"]["deprecated"] is True
+    assert "deprecated" not in paths["/v1/orchestrate"]["post"]
+
+
+def test_every_code_that_is_raised_is_registered() -> None:
+    raised = {
+        code for path in SOURCE.rglob("*.py") for code in RAISED.findall(path.read_text("utf-8"))
+    }
+    assert len(raised) > 20
+    assert raised - INTERNAL <= set(CODES)
+
+
+def test_faults_of_a_command_have_the_status_that_is_documented() -> None:
+    for code, (status, _) in faults.CODES.items():
+        assert CODES[code].status == status
+
+
+def test_every_code_has_a_page_that_says_what_to_do() -> None:
+    pages = error_pages()
+    assert set(pages) == {f"{code}.md" for code in CODES} | {"README.md"}
+    for code, known in CODES.items():
+        assert known.explanation in pages[f"{code}.md"]
+        assert known.action in pages[f"{code}.md"]
+        assert f"`{code}`" in pages["README.md"]

@@ -1,0 +1,106 @@
+"""Event streams follow a job to its end, resume, and share one reader."""
+
+import asyncio
+import json
+from typing import Any
+
+from lucius.api.context import ApiOptions
+from lucius.api.streams import KEEP_ALIVE, Feeds
+from lucius.core.errors import LedgerUnavailableError
+from lucius.core.inputs import CancelRequested
+from tests.api.world import ENVELOPE, World, client_of, context_of
+
+
+def parsed(chunk: bytes) -> dict[str, Any]:
+    lines = dict(line.split(": ", 1) for line in chunk.decode().strip().split("\n"))
+    return {"id": lines.get("id"), "event": lines["event"], "data": json.loads(lines["data"])}
+
+
+async def everyone_waits() -> None:
+    for _ in range(500):
+        await asyncio.sleep(0)
+
+
+async def submitted(world: World) -> str:
+    return (await world.submit(ENVELOPE)).job_id
+
+
+async def collected(world: World, feeds: Feeds, job_id: str, after: int = 0) -> list[bytes]:
+    return [chunk async for chunk in feeds.stream(world.jobs[job_id], after)]
+
+
+async def test_a_stream_follows_the_job_to_its_end(world: World) -> None:
+    async with client_of(context_of(world)) as client:
+        job_id = await submitted(world)
+        path = f"/v1/jobs/{job_id}/events"
+        reading = asyncio.create_task(client.get(path, headers={"accept": "text/event-stream"}))
+        await world.out(job_id)
+        await world.apply(job_id, CancelRequested(immediate=True))
+        answer = await reading
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [parsed(chunk) for chunk in answer.content.split(b"\n\n") if chunk]
+    assert [event["id"] for event in events] == ["1", "2", "3", "4", None]
+    assert events[-1] == {
+        "id": None,
+        "event": "end",
+        "data": {"jobId": job_id, "state": "CANCELLED"},
+    }
+
+
+async def test_a_stream_resumes_after_the_last_event_that_was_seen(world: World) -> None:
+    async with client_of(context_of(world)) as client:
+        job_id = await submitted(world)
+        await world.out(job_id)
+        await world.apply(job_id, CancelRequested(immediate=True))
+        path = f"/v1/jobs/{job_id}/events?stream=true"
+        answer = await client.get(path, headers={"last-event-id": "3"})
+        assert answer.content.startswith(b"id: 4\n")
+        answer = await client.get(path, headers={"last-event-id": "4"})
+        assert (answer.status_code, answer.content) == (204, b"")
+        answer = await client.get(path, headers={"last-event-id": "x"})
+        assert answer.status_code == 422
+
+
+async def test_many_listeners_share_one_reader(world: World) -> None:
+    feeds = Feeds(context_of(world))
+    job_id = await submitted(world)
+    seen = world.jobs[job_id].seq
+    listeners = [asyncio.create_task(collected(world, feeds, job_id, seen)) for _ in range(50)]
+    await everyone_waits()
+    await world.out(job_id)
+    await world.apply(job_id, CancelRequested(immediate=True))
+    heard = await asyncio.gather(*listeners)
+    assert len({tuple(chunks) for chunks in heard}) == 1
+    assert len(heard[0]) == 4
+    assert world.event_reads <= 3
+
+
+async def test_a_feed_ends_with_its_last_listener(world: World) -> None:
+    feeds = Feeds(context_of(world))
+    job_id = await submitted(world)
+    listener = asyncio.create_task(collected(world, feeds, job_id))
+    await everyone_waits()
+    feed = feeds.feed(job_id)
+    assert feed is not None
+    listener.cancel()
+    await asyncio.gather(listener, return_exceptions=True)
+    assert feed.task.done()
+    assert feeds.feed(job_id) is None
+
+
+async def test_a_silent_stream_says_that_it_is_alive(world: World) -> None:
+    feeds = Feeds(context_of(world, options=ApiOptions(keep_alive_seconds=0.001)))
+    job_id = await submitted(world)
+    stream = feeds.stream(world.jobs[job_id], world.jobs[job_id].seq)
+    assert await anext(stream) == KEEP_ALIVE
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_when_the_ledger_fails_listeners_are_cut_off(world: World) -> None:
+    feeds = Feeds(context_of(world))
+    job_id = await submitted(world)
+    listener = asyncio.create_task(collected(world, feeds, job_id, world.jobs[job_id].seq))
+    await everyone_waits()
+    await world.out(job_id)
+    world.failing = LedgerUnavailableError("gone")
+    assert not any(b"event: end" in chunk for chunk in await listener)

@@ -1,0 +1,94 @@
+"""Health, readiness, metrics, and the parts that a process may run without."""
+
+import httpx
+import pytest
+
+from tests.api.world import World, accepted, client_of, context_of
+
+
+async def well() -> None: ...
+
+
+async def ill() -> None:
+    raise RuntimeError("the disk is full")
+
+
+async def test_a_process_that_answers_is_alive(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+async def test_readiness_names_what_is_down(world: World) -> None:
+    async with client_of(context_of(world, checks={"ledger": well, "bus": ill})) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["code"]) == (503, "NOT_READY")
+    assert answer.json()["detail"] == "bus: the disk is full"
+    assert answer.json()["checks"] == {"ledger": "ok", "bus": "the disk is full"}
+
+
+async def test_a_process_whose_dependencies_are_well_is_ready(world: World) -> None:
+    async with client_of(context_of(world, checks={"ledger": well})) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["checks"]) == (200, {"ledger": "ok"})
+
+
+async def test_requests_are_counted_by_route_and_status(client: httpx.AsyncClient) -> None:
+    await accepted(client)
+    await client.get("/v1/jobs/nope")
+    text = (await client.get("/metrics")).text
+    counted = 'lucius_http_requests_total{method="%s",route="%s",status="%s"} 1.0'
+    assert counted % ("POST", "/v1/orchestrate", "202") in text
+    assert counted % ("GET", "/v1/jobs/{jobId}", "404") in text
+
+
+async def test_operators_see_the_backlog_and_push_the_outbox(world: World) -> None:
+    row = {"service": "ocr", "lane": 3, "held": 2, "released": 1, "in_progress": 0}
+
+    async def backlog() -> list[dict[str, object]]:
+        return [row]
+
+    async def retry() -> dict[str, int]:
+        return {"published": 2, "pending": 1, "failed": 0}
+
+    context = context_of(world, backlog=backlog, retry_outbox=retry)
+    async with client_of(context) as client:
+        assert (await client.get("/v1/admin/backlog")).json() == {"backlog": [row]}
+        answer = await client.post("/v1/admin/outbox/retry")
+        assert answer.json() == {"published": 2, "pending": 1, "failed": 0}
+
+
+async def test_workers_pull_directives(world: World) -> None:
+    class Gateway:
+        async def pull(self, *asked: object) -> list[dict[str, object]]:
+            return [{"asked": list(asked)}]
+
+    async with client_of(context_of(world, gateway=Gateway())) as client:
+        body = {"max": 3, "wait_seconds": 0.5}
+        answer = await client.post("/v1/services/ocr-service/directives:pull", json=body)
+        assert answer.json() == {"directives": [{"asked": ["ocr-service", 3, 0.5, None]}]}
+        for bad in ({"max": 0}, {"max": True}, {"max": "1"}, {"wait_seconds": 61}):
+            answer = await client.post("/v1/services/ocr-service/directives:pull", json=bad)
+            assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_BODY")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/admin/backlog"),
+        ("POST", "/v1/admin/outbox/retry"),
+        ("POST", "/v1/services/ocr/directives:pull"),
+    ],
+)
+async def test_a_part_that_is_not_there_says_so(
+    client: httpx.AsyncClient, method: str, path: str
+) -> None:
+    answer = await client.request(method, path)
+    assert (answer.status_code, answer.json()["code"]) == (501, "NOT_SUPPORTED")
+
+
+async def test_what_the_router_refuses_is_a_problem_too(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/nope")
+    assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+    answer = await client.delete("/v1/jobs")
+    assert (answer.status_code, answer.json()["code"]) == (405, "METHOD_NOT_ALLOWED")
+    assert answer.headers["allow"] == "GET"

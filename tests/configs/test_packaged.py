@@ -1,0 +1,155 @@
+"""The protocols that come with LUCIUS, and what a catalog takes from its files."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from lucius.configs.files import PACKAGED, FileConfig
+from lucius.core.plan import Mode, RetryPolicy
+from lucius.ports.config import TenantConfig
+
+SEED_REQUEST_TYPES = {
+    "OCR": ["ocr"],
+    "EMBEDDING": ["embedding"],
+    "SIS": ["sis"],
+    "OCR->EMBEDDING": ["ocr", "embedding"],
+    "OCR->EMBEDDING->SIS": ["ocr", "embedding", "sis"],
+    "EMBEDDING->SIS": ["embedding", "sis"],
+}
+
+STEP = """
+step_types:
+  SCAN:
+    service: scanner
+    max_attempts: 5
+    ack_timeout_seconds: 0.5
+    lease_seconds: 60
+    publish_backoff_seconds: [1]
+    ack_backoff_seconds: [2, 3]
+    execution_backoff_seconds: [0, 4.5]
+"""
+
+
+def written(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
+
+
+def seconds(*values: float) -> tuple[timedelta, ...]:
+    return tuple(timedelta(seconds=value) for value in values)
+
+
+def test_the_six_request_types_have_their_steps_in_order() -> None:
+    protocols = FileConfig().catalog().protocols
+    assert {
+        name: [step.step_id for step in protocol.steps] for name, protocol in protocols.items()
+    } == SEED_REQUEST_TYPES
+
+
+def test_packaged_steps_run_one_after_another_on_the_service_of_their_name() -> None:
+    for protocol in FileConfig().catalog().protocols.values():
+        assert [step.stage for step in protocol.steps] == list(range(1, len(protocol.steps) + 1))
+        for step in protocol.steps:
+            assert step.service == step.step_id == step.step_type.lower()
+
+
+def test_packaged_defaults_are_safe_mode_with_burst_for_all() -> None:
+    catalog = FileConfig().catalog()
+    assert catalog.default_mode is Mode.DEFAULT
+    assert catalog.burst_allowed
+    assert catalog.tenants == {}
+    assert catalog.version
+
+
+def test_a_step_type_overrides_timeouts_and_retries_and_a_step_overrides_its_type(
+    tmp_path: Path,
+) -> None:
+    protocols = """
+protocols:
+  - {request_type: SCAN, protocol_id: scan, steps: [SCAN]}
+  - request_type: LONG
+    protocol_id: long
+    steps: [{type: SCAN, lease_seconds: 7200}]
+"""
+    found = FileConfig(written(tmp_path, a=STEP, b=protocols)).catalog().protocols
+    expected = RetryPolicy(
+        max_attempts=5,
+        ack_timeout=timedelta(milliseconds=500),
+        lease=timedelta(minutes=1),
+        publish_backoff=seconds(1),
+        ack_backoff=seconds(2, 3),
+        execution_backoff=seconds(0, 4.5),
+    )
+    assert found["SCAN"].steps[0].policy == expected
+    assert found["LONG"].steps[0].policy.lease == timedelta(hours=2)
+    assert found["LONG"].steps[0].policy.max_attempts == 5
+
+
+def test_what_files_leave_open_comes_from_the_given_policy() -> None:
+    policy = RetryPolicy(max_attempts=7, lease=timedelta(seconds=5))
+    steps = FileConfig(policy=policy).catalog().protocols["OCR"].steps
+    assert steps[0].policy == policy
+
+
+def test_steps_of_one_stage_run_together_and_the_next_follows(tmp_path: Path) -> None:
+    text = """
+protocols:
+  - request_type: WIDE
+    protocol_id: wide
+    steps:
+      - SCAN
+      - {type: SCAN, id: left, stage: 5}
+      - {type: SCAN, id: right, stage: 5}
+      - {type: SCAN, id: last}
+"""
+    steps = FileConfig(written(tmp_path, a=STEP, b=text)).catalog().protocols["WIDE"].steps
+    assert [(step.step_id, step.stage) for step in steps] == [
+        ("scan", 1),
+        ("left", 5),
+        ("right", 5),
+        ("last", 6),
+    ]
+
+
+def test_arrows_in_protocol_files_are_normalised(tmp_path: Path) -> None:
+    text = "protocols: [{request_type: A → B, protocol_id: x, steps: [SCAN]}]"
+    assert list(FileConfig(written(tmp_path, a=STEP, b=text)).catalog().protocols) == ["A->B"]
+
+
+def test_json_files_are_read_beside_yaml(tmp_path: Path) -> None:
+    text = '{"protocols": [{"request_type": "S", "protocol_id": "s", "steps": ["SCAN"]}]}'
+    written(tmp_path, a=STEP)
+    (tmp_path / "b.json").write_text(text)
+    (tmp_path / "notes.txt").write_text("not a protocol")
+    (tmp_path / ".hidden.yaml").write_text("neither: is this")
+    assert list(FileConfig(tmp_path).catalog().protocols) == ["S"]
+
+
+def test_several_places_make_one_catalog(tmp_path: Path) -> None:
+    text = STEP + "protocols: [{request_type: SCAN->OCR, protocol_id: s, steps: [SCAN, OCR]}]"
+    catalog = FileConfig((PACKAGED, written(tmp_path, more=text))).catalog()
+    assert {*SEED_REQUEST_TYPES, "SCAN->OCR"} == set(catalog.protocols)
+
+
+def test_tenants_have_their_own_mode_permission_and_limit(tmp_path: Path) -> None:
+    text = """
+defaults: {mode: BURST}
+protocols: [{request_type: S, protocol_id: s, steps: [SCAN]}]
+tenants:
+  acme: {mode: SAFE, burst_allowed: false, max_inflight: 3}
+  "2024-01-01": {}
+"""
+    catalog = FileConfig(written(tmp_path, a=STEP, b=text)).catalog()
+    assert catalog.default_mode is Mode.BURST
+    assert catalog.tenants == {
+        "acme": TenantConfig(Mode.DEFAULT, burst_allowed=False, max_inflight=3),
+        "2024-01-01": TenantConfig(),
+    }
+
+
+@pytest.mark.parametrize("request_type", SEED_REQUEST_TYPES)
+def test_every_packaged_step_has_a_payload_schema(request_type: str) -> None:
+    protocol = FileConfig().catalog().protocols[request_type]
+    assert set(protocol.schemas) == {step.step_id for step in protocol.steps}

@@ -1,0 +1,115 @@
+"""The buses that the suite runs on. A new adapter is one class here and one line in `ADAPTERS`.
+
+The suite asks for capabilities, never for names, and never assumes that time can be bent.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+from uuid import uuid4
+
+from lucius.buses.memory import MemoryBus
+from lucius.core.errors import BusError
+from lucius.ports.bus import Bus, Delivery, Message, Property, Subscription
+from tests.virtual import VirtualLoop, run_virtually
+
+OUTAGE = "outage"
+"""The adapter can be cut off from its broker and connected again."""
+EXACT_WAKE = "exact wake"
+"""A waiting receiver is woken by the publish itself, in no time at all."""
+
+
+@dataclass
+class Harness:
+    """One bus under test, with names that no other test uses."""
+
+    bus: Bus
+    capabilities: frozenset[str]
+    lock: timedelta
+    """The shortest lock that the broker grants."""
+    advance: Callable[[float], Awaitable[None]]
+    """Let that many seconds go by for the broker."""
+    fail_with: Callable[[BusError | None], None] = lambda error: None
+    prefix: str = field(default_factory=lambda: uuid4().hex[:8])
+    patience: timedelta = timedelta(seconds=5)
+    """How long a message that is certain to come may take."""
+
+    def topic(self, name: str = "a") -> str:
+        return f"{self.prefix}-{name}"
+
+    async def subscribe(
+        self,
+        name: str = "worker",
+        topic: str = "a",
+        *,
+        catch_all: bool = False,
+        max_deliveries: int = 10,
+        **filters: tuple[Property, ...],
+    ) -> None:
+        await self.bus.ensure(
+            [
+                Subscription(
+                    self.topic(topic),
+                    name,
+                    filters,
+                    catch_all=catch_all,
+                    lock=self.lock,
+                    max_deliveries=max_deliveries,
+                )
+            ]
+        )
+
+    async def publish(self, *ids: str, topic: str = "a", **properties: Property) -> None:
+        messages = [Message(one, {"said": one}, properties) for one in ids]
+        await self.bus.publish(self.topic(topic), messages)
+
+    async def receive(self, name: str = "worker", *topics: str, limit: int = 1) -> list[Delivery]:
+        """What is certain to come."""
+        named = [self.topic(topic) for topic in topics or ("a",)]
+        return list(await self.bus.receive(name, named, limit, self.patience))
+
+    async def one(self, name: str = "worker", *topics: str) -> Delivery:
+        (delivery,) = await self.receive(name, *topics)
+        return delivery
+
+    async def nothing(self, name: str = "worker", *topics: str) -> bool:
+        named = [self.topic(topic) for topic in topics or ("a",)]
+        return not await self.bus.receive(name, named, 10, timedelta(milliseconds=50))
+
+    async def dead(self, name: str = "worker", topic: str = "a") -> list[tuple[str, str]]:
+        letters = await self.bus.dead_letters(name, [self.topic(topic)])
+        return [(letter.message.message_id, letter.reason) for letter in letters]
+
+
+Body = Callable[[Harness], Awaitable[None]]
+
+
+class Adapter(Protocol):
+    name: str
+    capabilities: frozenset[str]
+
+    def run(self, body: Body) -> None:
+        """Run one test against a fresh bus, from connecting to closing."""
+
+
+class MemoryAdapter:
+    name = "memory"
+    capabilities = frozenset({OUTAGE, EXACT_WAKE})
+
+    def run(self, body: Body) -> None:
+        async def main(loop: VirtualLoop) -> None:
+            bus = MemoryBus()
+            harness = Harness(
+                bus, self.capabilities, timedelta(seconds=30), asyncio.sleep, bus.fail_with
+            )
+            try:
+                await body(harness)
+            finally:
+                await bus.close()
+
+        run_virtually(main)
+
+
+ADAPTERS: tuple[Adapter, ...] = (MemoryAdapter(),)

@@ -1,0 +1,96 @@
+"""What every workspace must do: whole objects, atomic creation, nothing outside its root."""
+
+import asyncio
+
+import pytest
+
+from lucius.core.errors import WorkspaceRefusedError
+from tests.conformance.on_every import on_every
+from tests.conformance.workspace_registry import ADAPTERS, Harness
+
+on_every_workspace = on_every(ADAPTERS)
+
+
+@on_every_workspace
+async def test_an_object_that_is_not_there_reads_as_none(h: Harness) -> None:
+    assert await h.workspace.read(h.root + "nothing/here.txt") is None
+
+
+@on_every_workspace
+async def test_what_is_written_is_read(h: Harness) -> None:
+    for data in (b"", b"text", bytes(range(256)) * 2048):
+        await h.workspace.write(h.root + "deep/down/object.bin", data)
+        assert await h.workspace.read(h.root + "deep/down/object.bin") == data
+
+
+@on_every_workspace
+async def test_create_takes_only_the_first(h: Harness) -> None:
+    uri = h.root + "_commits/one.json"
+    assert await h.workspace.create(uri, b"first")
+    assert not await h.workspace.create(uri, b"second")
+    assert not await h.workspace.create(uri, b"first"), "not even the same again"
+    assert await h.workspace.read(uri) == b"first"
+
+
+@on_every_workspace
+async def test_of_many_creators_exactly_one_wins(h: Harness) -> None:
+    uri = h.root + "new/folder/contested.json"
+    contents = [f"creator {n}".encode() for n in range(16)]
+    won = await asyncio.gather(*(h.workspace.create(uri, content) for content in contents))
+    assert won.count(True) == 1
+    assert await h.workspace.read(uri) == contents[won.index(True)]
+
+
+@on_every_workspace
+async def test_create_leaves_a_written_object_alone(h: Harness) -> None:
+    await h.workspace.write(h.root + "object", b"written")
+    assert not await h.workspace.create(h.root + "object", b"created")
+    assert await h.workspace.read(h.root + "object") == b"written"
+
+
+@on_every_workspace
+async def test_readers_see_the_old_or_the_new_whole(h: Harness) -> None:
+    uri, whole = h.root + "changing", [bytes([n]) * 300_000 for n in range(8)]
+    await h.workspace.write(uri, whole[0])
+
+    async def write() -> None:
+        for content in whole[1:]:
+            await h.workspace.write(uri, content)
+
+    writing = asyncio.create_task(write())
+    while not writing.done():
+        assert await h.workspace.read(uri) in whole
+        await asyncio.sleep(0)
+    await writing
+    assert await h.workspace.read(uri) == whole[-1]
+
+
+@on_every_workspace
+async def test_list_gives_what_is_below_a_prefix_sorted(h: Harness) -> None:
+    names = ["ocr/output.txt", "ocr/1/l1/output.txt", "ocr2/x", "_commits/a.json"]
+    for name in names:
+        await h.workspace.write(h.root + name, b"")
+    below = [h.root + "ocr/1/l1/output.txt", h.root + "ocr/output.txt"]
+    assert await h.workspace.list(h.root + "ocr/") == below
+    assert await h.workspace.list(h.root + "ocr") == [*below, h.root + "ocr2/x"]
+    assert await h.workspace.list(h.root) == sorted(h.root + name for name in names)
+    assert await h.workspace.list(h.root + "nothing/") == []
+
+
+@on_every_workspace
+async def test_what_is_outside_the_root_is_refused(h: Harness) -> None:
+    for uri in h.outside:
+        assert not h.workspace.writable(uri), uri
+        for attempt in (
+            h.workspace.read(uri),
+            h.workspace.write(uri, b"x"),
+            h.workspace.create(uri, b"x"),
+            h.workspace.list(uri),
+        ):
+            with pytest.raises(WorkspaceRefusedError):
+                await attempt
+
+
+@on_every_workspace
+async def test_what_is_inside_the_root_is_writable(h: Harness) -> None:
+    assert h.workspace.writable(h.root + "some/object")

@@ -1,0 +1,116 @@
+"""What is particular to local files: when they are durable, and what a crash may leave behind."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
+from lucius.workspaces.local import TEMPORARY, LocalWorkspace
+
+
+def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The order of what reaches the disk: `file`, `name`, `folder`."""
+    calls: list[str] = []
+
+    def watch(name: str, called: Callable[..., str]) -> None:
+        real = getattr(os, name)
+
+        def watched(*arguments: Any, **options: Any) -> Any:
+            calls.append(called(*arguments))
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(os, name, watched)
+
+    def synced(handle: int) -> str:
+        return "folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"
+
+    watch("fsync", synced)
+    watch("replace", lambda *_: "name")
+    watch("link", lambda *_: "name")
+    return calls
+
+
+async def test_a_write_is_durable_before_it_is_named_and_named_before_it_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    calls = _recorded(monkeypatch)
+    await workspace.write((tmp_path / "a").as_uri(), b"x")
+    assert calls == ["file", "name", "folder"]
+    calls.clear()
+    await workspace.create((tmp_path / "b").as_uri(), b"x")
+    assert calls == ["file", "name", "folder"]
+
+
+async def test_new_folders_are_made_durable_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    calls = _recorded(monkeypatch)
+    await workspace.write((tmp_path / "one" / "two" / "a").as_uri(), b"x")
+    assert calls == ["folder", "folder", "file", "name", "folder"]
+
+
+async def test_a_full_disk_is_reported_and_leaves_the_old_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    uri = (tmp_path / "a").as_uri()
+    await workspace.write(uri, b"old")
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    for attempt in (workspace.write(uri, b"new"), workspace.create(uri + "b", b"new")):
+        with pytest.raises(WorkspaceError, match="No space left"):
+            await attempt
+    monkeypatch.undo()
+    assert await workspace.read(uri) == b"old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+async def test_what_a_crash_left_half_written_is_not_an_object(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    (tmp_path / f"{TEMPORARY}abc").write_bytes(b"ha")
+    await workspace.write((tmp_path / "a").as_uri(), b"x")
+    assert await workspace.list(tmp_path.as_uri() + "/") == [(tmp_path / "a").as_uri()]
+
+
+async def test_names_with_spaces_and_signs_round_trip(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    uri = (tmp_path / "a b#c?d%20é.txt").as_uri()
+    await workspace.write(uri, b"x")
+    assert await workspace.list(tmp_path.as_uri() + "/") == [uri]
+    assert await workspace.read(uri) == b"x"
+
+
+async def test_a_readable_place_can_be_read_and_not_written(tmp_path: Path) -> None:
+    root, inputs = tmp_path / "root", tmp_path / "inputs"
+    inputs.mkdir()
+    (inputs / "doc").write_bytes(b"x")
+    uri = (inputs / "doc").as_uri()
+    workspace = LocalWorkspace(root, readable=[inputs])
+    assert await workspace.read(uri) == b"x"
+    assert not workspace.writable(uri)
+    with pytest.raises(WorkspaceRefusedError):
+        await workspace.write(uri, b"y")
+
+
+async def test_a_link_that_leads_out_is_refused_even_as_a_file(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "secret").write_bytes(b"x")
+    (root / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(WorkspaceRefusedError):
+        await LocalWorkspace(root).read((root / "link").as_uri())
+
+
+async def test_what_has_no_end_is_never_opened() -> None:
+    with pytest.raises(WorkspaceRefusedError, match="regular file"):
+        await LocalWorkspace(Path("/")).read("file:///dev/zero")

@@ -1,0 +1,76 @@
+"""A request that would not fit the narrowest backend is refused on every backend, with 413."""
+
+from typing import Any
+
+import pytest
+
+from lucius.core.limits import (
+    ENTITY_BYTES,
+    MAX_PAYLOAD_BYTES,
+    MAX_STEPS,
+    PROPERTY_CHARACTERS,
+    directive_room,
+    fits_property,
+)
+from lucius.engines.ingress import IngressPolicy
+from tests.ingress.requests import STEPS, admit, refused, request, wide
+
+LONG = "x" * (PROPERTY_CHARACTERS + 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"payload": {"steps": {**STEPS, "ocr": {"note": LONG}}}}, "/payload/steps/ocr"),
+        ({"payload": {**STEPS["sis"], "note": LONG}}, "/payload"),
+        ({"input_ref": {"uri": "s3://b/x", "note": LONG}}, "/input_ref"),
+        ({"output_ref": {"uri": "s3://b/x", "note": LONG}}, "/output_ref"),
+        ({"new_field": LONG}, ""),
+        ({"payload": {"x": "y" * ENTITY_BYTES}}, ""),
+    ],
+)
+def test_what_does_not_fit_one_property_is_too_large(changes: dict[str, Any], pointer: str) -> None:
+    error = refused(request(**changes))
+    assert (error.code, error.status) == ("PAYLOAD_TOO_LARGE", 413)
+    assert error.faults[0][0] == pointer
+
+
+def test_the_whole_payload_has_its_own_limit() -> None:
+    names = [f"s{index}" for index in range(5)]
+    payload = {"steps": {name: {"note": "x" * 30_000} for name in names}}
+    error = refused(request(request_type="WIDE", payload=payload), config=wide({}, 5))
+    assert error.faults == (("/payload", f"is larger than {MAX_PAYLOAD_BYTES} bytes"),)
+
+
+def test_settings_may_lower_the_limit() -> None:
+    policy = IngressPolicy(max_payload_bytes=100)
+    assert admit(request(payload=STEPS["sis"]), policy=policy)
+    payload = {**STEPS["sis"], "note": "x" * 100}
+    error = refused(request(payload=payload), policy=policy)
+    assert error.faults == (("/payload", "is larger than 100 bytes"),)
+
+
+def test_a_directive_must_fit_even_if_all_earlier_results_are_long() -> None:
+    count = MAX_STEPS
+    payload = {"steps": {f"s{count - 1}": {"note": "é" * 16_000}}}
+    given = request(
+        request_type="WIDE",
+        payload=payload,
+        input_ref={"uri": "s3://b/x", "note": "é" * 16_000},
+    )
+    assert admit(given, config=wide({}, count))
+    given["extra"] = "é" * 5_000
+    error = refused(given, config=wide({}, count))
+    assert [at for at, _ in error.faults] == [f"/payload/steps/s{count - 1}"]
+    assert str(directive_room(count - 1)) in error.faults[0][1]
+
+
+def test_characters_are_counted_as_azure_does() -> None:
+    assert fits_property(("é" * PROPERTY_CHARACTERS).encode())
+    assert not fits_property(("😀" * (PROPERTY_CHARACTERS // 2 + 1)).encode())
+
+
+def test_other_faults_go_before_the_size() -> None:
+    error = refused(request(tenant_id="", new_field=LONG))
+    assert error.code == "INVALID_ENVELOPE"
+    assert error.faults[1][1].startswith("PAYLOAD_TOO_LARGE: ")

@@ -1,0 +1,1 @@
+"""The kit on the memory bus and the memory workspace, in virtual time."""

@@ -1,0 +1,220 @@
+"""Exactly-once effects. Beside each guard, the same story with the guard taken out."""
+
+import asyncio
+from collections.abc import Mapping
+from unittest.mock import patch
+
+from lucius.core.errors import BusUnavailableError, WorkspaceError
+from lucius.platform import CommitRecord, Commits, Output
+from lucius.platform.commit import record_uri
+from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.lease import Lease
+from lucius.platform.records import MemoryRecords
+from lucius.platform.task import Staged
+from tests.platform.bench import Bench, Writer, kill, on_the_bench
+
+PROMOTED = "mem://lucius/tenant_a/job_1/ocr/output.txt"
+
+
+class Careless(Commits):
+    """Sabotage: the last to commit wins, and nobody looks for a record first."""
+
+    async def find(self, directive: Directive) -> CommitRecord | None:
+        return None
+
+    async def commit(
+        self, directive: Directive, worker_id: str, output: Output, staged: Mapping[str, Staged]
+    ) -> CommitRecord:
+        record = self._proposal(directive, worker_id, output, tuple(staged.values()))
+        await self._workspace.write(record_uri(directive), record.encoded())
+        return record
+
+
+class DiesBeforePromotion(Commits):
+    async def promote(self, record: CommitRecord) -> None:
+        await asyncio.Event().wait()
+
+
+async def _two_attempts(bench: Bench, commits: Commits | None = None) -> Writer:
+    """The first attempt is slow; a second one, with a new lease, overtakes it."""
+    writer = Writer(20, 5)
+    await bench.runner(writer, slots=2, commits=commits)
+    await bench.send(1)
+    await asyncio.sleep(1)
+    await bench.send(2)
+    await bench.replies("RESULT", 2)
+    return writer
+
+
+@on_the_bench
+async def test_two_attempts_have_one_effect_and_report_it_both(bench: Bench) -> None:
+    writer = await _two_attempts(bench)
+    assert sorted(writer.finished) == [1, 2]
+    assert bench.workspace.effects(PROMOTED) == [b"by attempt 2"]
+    first, second = bench.of("RESULT")
+    assert first["output_ref"] == second["output_ref"]
+    assert {first["attempt_no"], second["attempt_no"]} == {1, 2}
+
+
+@on_the_bench
+async def test_without_the_commit_record_both_have_an_effect(bench: Bench) -> None:
+    await _two_attempts(bench, Careless(bench.workspace))
+    assert bench.workspace.effects(PROMOTED) == [b"by attempt 2", b"by attempt 1"]
+
+
+async def _dies_between_record_and_promotion(bench: Bench, second: Commits) -> Writer:
+    writer = Writer()
+    first = await bench.runner(writer, commits=DiesBeforePromotion(bench.workspace))
+    body = await bench.send(1)
+    while await Commits(bench.workspace).find(parse_directive(body)) is None:
+        await asyncio.sleep(0.1)
+    await kill(first)
+    assert bench.workspace.effects(PROMOTED) == [] and not bench.of("RESULT")
+    await bench.runner(writer, commits=second)
+    await bench.send(2)
+    await bench.result()
+    return writer
+
+
+@on_the_bench
+async def test_after_a_crash_between_record_and_promotion_the_next_attempt_finishes_it(
+    bench: Bench,
+) -> None:
+    writer = await _dies_between_record_and_promotion(bench, Commits(bench.workspace))
+    assert writer.begun == [1], "the second attempt executed nothing"
+    assert bench.workspace.effects(PROMOTED) == [b"by attempt 1"]
+    result = await bench.result()
+    assert (result["status"], result["attempt_no"]) == ("SUCCEEDED", 2)
+    assert result["output_ref"]["uri"] == PROMOTED
+
+
+@on_the_bench
+async def test_without_meeting_the_record_the_next_attempt_has_its_own_effect(
+    bench: Bench,
+) -> None:
+    writer = await _dies_between_record_and_promotion(bench, Careless(bench.workspace))
+    assert writer.begun == [1, 2]
+    assert bench.workspace.effects(PROMOTED) == [b"by attempt 2"], "the winner's effect is lost"
+
+
+@on_the_bench
+async def test_when_a_result_was_lost_the_next_attempt_reports_it_without_executing(
+    bench: Bench,
+) -> None:
+    writer = Writer()
+    await bench.runner(writer)
+    await bench.send(1)
+    lost = await bench.result(1)
+    await bench.send(2)
+    again = await bench.result(2)
+    assert writer.begun == [1]
+    assert again["output_ref"] == lost["output_ref"] and again["attempt_no"] == 2
+
+
+async def _outlives_its_lease(bench: Bench) -> dict[str, object]:
+    """The bus is away for longer than the lease, so no heartbeat gets through."""
+    await bench.runner(Writer(60))
+    await bench.send(1, lease_seconds=30.0)
+    await bench.replies("ACK")
+    bench.bus.fail_with(BusUnavailableError("away"))
+    await asyncio.sleep(70)
+    bench.bus.fail_with(None)
+    return await bench.result()
+
+
+@on_the_bench
+async def test_nothing_is_committed_under_an_expired_lease(bench: Bench) -> None:
+    result = await _outlives_its_lease(bench)
+    assert result["status"] == "FAILED_RETRY"
+    assert result["error"]["code"] == "LEASE_EXPIRED"  # type: ignore[index]
+    assert bench.workspace.effects(PROMOTED) == []
+
+
+@on_the_bench
+async def test_without_the_check_of_the_lease_a_zombie_commits(bench: Bench) -> None:
+    with patch.object(Lease, "check", lambda self: None):
+        result = await _outlives_its_lease(bench)
+    assert result["status"] == "SUCCEEDED"
+    assert bench.workspace.effects(PROMOTED) == [b"by attempt 1"]
+
+
+@on_the_bench
+async def test_an_expired_lease_still_reports_what_another_committed(bench: Bench) -> None:
+    await bench.runner(Writer())
+    await bench.send(1)
+    await bench.result(1)
+    with patch.object(Lease, "check", side_effect=AssertionError("not asked")):
+        await bench.send(2)
+        assert (await bench.result(2))["status"] == "SUCCEEDED"
+
+
+@on_the_bench
+async def test_a_redriven_job_meets_the_record_of_the_job_it_came_from(bench: Bench) -> None:
+    writer = Writer()
+    await bench.runner(writer)
+    first = await bench.send(1)
+    await bench.result(1)
+    await bench.send(1, jobId="job_2", effect_key=first["effect_key"])
+    result = await bench.result(2)
+    assert writer.begun == [1]
+    assert (result["jobId"], result["output_ref"]["uri"]) == ("job_2", PROMOTED)
+
+
+@on_the_bench
+async def test_another_input_or_payload_is_another_effect(bench: Bench) -> None:
+    writer = Writer()
+    await bench.runner(writer)
+    await bench.send(1)
+    await bench.result(1)
+    await bench.send(2, effect_key="job_1:ocr:other")
+    await bench.result(2)
+    assert writer.begun == [1, 2]
+
+
+@on_the_bench
+async def test_a_committed_output_that_is_gone_fails_for_good(bench: Bench) -> None:
+    runner = await bench.runner(Writer(), commits=DiesBeforePromotion(bench.workspace))
+    body = await bench.send(1)
+    await asyncio.sleep(1)
+    await kill(runner)
+    bench.workspace.objects[parse_directive(body).staging + "output.txt"] = b"other bytes"
+    await bench.runner(Writer())
+    await bench.send(2)
+    result = await bench.result()
+    assert result["status"] == "FAILED_FINAL"
+    assert result["error"]["code"] == "COMMITTED_OUTPUT_LOST"
+
+
+@on_the_bench
+async def test_a_promotion_that_failed_is_finished_by_the_next_attempt(bench: Bench) -> None:
+    class Full(Commits):
+        async def promote(self, record: CommitRecord) -> None:
+            raise WorkspaceError("the disk is full")
+
+    writer = Writer()
+    await bench.runner(writer, subscription="first", commits=Full(bench.workspace))
+    await bench.send(1)
+    failed = await bench.result(1)
+    assert failed["error"]["code"] == "WORKSPACE_UNAVAILABLE"
+    await bench.runner(writer, subscription="second", records=MemoryRecords())
+    await bench.send(2)
+    results = {body["status"] for body in await bench.replies("RESULT", 3)}
+    assert results == {"FAILED_RETRY", "SUCCEEDED"} and writer.begun == [1]
+    assert bench.workspace.effects(PROMOTED) == [b"by attempt 1"]
+
+
+@on_the_bench
+async def test_the_last_output_also_goes_where_the_client_wants_it(bench: Bench) -> None:
+    await bench.runner(Writer())
+    await bench.send(1, final_step=True, output_ref={"uri": "mem://client/out.txt"})
+    result = await bench.result(1)
+    assert result["output_ref"]["uri"] == "mem://client/out.txt"
+    assert bench.workspace.effects("mem://client/out.txt") == [b"by attempt 1"]
+    assert bench.workspace.effects(PROMOTED) == [b"by attempt 1"]
+
+
+@on_the_bench
+async def test_an_output_reference_it_cannot_write_to_is_left_to_others(bench: Bench) -> None:
+    await bench.runner(Writer())
+    await bench.send(1, final_step=True, output_ref="s3://bucket/out.txt")
+    assert (await bench.result(1))["output_ref"]["uri"] == PROMOTED

@@ -1,0 +1,142 @@
+"""While a step runs: heartbeats, time limits, cancelling."""
+
+import asyncio
+from datetime import timedelta
+from unittest.mock import patch
+
+import pytest
+
+from lucius.core.errors import BusUnavailableError
+from lucius.platform import Answer, BusReplies, Output, Service, StepCancelledError, Task
+from lucius.platform.directive import Directive
+from lucius.platform.lease import Lease
+from lucius.ports.bus import Message
+from tests.platform.bench import Bench, Writer, on_the_bench
+
+
+@on_the_bench
+async def test_heartbeats_come_three_times_a_lease_each_with_its_own_id(bench: Bench) -> None:
+    await bench.runner(Writer(35))
+    await bench.send(1, lease_seconds=30.0)
+    await bench.result()
+    beats = [m.message_id for m in bench.messages if m.properties["type"] == "HEARTBEAT"]
+    assert beats == [f"job_1:ocr:1:lease_1:HEARTBEAT:{n}" for n in (1, 2, 3)]
+
+
+@on_the_bench
+async def test_heartbeats_keep_a_lease_that_is_shorter_than_the_work(bench: Bench) -> None:
+    await bench.runner(Writer(600))
+    await bench.send(1, lease_seconds=30.0)
+    assert (await bench.result())["status"] == "SUCCEEDED"
+
+
+@on_the_bench
+async def test_without_heartbeats_the_same_work_loses_its_lease(bench: Bench) -> None:
+    with patch.object(Lease, "keep", lambda self: None):
+        await bench.runner(Writer(600))
+        await bench.send(1, lease_seconds=30.0)
+        assert (await bench.result())["error"]["code"] == "LEASE_EXPIRED"
+
+
+@on_the_bench
+async def test_a_short_outage_does_not_cost_the_lease(bench: Bench) -> None:
+    await bench.runner(Writer(100))
+    await bench.send(1, lease_seconds=30.0)
+    await bench.replies("HEARTBEAT")
+    bench.bus.fail_with(BusUnavailableError("away"))
+    await asyncio.sleep(20)
+    bench.bus.fail_with(None)
+    assert (await bench.result())["status"] == "SUCCEEDED"
+
+
+@on_the_bench
+async def test_heartbeats_end_with_the_work(bench: Bench) -> None:
+    await bench.runner(Writer(35))
+    await bench.send(1, lease_seconds=30.0)
+    await bench.result()
+    count = len(bench.of("HEARTBEAT"))
+    await asyncio.sleep(600)
+    assert len(bench.of("HEARTBEAT")) == count
+
+
+class Cancelling(BusReplies):
+    """A way back: the answer to every heartbeat is that the job is being cancelled."""
+
+    async def send(self, directive: Directive, message: Message) -> Answer:
+        await super().send(directive, message)
+        return Answer(cancel_requested=message.properties["type"] == "HEARTBEAT")
+
+
+class Patient(Service):
+    """Works in pieces of a second and looks up between them."""
+
+    name = "ocr"
+    step_types = ("OCR",)
+
+    async def execute(self, task: Task) -> Output | None:
+        for _ in range(100):
+            task.check_cancelled()
+            await asyncio.sleep(1)
+        return None
+
+
+@on_the_bench
+async def test_the_answer_to_a_heartbeat_tells_the_service_to_stop(bench: Bench) -> None:
+    await bench.runner(Patient(), replies=Cancelling(bench.bus))
+    await bench.send(1, lease_seconds=30.0)
+    result = await bench.result()
+    assert (result["status"], result["error"]["code"]) == ("FAILED_FINAL", "CANCELLED")
+    assert 10 <= bench.loop.time() <= 12
+
+
+@on_the_bench
+async def test_without_an_answer_the_service_works_to_its_end(bench: Bench) -> None:
+    await bench.runner(Patient())
+    await bench.send(1, lease_seconds=30.0)
+    assert (await bench.result())["status"] == "SUCCEEDED"
+    assert bench.loop.time() >= 100
+
+
+@on_the_bench
+async def test_an_embedding_process_can_pass_on_a_cancel(bench: Bench) -> None:
+    class Waiting(Patient):
+        async def execute(self, task: Task) -> Output | None:
+            assert not task.cancel_requested
+            await task.until_cancelled()
+            with pytest.raises(StepCancelledError):
+                task.check_cancelled()
+            return None
+
+    runner = await bench.runner(Waiting(), slots=2)
+    await bench.send(1, jobId="job_1")
+    await bench.send(1, jobId="job_2")
+    await bench.replies("ACK", 2)
+    await asyncio.sleep(1)
+    runner.request_cancel("job_2")
+    assert (await bench.result())["jobId"] == "job_2"
+    runner.request_cancel("job_1")
+    await bench.result(2)
+
+
+@on_the_bench
+async def test_a_step_beyond_its_time_limit_is_stopped_and_retried(bench: Bench) -> None:
+    class Limited(Writer):
+        time_limit = timedelta(seconds=5)
+
+    writer = Limited(60)
+    await bench.runner(writer)
+    await bench.send(1)
+    result = await bench.result()
+    assert (result["status"], result["error"]["code"]) == ("FAILED_RETRY", "TIME_LIMIT")
+    assert writer.finished == [] and bench.loop.time() < 6
+
+
+@on_the_bench
+async def test_a_service_that_cancels_itself_is_answered_for(bench: Bench) -> None:
+    class Odd(Patient):
+        async def execute(self, task: Task) -> Output | None:
+            raise asyncio.CancelledError
+
+    await bench.runner(Odd())
+    await bench.send(1)
+    assert (await bench.result())["error"]["code"] == "CANCELLED_ITSELF"
