@@ -6,7 +6,6 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, cast
-from uuid import uuid4
 
 import httpx
 
@@ -90,9 +89,12 @@ class Client:
     async def submit(
         self, envelope: Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> SubmittedShape:
-        """Submit once, however often it must be sent: every try carries the same key."""
-        key = idempotency_key or envelope.get("idempotency_key") or str(uuid4())
-        headers = {"idempotency-key": str(key)}
+        """Submit once, however often it must be sent: every try carries the same key.
+
+        Without a key the body is the key: the same command again finds the same job.
+        """
+        key = idempotency_key or envelope.get("idempotency_key")
+        headers = {"idempotency-key": str(key)} if key else {}
         answer = await self._request("POST", "/v1/orchestrate", body=envelope, headers=headers)
         return cast(SubmittedShape, answer)
 

@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+from starlette.requests import Request
 
 from lucius.api.app import OPERATIONS
 from lucius.api.codes import CODES
+from lucius.api.context import ANYONE, Caller
 from lucius.api.problems import error_pages
 from lucius.engines import faults
+from tests.api.world import World, client_of, context_of
 
 SOURCE = Path(__file__).parents[2] / "src" / "lucius"
 RAISED = re.compile(r'(?:RequestError|Problem|_refused|rejected)\(\s*(?:turn\.job, )?"([A-Z_]+)"')
@@ -35,6 +39,24 @@ async def test_every_operation_is_documented_with_all_its_answers(
         names = re.findall(r"{(\w+)}", operation.path)
         assert names == [p["name"] for p in documented.get("parameters", []) if p["in"] == "path"]
         assert ("requestBody" in documented) == (operation.method == "POST")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_credentials_are_documented_where_they_are_needed(
+    world: World, guarded: bool
+) -> None:
+    async def authenticate(request: Request) -> Caller:
+        return ANYONE
+
+    context = context_of(world, authenticate=authenticate if guarded else None)
+    async with client_of(context) as client:
+        paths = (await document(client))["paths"]
+    for operation in OPERATIONS:
+        documented = paths[operation.path][operation.method.lower()].get("security")
+        if operation.callback_token:
+            assert documented == [{"callback_token": []}]
+        else:
+            assert (documented == [{"caller": []}]) == (guarded and operation.role is not None)
 
 
 async def test_every_reference_in_the_document_leads_somewhere(client: httpx.AsyncClient) -> None:

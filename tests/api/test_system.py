@@ -92,3 +92,5 @@ async def test_what_the_router_refuses_is_a_problem_too(client: httpx.AsyncClien
     answer = await client.delete("/v1/jobs")
     assert (answer.status_code, answer.json()["code"]) == (405, "METHOD_NOT_ALLOWED")
     assert answer.headers["allow"] == "GET"
+    answer = await client.options("/v1/jobs/x:cancel")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

@@ -128,7 +128,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("text, pointer, reason", BAD.values(), ids=BAD)
+@pytest.mark.parametrize(("text", "pointer", "reason"), BAD.values(), ids=BAD)
 def test_a_bad_file_is_named_with_place_and_reason(
     tmp_path: Path, text: str, pointer: str, reason: str
 ) -> None:

@@ -81,7 +81,7 @@ async def test_a_repaired_file_is_used_and_the_error_forgotten(path: Path) -> No
 
 async def test_a_file_that_vanished_is_a_bad_change(path: Path) -> None:
     config = FileConfig(path.parent)
-    path.unlink()
+    os.remove(path)
     assert not await config.refresh()
     assert "ONE" in config.catalog().protocols
     assert "no protocol files" in str(config.last_error)
@@ -96,6 +96,6 @@ async def test_new_and_removed_files_count_as_changes(path: Path) -> None:
     write(other, "protocols: [{request_type: TWO, protocol_id: two, steps: [A]}]", 2)
     assert await config.refresh()
     assert "TWO" in config.catalog().protocols
-    other.unlink()
+    os.remove(other)
     assert await config.refresh()
     assert "TWO" not in config.catalog().protocols

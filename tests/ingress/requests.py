@@ -14,7 +14,7 @@ from lucius.ports.config import Catalog, JobProtocol, TenantConfig
 
 NOW = datetime(2026, 1, 27, 10, 0, tzinfo=UTC)
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
-STEPS = {
+STEPS: dict[str, dict[str, Any]] = {
     "ocr": {"language": "en"},
     "embedding": {"chunk_size": 512},
     "sis": {"prompt_set": ["who signed?"]},

@@ -1,5 +1,6 @@
 """What a valid request becomes: a plan that holds everything, and the claim to be its only job."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from lucius.configs.files import PACKAGED, FileConfig
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import body_hash, key_hash
-from lucius.core.plan import DecisionSource, Mode, Plan
+from lucius.core.plan import DecisionSource, Mode
 from lucius.engines.ingress import Ingress, IngressPolicy, tenant_folder
+from lucius.engines.rules import Rules, step_payloads
 from lucius.ports.config import TenantConfig
 from lucius.ports.ledger import Claim, Limits
 from tests.ingress.requests import (
@@ -206,28 +208,17 @@ def test_a_tenant_may_have_its_own_limit() -> None:
     assert ingress.limits("other") == Limits(10, 100, 50)
 
 
-def test_admission_agrees_with_the_plan_about_step_payloads() -> None:
-    """`step_payloads` says where a payload stands; `Plan.payload_of` is what services get."""
-    from lucius.engines.rules import Rules, step_payloads
-
-    rules = Rules(catalog())
-    payloads: list[dict[str, Any]] = [
-        {},
-        {"steps": 3},
-        {"steps": {}},
-        {"steps": {"ocr": {"a": 1}, "sis": None}},
-        {"a": 1},
-    ]
-    for name in ("OCR", "OCR->EMBEDDING->SIS"):
-        rule = rules.protocol(name)
-        assert rule is not None
-        for payload in payloads:
-            plan = Plan(
-                **{
-                    **{field: None for field in Plan.__dataclass_fields__},
-                    "payload": payload,
-                    "steps": rule.protocol.steps,
-                }
-            )
-            for step, _, value in step_payloads(payload, rule.steps):
-                assert value == plan.payload_of(step.step_id)
+@pytest.mark.parametrize("request_type", ["OCR", "OCR->EMBEDDING->SIS"])
+@pytest.mark.parametrize(
+    "payload",
+    [{}, {"steps": 3}, {"steps": {}}, {"steps": {"ocr": {"a": 1}, "sis": None}}, {"a": 1}],
+    ids=str,
+)
+def test_what_is_validated_is_what_the_services_get(
+    request_type: str, payload: dict[str, Any]
+) -> None:
+    rule = Rules(catalog()).protocol(request_type)
+    assert rule is not None
+    plan = replace(admit().plan, payload=payload, steps=rule.protocol.steps)
+    for step, _, value in step_payloads(payload, rule.steps):
+        assert value == plan.payload_of(step.step_id)

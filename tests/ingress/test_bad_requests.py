@@ -7,8 +7,19 @@ import pytest
 from lucius.core.errors import RequestError
 from lucius.core.plan import Mode
 from lucius.engines.faults import MAX_LISTED
+from lucius.engines.ingress import Ingress
 from lucius.ports.config import TenantConfig
-from tests.ingress.requests import STEPS, TRACEPARENT, admit, bursting, catalog, refused, request
+from tests.ingress.requests import (
+    NOW,
+    PACKAGED,
+    STEPS,
+    TRACEPARENT,
+    admit,
+    bursting,
+    catalog,
+    refused,
+    request,
+)
 
 ENVELOPE = "INVALID_ENVELOPE"
 SURROGATE = "\ud800"
@@ -122,7 +133,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("changes, code, pointer", BAD.values(), ids=BAD)
+@pytest.mark.parametrize(("changes", "code", "pointer"), BAD.values(), ids=BAD)
 def test_a_bad_field_is_named_with_its_code(
     changes: dict[str, Any], code: str, pointer: str
 ) -> None:
@@ -138,17 +149,11 @@ def test_nesting_up_to_the_limit_is_fine() -> None:
 
 
 def test_a_request_that_is_no_object_is_refused() -> None:
-    for body in ([], "text", None, 3):
+    bodies: tuple[Any, ...] = ([], "text", None, 3)
+    for body in bodies:
         with pytest.raises(RequestError) as raised:
-            _admit_raw(body)
+            Ingress(PACKAGED).admit(body, job_id="job_1", now=NOW)
         assert (raised.value.code, raised.value.faults[0][0]) == (ENVELOPE, "")
-
-
-def _admit_raw(body: Any) -> None:
-    from lucius.engines.ingress import Ingress
-    from tests.ingress.requests import NOW, PACKAGED
-
-    Ingress(PACKAGED).admit(body, job_id="job_1", now=NOW)
 
 
 def test_every_fault_is_listed_in_one_error() -> None:

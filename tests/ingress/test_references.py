@@ -1,5 +1,7 @@
 """The reference policy: what may be named, and what a name must never carry."""
 
+from urllib.parse import unquote
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,8 +150,6 @@ def test_any_text_gets_an_answer(text: str, start: str) -> None:
 
 @given(st.lists(st.sampled_from(["..", ".", "a", "%2e", "%2E.", "%2f", "/", "%252e"]), max_size=6))
 def test_no_allowed_path_climbs_however_often_it_is_decoded(parts: list[str]) -> None:
-    from urllib.parse import unquote
-
     uri = "s3://bucket/" + "".join(parts)
     if not codes(uri):
         path = uri.removeprefix("s3://bucket")

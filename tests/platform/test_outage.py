@@ -35,7 +35,8 @@ async def test_an_outage_pauses_the_receiver_and_dead_letters_nothing(bench: Ben
     bench.bus.fail_with(None)
     await bench.send(1)
     assert (await bench.result())["status"] == "SUCCEEDED"
-    assert service.health().outage is None and await bench.dead() == []
+    assert service.health().outage is None
+    assert await bench.dead() == []
 
 
 @on_the_bench
@@ -99,7 +100,8 @@ async def test_what_ends_within_the_grace_is_finished(bench: Bench) -> None:
     await bench.send(1)
     await bench.replies("ACK")
     await service.stop()
-    assert (await bench.result())["status"] == "SUCCEEDED" and not bench.of("RELEASE")
+    assert (await bench.result())["status"] == "SUCCEEDED"
+    assert not bench.of("RELEASE")
 
 
 async def _drained(bench: Bench) -> Writer:
@@ -119,7 +121,8 @@ async def test_what_takes_longer_than_the_grace_is_given_back(bench: Bench) -> N
     writer = await _drained(bench)
     (release,) = bench.of("RELEASE")
     assert (release["jobId"], release["lease_id"]) == ("job_1", "lease_1")
-    assert not bench.of("RESULT") and writer.finished == []
+    assert not bench.of("RESULT")
+    assert writer.finished == []
     assert await bench.waiting() == 1, "what was never received stays on the bus"
 
 
@@ -127,7 +130,8 @@ async def test_what_takes_longer_than_the_grace_is_given_back(bench: Bench) -> N
 async def test_without_giving_back_the_lease_is_held_by_nobody(bench: Bench) -> None:
     with patch("lucius.platform.execution.Execution.release", lambda self, task: task.cancel()):
         await _drained(bench)
-    assert not bench.of("RELEASE") and not bench.of("RESULT")
+    assert not bench.of("RELEASE")
+    assert not bench.of("RESULT")
 
 
 @on_the_bench
@@ -144,7 +148,8 @@ async def test_draining_never_gives_back_what_may_be_committed(bench: Bench) -> 
     await bench.replies("ACK")
     await service.stop()
     assert (await bench.result())["status"] == "SUCCEEDED"
-    assert not bench.of("RELEASE") and bench.workspace.effects(PROMOTED)
+    assert not bench.of("RELEASE")
+    assert bench.workspace.effects(PROMOTED)
 
 
 @on_the_bench

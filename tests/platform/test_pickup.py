@@ -38,7 +38,8 @@ async def test_an_ack_and_then_a_result_answer_a_directive(bench: Bench) -> None
         "callback_token": "secret",
     }
     for body in bench.seen:
-        assert bound.items() <= body.items() and body["timestamp"]
+        assert bound.items() <= body.items()
+        assert body["timestamp"]
     assert (result["status"], result["output_ref"]) == ("SUCCEEDED", {"uri": "mem://out"})
     assert [m.message_id for m in bench.messages] == [
         "job_1:ocr:1:lease_1:ACK",
@@ -50,7 +51,7 @@ async def test_an_ack_and_then_a_result_answer_a_directive(bench: Bench) -> None
 
 @on_the_bench
 async def test_the_core_understands_every_reply(bench: Bench) -> None:
-    await bench.runner(Writer(20))
+    await bench.runner(Writer(15))
     await bench.send(1, lease_seconds=30.0)
     await bench.result()
     assert [type(parse_reply(body)[1]).__name__ for body in bench.seen] == [
@@ -112,7 +113,8 @@ async def _duplicated(bench: Bench, records: MemoryRecords) -> Writer:
 @on_the_bench
 async def test_a_duplicate_of_running_work_starts_nothing(bench: Bench) -> None:
     writer = await _duplicated(bench, MemoryRecords())
-    assert writer.begun == [1] and len(bench.of("RESULT")) == 1
+    assert writer.begun == [1]
+    assert len(bench.of("RESULT")) == 1
     assert await bench.waiting() == 0
 
 
@@ -173,7 +175,8 @@ async def _ack_cannot_be_sent(bench: Bench, replies: BusReplies) -> Writer:
 @on_the_bench
 async def test_nothing_starts_while_the_ack_cannot_be_sent(bench: Bench) -> None:
     writer = await _ack_cannot_be_sent(bench, BusReplies(bench.bus))
-    assert writer.begun == [] and await bench.dead() == []
+    assert writer.begun == []
+    assert await bench.dead() == []
     assert await bench.waiting() == 1, "the directive was given back"
     bench.bus.fail_with(None)
     await bench.result()
@@ -183,7 +186,8 @@ async def test_nothing_starts_while_the_ack_cannot_be_sent(bench: Bench) -> None
 @on_the_bench
 async def test_without_that_rule_work_starts_that_nobody_knows_of(bench: Bench) -> None:
     writer = await _ack_cannot_be_sent(bench, Shrugging(bench.bus))
-    assert writer.begun == [1] and bench.seen == []
+    assert writer.begun == [1]
+    assert bench.seen == []
 
 
 @on_the_bench
@@ -224,4 +228,5 @@ async def test_a_directive_for_another_service_is_not_taken(bench: Bench) -> Non
     await bench.runner(Writer())
     await bench.send(1, step_type="SIS")
     await asyncio.sleep(1)
-    assert bench.seen == [] and await bench.waiting() == 0
+    assert bench.seen == []
+    assert await bench.waiting() == 0

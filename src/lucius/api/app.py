@@ -23,12 +23,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *callbacks.OPERATIONS,
     *ingress.OPERATIONS,
     *gateway.OPERATIONS,
-    *reads.OPERATIONS,
     *control.OPERATIONS,
+    *reads.OPERATIONS,
     *admin.OPERATIONS,
     *system.OPERATIONS,
 )
-"""The busiest first: routes are tried in this order."""
+"""Routes are tried in this order: `{jobId}:cancel` before `{jobId}`, which would take both."""
 
 _DESCRIPTION: Final = (
     "Post a command, follow its job. Errors are problem documents (RFC 9457) with a stable `code`."
@@ -102,7 +102,7 @@ def _mount(
         deprecated=operation.deprecated or None,
         include_in_schema=not operation.hidden,
         responses=openapi.responses(operation),
-        openapi_extra=openapi.extra(operation),
+        openapi_extra=openapi.extra(operation, guarded=context.authenticate is not None),
     )
 
 

@@ -19,9 +19,14 @@ from lucius.ports.ledger import JobPage, JobQuery
 
 _DEFAULT_PAGE: Final = 50
 _INSTANT: Final[dict[str, Any]] = {"type": "string", "format": "date-time"}
+_STATES: Final = "|".join(JobState)
 PARAMETERS: Final = (
     query_parameter("tenant_id", "Only these tenants; several with commas"),
-    query_parameter("state", f"Only these states, several with commas: {', '.join(JobState)}"),
+    query_parameter(
+        "state",
+        "Only these states; several with commas",
+        {"type": "string", "pattern": f"^({_STATES})(,({_STATES}))*$"},
+    ),
     query_parameter("request_type", "Only this request type"),
     query_parameter("created_from", "Created at or after", _INSTANT),
     query_parameter("created_to", "Created before", _INSTANT),

@@ -26,7 +26,7 @@ SECURITY: Final = {
     "caller": {
         "type": "http",
         "scheme": "bearer",
-        "description": "An API key or a JWT. Not needed where authentication is off.",
+        "description": "An API key or a JWT.",
     },
     "callback_token": {
         "type": "http",
@@ -36,8 +36,11 @@ SECURITY: Final = {
 }
 
 
-def extra(operation: Operation) -> Json:
-    """What FastAPI cannot see, because handlers read the request themselves."""
+def extra(operation: Operation, *, guarded: bool) -> Json:
+    """What FastAPI cannot see, because handlers read the request themselves.
+
+    `guarded`: authentication is on, so callers must say who they are.
+    """
     document: Json = {}
     if operation.parameters:
         document["parameters"] = [dict(parameter) for parameter in operation.parameters]
@@ -49,8 +52,9 @@ def extra(operation: Operation) -> Json:
     if operation.callback_token:
         document["security"] = [{"callback_token": []}]
     elif operation.role is not None:
-        document["security"] = [{"caller": []}]
         document["x-lucius-role"] = operation.role.value
+        if guarded:
+            document["security"] = [{"caller": []}]
     return document
 
 

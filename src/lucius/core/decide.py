@@ -1,9 +1,9 @@
 """The one function that moves a job: `decide(job, input, now)`. Pure, total, and checked by the table."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from lucius.core.effects import Decision, Effect, LinkRedrive, NotifyClient, Outcome
+from lucius.core.evolve import evolve
 from lucius.core.inputs import (
     AckReceived,
     BusRestarted,
@@ -50,7 +50,7 @@ def submit(plan: Plan, now: datetime) -> Decision:
     """A new job, with the directives of its first stage held in the outbox."""
     steps = tuple(blank_step(step.step_id in plan.carried, now) for step in plan.steps)
     steps = tuple(
-        replace(step, result_ref=plan.carried[planned.step_id].result_ref)
+        evolve(step, result_ref=plan.carried[planned.step_id].result_ref)
         if planned.step_id in plan.carried
         else step
         for planned, step in zip(plan.steps, steps, strict=True)
@@ -243,10 +243,18 @@ def _result(turn: Turn, index: int, received: ResultReceived) -> None:
 
 
 def _succeeded(turn: Turn, index: int, received: ResultReceived) -> None:
-    if turn.steps[index].held:
+    """The result is durable. From an attempt that was given up for silent it proves the ACK too."""
+    step, execution = turn.steps[index], turn.steps[index].executions[-1]
+    if step.held:
         turn.move_entry(index, EntryState.FAILED_FINAL, ready_at=None)
     turn.move_execution(
-        index, ExecutionState.COMMITTED, finished_at=turn.now, reason=None, final=False
+        index,
+        ExecutionState.COMMITTED,
+        started_at=execution.started_at or turn.now,
+        lease_owner=execution.lease_owner or received.worker_id,
+        finished_at=turn.now,
+        reason=None,
+        final=False,
     )
     turn.move_step(
         index,
@@ -256,6 +264,7 @@ def _succeeded(turn: Turn, index: int, received: ResultReceived) -> None:
         fault=None,
         completed_at=turn.now,
     )
+    turn.acknowledged()
 
 
 def _returned(turn: Turn, index: int) -> None:
@@ -307,7 +316,7 @@ def _tick_step(turn: Turn, index: int) -> None:
         _about(turn, plan.step_id, None)
         turn.hold(index)
     elif step.held and (ready_at := turn.entry(index).ready_at) and ready_at <= now:
-        turn.set_step(index, entry=replace(turn.entry(index), ready_at=None))
+        turn.set_entry(index, ready_at=None)
 
 
 def _lease_over(step: Step, now: datetime) -> bool:
@@ -440,7 +449,7 @@ def _effect_of(owed: Owed) -> Effect:
 
 def _postpone(turn: Turn, owed: Owed) -> None:
     attempts = owed.attempts + 1
-    later = replace(owed, attempts=attempts, next_at=turn.now + effect_backoff(attempts))
+    later = evolve(owed, attempts=attempts, next_at=turn.now + effect_backoff(attempts))
     current: tuple[Owed, ...] = turn.changes.get("owed", turn.job.owed)
     turn.set_job(owed=tuple(later if o.owed_id == owed.owed_id else o for o in current))
 
@@ -485,7 +494,7 @@ def _settle(turn: Turn) -> None:
                 turn.withdraw(index)
         if not out:
             turn.move_job(JobState.PAUSED)
-    elif turn.state in RUNNING_JOB:
+    elif turn.state in (JobState.DISPATCHING, JobState.IN_PROGRESS):
         _start_stage(turn)
 
 

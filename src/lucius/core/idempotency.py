@@ -75,6 +75,8 @@ def _number(value: int | float | Decimal) -> str:
 
 def normal_request_type(text: str) -> str:
     """`OCR→EMBEDDING` and `OCR -> EMBEDDING` are one name."""
+    if "→" not in text and " " not in text and text.isprintable():
+        return text
     return "->".join(part.strip() for part in text.replace("→", "->").split("->"))
 
 

@@ -1,6 +1,6 @@
 """Ids. Job ids sort by time, so that the rows of live jobs lie together; lease ids cannot be guessed."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from secrets import token_hex
 
 
@@ -11,3 +11,11 @@ def new_job_id(now: datetime) -> str:
 
 def new_lease_id() -> str:
     return token_hex(16)
+
+
+def accepted_at(job_id: str) -> datetime | None:
+    """When a job id was made, or None if it is not one of ours."""
+    try:
+        return datetime.fromtimestamp(int(job_id.removeprefix("job_")[:12], 16) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

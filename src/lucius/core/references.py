@@ -55,7 +55,7 @@ def reference_faults(value: Any, pointer: str, policy: ReferencePolicy) -> list[
     """Everything that is wrong with one reference; usually nothing."""
     if isinstance(value, str):
         return _uri_faults(value, pointer, policy)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict | Mapping):
         return [ReferenceFault(INVALID, pointer, 'must be a URI or an object with a "uri"')]
     uri = value.get("uri")
     if not isinstance(uri, str):

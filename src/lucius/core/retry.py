@@ -48,22 +48,38 @@ def due_at(job: Job) -> datetime | None:
         moments.append(job.sla_at)
         starting = job.state in RUNNING_JOB
         for step in job.steps:
-            moment = _out_due(step) if step.out else _start_due(step) if starting else None
+            moment = _RULES[step.state](step, starting)
             if moment is not None:
                 moments.append(moment)
     return min(moments) if moments else None
 
 
-def _out_due(step: Step) -> datetime | None:
-    """A directive is on its way or at work: publish it again, or give its lease up for lost."""
+def _nothing_due(step: Step, starting: bool) -> datetime | None:
+    return None
+
+
+def _dispatch_due(step: Step, starting: bool) -> datetime | None:
+    """Publish again what was released; take up again what was refused."""
     entry = step.entry
-    if step.state is StepState.DISPATCHING and entry is not None and entry.asked_at is not None:
+    if entry is None:
+        return None
+    if entry.asked_at is not None:
         return entry.asked_at + PUBLISH_GRACE
+    return entry.ready_at if starting else None
+
+
+def _lease_due(step: Step, starting: bool) -> datetime | None:
     return step.executions[-1].lease_expires_at
 
 
-def _start_due(step: Step) -> datetime | None:
-    """A backoff ends. A job that pauses or is cancelled starts nothing, so there it is not due."""
-    if step.state is StepState.FAILED_RETRY:
-        return step.retry_at
-    return step.entry.ready_at if step.entry is not None and step.held else None
+def _retry_due(step: Step, starting: bool) -> datetime | None:
+    """A job that pauses or is cancelled starts nothing, so a backoff that ends is not due there."""
+    return step.retry_at if starting else None
+
+
+_RULES: Final = dict.fromkeys(StepState, _nothing_due) | {
+    StepState.DISPATCHING: _dispatch_due,
+    StepState.AWAITING_ACK: _lease_due,
+    StepState.IN_PROGRESS: _lease_due,
+    StepState.FAILED_RETRY: _retry_due,
+}

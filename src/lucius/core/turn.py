@@ -1,10 +1,11 @@
 """One turn of a job: the draft that a decision writes on, every move checked against the table."""
 
-from dataclasses import replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final
 
 from lucius.core.effects import Decision, Effect, Event, Outcome, PublishDirective
+from lucius.core.evolve import Record, amend, copied
 from lucius.core.inputs import Kind
 from lucius.core.job import Entry, Execution, Fault, Job, Step
 from lucius.core.plan import Json, StepPlan
@@ -28,6 +29,7 @@ class Turn:
     """Accumulates the changes of one input. Nothing outside sees it; `decision` freezes it."""
 
     __slots__ = (
+        "_drafts",
         "changed",
         "changes",
         "data",
@@ -53,53 +55,73 @@ class Turn:
         self.data: Json | None = None
         self.subject: tuple[str | None, int | None, str | None] = (None, None, None)
         self.changed = False
+        self._drafts: dict[int, object] = {}
 
     # -- moves, one machine each -------------------------------------------------------------
 
     def move_job(self, target: JobState) -> None:
-        check_move("job", self.state, self.kind, target)
-        self.moves.append(f"job {self.state.value}->{target.value}")
+        self.moves.append(f"job {check_move('job', self.state, self.kind, target)}")
         self.state = target
         self.changed = True
 
     def move_step(self, index: int, target: StepState, **changes: Any) -> None:
-        step = self.steps[index]
-        check_move("step", step.state, self.kind, target)
-        self._note("step", index, step.state.value, target.value)
-        self.set_step(index, state=target, updated_at=self.now, **changes)
+        self._note("step", index, self.steps[index].state, target)
+        changes["state"], changes["updated_at"] = target, self.now
+        self._change_step(index, changes)
 
     def move_entry(self, index: int, target: EntryState, **changes: Any) -> None:
-        entry = self.entry(index)
-        check_move("entry", entry.state, self.kind, target)
-        self._note("entry", index, entry.state.value, target.value)
-        self.set_step(index, entry=replace(entry, state=target, **changes))
+        self._note("entry", index, self.entry(index).state, target)
+        changes["state"] = target
+        self._change_entry(index, changes)
 
-    def move_execution(
-        self, index: int, target: ExecutionState, *, at: int = -1, **changes: Any
-    ) -> None:
-        executions = list(self.steps[index].executions)
-        execution = executions[at]
-        check_move("execution", execution.state, self.kind, target)
-        self._note("execution", index, execution.state.value, target.value)
-        executions[at] = replace(execution, state=target, **changes)
-        self.set_step(index, executions=tuple(executions))
+    def move_execution(self, index: int, target: ExecutionState, **changes: Any) -> None:
+        """The latest execution moves: earlier ones are at rest."""
+        self._note("execution", index, self.steps[index].executions[-1].state, target)
+        changes["state"] = target
+        self._change_execution(index, changes)
 
-    def _note(self, machine: str, index: int, source: str, target: str) -> None:
-        self.moves.append(f"{machine} {self.plan(index).step_id} {source}->{target}")
+    def _note(self, machine: str, index: int, source: StrEnum, target: StrEnum) -> None:
+        arrow = check_move(machine, source, self.kind, target)
+        self.moves.append(f"{machine} {self.job.plan.steps[index].step_id} {arrow}")
 
     # -- plain changes -----------------------------------------------------------------------
 
     def set_step(self, index: int, **changes: Any) -> None:
-        self.steps[index] = replace(self.steps[index], **changes)
-        self.changed = True
+        self._change_step(index, changes)
+
+    def set_entry(self, index: int, **changes: Any) -> None:
+        self._change_entry(index, changes)
 
     def set_execution(self, index: int, **changes: Any) -> None:
-        executions = self.steps[index].executions
-        self.set_step(index, executions=(*executions[:-1], replace(executions[-1], **changes)))
+        self._change_execution(index, changes)
 
     def set_job(self, **changes: Any) -> None:
         self.changes |= changes
         self.changed = True
+
+    def _change_step(self, index: int, changes: dict[str, Any]) -> None:
+        self.steps[index] = self._draft(self.steps[index], changes)
+        self.changed = True
+
+    def _change_entry(self, index: int, changes: dict[str, Any]) -> None:
+        entry = self.entry(index)
+        draft = self._draft(entry, changes)
+        if draft is not entry:
+            self._change_step(index, {"entry": draft})
+
+    def _change_execution(self, index: int, changes: dict[str, Any]) -> None:
+        executions = self.steps[index].executions
+        draft = self._draft(executions[-1], changes)
+        if draft is not executions[-1]:
+            self._change_step(index, {"executions": (*executions[:-1], draft)})
+
+    def _draft(self, record: Record, changes: dict[str, Any]) -> Record:
+        """Copied at its first change in this turn; after that the copy itself is written on."""
+        if id(record) in self._drafts:
+            return amend(record, changes)
+        draft = copied(record)
+        self._drafts[id(draft)] = draft
+        return amend(draft, changes)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -141,7 +163,7 @@ class Turn:
         )
 
     def ask_publish_again(self, index: int) -> None:
-        self.set_step(index, entry=replace(self.entry(index), asked_at=self.now))
+        self.set_entry(index, asked_at=self.now)
         self.ask_publish(index)
 
     def sent(self, index: int) -> None:
@@ -163,6 +185,10 @@ class Turn:
             lease_owner=worker_id,
             lease_expires_at=self.now + self.plan(index).policy.lease,
         )
+        self.acknowledged()
+
+    def acknowledged(self) -> None:
+        """Some service has been at work: from the first time on, the job is in progress."""
         if self.job.first_ack_at is None:
             self.set_job(first_ack_at=self.now)
         if self.state is JobState.DISPATCHING:
@@ -184,9 +210,9 @@ class Turn:
         for index, step in enumerate(self.steps):
             if before is not None and self.plan(index).stage >= before:
                 continue
-            for at, execution in enumerate(step.executions):
-                if execution.state is ExecutionState.COMMITTED:
-                    self.move_execution(index, ExecutionState.DONE, at=at)
+            execution = step.execution
+            if execution is not None and execution.state is ExecutionState.COMMITTED:
+                self.move_execution(index, ExecutionState.DONE)
 
     def fail_attempt(self, index: int, track: Track, reason: AbortReason, fault: Fault) -> None:
         """An attempt is used up: wait and try again, or give the step up."""
@@ -253,16 +279,19 @@ class Turn:
         if not self.changed:
             return Decision(self.job, outcome, effects=tuple(self.effects), changed=False)
         events = self._events()
-        draft = replace(
-            self.job,
-            state=self.state,
-            steps=tuple(self.steps),
-            updated_at=self.now,
-            version=self.job.version + 1,
-            seq=self.job.seq + len(events),
-            **self.changes,
+        job = copied(self.job)
+        amend(
+            job,
+            {
+                "state": self.state,
+                "steps": tuple(self.steps),
+                "updated_at": self.now,
+                "version": self.job.version + 1,
+                "seq": self.job.seq + len(events),
+                **self.changes,
+            },
         )
-        job = replace(draft, due_at=due_at(draft))
+        amend(job, {"due_at": due_at(job)})
         return Decision(job, outcome, events=events, effects=tuple(self.effects))
 
     def _events(self) -> tuple[Event, ...]:
@@ -272,7 +301,7 @@ class Turn:
         return (
             Event(
                 seq=self.job.seq + 1,
-                type=self.kind.value,
+                type=str(self.kind),
                 at=self.now,
                 step_id=step_id,
                 attempt_no=attempt_no,

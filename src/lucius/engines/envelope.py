@@ -46,7 +46,7 @@ class Envelope:
     tenant_id: str
     request_type: str
     schema_version: str
-    payload: Json
+    payload: Json | None
     mode: Mode | None
     doc_id: str | None
     idempotency_key: str | None
@@ -94,10 +94,8 @@ def _raise_json(value: Any, otherwise: str | None) -> None:
 def read_envelope(
     given: Mapping[str, Any], header_key: str | None, policy: EnvelopePolicy, faults: Faults
 ) -> Envelope:
-    if not isinstance(given, Mapping):
-        faults.add(INVALID_ENVELOPE, "", "must be a JSON object")
-        faults.raise_all()
-    given = given if isinstance(given, dict) else dict(given)
+    if not isinstance(given, dict):
+        given = _object(given, faults)
     size = len(encoded_json(given))
     _check_references(given, policy.references, faults)
     callback_urls = given.get("callback_urls")
@@ -116,6 +114,13 @@ def read_envelope(
         extra=_extra(given),
         size=size,
     )
+
+
+def _object(given: Any, faults: Faults) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        faults.add(INVALID_ENVELOPE, "", "must be a JSON object")
+        faults.raise_all()
+    return dict(given)
 
 
 def _extra(given: Mapping[str, Any]) -> Json:
@@ -137,6 +142,8 @@ def _text(
         if required:
             faults.add(INVALID_ENVELOPE, f"/{name}", "is required")
         return None
+    if value.__class__ is str and len(value) <= limit and value.isprintable() and value.strip():
+        return str(value)
     reason = _text_fault(value, limit)
     if reason is None:
         return str(value)
@@ -176,13 +183,13 @@ def _schema_version(given: Mapping[str, Any], faults: Faults) -> str:
     return ""
 
 
-def _payload(given: Mapping[str, Any], faults: Faults) -> Json:
+def _payload(given: Mapping[str, Any], faults: Faults) -> Json | None:
     value = given.get("payload")
     if isinstance(value, dict):
         return value
     reason = "is required" if value is None else "must be an object"
     faults.add(INVALID_ENVELOPE, "/payload", reason)
-    return EMPTY
+    return None
 
 
 def _mode(given: Mapping[str, Any], faults: Faults) -> Mode | None:

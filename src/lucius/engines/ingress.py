@@ -12,12 +12,11 @@ from lucius.core.errors import RequestError
 from lucius.core.idempotency import body_hash, canonical_json, key_hash
 from lucius.core.job import Job
 from lucius.core.limits import MAX_PAYLOAD_BYTES, PROPERTY_CHARACTERS
-from lucius.core.plan import Carried, Mode, Plan, Sla
+from lucius.core.plan import EMPTY, Carried, Mode, Plan, Sla
 from lucius.core.references import ReferencePolicy
 from lucius.core.routing import route
 from lucius.core.states import JobState, StepState
 from lucius.engines.envelope import (
-    KNOWN_FIELDS,
     Envelope,
     EnvelopePolicy,
     encoded_json,
@@ -88,10 +87,10 @@ class Ingress:
         read = read_envelope(envelope, idempotency_key, self._fields, faults)
         decided = self._decide_mode(rules, read, faults)
         protocol = self._protocol(rules, read, faults)
-        if protocol is not None:
+        if protocol is not None and read.payload is not None:
             check_payload(read.payload, protocol.steps, faults)
             if read.size > self._small:
-                self._check_sizes(envelope, protocol, faults)
+                self._check_sizes(envelope, read, protocol, faults)
         if faults or protocol is None:
             faults.raise_all()
         claim = _claim(envelope, read)
@@ -151,19 +150,12 @@ class Ingress:
         return decided
 
     def _check_sizes(
-        self, envelope: Mapping[str, Any], protocol: ProtocolRule, faults: Faults
+        self, envelope: Mapping[str, Any], read: Envelope, rule: ProtocolRule, faults: Faults
     ) -> None:
         parts = {f"/{name}": envelope.get(name) for name in ("input_ref", "output_ref")}
-        extra = {name: value for name, value in envelope.items() if name not in KNOWN_FIELDS}
-        payload = envelope.get("payload")
-        steps = tuple(zip(protocol.protocol.steps, protocol.steps, strict=True))
-        check_sizes(
-            {**parts, "": extra},
-            payload if isinstance(payload, dict) else {},
-            steps,
-            self._policy.max_payload_bytes,
-            faults,
-        )
+        steps = tuple(zip(rule.protocol.steps, rule.steps, strict=True))
+        payload, limit = read.payload or EMPTY, self._policy.max_payload_bytes
+        check_sizes({**parts, "": read.extra}, payload, steps, limit, faults)
 
     def _check_redriven(self, plan: Plan) -> None:
         """A corrected payload must suit the steps that are still to run."""
@@ -200,7 +192,7 @@ class Ingress:
             schema_version=read.schema_version,
             input_ref=envelope["input_ref"],
             output_ref=envelope["output_ref"],
-            payload=read.payload,
+            payload=read.payload or EMPTY,
             steps=protocol.steps,
             routing=route(
                 read.tenant_id,

@@ -177,7 +177,8 @@ class EngineMetrics:
         for queue in await engine.ledger.ready_queues(engine.lanes):
             _row(rows, queue.service, queue.lane)["held"] += queue.held
         for key, (released, size) in engine.windows.snapshot().items():
-            _row(rows, *key).update(released=released, window=size)
+            row = _row(rows, *key)
+            row["released"], row["window"] = released, size
         for key, running in self._running.items():
             _row(rows, *key)["in_progress"] = running
         return [row for _, row in sorted(rows.items())]

@@ -5,8 +5,6 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from lucius.engines.ingress import Admission, Ingress
-
 from lucius.core.decide import decide, submit
 from lucius.core.effects import Decision, Effect, Event, Outcome
 from lucius.core.errors import LedgerUnavailableError, RequestError
@@ -16,6 +14,7 @@ from lucius.core.job import Job
 from lucius.core.routing import LANES
 from lucius.core.states import AbortReason, StepState
 from lucius.engines.cache import JobCache
+from lucius.engines.ingress import Admission, Ingress
 from lucius.engines.ready import ReadyQueues, Waiting
 from lucius.engines.window import Key, Windows
 from lucius.ports.engine import Applied, Submitted
@@ -179,6 +178,8 @@ class OutboxEngine:
         if job.plan.routing.lane not in self.lanes:
             return decision, reserved
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            if step.state is not StepState.DISPATCHING:
+                continue
             key = (planned.service, job.plan.routing.lane)
             if not step.ready or self.ready.waits(key) or not self.windows.room(key):
                 continue

@@ -12,6 +12,7 @@ from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
 from lucius.settings.kinds import (
     COUNT_OR_NONE,
     FLAG,
+    KEYS,
     NAMES,
     PATH,
     SECONDS,
@@ -159,7 +160,7 @@ class Security:
     )
     callback_keys: tuple[str, ...] = setting(
         "CALLBACK_KEYS",
-        NAMES,
+        KEYS,
         "",
         "Keys of callback tokens, `id:secret`, the current one last; empty: made in LUCIUS_DATA_DIR",
         secret=True,

@@ -114,6 +114,18 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def _keys(text: str) -> tuple[str, ...]:
+    """`id:secret` each; an id has no dot, because tokens separate with dots."""
+    keys = _names(_text(text))
+    for key in keys:
+        key_id, _, secret = key.partition(":")
+        if not key_id or "." in key_id or len(secret) < 16:
+            raise ValueError(
+                "must be id:secret, with no dot in an id and 16 characters in a secret"
+            )
+    return keys
+
+
 def _path(text: str) -> Path:
     return Path(_text(text)).expanduser()
 
@@ -160,6 +172,7 @@ SECONDS: Final = Kind("seconds", _seconds)
 SECONDS_OR_NONE: Final = Kind("seconds or none", lambda text: _or_none(text, _seconds))
 WAITS: Final = Kind("seconds, comma-separated", _waits)
 NAMES: Final = Kind("names, comma-separated", _names)
+KEYS: Final = Kind("id:secret, comma-separated", _keys)
 PATH: Final = Kind("path", _path)
 URL: Final = Kind("URL", _url)
 COUNT_OR_NONE: Final = Kind(

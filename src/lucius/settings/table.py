@@ -43,7 +43,7 @@ def declared(section: type) -> dict[str, Declared]:
 ROWS: Final = {name: row for section in SECTIONS for name, row in declared(section).items()}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Settings(
     General,
     Configuration,
@@ -59,6 +59,9 @@ class Settings(
     sources: Mapping[str, str] = field(default_factory=dict)
     """`default`, `environment` or `command line`, by variable."""
     warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{line.name}={line.value}' for line in self.lines())})"
 
     def lines(self) -> Iterator[Line]:
         """What is in force and where it came from; secrets are masked."""

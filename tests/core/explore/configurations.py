@@ -115,8 +115,17 @@ RESTART: Final = Configuration(
     remote=frozenset("b"),
     controls=(CancelRequested(), PauseRequested(), ResumeRequested()),
 )
+EVERYTHING: Final = Configuration(
+    "one attempt, and everything at once",
+    small_plan(0, 0, attempts=1),
+    honest=False,
+    leases=2,
+    restarts=1,
+    window=2,
+    controls=CONTROLS,
+)
 
-DEFAULT: Final = (NETWORK, RACE, CONTROL, DRAIN, STAGE, RESTART)
+DEFAULT: Final = (NETWORK, RACE, CONTROL, DRAIN, STAGE, RESTART, EVERYTHING)
 DEEP: Final = (
     replace(NETWORK, plan=small_plan(0, 1, 2, attempts=3), honest=False),
     replace(RACE, plan=small_plan(0, 1, webhooks=1), results=EVERY_RESULT),

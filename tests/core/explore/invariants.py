@@ -110,6 +110,14 @@ def _check_control(job: Job) -> None:
         require(
             all(step.state is StepState.SUCCEEDED for step in job.steps), "success is complete"
         )
+    carried = job.plan.carried
+    worked = any(
+        step.state in (StepState.IN_PROGRESS, StepState.SUCCEEDED) and p.step_id not in carried
+        for p, step in zip(job.plan.steps, job.steps, strict=True)
+    )
+    if worked:
+        waiting = job.state in (JobState.QUEUED, JobState.DISPATCHING)
+        require(not waiting and job.first_ack_at is not None, "a RESULT proves an ACK")
     require(
         job.final_output is None or job.state is JobState.SUCCEEDED,
         "final_output only on final success",

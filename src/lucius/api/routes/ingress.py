@@ -18,12 +18,10 @@ _TRACEPARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
 _STRING: Final = {"type": "string", "minLength": 1, "maxLength": 256}
+_URI: Final = {"type": "string", "maxLength": 2048, "pattern": "^[A-Za-z][A-Za-z0-9+.-]*:"}
 _REFERENCE: Final = {
-    "description": "A URI, or an object that has one",
-    "anyOf": [
-        {"type": "string", "minLength": 1},
-        {"type": "object", "required": ["uri"], "properties": {"uri": {"type": "string"}}},
-    ],
+    "description": "A URI without credentials, or an object that has one",
+    "anyOf": [_URI, {"type": "object", "required": ["uri"], "properties": {"uri": _URI}}],
 }
 ENVELOPE: Final[dict[str, Any]] = {
     "title": "Envelope",
@@ -57,7 +55,7 @@ ENVELOPE: Final[dict[str, Any]] = {
             "description": "The client's completion webhooks",
         },
         "correlation_id": _STRING,
-        "traceparent": {"type": "string", "description": "W3C Trace Context"},
+        "traceparent": {"type": "string", "pattern": f"^{_TRACEPARENT.pattern.decode()}$"},
     },
 }
 

@@ -160,7 +160,11 @@ OPERATIONS: Final = (
             200: Answer("Events in order, without gaps", EventsShape, media=_STREAM),
             204: Answer("The stream has nothing more: the job has ended"),
         },
-        query_parameter("after", "Only events past this `seq`", {"type": "integer", "minimum": 0}),
+        query_parameter(
+            "after",
+            "Only events past this `seq`",
+            {"type": "integer", "minimum": 0, "maximum": _MAX_SEQ},
+        ),
         query_parameter(
             "limit", "Events on a page", {"type": "integer", "minimum": 1, "maximum": 500}
         ),

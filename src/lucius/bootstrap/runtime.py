@@ -1,33 +1,32 @@
-"""The composition root: the only place that names adapters. It builds a runtime and runs it."""
+"""A runtime: everything of one process, wired. It is started by entering it and stopped by leaving."""
 
 import asyncio
-import base64
-import contextlib
-import importlib
 import logging
-import os
-import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
 from lucius.api.app import create_app
-from lucius.api.context import ApiContext, ApiOptions, Authenticate
-from lucius.api.keys import KeyFile
+from lucius.api.context import ApiContext, ApiOptions
 from lucius.api.tokens import CallbackTokens
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
+from lucius.bootstrap.adapters import (
+    authenticator,
+    open_bus,
+    open_config,
+    open_ledger,
+    open_workspace,
+)
+from lucius.bootstrap.secrets import callback_keys, webhook_secret
+from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
+from lucius.core.job import Job
 from lucius.core.routing import directive_topics
-from lucius.demo import SERVICES
 from lucius.engines.dispatcher import Dispatcher
 from lucius.engines.gateway import BusGateway
 from lucius.engines.ingress import Ingress
@@ -35,27 +34,17 @@ from lucius.engines.metrics import EngineMetrics
 from lucius.engines.outbox import OutboxEngine
 from lucius.engines.reconciler import EMBEDDED, Reconciler
 from lucius.engines.webhooks import Webhooks
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.sqlite import SqliteLedger
 from lucius.platform import Service, ServiceRunner
 from lucius.ports.bus import Bus
 from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
-from lucius.workspaces.by_scheme import WorkspaceByScheme
-from lucius.workspaces.local import LocalWorkspace
-from lucius.workspaces.memory import MemoryWorkspace
 
 log = logging.getLogger("lucius")
 
-LEDGER_FILE: Final = "ledger.db"
 SLOTS: Final = 64
 """Steps that each embedded service runs at once."""
-
-
-class UnsupportedError(LuciusError):
-    """A backend that this build does not have."""
 
 
 @dataclass
@@ -94,6 +83,7 @@ class Runtime:
             guard=self._guard,
         )
         self.runners = [self._runner(service) for service in self.services]
+        self.engine.listeners.append(self._pass_cancel_on)
 
     def _runner(self, service: Service) -> ServiceRunner:
         return ServiceRunner(
@@ -104,6 +94,13 @@ class Runtime:
             worker_id=f"{EMBEDDED}{service.name}",
             topics=directive_topics(self.settings.lane_topology),
         )
+
+    def _pass_cancel_on(self, before: Job | None, decision: Decision) -> None:
+        """Services that live here hear of a cancellation at once, others with their next heartbeat."""
+        job = decision.job
+        if job.cancel_requested_at is not None and before is not None and before.state != job.state:
+            for runner in self.runners:
+                runner.request_cancel(job.job_id)
 
     def _decorate(self, body: dict[str, Any]) -> dict[str, Any]:
         """What a directive needs to be answered; minted at publish, stored nowhere."""
@@ -180,12 +177,9 @@ class Runtime:
             raise LuciusError("the bus does not take directives")
 
 
-# -- adapters --------------------------------------------------------------------------------
-
-
 async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime:
     """A runtime of the adapters that the settings name."""
-    config = FileConfig(settings.protocol_paths(), policy=settings.retry_policy())
+    config = open_config(settings)
     return Runtime(
         settings=settings,
         ledger=await open_ledger(settings),
@@ -196,96 +190,11 @@ async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime
     )
 
 
-async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
-    if settings.storage_backend == "memory":
-        return MemoryLedger()
-    if settings.storage_backend == "sqlite":
-        path = ledger_path(settings)
-        opened = SqliteLedger.open_readonly(path) if readonly else SqliteLedger.open(path)
-        return await opened
-    raise UnsupportedError(f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is not built yet")
-
-
-def open_bus(settings: Settings) -> Bus:
-    if settings.bus_backend == "memory":
-        return MemoryBus()
-    raise UnsupportedError(f"LUCIUS_BUS_BACKEND={settings.bus_backend} is not built yet")
-
-
-def open_workspace(settings: Settings) -> Workspace:
-    """The scheme of a reference chooses. `file` reaches the workspace and the current directory."""
-    root, here = settings.data_dir.absolute() / "workspace", Path.cwd()
-    local = LocalWorkspace(root, readable=[here], writable=[here])
-    return WorkspaceByScheme({"file": local, "mem": MemoryWorkspace()})
-
-
-def ledger_path(settings: Settings) -> Path:
-    return settings.data_dir / LEDGER_FILE
-
-
-def authenticator(settings: Settings) -> Authenticate | None:
-    if settings.auth == "keys":
-        return KeyAccess(KeyFile(settings.data_dir / "keys.json"))
-    if settings.auth == "jwt":
-        return JwtAccess(
-            JwtPolicy(
-                issuer=settings.jwt_issuer,
-                audience=settings.jwt_audience,
-                jwks_url=settings.jwt_jwks_url,
-                algorithms=settings.jwt_algorithms,
-            )
-        )
-    return None
-
-
-def callback_keys(settings: Settings) -> dict[str, bytes]:
-    """From the settings, or one that is made once in the data directory."""
-    if settings.callback_keys:
-        pairs = (entry.split(":", 1) for entry in settings.callback_keys)
-        return {key_id: secret.encode() for key_id, secret in pairs}
-    return {"k1": made_once(settings.data_dir / "callback.key")}
-
-
-def webhook_secret(settings: Settings) -> str:
-    if settings.webhook_secret:
-        return settings.webhook_secret
-    return base64.b64encode(made_once(settings.data_dir / "webhook.key")).decode()
-
-
-def made_once(path: Path) -> bytes:
-    """A random secret in a file that only its owner can read."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_hex(32).encode())
-            file.flush()
-            os.fsync(file.fileno())
-    return path.read_bytes()
-
-
 def longest_lease(config: ConfigSource) -> timedelta:
     policies = [
         step.policy for protocol in config.catalog().protocols.values() for step in protocol.steps
     ]
     return max(max(policy.lease, policy.ack_timeout) for policy in policies)
-
-
-def demo_services() -> list[Service]:
-    return [service() for service in SERVICES]
-
-
-def named_service(name: str) -> Service:
-    """`package.module:Name`, a Service class or instance."""
-    module, _, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UnsupportedError(f"{name} is not a service: {error}") from error
-    made = found() if isinstance(found, type) else found
-    if not isinstance(made, Service):
-        raise UnsupportedError(f"{name} is not a lucius.platform.Service")
-    return made
 
 
 def utc_now() -> datetime:

@@ -1,0 +1,99 @@
+"""Which adapter serves which port, by the settings. No other module names them."""
+
+import importlib
+from pathlib import Path
+from typing import Final
+
+from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
+from lucius.api.context import Authenticate
+from lucius.api.keys import KeyFile
+from lucius.buses.memory import MemoryBus
+from lucius.configs.files import FileConfig
+from lucius.core.errors import LuciusError
+from lucius.demo import SERVICES
+from lucius.ledgers.memory import MemoryLedger
+from lucius.ledgers.sqlite import SqliteLedger
+from lucius.platform import Service
+from lucius.ports.bus import Bus
+from lucius.ports.config import ConfigSource
+from lucius.ports.ledger import Ledger
+from lucius.ports.workspace import Workspace
+from lucius.settings import Settings
+from lucius.workspaces.by_scheme import WorkspaceByScheme
+from lucius.workspaces.local import LocalWorkspace
+from lucius.workspaces.memory import MemoryWorkspace
+
+LEDGER_FILE: Final = "ledger.db"
+
+
+class UnsupportedError(LuciusError):
+    """A backend or service that this build does not have."""
+
+
+async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
+    if settings.storage_backend == "memory":
+        return MemoryLedger()
+    if settings.storage_backend == "sqlite":
+        path = ledger_path(settings)
+        opened = SqliteLedger.open_readonly(path) if readonly else SqliteLedger.open(path)
+        return await opened
+    raise UnsupportedError(f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is not built yet")
+
+
+def open_config(settings: Settings) -> ConfigSource:
+    if settings.config_source == "files":
+        return FileConfig(settings.protocol_paths(), policy=settings.retry_policy())
+    raise UnsupportedError(f"LUCIUS_CONFIG_SOURCE={settings.config_source} is not built yet")
+
+
+def open_bus(settings: Settings) -> Bus:
+    if settings.bus_backend == "memory":
+        return MemoryBus()
+    raise UnsupportedError(f"LUCIUS_BUS_BACKEND={settings.bus_backend} is not built yet")
+
+
+def open_workspace(settings: Settings) -> Workspace:
+    """The scheme of a reference chooses. `file` reaches the workspace and the current directory."""
+    root, here = settings.data_dir.absolute() / "workspace", Path.cwd()
+    local = LocalWorkspace(root, readable=[here], writable=[here])
+    return WorkspaceByScheme({"file": local, "mem": MemoryWorkspace()})
+
+
+def ledger_path(settings: Settings) -> Path:
+    return settings.data_dir / LEDGER_FILE
+
+
+def key_file(settings: Settings) -> KeyFile:
+    return KeyFile(settings.data_dir / "keys.json")
+
+
+def authenticator(settings: Settings) -> Authenticate | None:
+    if settings.auth == "keys":
+        return KeyAccess(key_file(settings))
+    if settings.auth == "jwt":
+        return JwtAccess(
+            JwtPolicy(
+                issuer=settings.jwt_issuer,
+                audience=settings.jwt_audience,
+                jwks_url=settings.jwt_jwks_url,
+                algorithms=settings.jwt_algorithms,
+            )
+        )
+    return None
+
+
+def demo_services() -> list[Service]:
+    return [service() for service in SERVICES]
+
+
+def named_service(name: str) -> Service:
+    """`package.module:Name`, a Service class or instance."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UnsupportedError(f"{name} is not a service: {error}") from error
+    made = found() if isinstance(found, type) else found
+    if not isinstance(made, Service):
+        raise UnsupportedError(f"{name} is not a lucius.platform.Service")
+    return made

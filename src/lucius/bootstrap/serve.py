@@ -1,0 +1,84 @@
+"""`lucius up`: one process on one port, ready when `/readyz` answers, drained on SIGTERM."""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import uvicorn
+
+from lucius.bootstrap.runtime import build
+from lucius.core.errors import LuciusError
+from lucius.platform import Service
+from lucius.settings import Settings
+
+log = logging.getLogger("lucius")
+BACKLOG: Final = 2048
+DRAIN_SECONDS: Final = 10
+
+
+class Server(uvicorn.Server):
+    """Ends by returning, so that what runs beside it can be drained in order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+class UnsafeAddressError(LuciusError):
+    """Authentication is off, and the address can be reached from elsewhere."""
+
+
+def check_address(settings: Settings, host: str) -> None:
+    """Without authentication only loopback is listened on."""
+    if settings.auth == "none" and not is_loopback(host):
+        raise UnsafeAddressError(
+            f"{host} can be reached from other machines and authentication is off: "
+            "set LUCIUS_AUTH=keys or jwt, or listen on 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def serve(settings: Settings, *, host: str, port: int, services: Sequence[Service]) -> None:
+    """Run until SIGINT or SIGTERM. The port is taken first, so that two servers cannot both start."""
+    check_address(settings, host)
+    listener = _listen(host, port)
+    runtime = await build(settings, services)
+    config = uvicorn.Config(
+        runtime.app(),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
+    async with runtime.running():
+        log.info("listening on http://%s:%d", host, listener.getsockname()[1])
+        await Server(config).serve(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise LuciusError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listener.listen(BACKLOG)
+    return listener

@@ -1,0 +1,1 @@
+"""The command `lucius`. Heavy imports happen inside commands, so that help is quick."""

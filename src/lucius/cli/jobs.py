@@ -1,0 +1,122 @@
+"""Reading: `lucius jobs`, `lucius job show | watch | events`."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lucius.cli.screen import event_line, job_table, show_job
+from lucius.cli.session import Session, console, echo_json, with_server
+from lucius.cli.watching import conclude, exit_code, watch_job
+
+if TYPE_CHECKING:
+    from lucius.api.shapes import JobShape, JobsShape
+    from lucius.client import Client
+
+
+def filter_options(command: Any) -> Any:
+    for option in (
+        click.option("--cursor", help="Continue after the page that showed this cursor."),
+        click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True),
+        click.option("--to", "created_to", metavar="INSTANT", help="Created before."),
+        click.option("--from", "created_from", metavar="INSTANT", help="Created at or after."),
+        click.option("--type", "request_type", help="Only this request type."),
+        click.option("--state", multiple=True, help="Only these states."),
+        click.option("--tenant", "tenant_id", multiple=True, help="Only these tenants."),
+    ):
+        command = option(command)
+    return command
+
+
+def query_of(filters: dict[str, Any]) -> dict[str, Any]:
+    """Options that may be given several times become one filter."""
+    joined = {
+        name: ",".join(value) if isinstance(value, tuple) else value
+        for name, value in filters.items()
+    }
+    return {name: value for name, value in joined.items() if value}
+
+
+@click.command()
+@filter_options
+@with_server
+def jobs(session: Session, **filters: Any) -> None:
+    """List jobs, newest first."""
+    page = session.call(lambda client: client.jobs(**query_of(filters)))
+    session.show(page, show_page)
+
+
+def show_page(page: "JobsShape") -> None:
+    if not page["jobs"]:
+        click.echo("no jobs")
+        return
+    console().print(job_table(page["jobs"]))
+    if page["next_cursor"]:
+        click.echo(f"more: --cursor {page['next_cursor']}")
+
+
+@click.command()
+@click.argument("job_id", metavar="JOB")
+@with_server
+def show(session: Session, job_id: str) -> None:
+    """Show a job, its steps, and why it is where it is."""
+    session.show(session.call(lambda client: client.job(job_id)), show_job)
+
+
+@click.command()
+@click.argument("job_id", metavar="JOB")
+@with_server
+def watch(session: Session, job_id: str) -> None:
+    """Follow a job to its end; exit with its outcome."""
+    watched(session, job_id)
+
+
+def watched(session: Session, job_id: str) -> None:
+    async def ask(client: "Client") -> "JobShape":
+        return await watch_job(client, job_id, quiet=session.as_json)
+
+    job = session.call(ask)
+    session.show(job, conclude)
+    click.get_current_context().exit(exit_code(job))
+
+
+@click.command()
+@click.argument("job_id", metavar="JOB")
+@click.option("--after", type=click.IntRange(0), default=0, help="Only events past this seq.")
+@click.option("--follow", is_flag=True, help="Go on until the job has ended.")
+@with_server
+def events(session: Session, job_id: str, after: int, follow: bool) -> None:
+    """Show the history of a job."""
+    if follow:
+        session.call(lambda client: _follow(session, client, job_id, after))
+        return
+    found = session.call(lambda client: _all_events(client, job_id, after))
+    session.show({"events": found}, lambda answer: _show_events(answer["events"]))
+
+
+async def _follow(session: Session, client: "Client", job_id: str, after: int) -> None:
+    import json
+
+    async for event in client.follow(job_id, after=after):
+        click.echo(json.dumps(event) if session.as_json else event_line(event))
+
+
+async def _all_events(client: "Client", job_id: str, after: int) -> list[Any]:
+    found: list[Any] = []
+    while page := await client.events(job_id, after=after):
+        found += page
+        after = page[-1]["seq"]
+    return found
+
+
+def _show_events(found: list[Any]) -> None:
+    for event in found:
+        click.echo(event_line(event))
+
+
+def show_outcome(session: Session, job: "JobShape", done: str) -> None:
+    """What an order did; `already` is as good as done."""
+    if session.as_json:
+        echo_json(job)
+        return
+    repeated = " (it already was)" if job.get("outcome") == "already" else ""
+    click.echo(f"{job['jobId']} {done}{repeated}: {job['state']}")

@@ -1,0 +1,177 @@
+"""`lucius ledger` and `lucius verify`: the stored data, without a server."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import click
+
+from lucius.cli.session import echo_json, run, with_json
+
+if TYPE_CHECKING:
+    from lucius.settings import Settings
+
+_BATCH = 500
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+@runtime_checkable
+class BacksUp(Protocol):
+    """A ledger that can copy itself to a file."""
+
+    async def backup(self, target: Path) -> None: ...
+
+
+class Age(click.ParamType[timedelta]):
+    """A span of time such as 90m, 12h or 30d."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        match = re.fullmatch(r"(\d+)([smhdw])", str(value).strip())
+        if match is None:
+            self.fail("must be a number with s, m, h, d or w, such as 30d", param, ctx)
+        return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+
+
+def with_data(command: Any) -> Any:
+    return click.option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        envvar="LUCIUS_DATA_DIR",
+        default=".lucius",
+        show_default=True,
+        show_envvar=True,
+        help="Where the ledger is.",
+    )(command)
+
+
+@click.command()
+@with_data
+@with_json
+def verify(data: Path, as_json: bool) -> None:
+    """Read everything that is stored and report what contradicts itself."""
+    from lucius import bootstrap
+
+    drifts = run(bootstrap.verify(settings_for(data)))
+    found = [{"kind": d.kind, "subject": d.subject, "detail": d.detail} for d in drifts]
+    if as_json:
+        echo_json({"clean": not found, "drift": found})
+    else:
+        for drift in found:
+            click.echo(f"{drift['kind']}: {drift['subject']}: {drift['detail']}")
+        click.echo(f"{len(found)} contradictions" if found else "clean")
+    click.get_current_context().exit(1 if found else 0)
+
+
+@click.group()
+def ledger() -> None:
+    """Look after the ledger: prune, backup, restore."""
+
+
+@ledger.command()
+@click.option("--older-than", type=Age(), required=True, help="For example 30d.")
+@with_data
+@with_json
+def prune(older_than: timedelta, data: Path, as_json: bool) -> None:
+    """Delete jobs that ended longer ago than that and owe nothing."""
+    deleted = run(_prune(data, older_than))
+    _show({"deleted": deleted}, f"{deleted} jobs deleted", as_json)
+
+
+async def _prune(data: Path, older_than: timedelta) -> int:
+    """In batches, so that no transaction is long."""
+    from lucius import bootstrap
+
+    ledger, deleted = await bootstrap.open_ledger(settings_for(data)), 0
+    before = datetime.now(UTC) - older_than
+    try:
+        while batch := await ledger.prune(before, _BATCH):
+            deleted += batch
+    finally:
+        await ledger.close()
+    return deleted
+
+
+def settings_for(data: Path, **options: str) -> "Settings":
+    """The settings in force, with what the command line says put first."""
+    from lucius.settings import load_settings
+
+    return load_settings(options={"LUCIUS_DATA_DIR": str(data), **options})
+
+
+@ledger.command()
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@with_data
+@with_json
+def backup(target: Path, data: Path, as_json: bool) -> None:
+    """Copy the ledger to a file, while it is in use."""
+    run(_backup(data, target))
+    _show({"backup": str(target)}, f"backed up to {target}", as_json)
+
+
+async def _backup(data: Path, target: Path) -> None:
+    from lucius import bootstrap
+
+    ledger = await bootstrap.open_ledger(settings_for(data), readonly=True)
+    try:
+        if not isinstance(ledger, BacksUp):
+            raise click.ClickException("this ledger is backed up with its own storage's tools")
+        await ledger.backup(target)
+    finally:
+        await ledger.close()
+
+
+@ledger.command()
+@click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Replace the ledger that is there.")
+@with_data
+@with_json
+def restore(source: Path, force: bool, data: Path, as_json: bool) -> None:
+    """Put a backup in place of the ledger. The server must not be running."""
+    from lucius import bootstrap
+
+    bootstrap.restore_ledger(settings_for(data), source, force=force)
+    _show({"restored": str(source)}, f"restored from {source}", as_json)
+
+
+@ledger.command()
+@with_data
+@with_json
+def info(data: Path, as_json: bool) -> None:
+    """How large the ledger is and what is in it."""
+    facts = run(_facts(data))
+    lines = "\n".join(f"{name}: {value}" for name, value in facts.items())
+    _show(facts, lines, as_json)
+
+
+async def _facts(data: Path) -> dict[str, Any]:
+    from lucius import bootstrap
+    from lucius.ports.ledger import JobQuery
+
+    settings = settings_for(data)
+    ledger = await bootstrap.open_ledger(settings, readonly=True)
+    try:
+        live = await ledger.inflight()
+        failed = await ledger.list(JobQuery(dlq=True, limit=500))
+    finally:
+        await ledger.close()
+    path = bootstrap.ledger_path(settings)
+    more = "+" if failed.next_cursor else ""
+    return {
+        "path": str(path),
+        "bytes": sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")),
+        "live_jobs": live.total,
+        "tenants_with_live_jobs": len(live.tenants),
+        "dlq": f"{len(failed.jobs)}{more}",
+    }
+
+
+def _show(value: dict[str, Any], text: str, as_json: bool) -> None:
+    if as_json:
+        echo_json(value)
+    else:
+        click.echo(text)

@@ -1,0 +1,70 @@
+"""The processes: `lucius up`."""
+
+import os
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from lucius.cli.ledger import settings_for, with_data
+from lucius.cli.session import run
+
+STACKS: Final[dict[str, dict[str, str]]] = {
+    "embedded": {},
+    "nats": {"LUCIUS_BUS_BACKEND": "nats"},
+    "azure": {
+        "LUCIUS_STORAGE_BACKEND": "ledger",
+        "LUCIUS_BUS_BACKEND": "servicebus",
+        "LUCIUS_CONFIG_SOURCE": "appconfig",
+    },
+    "temporal": {"LUCIUS_TEMPORAL_ENABLED": "true"},
+}
+"""What each stack sets; everything else comes from the environment."""
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65535))
+@with_data
+@click.option("--no-services", is_flag=True, help="Without the demo services.")
+@click.option(
+    "--service",
+    "named",
+    multiple=True,
+    metavar="MODULE:NAME",
+    help="Also run this service, found from the current directory; may be given several times.",
+)
+@click.option("--stack", type=click.Choice(list(STACKS)), default="embedded", show_default=True)
+def up(
+    host: str, port: int, data: Path, no_services: bool, named: tuple[str, ...], stack: str
+) -> None:
+    """Run everything in one process: API, reconciler and demo services."""
+    from lucius import bootstrap
+
+    options = dict(STACKS[stack])
+    if port and "LUCIUS_PUBLIC_URL" not in os.environ:
+        options["LUCIUS_PUBLIC_URL"] = f"http://{host}:{port}"
+    settings = settings_for(data, **options)
+    _log_to_stderr(settings.log_level)
+    services = [] if no_services else bootstrap.demo_services()
+    sys.path.insert(0, str(Path.cwd()))
+    services += [bootstrap.named_service(name) for name in named]
+    run_quickly(bootstrap.serve(settings, host=host, port=port, services=services))
+
+
+def run_quickly(work: Coroutine[Any, Any, None]) -> None:
+    """On uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        run(work)
+    else:
+        uvloop.run(work)
+
+
+def _log_to_stderr(level: str) -> None:
+    import logging
+
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")

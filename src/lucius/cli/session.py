@@ -1,0 +1,86 @@
+"""What commands share: the options that name the server, and how answers are shown."""
+
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lucius.client import Client
+
+T = TypeVar("T")
+DEFAULT_URL = "http://127.0.0.1:8700"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """How one command talks to the server and to its user."""
+
+    url: str = DEFAULT_URL
+    api_key: str | None = None
+    as_json: bool = False
+
+    def call(self, ask: "Callable[[Client], Awaitable[T]]") -> T:
+        async def connected() -> T:
+            async with self.connect() as client:
+                return await ask(client)
+
+        return run(connected())
+
+    def connect(self) -> "Client":
+        from lucius.client import Client
+
+        return Client(self.url, api_key=self.api_key, retries=2)
+
+    def show(self, value: Any, render: Callable[[Any], None]) -> None:
+        if self.as_json:
+            echo_json(value)
+        else:
+            render(value)
+
+
+def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--url`, `--api-key` and `--json`, handed to the command as one `Session`."""
+
+    @click.option(
+        "--url",
+        envvar="LUCIUS_URL",
+        default=DEFAULT_URL,
+        show_default=True,
+        show_envvar=True,
+        help="The server.",
+    )
+    @click.option("--api-key", envvar="LUCIUS_API_KEY", show_envvar=True, help="Who is asking.")
+    @with_json
+    @wraps(command)
+    def wrapped(url: str, api_key: str | None, as_json: bool, **options: Any) -> Any:
+        return command(Session(url, api_key, as_json), **options)
+
+    return wrapped
+
+
+def with_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")(command)
+
+
+def echo_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def console() -> "Console":
+    """Made for each use: it looks at the terminal as it is now."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """asyncio is imported here, not for every `--help`."""
+    import asyncio
+
+    return asyncio.run(work)

@@ -1,0 +1,78 @@
+"""`lucius submit`: one command to the server, from options."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lucius.cli.session import Session, with_server
+
+SCHEMA_VERSION = "v1"
+
+
+@click.command()
+@click.option("--type", "request_type", required=True, help="For example OCR->EMBEDDING->SIS.")
+@click.option("--tenant", "tenant_id", envvar="LUCIUS_TENANT", default="default", show_default=True)
+@click.option("--input", "input_ref", required=True, metavar="REF", help="A URI or a local file.")
+@click.option(
+    "--output", "output_ref", metavar="REF", help="A URI or a path. Default: beside the input."
+)
+@click.option("--payload", default="{}", metavar="JSON|@FILE", help="Parameters for the steps.")
+@click.option("--mode", type=click.Choice(["DEFAULT", "SAFE", "BURST"], case_sensitive=False))
+@click.option("--doc-id", help="The document; needed in mode BURST.")
+@click.option("--key", help="Idempotency key. Without one, the same command finds the same job.")
+@click.option("--correlation-id")
+@click.option("--callback-url", "callback_urls", multiple=True, help="Called when the job ends.")
+@click.option("--wait", is_flag=True, help="Follow the job to its end; exit with its outcome.")
+@with_server
+def submit(
+    session: Session,
+    input_ref: str,
+    output_ref: str | None,
+    payload: str,
+    key: str | None,
+    wait: bool,
+    callback_urls: tuple[str, ...],
+    **fields: str | None,
+) -> None:
+    """Submit a command; print the job's id."""
+    from lucius.cli.jobs import watched
+
+    envelope: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    envelope |= {
+        "schema_version": SCHEMA_VERSION,
+        "input_ref": reference(input_ref),
+        "output_ref": reference(output_ref or f"{input_ref}.result.json"),
+        "payload": read_payload(payload),
+    }
+    if callback_urls:
+        envelope["callback_urls"] = list(callback_urls)
+    answer = session.call(lambda client: client.submit(envelope, idempotency_key=key))
+    if wait:
+        if not session.as_json:
+            _show(answer)
+        watched(session, answer["jobId"])
+    session.show(answer, _show)
+
+
+def _show(answer: Any) -> None:
+    again = " (the same command as before)" if answer["duplicate"] else ""
+    click.echo(f"{answer['jobId']}{again}")
+
+
+def reference(text: str) -> str:
+    """A URI as it is; anything else is a local path."""
+    return text if "://" in text else Path(text).expanduser().resolve().as_uri()
+
+
+def read_payload(text: str) -> dict[str, Any]:
+    """JSON, or @ and the name of a file that holds it."""
+    try:
+        content = Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
+        value = json.loads(content)
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(str(error), param_hint="--payload") from None
+    if not isinstance(value, dict):
+        raise click.BadParameter("must be a JSON object", param_hint="--payload")
+    return value

@@ -1,0 +1,55 @@
+"""Following a job to its end: a live table on a terminal, plain lines elsewhere."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from lucius.cli.screen import event_line, progress, reference_text
+from lucius.cli.session import console
+
+if TYPE_CHECKING:
+    from lucius.api.shapes import JobShape
+    from lucius.client import Client
+
+SUCCEEDED = "SUCCEEDED"
+
+
+async def watch_job(client: "Client", job_id: str, *, quiet: bool = False) -> "JobShape":
+    """The job once it has ended, with its progress drawn meanwhile."""
+    if quiet:
+        return await client.wait(job_id)
+    if sys.stdout.isatty():
+        return await _live(client, job_id)
+    return await _lines(client, job_id)
+
+
+async def _live(client: "Client", job_id: str) -> "JobShape":
+    from rich.live import Live
+
+    job = await client.job(job_id)
+    with Live(progress(job), console=console(), refresh_per_second=12, transient=True) as live:
+        async for _ in client.follow(job_id):
+            job = await client.job(job_id)
+            live.update(progress(job))
+    job = await client.job(job_id)
+    console().print(progress(job))
+    return job
+
+
+async def _lines(client: "Client", job_id: str) -> "JobShape":
+    async for event in client.follow(job_id):
+        click.echo(event_line(event))
+    return await client.job(job_id)
+
+
+def exit_code(job: "JobShape") -> int:
+    return 0 if job["state"] == SUCCEEDED else 1
+
+
+def conclude(job: "JobShape") -> None:
+    """The last line of a watched job."""
+    if job["state"] == SUCCEEDED:
+        click.echo(f"{job['jobId']} succeeded: {reference_text(job['final_output'])}")
+    else:
+        click.echo(f"{job['jobId']} {job['state']}: {job['explanation']}", err=True)

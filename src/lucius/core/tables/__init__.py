@@ -1,0 +1,1 @@
+"""The data of the transition tables, one file for each machine."""

@@ -1,0 +1,51 @@
+"""The outbox entry's table. Clients read `HELD` and `RELEASED` as `PENDING`."""
+
+from typing import Final
+
+from lucius.core.inputs import Kind as K
+from lucius.core.states import EntryState as N
+from lucius.core.tables.cell import AFTERWARDS, CALLBACKS, Row, row
+
+_CLOSED: Final = row(
+    {},
+    ignore=tuple(kind for kind in K if kind is not K.ENTRY_RELEASED),
+    reject=(K.ENTRY_RELEASED,),
+)
+
+ENTRY: Final[dict[N, Row]] = {
+    N.HELD: row(
+        {
+            K.ENTRY_RELEASED: (N.RELEASED,),
+            K.PUBLISH_REFUSED: (N.FAILED_FINAL,),
+            K.SUCCESS: (N.FAILED_FINAL,),
+            K.FAILURE_RETRYABLE: (N.FAILED_FINAL,),
+            K.FAILURE_FINAL: (N.FAILED_FINAL,),
+            K.TICK: (N.FAILED_FINAL,),
+            K.CANCEL: (N.FAILED_FINAL,),
+            K.PAUSE: (N.FAILED_FINAL,),
+        },
+        ignore=(
+            K.SUBMITTED,
+            K.PUBLISH_CONFIRMED,
+            K.ACK,
+            K.HEARTBEAT,
+            K.LEASE_RETURNED,
+            K.BUS_RESTARTED,
+            K.RESUME,
+            *AFTERWARDS,
+        ),
+    ),
+    N.RELEASED: row(
+        {
+            K.PUBLISH_CONFIRMED: (N.SENT,),
+            K.PUBLISH_REFUSED: (N.HELD, N.FAILED_FINAL),
+            **dict.fromkeys(CALLBACKS, (N.SENT,)),
+            K.TICK: (N.FAILED_FINAL,),
+            K.CANCEL: (N.FAILED_FINAL,),
+        },
+        ignore=(K.SUBMITTED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *AFTERWARDS),
+        reject=(K.ENTRY_RELEASED,),
+    ),
+    N.SENT: _CLOSED,
+    N.FAILED_FINAL: _CLOSED,
+}

@@ -1,0 +1,137 @@
+"""The job's table. `QUEUED` is a moment within submit and resume: a stored job has moved on."""
+
+from typing import Final
+
+from lucius.core.inputs import Kind as K
+from lucius.core.states import JobState as J
+from lucius.core.tables.cell import CALLBACKS, PUBLISHED, Row, row
+
+_STRANGE: Final = (K.SUBMITTED, K.DISMISSED, K.REDRIVEN)
+"""No input for a job that is under way."""
+_PASSING: Final = (*PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, K.EFFECT_SETTLED)
+"""What a closed job takes note of, at most."""
+
+JOB: Final[dict[J, Row]] = {
+    J.QUEUED: row(
+        {
+            K.SUBMITTED: (J.DISPATCHING, J.SUCCEEDED),
+            K.RESUME: (J.DISPATCHING,),
+            K.CANCEL: (J.CANCELLED,),
+            K.PAUSE: (J.PAUSED,),
+            K.TICK: (J.FAILED_FINAL,),
+        },
+        ignore=(*PUBLISHED, *CALLBACKS, K.BUS_RESTARTED, K.EFFECT_SETTLED),
+        reject=(K.ENTRY_RELEASED, K.DISMISSED, K.REDRIVEN),
+    ),
+    J.DISPATCHING: row(
+        {
+            K.PUBLISH_REFUSED: (J.FAILED_FINAL,),
+            K.ACK: (J.IN_PROGRESS,),
+            K.HEARTBEAT: (J.IN_PROGRESS,),
+            K.LEASE_RETURNED: (J.IN_PROGRESS,),
+            K.SUCCESS: (J.IN_PROGRESS,),
+            K.FAILURE_RETRYABLE: (J.IN_PROGRESS,),
+            K.FAILURE_FINAL: (J.IN_PROGRESS,),
+            K.TICK: (J.FAILED_FINAL,),
+            K.CANCEL: (J.CANCELLING, J.CANCELLED),
+            K.PAUSE: (J.PAUSING, J.PAUSED),
+        },
+        ignore=(
+            K.ENTRY_RELEASED,
+            K.PUBLISH_CONFIRMED,
+            K.BUS_RESTARTED,
+            K.RESUME,
+            K.EFFECT_SETTLED,
+        ),
+        reject=_STRANGE,
+    ),
+    J.IN_PROGRESS: row(
+        {
+            K.PUBLISH_REFUSED: (J.FAILED_FINAL,),
+            K.LEASE_RETURNED: (J.FAILED_FINAL,),
+            K.SUCCESS: (J.SUCCEEDED, J.FAILED_FINAL),
+            K.FAILURE_RETRYABLE: (J.FAILED_FINAL,),
+            K.FAILURE_FINAL: (J.FAILED_FINAL,),
+            K.BUS_RESTARTED: (J.FAILED_FINAL,),
+            K.TICK: (J.FAILED_FINAL,),
+            K.CANCEL: (J.CANCELLING, J.CANCELLED),
+            K.PAUSE: (J.PAUSING, J.PAUSED),
+        },
+        ignore=(
+            K.ENTRY_RELEASED,
+            K.PUBLISH_CONFIRMED,
+            K.ACK,
+            K.HEARTBEAT,
+            K.RESUME,
+            K.EFFECT_SETTLED,
+        ),
+        reject=_STRANGE,
+    ),
+    J.PAUSING: row(
+        {
+            K.PUBLISH_REFUSED: (J.PAUSED, J.FAILED_FINAL),
+            K.LEASE_RETURNED: (J.PAUSED, J.FAILED_FINAL),
+            K.SUCCESS: (J.PAUSED, J.SUCCEEDED, J.FAILED_FINAL),
+            K.FAILURE_RETRYABLE: (J.PAUSED, J.FAILED_FINAL),
+            K.FAILURE_FINAL: (J.FAILED_FINAL,),
+            K.TICK: (J.PAUSED, J.FAILED_FINAL),
+            K.BUS_RESTARTED: (J.PAUSED, J.FAILED_FINAL),
+            K.CANCEL: (J.CANCELLING, J.CANCELLED),
+            K.RESUME: (J.DISPATCHING, J.IN_PROGRESS),
+        },
+        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, K.PAUSE, K.EFFECT_SETTLED),
+        reject=(K.ENTRY_RELEASED, *_STRANGE),
+    ),
+    J.PAUSED: row(
+        {
+            K.SUCCESS: (J.SUCCEEDED,),
+            K.TICK: (J.FAILED_FINAL,),
+            K.CANCEL: (J.CANCELLED,),
+            K.RESUME: (J.QUEUED, J.IN_PROGRESS),
+        },
+        ignore=(
+            *PUBLISHED,
+            K.ACK,
+            K.HEARTBEAT,
+            K.LEASE_RETURNED,
+            K.FAILURE_RETRYABLE,
+            K.FAILURE_FINAL,
+            K.BUS_RESTARTED,
+            K.PAUSE,
+            K.EFFECT_SETTLED,
+        ),
+        reject=(K.ENTRY_RELEASED, *_STRANGE),
+    ),
+    J.CANCELLING: row(
+        dict.fromkeys(
+            (
+                K.PUBLISH_REFUSED,
+                K.LEASE_RETURNED,
+                K.SUCCESS,
+                K.FAILURE_RETRYABLE,
+                K.FAILURE_FINAL,
+                K.TICK,
+                K.BUS_RESTARTED,
+                K.CANCEL,
+            ),
+            (J.CANCELLED,),
+        ),
+        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, K.EFFECT_SETTLED),
+        reject=(K.ENTRY_RELEASED, K.PAUSE, K.RESUME, *_STRANGE),
+    ),
+    J.SUCCEEDED: row(
+        {},
+        ignore=_PASSING,
+        reject=(K.ENTRY_RELEASED, K.CANCEL, K.PAUSE, K.RESUME, *_STRANGE),
+    ),
+    J.FAILED_FINAL: row(
+        {},
+        ignore=(*_PASSING, K.DISMISSED, K.REDRIVEN),
+        reject=(K.SUBMITTED, K.ENTRY_RELEASED, K.CANCEL, K.PAUSE, K.RESUME),
+    ),
+    J.CANCELLED: row(
+        {},
+        ignore=(*_PASSING, K.CANCEL, K.REDRIVEN),
+        reject=(K.SUBMITTED, K.ENTRY_RELEASED, K.PAUSE, K.RESUME, K.DISMISSED),
+    ),
+}

@@ -1,0 +1,105 @@
+"""The client repeats what may be repeated, with the same key, and says what went wrong."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from lucius.client import Client, ProblemError, UnreachableError
+from tests.api.world import ENVELOPE, World, client_of, context_of
+
+Handler = Callable[[httpx.Request], httpx.Response]
+
+
+def client_with(handler: Handler, retries: int = 3) -> Client:
+    transport = httpx.MockTransport(handler)
+    return Client("http://lucius", transport=transport, retries=retries, backoff_seconds=0)
+
+
+def flaky(failures: int, seen: list[httpx.Request], answer: httpx.Response | None) -> Handler:
+    """Fails that often, by an answer or by none, then succeeds."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        if len(seen) <= failures:
+            if answer is None:
+                raise httpx.ConnectError("refused", request=request)
+            return answer
+        return httpx.Response(202, json={"jobId": "j", "state": "QUEUED", "duplicate": False})
+
+    return handle
+
+
+@pytest.mark.parametrize("status", [None, 429, 503])
+async def test_a_submit_is_repeated_with_the_same_key_and_body(status: int | None) -> None:
+    seen: list[httpx.Request] = []
+    answer = httpx.Response(status, headers={"retry-after": "0"}) if status else None
+    async with client_with(flaky(2, seen, answer)) as client:
+        submitted = await client.submit(ENVELOPE, idempotency_key="k-1")
+    assert submitted["jobId"] == "j"
+    assert [request.headers["idempotency-key"] for request in seen] == ["k-1"] * 3
+    assert len({request.content for request in seen}) == 1
+
+
+async def test_a_server_that_stays_away_is_unreachable() -> None:
+    seen: list[httpx.Request] = []
+    async with client_with(flaky(99, seen, None), retries=2) as client:
+        with pytest.raises(UnreachableError, match="http://lucius"):
+            await client.job("x")
+    assert len(seen) == 3
+
+
+async def test_what_is_refused_is_not_repeated() -> None:
+    seen: list[httpx.Request] = []
+    document = {"code": "JOB_NOT_FOUND", "detail": "no", "errors": []}
+    async with client_with(flaky(9, seen, httpx.Response(404, json=document))) as client:
+        with pytest.raises(ProblemError) as caught:
+            await client.job("x")
+    assert (caught.value.status, caught.value.code, len(seen)) == (404, "JOB_NOT_FOUND", 1)
+
+
+async def test_an_answer_that_is_no_problem_document_is_still_an_error() -> None:
+    handler = flaky(9, [], httpx.Response(418, text="teapot"))
+    async with client_with(handler) as client:
+        with pytest.raises(ProblemError, match="HTTP_418: teapot"):
+            await client.cancel("x")
+
+
+async def test_a_broken_stream_is_resumed_where_it_broke() -> None:
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers["last-event-id"])
+        if len(asked) == 1:
+            return httpx.Response(200, content=b'id: 1\nevent: ack\ndata: {"seq": 1}\n\n')
+        if len(asked) == 2:
+            raise httpx.ReadError("reset", request=request)
+        if len(asked) == 3:
+            return httpx.Response(200, content=b': alive\n\nid: 2\ndata: {"seq": 2}\n\n')
+        return httpx.Response(204)
+
+    async with client_with(handle) as client:
+        seen = [event["seq"] async for event in client.follow("x")]
+    assert (seen, asked) == ([1, 2], ["0", "1", "1", "2"])
+
+
+async def test_a_job_is_submitted_waited_for_and_read(world: World) -> None:
+    async with client_of(context_of(world)) as http:
+        transport = http._transport
+        async with Client("http://lucius", transport=transport) as client:
+            job_id = (await client.submit(ENVELOPE))["jobId"]
+            assert (await client.submit(ENVELOPE))["duplicate"] is True
+            assert (await client.pause(job_id))["state"] == "PAUSED"
+            assert (await client.resume(job_id)).get("outcome") == "applied"
+            await client.cancel(job_id)
+            assert (await client.wait(job_id, timeout_seconds=5))["state"] == "CANCELLED"
+            kinds = [event["type"] async for event in client.follow(job_id)]
+            assert kinds == ["submitted", "pause", "resume", "cancel"]
+            assert len((await client.steps(job_id))["steps"]) == 2
+            assert (await client.executions(job_id))["phase"] == "FAILED"
+            assert (await client.redrive(job_id))["redrive_of"] == job_id
+
+
+@pytest.fixture
+def world() -> World:
+    return World()

@@ -1,0 +1,24 @@
+"""`lucius demo`: one document through three steps, twice, in processes as a user has them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_demo_succeeds_and_can_be_repeated(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lucius.cli.main", "demo", "--data", str(tmp_path)]
+    plain = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert plain.returncode == 0, plain.stderr
+    assert "job IN_PROGRESS->SUCCEEDED" in plain.stdout
+    assert "18,400 crowns" in plain.stdout
+    again = subprocess.run(
+        [*command, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert again.returncode == 0, again.stderr
+    answer = json.loads(again.stdout)
+    assert answer["job"]["state"] == "SUCCEEDED"
+    assert answer["job"]["jobId"] not in plain.stdout
+    assert len(answer["output"]["answers"]) == 3

@@ -1,0 +1,69 @@
+"""Without a server: help is quick, mistakes are messages, nothing ends in a traceback."""
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from lucius.cli.ledger import Age
+from lucius.cli.main import main
+
+SLOW = {"asyncio", "fastapi", "httpx", "pydantic", "rich", "uvicorn"}
+
+
+def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, command in group.commands.items():
+        here = (*path, name)
+        found += commands(command, *here) if isinstance(command, click.Group) else [here]
+    return found
+
+
+ALL = commands(main)
+WITHOUT_JSON = {("up",)}
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_explains_itself_and_takes_json(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, [*path, "--help"])
+    assert result.exit_code == 0
+    assert ("--json" in result.stdout) == (path not in WITHOUT_JSON)
+
+
+def test_help_imports_nothing_slow() -> None:
+    script = (
+        "import sys; from lucius.cli.main import main; main(['--help'], standalone_mode=False);"
+        f"print('loaded', sorted({SLOW!r} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert out.stdout.endswith("loaded []\n")
+
+
+@pytest.mark.parametrize("path", [("jobs",), ("job", "show", "x"), ("protocols",), ("dlq",)])
+def test_without_a_server_a_message_says_what_to_do(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, [*path, "--url", "http://127.0.0.1:9"])
+    assert result.exit_code == 1
+    assert "no answer from http://127.0.0.1:9" in result.stderr
+    assert "lucius up" in result.stderr
+    assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("args", [["nope"], ["submit"], ["jobs", "--limit", "0"], ["job"]])
+def test_wrong_usage_exits_with_two(args: list[str]) -> None:
+    assert CliRunner().invoke(main, args).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "span"), [("90m", timedelta(minutes=90)), ("30d", timedelta(days=30))]
+)
+def test_an_age_is_a_number_with_a_unit(text: str, span: timedelta) -> None:
+    assert Age().convert(text, None, None) == span
+
+
+@pytest.mark.parametrize("text", ["", "30", "d", "-1d", "1y"])
+def test_anything_else_is_no_age(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        Age().convert(text, None, None)

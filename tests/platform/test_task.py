@@ -1,0 +1,126 @@
+"""What a task offers to `execute()`: the payload, the objects, the staging place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lucius.platform import FatalError, InvalidPayloadError, ObjectMissingError, Task
+from lucius.platform.directive import parse_directive
+from lucius.platform.payload import parse_payload
+from lucius.workspaces.memory import MemoryWorkspace
+from tests.platform.bench import Bench, Writer, on_the_bench
+
+
+@dataclass(frozen=True)
+class Options:
+    prompts: list[str]
+    pages: int | None = None
+    ratio: float = 1.0
+    exact: bool = False
+
+    def validate(self) -> None:
+        if not self.prompts:
+            raise ValueError("/prompts: at least one")
+
+
+def test_a_payload_becomes_the_teams_dataclass() -> None:
+    parsed = parse_payload(Options, {"prompts": ["a"], "pages": 2, "ratio": 2, "new_field": 1})
+    assert parsed == Options(["a"], 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ({}, "/prompts: required"),
+        ({"prompts": "a"}, "/prompts: must be a list"),
+        ({"prompts": ["a", 1]}, "/prompts/1: must be of type str"),
+        ({"prompts": []}, "/prompts: at least one"),
+        ({"prompts": ["a"], "pages": True}, "/pages: must be of type int"),
+        ({"prompts": ["a"], "exact": 1}, "/exact: must be of type bool"),
+        ([], "the payload must be an object"),
+    ],
+)
+def test_a_wrong_payload_names_its_field_and_is_fatal(payload: Any, message: str) -> None:
+    with pytest.raises(InvalidPayloadError, match=message) as caught:
+        parse_payload(Options, payload)
+    assert isinstance(caught.value, FatalError)
+
+
+def test_a_payload_may_go_through_a_function() -> None:
+    def positive(payload: Mapping[str, int]) -> int:
+        if payload["n"] < 0:
+            raise ValueError("/n: must not be negative")
+        return payload["n"]
+
+    assert parse_payload(positive, {"n": 3}) == 3
+    with pytest.raises(InvalidPayloadError):
+        parse_payload(positive, {"n": -3})
+
+
+@on_the_bench
+async def test_a_wrong_payload_fails_the_step_before_it_starts(bench: Bench) -> None:
+    class Strict(Writer):
+        payload_model = Options
+
+    writer = Strict()
+    await bench.runner(writer)
+    await bench.send(1, payload={"prompts": 3})
+    result = await bench.result()
+    assert (result["status"], result["error"]["code"]) == ("FAILED_FINAL", "INVALID_PAYLOAD")
+    assert writer.begun == []
+
+
+def _task(**fields: Any) -> tuple[Task, MemoryWorkspace]:
+    workspace = MemoryWorkspace()
+    body = {
+        "jobId": "job_1",
+        "stepId": "sis",
+        "tenant_id": "tenant_a",
+        "step_type": "SIS",
+        "attempt_no": 2,
+        "lease_id": "l9",
+        "lane": 4,
+        "workspace_ref": {"uri": "mem://w/job_1"},
+        "input_ref": "mem://in",
+    }
+    return Task(parse_directive(body | fields), {}, workspace), workspace
+
+
+async def test_a_task_reads_its_input_and_earlier_outputs() -> None:
+    previous = {"ocr": {"uri": "mem://ocr"}, "embedding": "mem://vectors"}
+    task, workspace = _task(previous=previous)
+    workspace.objects.update({"mem://in": b"in", "mem://ocr": b"text", "mem://vectors": b"[]"})
+    assert await task.input() == b"in"
+    assert await task.previous("ocr") == b"text"
+    assert await task.latest() == b"[]"
+    with pytest.raises(ObjectMissingError, match="no step other"):
+        await task.previous("other")
+
+
+async def test_the_first_step_finds_the_input_as_the_latest() -> None:
+    task, workspace = _task()
+    workspace.objects["mem://in"] = b"in"
+    assert await task.latest() == b"in"
+
+
+async def test_a_reference_to_nothing_is_fatal() -> None:
+    task, _ = _task()
+    for reference in ("mem://nothing", None, {"path": "x"}):
+        with pytest.raises(ObjectMissingError):
+            await task.read(reference)
+
+
+async def test_staged_output_lies_under_its_attempt_and_lease() -> None:
+    task, workspace = _task()
+    uri = await task.stage("parts/result.json", "{}")
+    assert uri == "mem://w/job_1/sis/2/l9/parts/result.json"
+    assert workspace.objects == {uri: b"{}"}
+
+
+@pytest.mark.parametrize("name", ["", "/etc/passwd", "../x", "a//b", "a/../b", "1/l1/output.txt"])
+async def test_a_name_that_leaves_its_place_is_refused(name: str) -> None:
+    task, _ = _task()
+    with pytest.raises(FatalError, match="cannot name an output"):
+        await task.stage(name, b"")

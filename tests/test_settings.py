@@ -1,0 +1,263 @@
+"""Settings: validated together, each with its source, secrets masked, and documented from one table."""
+
+import re
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lucius.configs.files import PACKAGED, FileConfig
+from lucius.core.plan import RetryPolicy, Sla
+from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
+from lucius.ports.ledger import Limits
+from lucius.settings import Settings, SettingsError, load_settings, settings_page
+from lucius.settings.table import ROWS
+
+DESIGN = [
+    "DATA_DIR",
+    "BUS_BACKEND",
+    "CONFIG_SOURCE",
+    "PROTOCOLS",
+    "WORKSPACE_URL",
+    "ACK_TIMEOUT_SECONDS",
+    "LEASE_SECONDS",
+    "DISPATCH_BACKOFF_SECONDS",
+    "ACK_BACKOFF_SECONDS",
+    "EXECUTION_BACKOFF_SECONDS",
+    "MAX_ATTEMPTS",
+    "OUTBOX_RETRY_INTERVAL",
+    "MAX_INFLIGHT",
+    "MAX_INFLIGHT_PER_TENANT",
+    "MAX_INFLIGHT_PER_LANE",
+    "LANE_TOPOLOGY",
+    "ROUTING_DELIMITER",
+    "AUTH",
+    "REQUIRE_REPLY_TOKEN",
+    "SYSTEM",
+    "JOB_SLA_SECONDS",
+    "PAUSE_SLA_SECONDS",
+    "SLA_ACTION",
+    "SERVICEBUS_CONNECTION",
+    "SERVICEBUS_REPLY_PREFIX",
+    "SERVICEBUS_REPLY_SUBSCRIPTION",
+    "SERVICEBUS_LANES",
+    "LEDGER_TABLE",
+    "IDEMPOTENCY_TABLE",
+    "TABLE_CONNECTION",
+    "TEMPORAL_ADDRESS",
+    "TEMPORAL_NAMESPACE",
+    "TEMPORAL_TASK_QUEUE",
+    "INVOKER_URL",
+    "STEP_RESULT_TIMEOUT_SECONDS",
+    "STORAGE_BACKEND",
+    "JOBS_TABLE",
+    "STEPS_TABLE",
+    "JOB_INDEX_TABLE",
+    "INFLIGHT_TABLE",
+    "TEMPORAL_ENABLED",
+    "TEMPORAL_WORKFLOW_EXECUTION_TIMEOUT",
+]
+
+
+def load(**variables: str) -> Settings:
+    return load_settings({f"LUCIUS_{name}": text for name, text in variables.items()})
+
+
+@pytest.mark.parametrize("name", DESIGN)
+def test_every_name_of_the_design_is_a_setting(name: str) -> None:
+    assert f"LUCIUS_{name}" in {row.env for row in ROWS.values()}
+
+
+def test_the_defaults_are_those_of_the_core() -> None:
+    settings = load()
+    assert settings.retry_policy() == RetryPolicy()
+    assert settings.ingress_policy().sla == Sla()
+    assert settings.limits() == Limits(tenant=1000)
+    assert settings.protocol_paths() == (PACKAGED,)
+    assert settings.warnings == ()
+    assert set(settings.sources.values()) == {"default"}
+
+
+def test_values_come_from_the_environment_and_say_so() -> None:
+    settings = load(ACK_TIMEOUT_SECONDS="0.25", MAX_INFLIGHT="7", TEMPORAL_ENABLED="Yes")
+    assert settings.ack_timeout == timedelta(milliseconds=250)
+    assert settings.max_inflight == 7
+    assert settings.temporal_enabled
+    assert settings.ingress_policy().engine == "temporal"
+    assert settings.sources["LUCIUS_MAX_INFLIGHT"] == "environment"
+    assert settings.sources["LUCIUS_SYSTEM"] == "default"
+
+
+def test_options_of_the_command_line_go_before_the_environment() -> None:
+    environ = {"LUCIUS_DATA_DIR": "/env", "LUCIUS_SYSTEM": "one"}
+    settings = load_settings(environ, options={"LUCIUS_DATA_DIR": "/flag"})
+    assert settings.data_dir == Path("/flag")
+    assert settings.workspace_url == "file:///flag/workspace"
+    assert settings.sources["LUCIUS_DATA_DIR"] == "command line"
+    assert settings.sources["LUCIUS_SYSTEM"] == "environment"
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    settings = load(MAX_ATTEMPTS="", AUTH="")
+    assert (settings.max_attempts, settings.auth) == (3, "none")
+    assert settings.sources["LUCIUS_AUTH"] == "default"
+
+
+def test_lists_are_separated_by_commas() -> None:
+    settings = load(ACK_BACKOFF_SECONDS="1,2.5, 3", REFERENCE_HOSTS="*.example.com, docs")
+    assert settings.ack_backoff == tuple(timedelta(seconds=each) for each in (1, 2.5, 3))
+    assert settings.reference_hosts == ("*.example.com", "docs")
+
+
+def test_no_limit_is_spelt_none() -> None:
+    assert load(MAX_INFLIGHT_PER_TENANT="none").limits() == Limits()
+    assert load(MAX_INFLIGHT_PER_TENANT="0").limits() == Limits(tenant=0)
+
+
+# -- defaults that follow from others --------------------------------------------------------
+
+
+def test_references_to_files_are_only_for_embedded_backends() -> None:
+    assert load().reference_schemes == EMBEDDED_SCHEMES
+    azure = load(STORAGE_BACKEND="ledger", TABLE_CONNECTION="c")
+    assert azure.reference_schemes == DEPLOYED_SCHEMES
+    assert azure.ingress_policy().references.schemes == DEPLOYED_SCHEMES
+    assert load(REFERENCE_SCHEMES="s3").reference_schemes == ("s3",)
+
+
+def test_the_result_timeout_is_the_lease_under_temporal() -> None:
+    assert load(LEASE_SECONDS="60").step_result_timeout == timedelta(minutes=1)
+    settings = load(TEMPORAL_ENABLED="true", STEP_RESULT_TIMEOUT_SECONDS="5")
+    assert settings.retry_policy().lease == timedelta(seconds=5)
+    assert load(STEP_RESULT_TIMEOUT_SECONDS="5").retry_policy().lease == timedelta(minutes=15)
+
+
+def test_an_sla_may_fail_jobs() -> None:
+    sla = load(SLA_ACTION="fail", JOB_SLA_SECONDS="10").ingress_policy().sla
+    assert (sla.job, sla.fail_job, sla.fail_pause) == (timedelta(seconds=10), True, True)
+
+
+def test_packaged_protocols_may_be_joined_by_others(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("protocols: [{request_type: X, protocol_id: x, steps: [OCR]}]")
+    settings = load(PROTOCOLS=f"packaged,{tmp_path}")
+    catalog = FileConfig(settings.protocol_paths(), policy=settings.retry_policy()).catalog()
+    assert {"OCR", "X"} <= set(catalog.protocols)
+
+
+# -- bad values ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("MAX_ATTEMPTS", "0", "from 1 to 20"),
+        ("MAX_ATTEMPTS", "three", "whole number"),
+        ("MAX_INFLIGHT", "-1", "from 0"),
+        ("ACK_TIMEOUT_SECONDS", "soon", "number of seconds"),
+        ("ACK_TIMEOUT_SECONDS", "nan", "from 0.001"),
+        ("LEASE_SECONDS", "0", "from 0.001"),
+        ("LEASE_SECONDS", "inf", "to 2.592e+06"),
+        ("ACK_BACKOFF_SECONDS", "1,,2", "number of seconds"),
+        ("ACK_BACKOFF_SECONDS", "-1", "from 0"),
+        ("STORAGE_BACKEND", "oracle", "sqlite or memory"),
+        ("TEMPORAL_ENABLED", "maybe", "true or false"),
+        ("SERVICEBUS_LANES", "8", "must be 16"),
+        ("SYSTEM", "a/b", "letters"),
+        ("INVOKER_URL", "localhost", "URL"),
+        ("SLA_ACTION", "panic", "escalate or fail"),
+        ("MAX_PAYLOAD_BYTES", "999999999", "from 1"),
+        ("AUTH", "basic", "none or keys or jwt"),
+        ("CALLBACK_KEYS", "k1:" + "x" * 16 + ",k2:short", "id:secret"),
+        ("CALLBACK_KEYS", "k.1:" + "x" * 16, "no dot"),
+    ],
+)
+def test_a_bad_value_is_named_with_a_reason(name: str, text: str, reason: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(**{name: text})
+    ((variable, found),) = raised.value.faults
+    assert variable == f"LUCIUS_{name}"
+    assert reason in found
+    assert variable in str(raised.value)
+
+
+def test_every_bad_value_is_listed_at_once() -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(MAX_ATTEMPTS="x", LEASE_SECONDS="x", AUTH="x")
+    names = {name for name, _ in raised.value.faults}
+    assert names == {"LUCIUS_MAX_ATTEMPTS", "LUCIUS_LEASE_SECONDS", "LUCIUS_AUTH"}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "missing"),
+    [
+        ({"STORAGE_BACKEND": "table"}, {"TABLE_CONNECTION"}),
+        ({"BUS_BACKEND": "servicebus"}, {"SERVICEBUS_CONNECTION"}),
+        ({"CONFIG_SOURCE": "appconfig"}, {"APPCONFIG_CONNECTION"}),
+        ({"AUTH": "jwt"}, {"JWT_ISSUER", "JWT_AUDIENCE", "JWT_JWKS_URL"}),
+    ],
+)
+def test_what_a_choice_needs_must_be_there(chosen: dict[str, str], missing: set[str]) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(**chosen)
+    assert {name for name, _ in raised.value.faults} == {f"LUCIUS_{name}" for name in missing}
+
+
+def test_an_unknown_variable_is_warned_about_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    settings = load(AKC_TIMEOUT_SECONDS="1", QUITE_ELSE="2")
+    assert settings.warnings == (
+        "unknown setting LUCIUS_AKC_TIMEOUT_SECONDS: did you mean LUCIUS_ACK_TIMEOUT_SECONDS?",
+        "unknown setting LUCIUS_QUITE_ELSE",
+    )
+    assert "LUCIUS_QUITE_ELSE" in caplog.text
+
+
+# -- secrets ---------------------------------------------------------------------------------
+
+SECRET = {
+    row.env.removeprefix("LUCIUS_"): "k1:geheim" + "x" * 16 for row in ROWS.values() if row.secret
+}
+
+
+def test_connections_and_keys_are_secrets() -> None:
+    named = re.compile(r"CONNECTION$|SECRET|API_KEY$|CALLBACK_KEYS$")
+    assert set(SECRET) == {
+        row.env.removeprefix("LUCIUS_") for row in ROWS.values() if named.search(row.env)
+    }
+
+
+def test_secrets_are_never_shown() -> None:
+    settings = load(**SECRET, NATS_URL="nats://user:geheim@host:4222")
+    lines = {line.name: line for line in settings.lines()}
+    assert "geheim" not in f"{settings} {lines}"
+    assert lines["LUCIUS_TABLE_CONNECTION"][1:3] == ("********", "environment")
+    assert lines["LUCIUS_NATS_URL"].value == "nats://***@host:4222"
+    assert {line.name: line.value for line in load().lines()}["LUCIUS_API_KEY"] == "none"
+
+
+def test_a_bad_secret_is_not_repeated_in_its_error() -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(API_KEY="geheim\n")
+    assert "geheim" not in str(raised.value)
+
+
+# -- printing and documentation --------------------------------------------------------------
+
+
+def test_every_setting_is_printed_as_it_could_be_set_again() -> None:
+    settings = load(ACK_BACKOFF_SECONDS="0.5,90", TEMPORAL_ENABLED="1", MAX_INFLIGHT="none")
+    printed = {line.name: line.value for line in settings.lines() if line.value != "none"}
+    again = load_settings(printed)
+    assert _values(again) == _values(settings)
+
+
+def _values(settings: Settings) -> dict[str, Any]:
+    return {each.name: getattr(settings, each.name) for each in fields(Settings) if each.metadata}
+
+
+def test_the_page_documents_every_setting_once() -> None:
+    page = settings_page()
+    rows = re.findall(r"^\| `(LUCIUS_\w+)` \|(.*)\|$", page, re.MULTILINE)
+    assert [name for name, _ in rows] == [row.env for row in ROWS.values()]
+    assert all(len(cells.split("|")) == 3 for _, cells in rows)
