@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from bench.measure import percentile, spending
 from bench.transitions import envelope
@@ -41,7 +42,7 @@ async def serving(data: Path, *, services: bool = True) -> AsyncIterator[Server]
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     named = [w for n in SERVICES for w in ("--service", f"bench.echo:{n}")] if services else []
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # noqa: ASYNC220 - started before the clock
         [LUCIUS, "up", "--port", str(port), "--data", str(data), "--no-services", *named],
         cwd=Path(__file__).parents[1],
         env={**os.environ, "LUCIUS_MAX_INFLIGHT_PER_TENANT": "none", "LUCIUS_LOG_LEVEL": "WARNING"},
@@ -131,3 +132,47 @@ async def _reads(server: Server) -> list[float]:
             await asyncio.sleep(0.05)
     except asyncio.CancelledError:
         return latencies
+
+
+# -- workers that speak only HTTP ------------------------------------------------------------
+
+
+async def measure_pull(data: Path, jobs: int = 3000, in_flight: int = 200) -> dict[str, float]:
+    """The same jobs, with the services outside: they pull directives and post replies in batches."""
+    async with serving(data, services=False) as server:
+        workers = [asyncio.create_task(_worker(server, name)) for name in SERVICES]
+        await closed_loop(server, 200, 20, first=1_000_000)
+        before = server.cpu()
+        with spending() as spent:
+            loaded = await closed_loop(server, jobs, in_flight, first=0)
+        cpu = server.cpu() - before
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    return {
+        "jobs_per_s": jobs / spent.seconds,
+        "p50_ms": percentile(loaded, 0.5) * 1000,
+        "p99_ms": percentile(loaded, 0.99) * 1000,
+        "server_cpu_ms_per_job": cpu / jobs * 1000,
+        "client_and_worker_cpu_ms_per_job": spent.cpu / jobs * 1000,
+    }
+
+
+async def _worker(server: Server, service: str) -> None:
+    connection = await Connection.open(server.port)
+    pull, answer = f"/v1/services/{service}/directives:pull", f"/v1/services/{service}/replies"
+    while True:
+        status, page = await connection.post(pull, {"max": 64, "wait_seconds": 20})
+        assert status == 200, page
+        for kind in ("ACK", "RESULT"):
+            replies = [_reply(directive, kind) for directive in page["directives"]]
+            if replies:
+                status, settled = await connection.post(answer, {"replies": replies})
+                assert status == 200, settled
+
+
+def _reply(directive: dict[str, Any], kind: str) -> dict[str, Any]:
+    bound = {name: directive[name] for name in ("jobId", "stepId", "attempt_no", "lease_id")}
+    result = {"status": "SUCCEEDED", "output_ref": {"uri": "s3://bucket/out"}}
+    extra = result if kind == "RESULT" else {}
+    return {"type": kind, **bound, "callback_token": directive["callback_token"], **extra}

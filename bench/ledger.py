@@ -1,6 +1,7 @@
 """How fast the SQLite ledger is: durable saves beside bare SQLite, idle latency, and flatness."""
 
 import asyncio
+import gc
 import shutil
 import sqlite3
 import statistics
@@ -19,7 +20,8 @@ from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import Made, at, life_of, make
 
 TASKS = 200
-JOBS_PER_TASK = 20
+JOBS_PER_TASK = 5
+ROUNDS = 3
 Numbers = dict[str, float]
 Lives = list[list[tuple[Made, list[Decision]]]]
 
@@ -52,6 +54,15 @@ def lives(tasks: int = TASKS, jobs: int = JOBS_PER_TASK) -> Lives:
 
 
 async def writes(folder: Path) -> Numbers:
+    """The round with the median throughput."""
+    rounds = []
+    for number in range(ROUNDS):
+        (folder / f"round-{number}").mkdir()
+        rounds.append(await _round(folder / f"round-{number}"))
+    return sorted(rounds, key=lambda numbers: numbers["saves_per_s"])[ROUNDS // 2]
+
+
+async def _round(folder: Path) -> Numbers:
     """Saves of 200 tasks at once, then the same statements from one plain loop."""
     path, work = folder / "ledger.db", lives()
     ledger = await SqliteLedger.open(path)
@@ -60,18 +71,20 @@ async def writes(folder: Path) -> Numbers:
     await ledger.close()
     shutil.copy(path, folder / "bare.db")
     ledger = await SqliteLedger.open(path)
-    writer = ledger._writing()
-    recorder = Recorder(writer._conn)
-    writer._conn = recorder  # type: ignore[assignment]
+    recorder = record(ledger)
+    gc.collect()
+    gc.freeze()  # What was prepared would not be there in life: do not traverse it again and again.
     saves, seconds = await _drive(ledger, work)
+    gc.unfreeze()
     await ledger.close()
-    bare = _replay(folder / "bare.db", recorder.statements)
+    bare = replay(folder / "bare.db", recorder.statements)
     commits = sum(sql == "COMMIT" for sql, _ in recorder.statements)
     return {
         "saves_per_s": saves / seconds,
         "bare_saves_per_s": saves / bare,
         "share_of_bare": bare / seconds,
         "saves_per_commit": saves / commits,
+        "bytes_per_job": path.stat().st_size / (TASKS * JOBS_PER_TASK),
     }
 
 
@@ -90,7 +103,15 @@ async def _drive(ledger: SqliteLedger, work: Lives) -> tuple[int, float]:
     return saves, time.perf_counter() - started
 
 
-def _replay(path: Path, statements: list[tuple[str, Any]]) -> float:
+def record(ledger: SqliteLedger) -> Recorder:
+    """From now on every statement of this ledger is noted."""
+    writer = ledger._writing()
+    recorder = Recorder(writer._conn)
+    writer._conn = recorder  # type: ignore[assignment]
+    return recorder
+
+
+def replay(path: Path, statements: list[tuple[str, Any]]) -> float:
     conn = connect(path)
     started = time.perf_counter()
     for sql, params in statements:
@@ -101,7 +122,7 @@ def _replay(path: Path, statements: list[tuple[str, Any]]) -> float:
 
 
 async def idle(folder: Path) -> Numbers:
-    """One save at a time, and the size of what it leaves behind."""
+    """Milliseconds of a save when nothing else is written."""
     ledger = await SqliteLedger.open(folder / "idle.db")
     samples: list[float] = []
     for [(made, decisions)] in lives(100, 1):
@@ -114,7 +135,6 @@ async def idle(folder: Path) -> Numbers:
     return {
         "idle_save_ms": statistics.median(samples) * 1e3,
         "idle_save_p99_ms": statistics.quantiles(samples, n=100)[98] * 1e3,
-        "bytes_per_job": (folder / "ledger.db").stat().st_size / (TASKS * JOBS_PER_TASK),
     }
 
 
@@ -124,10 +144,10 @@ Ask = Callable[[SqliteLedger, int], Awaitable[object]]
 
 ASKS: dict[str, Ask] = {
     "lookup": lambda ledger, n: ledger.load(live_id(n)),
-    "due": lambda ledger, n: ledger.due(at(10**9), LANES, 100),
+    "due": lambda ledger, n: ledger.due(at(10**9), LANES, 50),
     "next_due": lambda ledger, n: ledger.next_due(LANES),
     "ready_queues": lambda ledger, n: ledger.ready_queues(LANES),
-    "ready": lambda ledger, n: ledger.ready(*queue(n), 0, 50),
+    "ready": lambda ledger, n: ledger.ready(*queue(n), 0, 10),
     "list_newest": lambda ledger, n: ledger.list(JobQuery()),
     "list_tenant": lambda ledger, n: ledger.list(JobQuery(tenant_ids=[f"tenant-{n % 8}"])),
     "list_state": lambda ledger, n: ledger.list(JobQuery(states=[JobState.SUCCEEDED])),
@@ -138,8 +158,8 @@ ASKS: dict[str, Ask] = {
             request_type="OCR->EMBEDDING->SIS",
         )
     ),
-    "list_tenant_rare_type": lambda ledger, n: ledger.list(
-        JobQuery(tenant_ids=[f"tenant-{n % 8}"], request_type="SIS")
+    "list_state_rare_type": lambda ledger, n: ledger.list(
+        JobQuery(states=[JobState.SUCCEEDED], request_type="SIS")
     ),
     "list_dlq": lambda ledger, n: ledger.list(JobQuery(dlq=True)),
     "list_time": lambda ledger, n: ledger.list(JobQuery(created_to=at(500))),

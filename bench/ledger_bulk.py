@@ -19,7 +19,7 @@ from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
 
 LANES = range(16)
 TENANTS = 8
-EVERY = 100
+EVERY = 10
 """Of so many jobs one is held, one released, one failed; the others have succeeded."""
 PORTION = 200
 

@@ -1,12 +1,16 @@
 """Durable transitions through the engine: 200 jobs in flight, each moved by its inputs one after another."""
 
 import asyncio
+import gc
+import shutil
 import time
-from collections.abc import Callable
+import tracemalloc
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from bench.ledger import record, replay
 from bench.measure import percentile, spending
 from lucius.configs.files import FileConfig
 from lucius.core.effects import Effect, PublishDirective
@@ -14,7 +18,10 @@ from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
 from lucius.engines.ingress import Ingress, IngressPolicy
 from lucius.engines.outbox import OutboxEngine
+from lucius.ledgers.sqlite import SqliteLedger
 from lucius.ports.ledger import Ledger
+
+Numbers = dict[str, float]
 
 STEPS = ("ocr", "embedding", "sis")
 INPUTS = 1 + 2 * len(STEPS)
@@ -78,7 +85,7 @@ def make_engine(ledger: Ledger) -> OutboxEngine:
     return OutboxEngine(ledger, ingress, now=lambda: datetime.now(UTC))
 
 
-async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> dict[str, float]:
+async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> Numbers:
     """Jobs in a closed loop; transitions a second, CPU a job, latency of a transition."""
     driver = Driver(make_engine(ledger))
     numbers = iter(range(first, first + jobs))
@@ -90,6 +97,7 @@ async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> dic
     with spending() as spent:
         await asyncio.gather(*(worker() for _ in range(in_flight)))
     return {
+        "seconds": spent.seconds,
         "jobs_per_s": jobs / spent.seconds,
         "transitions_per_s": jobs * INPUTS / spent.seconds,
         "cpu_ms_per_job": spent.cpu / jobs * 1000,
@@ -98,11 +106,51 @@ async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> dic
     }
 
 
-async def idle(open_ledger: Callable[[], Ledger], jobs: int = 50) -> float:
+async def beside_bare(folder: Path, jobs: int, in_flight: int) -> Numbers:
+    """The load, then the very statements that it wrote, in the same batches, from one plain loop."""
+    path = folder / "transitions.db"
+    ledger = await SqliteLedger.open(path)
+    await load(ledger, in_flight, in_flight, first=10_000_000)
+    await ledger.close()
+    shutil.copy(path, folder / "bare.db")
+    ledger = await SqliteLedger.open(path)
+    recorder = record(ledger)
+    numbers = await load(ledger, jobs, in_flight)
+    await ledger.close()
+    bare = replay(folder / "bare.db", recorder.statements)
+    commits = sum(sql == "COMMIT" for sql, _ in recorder.statements)
+    return {
+        **numbers,
+        "bare_transitions_per_s": jobs * INPUTS / bare,
+        "share_of_bare": bare / numbers["seconds"],
+        "transitions_per_commit": jobs * INPUTS / commits,
+    }
+
+
+async def idle(folder: Path, jobs: int = 50) -> float:
     """Median milliseconds of one transition on an idle ledger."""
-    ledger = open_ledger()
+    ledger = await SqliteLedger.open(folder / "idle-engine.db")
     driver = Driver(make_engine(ledger))
     for number in range(jobs):
         await driver.run_job(number)
     await ledger.close()
     return percentile(driver.latencies, 0.5) * 1000
+
+
+async def memory_per_live_job(folder: Path, jobs: int = 5_000) -> float:
+    """Bytes of Python objects that one more live job costs the engine."""
+    ledger = await SqliteLedger.open(folder / "memory.db")
+    engine = make_engine(ledger)
+    await asyncio.gather(*(engine.submit(envelope(n, f"w-{n % 16}")) for n in range(200)))
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for start in range(1_000, 1_000 + jobs, 500):
+        numbers = range(start, start + 500)
+        await asyncio.gather(*(engine.submit(envelope(n, f"t-{n % 16}")) for n in numbers))
+    gc.collect()
+    used = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    await engine.close()
+    await ledger.close()
+    return used / jobs

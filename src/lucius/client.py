@@ -6,10 +6,12 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, cast
+from urllib.parse import quote
 
 import httpx
 
 from lucius.api.shapes import (
+    BulkShape,
     EventShape,
     EventsShape,
     ExecutionsShape,
@@ -17,6 +19,7 @@ from lucius.api.shapes import (
     JobsShape,
     ProtocolsShape,
     RedrivenShape,
+    RetriedShape,
     StepsShape,
     SubmittedShape,
 )
@@ -25,6 +28,7 @@ DEFAULT_URL: Final = "http://127.0.0.1:8700"
 ENDED: Final = frozenset(("SUCCEEDED", "FAILED_FINAL", "CANCELLED"))
 _RETRIED: Final = frozenset((429, 502, 503, 504))
 _POLL_SECONDS: Final = 30.0
+_BULK_SECONDS: Final = 300.0
 
 
 class ClientError(Exception):
@@ -62,10 +66,15 @@ class Client:
         timeout_seconds: float = 30.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
+        if api_key and not _fits_header(api_key):
+            raise ClientError("the API key has characters that no API key has")
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._http = httpx.AsyncClient(
-            base_url=url, headers=headers, timeout=timeout_seconds, transport=transport
-        )
+        try:
+            self._http = httpx.AsyncClient(
+                base_url=url, headers=headers, timeout=timeout_seconds, transport=transport
+            )
+        except httpx.InvalidURL as error:
+            raise ClientError(f"{url} is not a URL: {error}") from error
         self._url = url
         self._retries = retries
         self._backoff = backoff_seconds
@@ -94,14 +103,18 @@ class Client:
         Without a key the body is the key: the same command again finds the same job.
         """
         key = idempotency_key or envelope.get("idempotency_key")
-        headers = {"idempotency-key": str(key)} if key else {}
+        headers: dict[str, str] = {}
+        if key and _fits_header(str(key)):
+            headers["idempotency-key"] = str(key)
+        elif key:
+            envelope = {**envelope, "idempotency_key": key}
         answer = await self._request("POST", "/v1/orchestrate", body=envelope, headers=headers)
         return cast(SubmittedShape, answer)
 
     async def job(self, job_id: str, *, wait_seconds: float = 0) -> JobShape:
         query = {"wait_seconds": f"{wait_seconds:g}"} if wait_seconds else {}
         answer = await self._request(
-            "GET", f"/v1/jobs/{job_id}", query=query, patience=wait_seconds
+            "GET", f"/v1/jobs/{_segment(job_id)}", query=query, patience=wait_seconds
         )
         return cast(JobShape, answer)
 
@@ -114,10 +127,12 @@ class Client:
                     return job
 
     async def steps(self, job_id: str) -> StepsShape:
-        return cast(StepsShape, await self._request("GET", f"/v1/jobs/{job_id}/steps"))
+        return cast(StepsShape, await self._request("GET", f"/v1/jobs/{_segment(job_id)}/steps"))
 
     async def executions(self, job_id: str) -> ExecutionsShape:
-        return cast(ExecutionsShape, await self._request("GET", f"/v1/jobs/{job_id}/executions"))
+        return cast(
+            ExecutionsShape, await self._request("GET", f"/v1/jobs/{_segment(job_id)}/executions")
+        )
 
     async def jobs(self, **filters: str | int | None) -> JobsShape:
         """A page of jobs. Filters as in the API; continue with `cursor=next_cursor`."""
@@ -130,7 +145,7 @@ class Client:
 
     async def events(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[EventShape]:
         query = {"after": str(after), "limit": str(limit)}
-        answer = await self._request("GET", f"/v1/jobs/{job_id}/events", query=query)
+        answer = await self._request("GET", f"/v1/jobs/{_segment(job_id)}/events", query=query)
         return cast(EventsShape, answer)["events"]
 
     async def follow(self, job_id: str, *, after: int = 0) -> AsyncIterator[EventShape]:
@@ -152,7 +167,7 @@ class Client:
 
     async def _stream(self, job_id: str, after: int) -> AsyncIterator[tuple[str, Any]]:
         headers = {"accept": "text/event-stream", "last-event-id": str(after)}
-        path = f"/v1/jobs/{job_id}/events"
+        path = f"/v1/jobs/{_segment(job_id)}/events"
         async with self._http.stream("GET", path, headers=headers) as answer:
             if answer.status_code == 204:
                 yield "end", None
@@ -184,18 +199,35 @@ class Client:
         self, job_id: str, *, payload: Mapping[str, Any] | None = None
     ) -> RedrivenShape:
         body = {"payload": payload} if payload is not None else {}
-        answer = await self._request("POST", f"/v1/jobs/{job_id}:redrive", body=body)
+        answer = await self._request("POST", f"/v1/jobs/{_segment(job_id)}:redrive", body=body)
         return cast(RedrivenShape, answer)
 
     async def dlq(self, **filters: str | int | None) -> JobsShape:
         return cast(JobsShape, await self._request("GET", "/v1/admin/dlq", query=_given(filters)))
 
     async def dismiss(self, job_id: str) -> JobShape:
-        answer = await self._request("POST", f"/v1/admin/dlq/{job_id}:dismiss", body={})
+        answer = await self._request("POST", f"/v1/admin/dlq/{_segment(job_id)}:dismiss", body={})
         return cast(JobShape, answer)
 
+    async def order_many(
+        self, verb: str, filters: Mapping[str, Any], *, dry_run: bool = False, **more: Any
+    ) -> BulkShape:
+        """`cancel`, `pause`, `resume`, `redrive` or `dismiss` all jobs that match; safe to repeat.
+
+        While the answer says `more`, the same call again goes on.
+        """
+        body = {"filter": dict(filters), "dry_run": dry_run, **more}
+        answer = await self._request("POST", f"/v1/jobs:{verb}", body=body, patience=_BULK_SECONDS)
+        return cast(BulkShape, answer)
+
+    async def retry_outbox(self) -> RetriedShape:
+        """Publish what is pending now."""
+        return cast(RetriedShape, await self._request("POST", "/v1/admin/outbox/retry", body={}))
+
     async def _order(self, job_id: str, verb: str, body: Mapping[str, Any]) -> JobShape:
-        return cast(JobShape, await self._request("POST", f"/v1/jobs/{job_id}:{verb}", body=body))
+        return cast(
+            JobShape, await self._request("POST", f"/v1/jobs/{_segment(job_id)}:{verb}", body=body)
+        )
 
     # -- the wire ----------------------------------------------------------------------------
 
@@ -225,9 +257,12 @@ class Client:
             if answer.status_code not in _RETRIED or last:
                 break
             await asyncio.sleep(_asked_wait(answer) or self._pause(attempt))
-        if answer.is_success:
+        if not answer.is_success:
+            raise _problem(answer)
+        try:
             return answer.json()
-        raise _problem(answer)
+        except ValueError as error:
+            raise ClientError(f"{self._url} answers, but it is not LUCIUS") from error
 
     def _pause(self, attempt: int) -> float:
         return self._backoff * 2.0 ** min(attempt, 6) * random.uniform(0.5, 1.0)
@@ -235,6 +270,15 @@ class Client:
     def _unreachable(self, error: Exception) -> UnreachableError:
         reason = str(error) or type(error).__name__
         return UnreachableError(f"no answer from {self._url}: {reason}")
+
+
+def _fits_header(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def _segment(job_id: str) -> str:
+    """A job's id as one part of a path, whatever it contains."""
+    return quote(job_id, safe="")
 
 
 def _given(filters: Mapping[str, str | int | None]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """A tiny engine on the real `decide`, for tests of the HTTP surface: jobs in a dict, one clock, no bus."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -125,12 +125,17 @@ class World:
         return self.jobs.get(job_id)
 
     async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
-        def settled() -> bool:
-            return self.jobs[job_id].version > version or self.jobs[job_id].terminal
+        return await self._until(job_id, seconds, lambda job: job.version > version or job.terminal)
 
+    async def ended(self, job_id: str, seconds: float) -> Job | None:
+        return await self._until(job_id, seconds, lambda job: job.terminal)
+
+    async def _until(
+        self, job_id: str, seconds: float, enough: Callable[[Job], bool]
+    ) -> Job | None:
         try:
             async with asyncio.timeout(seconds), self.moved:
-                await self.moved.wait_for(settled)
+                await self.moved.wait_for(lambda: enough(self.jobs[job_id]))
         except TimeoutError:
             pass
         return self.jobs[job_id]

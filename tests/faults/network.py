@@ -1,10 +1,12 @@
 """A bus that loses, refuses and forgets what a test tells it to, and remembers all that it took."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 from lucius.buses.memory import MemoryBus
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
-from lucius.ports.bus import Message
+from lucius.ports.bus import Delivery, Message
 
 Choose = Callable[[Message], bool]
 
@@ -29,6 +31,8 @@ class Network(MemoryBus):
         self.unsure: Choose = nothing
         """Taken, though the publisher is told that nobody knows."""
         self.taken: list[tuple[str, Message]] = []
+        self.deliveries: Counter[str] = Counter()
+        """How often each message was handed to a receiver, by its id."""
 
     @property
     def volatile(self) -> bool:
@@ -41,6 +45,13 @@ class Network(MemoryBus):
         self.taken += [(topic, message) for message in messages]
         if any(self.unsure(message) for message in messages):
             raise BusUnavailableError("the answer was lost")
+
+    async def receive(
+        self, name: str, topics: Sequence[str], limit: int, wait: timedelta
+    ) -> Sequence[Delivery]:
+        received = await super().receive(name, topics, limit, wait)
+        self.deliveries.update(delivery.message.message_id for delivery in received)
+        return received
 
     def directives(self, job_id: str) -> list[Message]:
         """Every directive of a job that was ever published, repetitions included."""

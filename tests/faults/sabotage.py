@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
-from lucius.core import decide, retry
+from lucius.core import decide, retry, turn
 from lucius.core.effects import Event, Outcome
 from lucius.core.inputs import Callback, ResultReceived
 from lucius.core.job import Job, Step
@@ -15,24 +15,13 @@ from lucius.core.turn import Turn
 from lucius.ledgers.memory import MemoryLedger
 
 
-@contextmanager
-def no_clock_while(state: StepState) -> Iterator[None]:
-    """Nobody looks again at a step that is silent in this state."""
-    out_due, lease_over = retry._out_due, decide._lease_over
+def nobody_looks_again_while(state: StepState) -> AbstractContextManager[Any]:
+    """A job with a step in this state is not due before its SLA."""
 
-    def due(step: Step) -> datetime | None:
-        return None if step.state is state else out_due(step)
+    def due_at(job: Job) -> datetime | None:
+        return job.sla_at if any(s.state is state for s in job.steps) else retry.due_at(job)
 
-    def over(step: Step, now: datetime) -> bool:
-        return step.state is not state and lease_over(step, now)
-
-    with patch.object(retry, "_out_due", due), patch.object(decide, "_lease_over", over):
-        yield
-
-
-def no_repeated_publish() -> AbstractContextManager[Any]:
-    """A released directive is published once, by the process that released it, or never."""
-    return patch.object(Turn, "ask_publish_again", lambda self, index: None)
+    return patch.object(turn, "due_at", due_at)
 
 
 @contextmanager
@@ -40,8 +29,8 @@ def standing_of(change: Callable[[Turn, Step, Callback, Outcome], Outcome]) -> I
     """Whether a callback counts is judged otherwise."""
     judged = decide._standing
 
-    def standing(turn: Turn, step: Step, received: Callback) -> Outcome:
-        return change(turn, step, received, judged(turn, step, received))
+    def standing(draft: Turn, step: Step, received: Callback) -> Outcome:
+        return change(draft, step, received, judged(draft, step, received))
 
     with patch.object(decide, "_standing", standing):
         yield
@@ -50,7 +39,7 @@ def standing_of(change: Callable[[Turn, Step, Callback, Outcome], Outcome]) -> I
 def no_implied_ack() -> AbstractContextManager[Any]:
     """A RESULT counts only once its ACK has been seen."""
 
-    def change(turn: Turn, step: Step, received: Callback, judged: Outcome) -> Outcome:
+    def change(draft: Turn, step: Step, received: Callback, judged: Outcome) -> Outcome:
         early = step.unacked and isinstance(received, ResultReceived)
         return Outcome.STALE if early else judged
 
@@ -60,7 +49,7 @@ def no_implied_ack() -> AbstractContextManager[Any]:
 def no_lease_check() -> AbstractContextManager[Any]:
     """A callback counts while its step is out, whatever lease it speaks for."""
 
-    def change(turn: Turn, step: Step, received: Callback, judged: Outcome) -> Outcome:
+    def change(draft: Turn, step: Step, received: Callback, judged: Outcome) -> Outcome:
         return Outcome.APPLIED if step.out else judged
 
     return standing_of(change)

@@ -59,10 +59,11 @@ class Puppet:
     async def say(self, directive: Mapping[str, Any], kind: str, **fields: Any) -> None:
         """Reply, and let the reply arrive."""
         names = ("jobId", "stepId", "attempt_no", "lease_id")
-        key: Any = tuple(directive[name] for name in names)
-        body = {"type": kind, **dict(zip(names, key, strict=True)), **fields}
-        properties = {"type": kind, "jobId": directive["jobId"]}
-        message = Message(message_id(*key, kind), body, properties)
+        bound = {name: directive[name] for name in names}
+        job_id, step_id, attempt_no, lease_id = bound.values()
+        properties = {"type": kind, "jobId": job_id}
+        name = message_id(job_id, step_id, attempt_no, lease_id, kind)
+        message = Message(name, {"type": kind, **bound, **fields}, properties)
         await self._bus.publish(directive["reply_topic"], [message])
         await asyncio.sleep(0.01)
 

@@ -141,6 +141,10 @@ class Stage:
         await started.start()
         return started
 
+    def bystander(self) -> OutboxEngine:
+        """The engine of a process that owns no lane: it saves decisions, and delivers nothing."""
+        return OutboxEngine(self.ledger, Ingress(PACKAGED), now=self.loop.now, lanes=())
+
     async def worker(self, service: Service, **options: Any) -> Worker:
         started = Worker(self, service, **options)
         self._processes.append(started)

@@ -7,7 +7,7 @@ from lucius.core.states import ExecutionState, JobState, StepState
 from lucius.platform.records import MemoryRecords, Records
 from lucius.ports.bus import Message
 from tests.faults.network import kinds
-from tests.faults.sabotage import no_repeated_publish
+from tests.faults.sabotage import nobody_looks_again_while
 from tests.faults.services import DAY, NoRecords, Scribe
 from tests.faults.stage import Stage, staged
 
@@ -50,7 +50,8 @@ async def test_fm_004_prevent_the_same_attempt_lease_and_message_id_are_publishe
     job, scribe = await published_twice(stage, MemoryRecords())
     first, second = stage.bus.directives(job.job_id)
     assert first == second, "the directive is rendered from pinned fields alone"
-    assert scribe.begun == [1] and len(job.steps[0].executions) == 1
+    assert scribe.begun == [1]
+    assert len(job.steps[0].executions) == 1
 
 
 @staged
@@ -87,7 +88,7 @@ async def dies_after_commit(stage: Stage) -> str:
 async def test_fm_005_reproduce_without_the_debt_in_the_ledger_the_job_stops_there(
     stage: Stage,
 ) -> None:
-    with no_repeated_publish():
+    with nobody_looks_again_while(StepState.DISPATCHING):
         job_id = await dies_after_commit(stage)
         await asyncio.sleep(DAY / 2)
     ocr, embedding = (await stage.job(job_id)).steps

@@ -5,7 +5,7 @@ import asyncio
 from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState, StepState
 from tests.faults.network import kinds
-from tests.faults.sabotage import no_clock_while
+from tests.faults.sabotage import nobody_looks_again_while
 from tests.faults.services import DAY, Scribe
 from tests.faults.stage import Stage, staged
 
@@ -27,7 +27,7 @@ async def ack_lost_with_its_worker(stage: Stage) -> str:
 
 @staged
 async def test_fm_002_reproduce_without_the_ack_clock_the_job_waits_for_ever(stage: Stage) -> None:
-    with no_clock_while(StepState.AWAITING_ACK):
+    with nobody_looks_again_while(StepState.AWAITING_ACK):
         job_id = await ack_lost_with_its_worker(stage)
         await asyncio.sleep(DAY / 2)
     assert (await stage.step(job_id)).state is StepState.AWAITING_ACK
@@ -51,7 +51,8 @@ async def test_fm_002_recover_the_result_proves_the_ack_that_was_lost(stage: Sta
     await stage.worker(scribe)
     job = await stage.finished(await lucius.submit())
     assert job.state is JobState.SUCCEEDED
-    assert scribe.begun == [1] and len(job.steps[0].executions) == 1
+    assert scribe.begun == [1]
+    assert len(job.steps[0].executions) == 1
 
 
 # -- FM_003 ----------------------------------------------------------------------------------
@@ -75,7 +76,7 @@ def effect_and_result(stage: Stage, job: Job) -> tuple[list[bytes], bytes]:
 async def test_fm_003_reproduce_without_the_lease_clock_the_job_waits_for_ever(
     stage: Stage,
 ) -> None:
-    with no_clock_while(StepState.IN_PROGRESS):
+    with nobody_looks_again_while(StepState.IN_PROGRESS):
         job_id = await result_lost(stage, Scribe())
         await asyncio.sleep(DAY / 2)
     assert (await stage.step(job_id)).state is StepState.IN_PROGRESS

@@ -85,7 +85,8 @@ async def test_fm_008_reproduce_without_the_lease_check_the_old_result_closes_th
 async def test_fm_008_prevent_a_stale_result_is_recorded_and_moves_nothing(stage: Stage) -> None:
     _, new = await old_lease_speaks(stage)
     step = await stage.step(new["jobId"])
-    assert step.state is StepState.IN_PROGRESS and step.result_ref is None
+    assert step.state is StepState.IN_PROGRESS
+    assert step.result_ref is None
     assert await stage.outcomes(new["jobId"]) == ["stale"]
 
 

@@ -1,19 +1,36 @@
 """Who is calling: API keys or OIDC JWTs, taken from the request and turned into a `Caller`."""
 
-import asyncio
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import jwt
 from starlette.requests import Request
 
 from lucius.api.context import Caller, Role
-from lucius.api.keys import KeyFile
+from lucius.api.jwks import Jwks, JwksUnavailableError, fetch_from
+from lucius.api.keys import KeyFile, KeyFileError
 from lucius.api.problems import Problem
+from lucius.core.errors import LuciusError
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 """Signatures only: `none` and shared secrets are never accepted."""
+MAX_TOKEN: Final = 16 * 1024
+_PLAIN: Final = (
+    jwt.ExpiredSignatureError,
+    jwt.InvalidSignatureError,
+    jwt.InvalidAlgorithmError,
+    jwt.InvalidAudienceError,
+    jwt.InvalidIssuerError,
+    jwt.MissingRequiredClaimError,
+)
+"""Errors whose message repeats nothing of the token."""
+
+
+class UnsafePolicyError(LuciusError):
+    """Tokens could be forged under this policy."""
 
 
 class KeyAccess:
@@ -24,9 +41,12 @@ class KeyAccess:
 
     async def __call__(self, request: Request) -> Caller:
         text = request.headers.get("x-api-key") or bearer(request)
-        caller = self._keys.caller_of(text) if text else None
+        try:
+            caller = self._keys.caller_of(text) if text else None
+        except KeyFileError as error:
+            raise Problem("AUTHENTICATION_UNAVAILABLE") from error
         if caller is None:
-            raise unauthenticated("an API key that is known and not revoked is needed")
+            raise unauthenticated("an API key that is known, not revoked and not expired is needed")
         return caller
 
 
@@ -40,29 +60,48 @@ class JwtPolicy:
     tenants_claim: str = "tenants"
     leeway_seconds: float = 30.0
 
+    def check(self) -> None:
+        """Raises UnsafePolicyError."""
+        unsafe = [name for name in self.algorithms if name not in ALGORITHMS]
+        if unsafe or not self.algorithms:
+            names = ", ".join(unsafe) or "none at all"
+            raise UnsafePolicyError(f"LUCIUS_JWT_ALGORITHMS: not accepted: {names}")
+        if not self.issuer or not self.audience:
+            raise UnsafePolicyError("LUCIUS_JWT_ISSUER and LUCIUS_JWT_AUDIENCE are needed")
+        parts = urlsplit(self.jwks_url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and _loopback(parts.hostname)):
+            raise UnsafePolicyError("LUCIUS_JWT_JWKS_URL must be https, or http on loopback")
+
 
 class JwtAccess:
     """`Authorization: Bearer <JWT>`, signed by a key that the issuer publishes."""
 
-    def __init__(self, policy: JwtPolicy) -> None:
-        unsafe = [name for name in policy.algorithms if name not in ALGORITHMS]
-        if unsafe:
-            raise ValueError(f"not an accepted algorithm: {', '.join(unsafe)}")
+    def __init__(self, policy: JwtPolicy, jwks: Jwks | None = None) -> None:
+        policy.check()
         self._policy = policy
-        self._jwks = jwt.PyJWKClient(policy.jwks_url, cache_keys=True, lifespan=300, timeout=5)
+        self._jwks = jwks or Jwks(fetch_from(policy.jwks_url))
 
     async def __call__(self, request: Request) -> Caller:
         text = bearer(request)
-        if not text:
+        if not text or len(text) > MAX_TOKEN:
             raise unauthenticated("a bearer token is needed")
         try:
-            key = await asyncio.to_thread(self._jwks.get_signing_key_from_jwt, text)
-            claims = self._claims(text, key.key)
+            claims = self._claims(text, await self._key(text))
         except jwt.PyJWTError as error:
-            raise unauthenticated(f"the token is not accepted: {error}") from error
+            raise unauthenticated(f"the token is not accepted: {_reason(error)}") from error
+        except JwksUnavailableError as error:
+            raise Problem("AUTHENTICATION_UNAVAILABLE") from error
         return caller_of(claims, self._policy)
 
-    def _claims(self, text: str, key: Any) -> dict[str, Any]:
+    async def _key(self, text: str) -> jwt.PyJWK:
+        """The algorithm is judged before any key is looked for."""
+        header = jwt.get_unverified_header(text)
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        if not isinstance(algorithm, str) or algorithm not in self._policy.algorithms:
+            raise jwt.InvalidAlgorithmError("its algorithm is not allowed")
+        return await self._jwks.key(key_id, algorithm)
+
+    def _claims(self, text: str, key: jwt.PyJWK) -> dict[str, Any]:
         policy = self._policy
         claims: dict[str, Any] = jwt.decode(
             text,
@@ -79,15 +118,32 @@ class JwtAccess:
 def caller_of(claims: dict[str, Any], policy: JwtPolicy) -> Caller:
     """Roles that are not ours are passed over; no tenants claim means no tenant, `*` means all."""
     given = claims.get(policy.roles_claim)
-    roles = frozenset(Role(r) for r in _texts(given) if r in Role._value2member_map_)
+    roles = frozenset(Role(r) for r in _roles(given) if r in Role._value2member_map_)
     tenants = frozenset(_texts(claims.get(policy.tenants_claim)))
     return Caller(str(claims["sub"]), roles, None if "*" in tenants else tenants)
 
 
+def _roles(value: Any) -> list[str]:
+    """A list, or words in one string as OAuth writes scopes."""
+    return value.split() if isinstance(value, str) else _texts(value)
+
+
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
-        return value.split()
+        return [value]
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _reason(error: jwt.PyJWTError) -> str:
+    """What is wrong with a token, never what is in it or in a key."""
+    return str(error) if isinstance(error, _PLAIN) else "it cannot be verified"
+
+
+def _loopback(host: str | None) -> bool:
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def bearer(request: Request) -> str | None:

@@ -13,39 +13,60 @@ from starlette.types import Receive, Scope, Send
 from lucius import __version__
 from lucius.api import openapi
 from lucius.api.context import ApiContext
+from lucius.api.limits import HostCheck
 from lucius.api.metrics import HttpMetrics
 from lucius.api.operation import DirectRoute, Endpoint, Operation, endpoint
 from lucius.api.problems import Problem, problem_response
-from lucius.api.routes import admin, callbacks, control, gateway, ingress, reads, system
+from lucius.api.routes import (
+    admin,
+    bulk,
+    callbacks,
+    control,
+    gateway,
+    ingress,
+    reads,
+    system,
+)
 from lucius.api.streams import Feeds
+from lucius.api.tracing import traced
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *callbacks.OPERATIONS,
     *ingress.OPERATIONS,
     *gateway.OPERATIONS,
     *control.OPERATIONS,
+    *bulk.OPERATIONS,
     *reads.OPERATIONS,
     *admin.OPERATIONS,
     *system.OPERATIONS,
 )
 """Routes are tried in this order: `{jobId}:cancel` before `{jobId}`, which would take both."""
 
+_JOB: Final = "/v1/jobs/"
 _DESCRIPTION: Final = (
     "Post a command, follow its job. Errors are problem documents (RFC 9457) with a stable `code`."
 )
 
 
 class Application(FastAPI):
-    """FastAPI, with a short way to the paths that have no parameters, which are the busy ones.
+    """FastAPI, with a short way to the busy paths: those without parameters, and reading one job.
 
     An endpoint answers for its own errors, so it needs none of the layers in between.
     """
 
     short_ways: dict[tuple[str, str], Endpoint]
+    hosts: HostCheck | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            call = self.short_ways.get((scope["method"], scope["path"]))
+            if self.hosts is not None and (refusal := self.hosts.refusal(scope)) is not None:
+                await problem_response(refusal)(scope, receive, send)
+                return
+            method, path = scope["method"], scope["path"]
+            call = self.short_ways.get((method, path))
+            if call is None and path.startswith(_JOB) and path[len(_JOB) :].isidentifier():
+                scope["path_params"] = {"jobId": path[len(_JOB) :]}
+                call = self.short_ways.get((method, f"{_JOB}{{jobId}}"))
             if call is not None:
                 scope["app"] = self
                 response = await call(Request(scope, receive, send))
@@ -73,6 +94,7 @@ def create_app(context: ApiContext) -> FastAPI:
     )
     app.state.feeds = feeds
     app.short_ways = {}
+    app.hosts = context.hosts
     metrics = HttpMetrics(context.registry)
     for operation in OPERATIONS:
         _mount(app, context, operation, metrics)
@@ -84,8 +106,8 @@ def _mount(
     app: Application, context: ApiContext, operation: Operation, metrics: HttpMetrics
 ) -> None:
     observe = metrics.observer(operation.method, operation.path)
-    call = endpoint(context, operation, observe)
-    if "{" not in operation.path:
+    call = traced(operation, endpoint(context, operation, observe))
+    if "{" not in operation.path or operation.path == f"{_JOB}{{jobId}}":
         app.short_ways[operation.method, operation.path] = call
     app.router.add_api_route(
         operation.path,

@@ -205,6 +205,13 @@ _ALL: Final = (
         "`GET /v1/jobs/{jobId}/steps` lists its steps.",
     ),
     ProblemCode(
+        "SERVICE_NOT_FOUND",
+        404,
+        "There is no such service",
+        "No protocol that is loaded gives a step to a service of this name.",
+        "`GET /v1/protocols` names the service of each step.",
+    ),
+    ProblemCode(
         "JOB_TERMINAL",
         409,
         "The job has ended",
@@ -224,6 +231,14 @@ _ALL: Final = (
         "The job cannot be redriven",
         "Only a job that ended FAILED_FINAL or CANCELLED can be redriven.",
         "Wait until the job has ended.",
+    ),
+    ProblemCode(
+        "ALREADY_REDRIVEN",
+        409,
+        "The job was redriven with another payload",
+        "A job is redriven once. It was, with another payload than this one; `detail` names the new"
+        " job. Nothing was created.",
+        "Follow the new job. If it fails too, redrive that one, with the payload that is wanted.",
     ),
     ProblemCode(
         "NOT_IN_DLQ",
@@ -296,6 +311,37 @@ _ALL: Final = (
         "The caller may not act for this tenant",
         "Callers are bound to tenants; `tenant_id` is not one of the caller's.",
         "Use credentials of that tenant.",
+    ),
+    ProblemCode(
+        "AUTHENTICATION_UNAVAILABLE",
+        503,
+        "Callers cannot be checked at the moment",
+        "The keys that credentials are checked with cannot be read or fetched. Nothing was done.",
+        "Repeat the request later, unchanged.",
+        retry_after=True,
+    ),
+    ProblemCode(
+        "RATE_LIMITED",
+        429,
+        "The caller sends too many requests",
+        "Requests of a caller are limited to so many a second. Nothing was done.",
+        "Repeat the request later, unchanged.",
+        retry_after=True,
+    ),
+    ProblemCode(
+        "MISDIRECTED_REQUEST",
+        421,
+        "The request is for another host",
+        "While authentication is off, LUCIUS answers only to the names of this machine's loopback,"
+        " so that no web page can reach it under a name of its own.",
+        "Use `http://127.0.0.1` or `http://localhost`, or turn authentication on.",
+    ),
+    ProblemCode(
+        "HEADERS_TOO_LARGE",
+        431,
+        "The request's head is too large",
+        "The request line or the headers are larger or more than this server accepts.",
+        "Send fewer and shorter headers; a body belongs into the body.",
     ),
     ProblemCode(
         "CROSS_ORIGIN",

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
+from lucius.api.limits import HostCheck, RateLimit
 from lucius.api.shapes import BacklogRowShape, RetriedShape
 from lucius.api.tokens import CallbackTokens
 from lucius.ports.config import ConfigSource
@@ -45,9 +46,17 @@ class PullGateway(Protocol):
     """Hands directives to workers that speak only HTTP."""
 
     async def pull(
-        self, service: str, limit: int, wait_seconds: float, tenants: frozenset[str] | None
+        self,
+        service: str,
+        limit: int,
+        wait_seconds: float,
+        tenants: frozenset[str] | None,
+        gone: Callable[[], Awaitable[object]],
     ) -> Sequence[Mapping[str, Any]]:
-        """Up to `limit` directives, settled as they are handed out, with `callback_token` and URLs."""
+        """Up to `limit` directives, settled as they are handed out, with `callback_token` and URLs.
+
+        `gone` returns when the worker has hung up: nothing is handed out to it then.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,12 @@ class ApiContext:
     registry: CollectorRegistry | None = None
     authenticate: Authenticate | None = None
     """None: authentication is off, and everyone may do everything."""
+    rate: RateLimit | None = None
+    """For each caller, or for each address where callers are not known."""
+    hosts: HostCheck | None = None
+    """None: requests may name any host."""
+    refresh: Callable[[Mapping[str, bool]], Awaitable[None]] | None = None
+    """Called before each scrape with the dependencies that are up and those that are not."""
     backlog: Callable[[], Awaitable[Sequence[BacklogRowShape]]] | None = None
     retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
     gateway: PullGateway | None = None

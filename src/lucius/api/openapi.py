@@ -13,7 +13,12 @@ from lucius.api.problems import MEDIA_TYPE
 
 Json = dict[str, Any]
 _REF: Final = "#/components/schemas/{model}"
-_ALWAYS: Final = ("INTERNAL_ERROR", "LEDGER_UNAVAILABLE")
+_ALWAYS: Final = (
+    "INTERNAL_ERROR",
+    "LEDGER_UNAVAILABLE",
+    "MISDIRECTED_REQUEST",
+    "HEADERS_TOO_LARGE",
+)
 _WITH_BODY: Final = (
     "INVALID_JSON",
     "INVALID_BODY",
@@ -21,7 +26,12 @@ _WITH_BODY: Final = (
     "UNSUPPORTED_MEDIA_TYPE",
     "CROSS_ORIGIN",
 )
-_WITH_ROLE: Final = ("UNAUTHENTICATED", "FORBIDDEN")
+_WITH_ROLE: Final = (
+    "UNAUTHENTICATED",
+    "FORBIDDEN",
+    "RATE_LIMITED",
+    "AUTHENTICATION_UNAVAILABLE",
+)
 SECURITY: Final = {
     "caller": {
         "type": "http",
@@ -53,6 +63,7 @@ def extra(operation: Operation, *, guarded: bool) -> Json:
         document["security"] = [{"callback_token": []}]
     elif operation.role is not None:
         document["x-lucius-role"] = operation.role.value
+        document["x-lucius-every-tenant"] = operation.every_tenant
         if guarded:
             document["security"] = [{"caller": []}]
     return document
@@ -76,6 +87,8 @@ def _codes(operation: Operation) -> dict[str, None]:
         codes += _WITH_BODY
     if operation.role is not None:
         codes += _WITH_ROLE
+    if operation.every_tenant:
+        codes.append("TENANT_FORBIDDEN")
     return dict.fromkeys([*codes, *_ALWAYS])
 
 

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from lucius.api.context import ANYONE, ApiContext, Caller, Role
+from lucius.api.limits import client_of
 from lucius.api.metrics import Observe
 from lucius.api.problems import Problem, problem_response
 from lucius.core.errors import LuciusError
@@ -53,6 +54,8 @@ class Operation:
     callback_token: bool = False
     deprecated: bool = False
     hidden: bool = False
+    every_tenant: bool = False
+    """It shows or moves what belongs to all tenants: not for a caller that is bound to some."""
 
     @property
     def operation_id(self) -> str:
@@ -86,7 +89,7 @@ def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> End
     async def call(request: Request) -> Response:
         started = perf_counter()
         try:
-            caller = await _caller(context, operation.role, request)
+            caller = await _caller(context, operation, request)
             response = await handler(context, request, caller)
         except LuciusError as error:
             response = problem_response(error)
@@ -103,10 +106,25 @@ def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> End
     return call
 
 
-async def _caller(context: ApiContext, role: Role | None, request: Request) -> Caller:
-    if role is None or context.authenticate is None:
+async def _caller(context: ApiContext, operation: Operation, request: Request) -> Caller:
+    role = operation.role
+    if role is None or (context.authenticate is None and context.rate is None):
         return ANYONE
-    caller = await context.authenticate(request)
+    caller = await _known(context, request)
     if role not in caller.roles:
         raise Problem("FORBIDDEN", f"this needs the role {role.value}")
+    if operation.every_tenant and caller.tenants is not None:
+        raise Problem("TENANT_FORBIDDEN", "this is for callers that are bound to no tenant")
     return caller
+
+
+async def _known(context: ApiContext, request: Request) -> Caller:
+    """The caller, charged for the request. Whoever cannot say who they are is charged by address."""
+    caller, rate = None, context.rate
+    try:
+        if context.authenticate is not None:
+            caller = await context.authenticate(request)
+    finally:
+        if rate is not None:
+            rate.take(f"caller {caller.name}" if caller is not None else client_of(request))
+    return caller or ANYONE

@@ -7,6 +7,7 @@ from lucius.api.context import ApiContext
 from lucius.api.explain import instant
 from lucius.api.problems import Problem
 from lucius.api.shapes import AnswerShape
+from lucius.api.tracing import applying_here
 from lucius.core.effects import Outcome
 from lucius.core.inputs import Callback, HeartbeatReceived
 from lucius.core.wire import parse_reply
@@ -28,7 +29,10 @@ async def take_reply(
     job = await context.engine.job(job_id)
     if job is not None and job.tenant_id != tenant_id:
         raise _refused("CALLBACK_TOKEN_INVALID")
-    applied = await context.engine.apply(job_id, received) if job is not None else None
+    if job is None:
+        raise Problem("JOB_NOT_FOUND")
+    with applying_here(body, received, job):
+        applied = await context.engine.apply(job_id, received)
     if applied is None:
         raise Problem("JOB_NOT_FOUND")
     if applied.outcome is Outcome.STALE:

@@ -220,6 +220,20 @@ class RetriedShape(TypedDict):
     failed: int
 
 
+class BulkShape(TypedDict):
+    """What one order did to all jobs that match; a dry run only counts. `refused` counts by code.
+
+    `more`: the limit was reached and jobs are left; the same request again goes on.
+    """
+
+    dry_run: bool
+    matched: int
+    applied: int
+    already: int
+    refused: dict[str, int]
+    more: bool
+
+
 class DirectivesShape(TypedDict):
     directives: list[dict[str, Any]]
 

@@ -90,9 +90,12 @@ class Feeds:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._feeds: dict[str, Feed] = {}
+        self._closed = False
 
     async def stream(self, job: Job, after: int) -> AsyncIterator[bytes]:
         """The events past `after` as they happen, until the job has ended."""
+        if self._closed:
+            return
         feed = self._feeds.get(job.job_id)
         if feed is None or feed.ended:
             feed = self._feeds[job.job_id] = Feed(self._context, job)
@@ -133,6 +136,8 @@ class Feeds:
         await asyncio.gather(feed.task, return_exceptions=True)
 
     async def close(self) -> None:
+        """End every stream, now and from now on: its listener comes back to another process."""
+        self._closed = True
         for feed in list(self._feeds.values()):
             await self._drop(feed)
 

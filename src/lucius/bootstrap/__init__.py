@@ -9,7 +9,10 @@ from lucius.bootstrap.adapters import (
     open_workspace,
 )
 from lucius.bootstrap.runtime import Runtime, build
+from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import serve
+from lucius.bootstrap.standalone import run_service
+from lucius.bootstrap.telemetry import observed
 from lucius.bootstrap.upkeep import prune, restore_ledger, verify
 
 __all__ = [
@@ -19,10 +22,13 @@ __all__ = [
     "key_file",
     "ledger_path",
     "named_service",
+    "observed",
     "open_ledger",
     "open_workspace",
     "prune",
     "restore_ledger",
+    "run_service",
     "serve",
     "verify",
+    "webhook_secret",
 ]

@@ -7,6 +7,7 @@ from typing import Final
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
 from lucius.api.context import Authenticate
 from lucius.api.keys import KeyFile
+from lucius.api.limits import HostCheck, RateLimit, host_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError
@@ -77,9 +78,24 @@ def authenticator(settings: Settings) -> Authenticate | None:
                 audience=settings.jwt_audience,
                 jwks_url=settings.jwt_jwks_url,
                 algorithms=settings.jwt_algorithms,
+                roles_claim=settings.jwt_roles_claim,
+                tenants_claim=settings.jwt_tenants_claim,
             )
         )
     return None
+
+
+def rate_limit(settings: Settings) -> RateLimit | None:
+    per_second = settings.rate_limit_per_second
+    return RateLimit(per_second) if per_second is not None else None
+
+
+def host_check(settings: Settings) -> HostCheck | None:
+    """Where everyone may do everything, only the names of loopback and of the public URL are ours."""
+    if settings.auth != "none":
+        return None
+    public = host_of(settings.public_url)
+    return HostCheck([public] if public else [])
 
 
 def demo_services() -> list[Service]:
@@ -89,11 +105,14 @@ def demo_services() -> list[Service]:
 def named_service(name: str) -> Service:
     """`package.module:Name`, a Service class or instance."""
     module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise UnsupportedError(f"{name} does not name a service: it takes MODULE:NAME")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UnsupportedError(f"{name} is not a service: {error}") from error
-    made = found() if isinstance(found, type) else found
+        made = found() if isinstance(found, type) else found
+    except Exception as error:  # whatever the module does when it is imported
+        reason = f"{type(error).__name__}: {error}"
+        raise UnsupportedError(f"{name} cannot be loaded: {reason}") from error
     if not isinstance(made, Service):
         raise UnsupportedError(f"{name} is not a lucius.platform.Service")
     return made

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
@@ -16,10 +17,12 @@ from lucius.api.context import ApiContext, ApiOptions
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
+    host_check,
     open_bus,
     open_config,
     open_ledger,
     open_workspace,
+    rate_limit,
 )
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.core.effects import Decision
@@ -31,7 +34,10 @@ from lucius.engines.dispatcher import Dispatcher
 from lucius.engines.gateway import BusGateway
 from lucius.engines.ingress import Ingress
 from lucius.engines.metrics import EngineMetrics
+from lucius.engines.move_log import log_moves
+from lucius.engines.observer import Incident
 from lucius.engines.outbox import OutboxEngine
+from lucius.engines.outbox_retry import OutboxRetry
 from lucius.engines.reconciler import EMBEDDED, Reconciler
 from lucius.engines.webhooks import Webhooks
 from lucius.platform import Service, ServiceRunner
@@ -40,11 +46,13 @@ from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
+from lucius.telemetry.spans import traced
 
 log = logging.getLogger("lucius")
 
 SLOTS: Final = 64
 """Steps that each embedded service runs at once."""
+RESTART_PAUSE: Final = timedelta(seconds=1)
 
 
 @dataclass
@@ -58,19 +66,25 @@ class Runtime:
     workspace: Workspace
     services: Sequence[Service] = ()
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    webhook_transport: httpx.AsyncBaseTransport | None = None
+    """How webhooks are sent; None: over a transport that only leads outside."""
 
     def __post_init__(self) -> None:
         settings = self.settings
+        self.down: dict[str, str] = {}
         self.tokens = CallbackTokens(callback_keys(settings))
         ingress = Ingress(self.config, settings.ingress_policy())
         self.engine = OutboxEngine(self.ledger, ingress, now=utc_now, limits=ingress.limits)
-        self.metrics = EngineMetrics(self.engine, self.registry)
-        self.engine.listeners.append(self.metrics.listen)
+        self.metrics = EngineMetrics(self.engine)
+        self.metrics.register(self.registry)
+        self.engine.listeners += [self.metrics.listen, log_moves]
+        self.engine.observer = self.metrics
         self.webhooks = Webhooks(
             webhook_secret(settings),
             hosts=settings.webhook_hosts,
             schemes=settings.webhook_schemes,
             now=utc_now,
+            transport=self.webhook_transport,
         )
         self.dispatcher = Dispatcher(
             self.engine, self.bus, decorate=self._decorate, notify=self.webhooks.notify
@@ -82,6 +96,7 @@ class Runtime:
             longest_lease=longest_lease(self.config),
             guard=self._guard,
         )
+        self.gateway = BusGateway(self.bus, self.config, topology=settings.lane_topology)
         self.runners = [self._runner(service) for service in self.services]
         self.engine.listeners.append(self._pass_cancel_on)
 
@@ -127,10 +142,11 @@ class Runtime:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Runtime"]:
+        await self.gateway.prepare()
         await self.reconciler.prepare()
         background = [
-            asyncio.create_task(self.reconciler.run(), name="reconciler"),
-            asyncio.create_task(self._refresh_forever(), name="configuration"),
+            asyncio.create_task(self._supervise("reconciler", self.reconciler.run)),
+            asyncio.create_task(self._supervise("configuration", self._refresh_forever)),
         ]
         for runner in self.runners:
             await runner.start()
@@ -147,11 +163,29 @@ class Runtime:
             await self.bus.close()
             await self.ledger.close()
 
+    async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """What ends by a defect is begun anew; until then the process is not ready."""
+        while True:
+            try:
+                await run()
+            except Exception as error:
+                log.exception("the %s has ended and is started again", name)
+                self.metrics.incident(Incident.TASK_FAILED, type(error).__name__)
+                self.down[name] = repr(error)
+                await asyncio.sleep(RESTART_PAUSE.total_seconds())
+                self.down.pop(name)
+
     async def _refresh_forever(self) -> None:
         while True:
             await asyncio.sleep(self.settings.config_refresh.total_seconds())
             if await self.config.refresh():
                 log.info("the configuration has changed: %s", self.config.catalog().version)
+                await self.gateway.prepare()
+
+    def end_waits(self) -> None:
+        """Requests that wait for something are answered now, so that they do not delay the end."""
+        self.engine.end_waits()
+        self.gateway.close()
 
     def app(self) -> FastAPI:
         return create_app(
@@ -160,11 +194,19 @@ class Runtime:
                 ledger=self.ledger,
                 config=self.config,
                 tokens=self.tokens,
-                checks={"ledger": self._check_ledger, "bus": self._check_bus},
+                checks={
+                    "ledger": self._check_ledger,
+                    "bus": self._check_bus,
+                    "reconciler": self._check_tasks,
+                },
                 registry=self.registry,
                 authenticate=authenticator(self.settings),
+                rate=rate_limit(self.settings),
+                hosts=host_check(self.settings),
                 backlog=self.metrics.rows,
-                gateway=BusGateway(self.bus, self.config, topology=self.settings.lane_topology),
+                refresh=self.metrics.refresh,
+                retry_outbox=OutboxRetry(self.engine, self.config.catalog),
+                gateway=self.gateway,
                 options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
             )
         )
@@ -172,9 +214,15 @@ class Runtime:
     async def _check_ledger(self) -> None:
         await self.ledger.inflight()
 
+    async def _check_tasks(self) -> None:
+        if self.down:
+            raise LuciusError("; ".join(f"{name}: {why}" for name, why in self.down.items()))
+
     async def _check_bus(self) -> None:
-        if not self.dispatcher.available:
+        if self.dispatcher.outage.on:
             raise LuciusError("the bus does not take directives")
+        if self.reconciler.replies.on:
+            raise LuciusError("the bus does not deliver replies")
 
 
 async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime:
@@ -183,7 +231,7 @@ async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime
     return Runtime(
         settings=settings,
         ledger=await open_ledger(settings),
-        bus=open_bus(settings),
+        bus=traced(open_bus(settings)),
         config=config,
         workspace=open_workspace(settings),
         services=services,

@@ -6,11 +6,13 @@ import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import uvicorn
 
+from lucius.bootstrap.protocol import BoundedProtocol
 from lucius.bootstrap.runtime import build
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
@@ -22,7 +24,18 @@ DRAIN_SECONDS: Final = 10
 
 
 class Server(uvicorn.Server):
-    """Ends by returning, so that what runs beside it can be drained in order."""
+    """Ends by returning, so that what runs beside it can be drained in order.
+
+    `ending` is called first: it answers the requests that only wait.
+    """
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._ending()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -58,17 +71,32 @@ async def serve(settings: Settings, *, host: str, port: int, services: Sequence[
     """Run until SIGINT or SIGTERM. The port is taken first, so that two servers cannot both start."""
     check_address(settings, host)
     listener = _listen(host, port)
+    address = _address(host, listener)
+    if not settings.public_url:
+        settings = replace(settings, public_url=address)
     runtime = await build(settings, services)
+    app = runtime.app()
+
+    async def ending() -> None:
+        runtime.end_waits()
+        await app.state.feeds.close()
+
     config = uvicorn.Config(
-        runtime.app(),
+        app,
+        http=BoundedProtocol,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     async with runtime.running():
-        log.info("listening on http://%s:%d", host, listener.getsockname()[1])
-        await Server(config).serve(sockets=[listener])
+        log.info("listening on %s", address)
+        await Server(config, ending).serve(sockets=[listener])
+
+
+def _address(host: str, listener: socket.socket) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}"
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -4,20 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lucius.cli.groups import ListByDefault
 from lucius.cli.jobs import filter_options, query_of, show_page
 from lucius.cli.session import Session, with_server
 
 if TYPE_CHECKING:
     from lucius.api.shapes import JobShape, RedrivenShape
     from lucius.client import Client
-
-
-class ListByDefault(click.Group):
-    """`lucius dlq` is `lucius dlq list`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if named else ["list", *args])
 
 
 @click.group(cls=ListByDefault)

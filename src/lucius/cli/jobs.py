@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lucius.cli.bulk import ORDERS
+from lucius.cli.groups import ListByDefault
 from lucius.cli.screen import event_line, job_table, show_job
 from lucius.cli.session import Session, console, echo_json, with_server
 from lucius.cli.watching import conclude, exit_code, watch_job
@@ -36,10 +38,19 @@ def query_of(filters: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in joined.items() if value}
 
 
-@click.command()
+@click.group(cls=ListByDefault)
+def jobs() -> None:
+    """Jobs, newest first; or one order for all that match a filter."""
+
+
+for order in ORDERS:
+    jobs.add_command(order)
+
+
+@jobs.command("list")
 @filter_options
 @with_server
-def jobs(session: Session, **filters: Any) -> None:
+def listed(session: Session, **filters: Any) -> None:
     """List jobs, newest first."""
     page = session.call(lambda client: client.jobs(**query_of(filters)))
     session.show(page, show_page)

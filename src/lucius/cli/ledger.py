@@ -12,7 +12,7 @@ from lucius.cli.session import echo_json, run, with_json
 if TYPE_CHECKING:
     from lucius.settings import Settings
 
-_BATCH = 500
+_CENTURY = 100 * 365 * 86400
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -32,9 +32,12 @@ class Age(click.ParamType[timedelta]):
         if isinstance(value, timedelta):
             return value
         match = re.fullmatch(r"(\d+)([smhdw])", str(value).strip())
-        if match is None:
+        if match is None or len(match[1]) > 12:
             self.fail("must be a number with s, m, h, d or w, such as 30d", param, ctx)
-        return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+        seconds = int(match[1]) * _UNITS[match[2]]
+        if seconds > _CENTURY:
+            self.fail("must be at most a hundred years", param, ctx)
+        return timedelta(seconds=seconds)
 
 
 def with_data(command: Any) -> Any:
@@ -77,23 +80,15 @@ def ledger() -> None:
 @with_data
 @with_json
 def prune(older_than: timedelta, data: Path, as_json: bool) -> None:
-    """Delete jobs that ended longer ago than that and owe nothing."""
-    deleted = run(_prune(data, older_than))
-    _show({"deleted": deleted}, f"{deleted} jobs deleted", as_json)
+    """Delete jobs that ended longer ago than that and owe nothing, and their workspaces.
 
-
-async def _prune(data: Path, older_than: timedelta) -> int:
-    """In batches, so that no transaction is long."""
+    The server must not be running: it is the one that writes.
+    """
     from lucius import bootstrap
 
-    ledger, deleted = await bootstrap.open_ledger(settings_for(data)), 0
     before = datetime.now(UTC) - older_than
-    try:
-        while batch := await ledger.prune(before, _BATCH):
-            deleted += batch
-    finally:
-        await ledger.close()
-    return deleted
+    deleted = run(bootstrap.prune(settings_for(data), before))
+    _show({"deleted": deleted}, f"{deleted} jobs deleted", as_json)
 
 
 def settings_for(data: Path, **options: str) -> "Settings":

@@ -13,8 +13,10 @@ from lucius.cli.control import cancel, pause, redrive, resume
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
 from lucius.cli.jobs import events, jobs, show, watch
+from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
-from lucius.cli.processes import up
+from lucius.cli.outbox import outbox
+from lucius.cli.processes import service, up
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
 
@@ -47,6 +49,8 @@ def _message(error: Exception) -> str | None:
             for fault in error.errors
         ]
         return "\n".join(lines)
+    if client is not None and isinstance(error, client.ClientError):
+        return str(error)
     errors = sys.modules.get("lucius.core.errors")
     if errors is not None and isinstance(error, errors.LuciusError):
         return str(error)
@@ -68,7 +72,20 @@ def job() -> None:
 
 for command in (show, watch, events, cancel, pause, resume, redrive):
     job.add_command(command)
-for command in (up, demo, submit, jobs, dlq, verify, ledger, settings, protocols):
+for command in (
+    up,
+    demo,
+    submit,
+    jobs,
+    dlq,
+    outbox,
+    verify,
+    ledger,
+    settings,
+    protocols,
+    keys,
+    service,
+):
     main.add_command(command)
 
 

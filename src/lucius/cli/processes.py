@@ -1,6 +1,5 @@
-"""The processes: `lucius up`."""
+"""The processes: `lucius up`, `lucius service run`."""
 
-import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -44,14 +43,40 @@ def up(
     from lucius import bootstrap
 
     options = dict(STACKS[stack])
-    if port and "LUCIUS_PUBLIC_URL" not in os.environ:
-        options["LUCIUS_PUBLIC_URL"] = f"http://{host}:{port}"
     settings = settings_for(data, **options)
-    _log_to_stderr(settings.log_level)
     services = [] if no_services else bootstrap.demo_services()
     sys.path.insert(0, str(Path.cwd()))
     services += [bootstrap.named_service(name) for name in named]
-    run_quickly(bootstrap.serve(settings, host=host, port=port, services=services))
+    with bootstrap.observed(settings):
+        run_quickly(bootstrap.serve(settings, host=host, port=port, services=services))
+
+
+@click.group()
+def service() -> None:
+    """Platform services in processes of their own."""
+
+
+@service.command("run")
+@click.argument("name", metavar="MODULE:NAME")
+@click.option(
+    "--slots", default=8, show_default=True, type=click.IntRange(1), help="Steps at once."
+)
+@with_data
+def run_service(name: str, slots: int, data: Path) -> None:
+    """Run a platform service until it is stopped; it drains first."""
+    from lucius import bootstrap
+
+    settings = settings_for(data)
+    if settings.bus_backend == "memory":
+        raise click.ClickException(
+            "the memory bus lives inside one process, so a service outside of it receives nothing.\n"
+            f"Run it with the server: lucius up --service {name}\n"
+            "Or share a bus: set LUCIUS_BUS_BACKEND, for this process and for the server."
+        )
+    sys.path.insert(0, str(Path.cwd()))
+    found = bootstrap.named_service(name)
+    with bootstrap.observed(settings):
+        run_quickly(bootstrap.run_service(settings, found, slots=slots))
 
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:
@@ -62,9 +87,3 @@ def run_quickly(work: Coroutine[Any, Any, None]) -> None:
         run(work)
     else:
         uvloop.run(work)
-
-
-def _log_to_stderr(level: str) -> None:
-    import logging
-
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")

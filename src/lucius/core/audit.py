@@ -19,6 +19,8 @@ Finding = tuple[str, str]
 """A stable kind, and a sentence for people."""
 
 SETTLED: Final = (ExecutionState.COMMITTED, ExecutionState.DONE)
+AT_REST: Final = (*TERMINAL_STEP, StepState.PENDING)
+"""A failed job leaves the steps after its failure as they were."""
 RUNNING: Final = (ExecutionState.LEASED, ExecutionState.IN_PROGRESS)
 ENTRY_OF: Final = {
     StepState.DISPATCHING: (EntryState.HELD, EntryState.RELEASED),
@@ -85,8 +87,8 @@ def _ending(job: Job) -> Iterator[Finding]:
         step.state is not StepState.SUCCEEDED for step in job.steps
     ):
         yield "step_drift", "the job succeeded, and not all of its steps did"
-    if job.terminal and any(step.state not in TERMINAL_STEP for step in job.steps):
-        yield "step_drift", "the job has ended, and not all of its steps have"
+    if job.terminal and any(step.state not in AT_REST for step in job.steps):
+        yield "step_drift", "the job has ended, and one of its steps has not"
 
 
 # -- its steps -------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
         case AckReceived() | HeartbeatReceived() | LeaseReturned() | ResultReceived():
             return _callback(turn, received)
         case Ticked():
-            return _tick(turn)
+            return _tick(turn, received)
         case BusRestarted():
             return _bus_restarted(turn, received)
         case CancelRequested():
@@ -281,7 +281,7 @@ def _returned(turn: Turn, index: int) -> None:
 # -- time ------------------------------------------------------------------------------------
 
 
-def _tick(turn: Turn) -> Decision:
+def _tick(turn: Turn, received: Ticked) -> Decision:
     for owed in turn.job.owed:
         if owed.next_at <= turn.now:
             turn.effects.append(_effect_of(owed))
@@ -290,19 +290,19 @@ def _tick(turn: Turn) -> Decision:
         return turn.decision(Outcome.APPLIED)
     if turn.state is not JobState.PAUSED:
         for index in range(len(turn.steps)):
-            _tick_step(turn, index)
+            _tick_step(turn, index, received.publish_now)
         _settle(turn)
     if turn.job.sla_at <= turn.now and turn.state not in TERMINAL_JOB:
         _escalate(turn)
     return turn.decision(Outcome.APPLIED)
 
 
-def _tick_step(turn: Turn, index: int) -> None:
+def _tick_step(turn: Turn, index: int, publish_now: bool) -> None:
     step, now = turn.steps[index], turn.now
     plan = turn.plan(index)
     if step.out and step.state is StepState.DISPATCHING:
         asked_at = turn.entry(index).asked_at
-        if asked_at is None or asked_at + PUBLISH_GRACE <= now:
+        if asked_at is None or publish_now or asked_at + PUBLISH_GRACE <= now:
             turn.ask_publish_again(index)
     elif step.out and _lease_over(step, now):
         waiting = step.state is StepState.AWAITING_ACK
@@ -315,8 +315,13 @@ def _tick_step(turn: Turn, index: int) -> None:
     elif step.state is StepState.FAILED_RETRY and (step.retry_at or now) <= now:
         _about(turn, plan.step_id, None)
         turn.hold(index)
-    elif step.held and (ready_at := turn.entry(index).ready_at) and ready_at <= now:
+    elif step.held and _refusal_over(turn.entry(index).ready_at, now, publish_now):
         turn.set_entry(index, ready_at=None)
+
+
+def _refusal_over(ready_at: datetime | None, now: datetime, publish_now: bool) -> bool:
+    """Whether a held entry has waited out its refused publish, or need not."""
+    return ready_at is not None and (publish_now or ready_at <= now)
 
 
 def _lease_over(step: Step, now: datetime) -> bool:
@@ -461,7 +466,9 @@ def _effect_settled(turn: Turn, received: EffectSettled) -> Decision:
     given_up = received.final or owed.attempts >= EFFECT_ATTEMPTS
     if not received.performed and not given_up:
         return Decision(turn.job, Outcome.APPLIED, changed=False)
-    turn.data = {"effect": owed.kind, "performed": received.performed}
+    turn.data = {"effect": owed.kind, "owed_id": owed.owed_id, "performed": received.performed}
+    if received.reason is not None:
+        turn.data["reason"] = received.reason
     turn.set_job(owed=tuple(o for o in turn.job.owed if o.owed_id != received.owed_id))
     return turn.decision(Outcome.APPLIED)
 

@@ -62,6 +62,10 @@ class ProtocolError(LuciusError):
     """A protocol file is not valid."""
 
 
+class EffectRefusedError(LuciusError):
+    """An owed effect that must not be performed, now or later: it is given up at once."""
+
+
 class WorkspaceError(LuciusError):
     """A workspace object could not be read or written."""
 

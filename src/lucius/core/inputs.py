@@ -119,9 +119,13 @@ class ResultReceived:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time has passed. Every sweeper is this one input."""
+    """Time has passed. Every sweeper is this one input.
+
+    `publish_now`: an operator asks for it, so what is pending does not wait out its publish backoff.
+    """
 
     kind: ClassVar[Kind] = Kind.TICK
+    publish_now: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,7 @@ class EffectSettled:
     owed_id: str
     performed: bool
     final: bool = False
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

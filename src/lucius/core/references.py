@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
+from lucius.core.addresses import outside_fault
+
 INVALID: Final = "REFERENCE_INVALID"
 NOT_ALLOWED: Final = "REFERENCE_NOT_ALLOWED"
 HAS_CREDENTIALS: Final = "REFERENCE_HAS_CREDENTIALS"
@@ -79,7 +81,7 @@ def webhook_fault(url: Any, schemes: tuple[str, ...], hosts: tuple[str, ...]) ->
         return reason
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname or "", parts.port
+        host, port = parts.hostname or "", parts.port
     except ValueError as error:
         return f"is not a URL: {error}"
     if parts.scheme not in schemes:
@@ -88,7 +90,7 @@ def webhook_fault(url: Any, schemes: tuple[str, ...], hosts: tuple[str, ...]) ->
         return "must name a host, and no user"
     if hosts and not _any_of(hosts).fullmatch(host):
         return f"host {host} is not allowed"
-    return None
+    return outside_fault(host, port)
 
 
 def _uri_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:

@@ -15,11 +15,13 @@ from lucius.core.inputs import (
     ResultStatus,
 )
 from lucius.core.job import Fault, Job
+from lucius.core.json_faults import json_faults
 
 MAX_STRING: Final = 4096
 """Strings from workers are cut here, with a mark."""
 CUT_MARK: Final = "...[cut]"
 MAX_REF: Final = 2048
+STATUSES: Final = {status.value: status for status in ResultStatus}
 
 
 def message_id(job_id: str, step_id: str, attempt_no: int, lease_id: str, kind: str) -> str:
@@ -121,8 +123,8 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     job_id = _text(body, "jobId", faults)
     step_id = _text(body, "stepId", faults)
     lease_id = _text(body, "lease_id", faults)
-    attempt_no = body.get("attempt_no")
-    if isinstance(attempt_no, bool) or not isinstance(attempt_no, int) or attempt_no < 1:
+    attempt_no = whole(body.get("attempt_no"))
+    if attempt_no is None or attempt_no < 1:
         faults.append(("/attempt_no", "must be a whole number from 1"))
         attempt_no = 0
     if kind is not None and given != kind:
@@ -130,14 +132,15 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     if given not in ("ACK", "RESULT", "HEARTBEAT", "RELEASE"):
         faults.append(("/type", "must be ACK, RESULT, HEARTBEAT or RELEASE"))
     status = _status(body, faults) if given == "RESULT" else None
+    output = body.get("output_ref", body.get("artifact_refs"))
+    faults += json_faults(output, "/output_ref")
     if faults:
         raise RequestError("INVALID_CALLBACK", "the reply is not valid", faults=tuple(faults))
     bound = (step_id, attempt_no, lease_id)
     worker, stamp = _optional(body, "worker_id"), _optional(body, "timestamp")
     if status is not None:
         fault = _fault(body) if status is not ResultStatus.SUCCEEDED else None
-        reference = bounded_ref(body.get("output_ref", body.get("artifact_refs")))
-        return job_id, ResultReceived(*bound, status, reference, fault, worker, stamp)
+        return job_id, ResultReceived(*bound, status, bounded_ref(output), fault, worker, stamp)
     if given == "ACK":
         return job_id, AckReceived(*bound, worker_id=worker, timestamp=stamp)
     if given == "HEARTBEAT":
@@ -145,9 +148,16 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     return job_id, LeaseReturned(*bound, worker_id=worker, timestamp=stamp)
 
 
+def whole(value: Any) -> int | None:
+    """The value as a whole number, or None. JSON has one kind of number: 1.0 is 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def _text(body: Mapping[str, Any], name: str, faults: list[tuple[str, str]]) -> str:
     value = body.get(name)
-    if not isinstance(value, str) or not value or len(value) > 256:
+    if not isinstance(value, str) or not value or len(value) > 256 or bounded(value) != value:
         faults.append((f"/{name}", "must be a string of 1 to 256 characters"))
         return ""
     return value
@@ -169,8 +179,9 @@ def _status(body: Mapping[str, Any], faults: list[tuple[str, str]]) -> ResultSta
             return ResultStatus.FAILED_FINAL
         faults.append(("/failure_class", "must be RETRYABLE or NON_RETRYABLE"))
         return None
-    if status in ResultStatus.__members__:
-        return ResultStatus(status)
+    known = STATUSES.get(status)
+    if known is not None:
+        return known
     faults.append(("/status", "must be SUCCEEDED, FAILED, FAILED_RETRY or FAILED_FINAL"))
     return None
 
@@ -184,11 +195,17 @@ def _fault(body: Mapping[str, Any]) -> Fault:
 
 
 def bounded(text: str, limit: int = MAX_STRING) -> str:
+    """Cut to the limit, and with a `?` for what no encoding can carry."""
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= limit else text[: limit - len(CUT_MARK)] + CUT_MARK
 
 
 def bounded_ref(value: Any) -> Any:
     """A reference is kept whole or replaced by a note that it was too large."""
-    if value is None or len(canonical_json(value)) <= MAX_REF:
+    if value is None or (isinstance(value, str) and len(value) <= MAX_REF):
         return value
-    return {"cut": True, "sha256": sha256(canonical_json(value).encode()).hexdigest()}
+    text = canonical_json(value)
+    if len(text) <= MAX_REF:
+        return value
+    return {"cut": True, "sha256": sha256(text.encode()).hexdigest()}

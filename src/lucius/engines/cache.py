@@ -4,9 +4,7 @@ Readers see a job only after its commit: a decision that is still being saved is
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import OrderedDict, deque
 from typing import Final
 
 from lucius.core.job import Job
@@ -18,7 +16,7 @@ class JobCache:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._capacity = capacity
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[str, deque[asyncio.Future[None]]] = {}
 
     def get(self, job_id: str) -> Job | None:
         return self._jobs.get(job_id)
@@ -36,17 +34,42 @@ class JobCache:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    @asynccontextmanager
-    async def lock(self, job_id: str) -> AsyncIterator[None]:
+    def lock(self, job_id: str) -> "JobLock":
         """Decisions about one job follow one another; those about different jobs do not wait."""
-        lock, users = self._locks.get(job_id) or (asyncio.Lock(), 0)
-        self._locks[job_id] = (lock, users + 1)
+        return JobLock(self._locks, job_id)
+
+
+class JobLock:
+    """`async with`; a lock exists only while someone holds it or waits for it."""
+
+    __slots__ = ("_job_id", "_locks")
+
+    def __init__(self, locks: dict[str, deque[asyncio.Future[None]]], job_id: str) -> None:
+        self._locks = locks
+        self._job_id = job_id
+
+    async def __aenter__(self) -> None:
+        waiters = self._locks.get(self._job_id)
+        if waiters is None:
+            self._locks[self._job_id] = deque()
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters.append(turn)
         try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks[job_id]
-            if users == 1:
-                del self._locks[job_id]
-            else:
-                self._locks[job_id] = (lock, users - 1)
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._pass_on()
+            raise
+
+    async def __aexit__(self, *error: object) -> None:
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        waiters = self._locks[self._job_id]
+        while waiters:
+            turn = waiters.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        del self._locks[self._job_id]

@@ -5,13 +5,21 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final
 
 from lucius.core.effects import Effect, LinkRedrive, NotifyClient, PublishDirective
-from lucius.core.errors import BusUnavailableError, LuciusError, PublishRefusedError
+from lucius.core.errors import (
+    BusUnavailableError,
+    EffectRefusedError,
+    LuciusError,
+    PublishRefusedError,
+)
 from lucius.core.inputs import EffectSettled, PublishConfirmed, PublishRefused, Redriven
 from lucius.core.job import Fault, Job
 from lucius.core.wire import directive, directive_properties, message_id
+from lucius.engines.observer import Outage
+from lucius.engines.outage import OUTAGE_PAUSE, persistently
 from lucius.engines.outbox import OutboxEngine
 from lucius.ports.bus import Bus, Message
 
@@ -19,7 +27,6 @@ log = logging.getLogger("lucius.dispatcher")
 
 SENT_DELAY: Final = timedelta(seconds=1)
 """An ACK usually proves the publish before this is over; only what is still open then is written."""
-OUTAGE_PAUSE: Final = timedelta(seconds=1)
 BATCH: Final = 256
 
 Decorate = Callable[[dict[str, Any]], dict[str, Any]]
@@ -40,16 +47,17 @@ class Dispatcher:
         self._bus = bus
         self._decorate = decorate
         self._notify = notify
-        self._owed: deque[tuple[Job, PublishDirective]] = deque()
+        self._owed: dict[str, tuple[Job, PublishDirective]] = {}
+        """By lease, in order: what is asked for again while it waits is published once."""
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
         self._wake = asyncio.Event()
-        self.available = True
+        self.outage = Outage("bus", "dispatch pauses", log)
         engine.perform = self.perform
 
     def perform(self, job: Job, effect: Effect) -> None:
         match effect:
             case PublishDirective():
-                self._owed.append((job, effect))
+                self._owed[effect.lease_id] = (job, effect)
                 self._wake.set()
             case LinkRedrive():
                 self._engine.spawn(self._link(job, effect))
@@ -69,8 +77,8 @@ class Dispatcher:
                 self._wake.clear()
                 await self._wake.wait()
             batches: dict[str, list[tuple[Job, PublishDirective]]] = {}
-            for _ in range(min(len(self._owed), BATCH)):
-                job, effect = self._owed.popleft()
+            for lease_id in list(islice(self._owed, BATCH)):
+                job, effect = self._owed.pop(lease_id)
                 if self._engine.windows.is_open(effect.lease_id):
                     batches.setdefault(job.plan.routing.topic, []).append((job, effect))
             for topic, batch in batches.items():
@@ -84,13 +92,14 @@ class Dispatcher:
                 for single in batch:
                     await self._publish(topic, [single])
             else:
-                await self._refused(*batch[0], error)
+                self._engine.spawn(self._refused(*batch[0], error))
         except BusUnavailableError as error:
             await self._outage(error, batch)
         else:
             self._available()
             due = asyncio.get_running_loop().time() + SENT_DELAY.total_seconds()
             for job, effect in batch:
+                self._engine.windows.published(effect.lease_id)
                 sent = PublishConfirmed(effect.step_id, effect.attempt_no, effect.lease_id)
                 self._sent.append((due, job.job_id, sent))
 
@@ -104,21 +113,18 @@ class Dispatcher:
     async def _refused(self, job: Job, effect: PublishDirective, error: Exception) -> None:
         fault = Fault("PUBLISH_REFUSED", str(error))
         refused = PublishRefused(effect.step_id, effect.attempt_no, effect.lease_id, fault)
-        await self._engine.apply(job.job_id, refused)
+        await persistently(lambda: self._engine.apply(job.job_id, refused))
 
     async def _outage(self, error: Exception, batch: list[tuple[Job, PublishDirective]]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
-        if self.available:
-            log.warning("the bus is unavailable, dispatch pauses: %s", error)
-        self.available = False
+        self.outage.began(error, self._engine.observer)
         self._engine.windows.closed = True
-        self._owed.extendleft(reversed(batch))
+        self._owed = {effect.lease_id: (job, effect) for job, effect in batch} | self._owed
         await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
 
     def _available(self) -> None:
-        if not self.available:
-            log.info("the bus is available again, dispatch goes on")
-            self.available = True
+        if self.outage.on:
+            self.outage.ended()
             self._engine.windows.closed = False
             self._engine.pump_all()
 
@@ -144,10 +150,14 @@ class Dispatcher:
         await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
 
     async def _tell(self, job: Job, effect: NotifyClient) -> None:
-        delivered = False
+        settled = EffectSettled(effect.owed_id, performed=False)
         if self._notify is not None:
             try:
                 delivered = await self._notify(job, effect.owed_id, effect.url)
+                settled = EffectSettled(effect.owed_id, performed=delivered)
+            except EffectRefusedError as error:
+                log.warning("the webhook of job %s is given up: %s", job.job_id, error)
+                settled = EffectSettled(effect.owed_id, False, final=True, reason=str(error))
             except LuciusError as error:
-                log.warning("webhook of job %s failed: %s", job.job_id, error)
-        await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=delivered))
+                log.warning("the webhook of job %s failed: %s", job.job_id, error)
+        await self._engine.apply(job.job_id, settled)

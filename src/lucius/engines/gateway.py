@@ -1,13 +1,23 @@
 """The pull gateway: directives for workers that speak only HTTP, settled as they are handed out."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
-from lucius.core.errors import LockLostError
+from lucius.core.errors import BusError, LockLostError, RequestError
 from lucius.core.routing import directive_topics
 from lucius.ports.bus import Bus, Delivery, Subscription
 from lucius.ports.config import Catalog, ConfigSource
+
+AT_ONCE: Final = timedelta()
+FOREIGN_PAUSE: Final = 0.25
+"""Seconds. What belongs to other tenants is given back, and left to others for a while."""
+GIVEN_BACK: Final = 6
+"""So often; a directive that was given back more often is left to its lock, and stays deliverable."""
+
+Gone = Callable[[], Awaitable[object]]
+"""Returns when the worker that pulls has gone away."""
 
 
 class BusGateway:
@@ -17,41 +27,109 @@ class BusGateway:
         self._bus = bus
         self._config = config
         self._topics = directive_topics(topology)
-        self._ensured: set[tuple[str, tuple[str, ...]]] = set()
+        self._ensured: dict[str, tuple[str, ...]] = {}
+        self._catalog: Catalog | None = None
+        self._closing = asyncio.Event()
+
+    async def prepare(self) -> None:
+        """Every service of the protocols gets its subscription, so that nothing is published to nobody."""
+        catalog = self._config.catalog()
+        if catalog is self._catalog:
+            return
+        for service, step_types in services_of(catalog).items():
+            if self._ensured.get(service) != step_types:
+                await self._ensure(service, step_types)
+        self._catalog = catalog
+
+    async def _ensure(self, service: str, step_types: tuple[str, ...]) -> None:
+        filters = {"step_type": step_types}
+        await self._bus.ensure([Subscription(topic, service, filters) for topic in self._topics])
+        self._ensured[service] = step_types
+
+    def close(self) -> None:
+        """The process is about to end: whoever waits for directives is answered with none."""
+        self._closing.set()
 
     async def pull(
-        self, service: str, limit: int, wait_seconds: float, tenants: frozenset[str] | None
+        self,
+        service: str,
+        limit: int,
+        wait_seconds: float,
+        tenants: frozenset[str] | None,
+        gone: Gone,
     ) -> Sequence[Mapping[str, Any]]:
-        await self._ensure(service)
-        wait = timedelta(seconds=wait_seconds)
-        deliveries = await self._bus.receive(service, self._topics, limit, wait)
-        return [d.message.body for d in deliveries if await self._taken(d, tenants)]
+        await self.prepare()
+        if service not in self._ensured:
+            raise RequestError("SERVICE_NOT_FOUND", f"no protocol names the service {service!r}")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        found = await self._bus.receive(service, self._topics, limit, AT_ONCE)
+        while True:
+            own, pause = await self._own(found, tenants)
+            left = deadline - loop.time()
+            if own or left <= 0 or self._closing.is_set():
+                return [d.message.body for d in own if await self._settled(d)]
+            if pause and not await self._patient(asyncio.sleep(min(pause, left)), gone):
+                return []
+            wait = timedelta(seconds=max(0.0, deadline - loop.time()))
+            receiving = asyncio.ensure_future(self._bus.receive(service, self._topics, limit, wait))
+            stayed = await self._patient(receiving, gone)
+            found = () if receiving.cancelled() else receiving.result()
+            if not stayed:
+                return await self._all_given_back(found)
 
-    async def _taken(self, delivery: Delivery, tenants: frozenset[str] | None) -> bool:
-        if tenants is not None and delivery.message.body.get("tenant_id") not in tenants:
+    async def _patient(self, work: Awaitable[Any], gone: Gone) -> bool:
+        """Wait for the work, unless the worker goes away or the process ends. False: it has gone."""
+        doing = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(gone())
+        closing = asyncio.ensure_future(self._closing.wait())
+        everyone = (doing, leaving, closing)
+        try:
+            await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
+            left = leaving.done()
+        finally:
+            for task in everyone:
+                task.cancel()
+            await asyncio.wait(everyone)
+        return not left
+
+    async def _own(
+        self, found: Sequence[Delivery], tenants: frozenset[str] | None
+    ) -> tuple[list[Delivery], float]:
+        """What a worker that is bound to tenants may see; the rest goes back, ever more slowly."""
+        if tenants is None:
+            return list(found), 0.0
+        own = [d for d in found if d.message.body.get("tenant_id") in tenants]
+        foreign = [d for d in found if d.message.body.get("tenant_id") not in tenants]
+        for delivery in foreign:
+            if delivery.count <= GIVEN_BACK:
+                await self._given_back(delivery)
+        return own, max((FOREIGN_PAUSE * 2.0**d.count for d in foreign), default=0.0)
+
+    async def _all_given_back(self, found: Sequence[Delivery]) -> Sequence[Mapping[str, Any]]:
+        """Nothing is lost on a worker that hangs up."""
+        for delivery in found:
+            await self._given_back(delivery)
+        return ()
+
+    async def _given_back(self, delivery: Delivery) -> None:
+        try:
             await self._bus.abandon(delivery)
-            return False
+        except BusError:
+            return  # its lock runs out, and it is delivered again all the same
+
+    async def _settled(self, delivery: Delivery) -> bool:
         try:
             await self._bus.complete(delivery)
         except LockLostError:
             return False
         return True
 
-    async def _ensure(self, service: str) -> None:
-        step_types = service_step_types(self._config.catalog(), service)
-        if not step_types or (service, step_types) in self._ensured:
-            return
-        filters = {"step_type": step_types}
-        await self._bus.ensure([Subscription(t, service, filters) for t in self._topics])
-        self._ensured.add((service, step_types))
 
-
-def service_step_types(catalog: Catalog, service: str) -> tuple[str, ...]:
-    """What a service executes, by the protocols in force."""
-    found = {
-        step.step_type
-        for protocol in catalog.protocols.values()
-        for step in protocol.steps
-        if step.service == service
-    }
-    return tuple(sorted(found))
+def services_of(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """Every service, and the step types that it executes by the protocols in force."""
+    found: dict[str, set[str]] = {}
+    for protocol in catalog.protocols.values():
+        for step in protocol.steps:
+            found.setdefault(step.service, set()).add(step.step_type)
+    return {service: tuple(sorted(step_types)) for service, step_types in found.items()}

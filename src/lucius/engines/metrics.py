@@ -1,24 +1,30 @@
-"""What the engine does, counted: one listener on committed decisions, and gauges read at a scrape."""
+"""What the engine does, counted: a listener on committed decisions, and levels read at a scrape."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from heapq import nlargest
 from typing import Final, TypedDict
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
-from lucius.core.effects import Decision, Event
-from lucius.core.inputs import Kind
+from lucius.core.effects import Decision, Event, Outcome
+from lucius.core.errors import LedgerError
+from lucius.core.inputs import Input, Kind
 from lucius.core.job import Execution, Job, Step
-from lucius.core.states import AbortReason, StepState
+from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
+from lucius.engines.instruments import Labels
+from lucius.engines.metric_table import (
+    MAX_DLQ,
+    MAX_TENANTS,
+    OTHERS,
+    REPLY_KINDS,
+    TRACKS,
+    EngineInstruments,
+)
+from lucius.engines.observer import Incident, Observer
 from lucius.engines.outbox import OutboxEngine
-from lucius.ports.ledger import JobQuery
+from lucius.ports.ledger import Inflight, JobQuery
 
-SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
-TRACKS: Final = {
-    AbortReason.PUBLISH_REFUSED: "publish",
-    AbortReason.ACK_TIMEOUT: "ack",
-    AbortReason.LEASE_EXPIRED: "execution",
-    AbortReason.RESULT_FAILED: "execution",
-}
+RECOUNT: Final = timedelta(minutes=10)
+"""Other processes change the dead-letter view too, so it is counted anew now and then."""
 
 
 class BacklogRow(TypedDict):
@@ -32,143 +38,112 @@ class BacklogRow(TypedDict):
     window: int
 
 
-class EngineMetrics:
-    """Register `listen` with the engine; call `refresh` before each scrape."""
+class EngineMetrics(EngineInstruments, Observer):
+    """`listen` to committed decisions, `refresh` before each scrape."""
 
-    def __init__(self, engine: OutboxEngine, registry: CollectorRegistry) -> None:
+    def __init__(self, engine: OutboxEngine) -> None:
+        super().__init__()
         self._engine = engine
         self._running: dict[tuple[str, int], int] = {}
-        self.accepted = Counter(
-            "lucius_jobs_accepted", "Jobs accepted", ["request_type"], registry=registry
-        )
-        self.ended = Counter(
-            "lucius_jobs_ended", "Jobs ended", ["request_type", "state"], registry=registry
-        )
-        self.job_seconds = Histogram(
-            "lucius_job_seconds",
-            "From acceptance to the end of a job",
-            ["request_type"],
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.step_seconds = Histogram(
-            "lucius_step_seconds",
-            "From the ACK to the end of an attempt",
-            ["step_type"],
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.dispatch_lag = Histogram(
-            "lucius_dispatch_lag_seconds",
-            "From the wish for a directive to its ACK",
-            ["service"],
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.attempts_failed = Counter(
-            "lucius_attempts_failed",
-            "Attempts that ended without success, by reason",
-            ["service", "reason"],
-            registry=registry,
-        )
-        self.retries = Counter(
-            "lucius_retries",
-            "Steps that wait for another try, by track",
-            ["track"],
-            registry=registry,
-        )
-        self.callbacks_noted = Counter(
-            "lucius_callbacks_noted",
-            "Callbacks recorded and not applied: late, stale or duplicate",
-            ["outcome"],
-            registry=registry,
-        )
-        self.ticks = Counter(
-            "lucius_sweeper_actions", "Moves that time alone caused", ["move"], registry=registry
-        )
-        self.escalations = Counter(
-            "lucius_escalations", "Jobs and pauses beyond their SLA", ["sla"], registry=registry
-        )
-        self.backlog = Gauge(
-            "lucius_backlog",
-            "Directives held, released and in progress",
-            ["service", "lane", "stage"],
-            registry=registry,
-        )
-        self.window = Gauge(
-            "lucius_window", "Size of the dispatch window", ["service", "lane"], registry=registry
-        )
-        self.inflight = Gauge("lucius_inflight", "Live jobs", ["tenant_id"], registry=registry)
-        self.dlq = Gauge(
-            "lucius_dlq", "Jobs in the dead-letter view (counted to 1,000)", registry=registry
-        )
+        self._met: set[str] = set()
+        self._dlq: int | None = None
+        self._dlq_counted_at: datetime | None = None
 
-    # -- the listener ------------------------------------------------------------------------
+    # -- what is told ------------------------------------------------------------------------
 
     def listen(self, before: Job | None, decision: Decision) -> None:
         job = decision.job
-        request_type = job.plan.request_type
         if before is None:
-            self.accepted.labels(request_type).inc()
+            self._accepted(job)
         for index, step in enumerate(job.steps):
             earlier = before.steps[index] if before is not None else None
             if step is not earlier:
                 self._step(job, index, earlier, step)
-        if job.terminal and not (before is not None and before.terminal):
-            self.ended.labels(request_type, job.state.value).inc()
-            seconds = (job.updated_at - job.plan.accepted_at).total_seconds()
-            self.job_seconds.labels(request_type).observe(seconds)
+        if job.terminal:
+            self._ended(before, job)
         for event in decision.events:
-            self._event(event)
+            if event.data is not None or event.type == Kind.TICK.value:
+                self._event(event)
+
+    def applied(self, received: Input, outcome: Outcome) -> None:
+        kind = REPLY_KINDS.get(type(received))
+        if kind is not None:
+            self.replies.add(kind, outcome.value)
+
+    def took_up(self, job: Job) -> None:
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            self._count_running(planned.service, job.plan.routing.lane, None, step)
+
+    def incident(self, incident: Incident, cause: str) -> None:
+        self.incidents.add(incident.value, cause)
+
+    # -- decisions ---------------------------------------------------------------------------
+
+    def _accepted(self, job: Job) -> None:
+        request_type = job.plan.request_type
+        self.accepted.add(request_type)
+        if request_type not in self._met:
+            self._met.add(request_type)
+            for state in TERMINAL_JOB:
+                self.ended.expect(request_type, state.value)
+            for planned in job.plan.steps:
+                for reason in AbortReason:
+                    self.attempts_failed.expect(planned.service, reason.value)
+
+    def _ended(self, before: Job | None, job: Job) -> None:
+        was_in_dlq = before is not None and before.in_dlq
+        if self._dlq is not None:
+            self._dlq += job.in_dlq - was_in_dlq
+        if before is not None and before.terminal:
+            return
+        request_type = job.plan.request_type
+        self.ended.add(request_type, job.state.value)
+        seconds = (job.updated_at - job.plan.accepted_at).total_seconds()
+        self.job_seconds.add(seconds, request_type)
 
     def _step(self, job: Job, index: int, earlier: Step | None, step: Step) -> None:
         planned = job.plan.steps[index]
         self._count_running(planned.service, job.plan.routing.lane, earlier, step)
         for execution, was in _changed(earlier, step):
             if execution.started_at is not None and (was is None or was.started_at is None):
-                self._acknowledged(planned.service, step, execution)
+                self._acknowledged(planned.service, step, execution, execution.started_at)
             if execution.finished_at is not None and (was is None or was.finished_at is None):
                 self._finished(planned.service, planned.step_type, step, execution)
 
-    def _acknowledged(self, service: str, step: Step, execution: Execution) -> None:
-        if step.entry is not None and execution.started_at is not None:
-            lag = (execution.started_at - step.entry.created_at).total_seconds()
-            self.dispatch_lag.labels(service).observe(lag)
+    def _acknowledged(self, service: str, step: Step, execution: Execution, at: datetime) -> None:
+        self.ack_seconds.add((at - execution.leased_at).total_seconds(), service)
+        if step.entry is not None:
+            self.dispatch_lag.add((at - step.entry.created_at).total_seconds(), service)
 
     def _finished(self, service: str, step_type: str, step: Step, execution: Execution) -> None:
         if execution.started_at is not None and execution.finished_at is not None:
             seconds = (execution.finished_at - execution.started_at).total_seconds()
-            self.step_seconds.labels(step_type).observe(seconds)
+            self.step_seconds.add(seconds, step_type)
         reason = execution.reason
         if reason is None:
             return
-        self.attempts_failed.labels(service, reason.value).inc()
-        waits = step.state is StepState.FAILED_RETRY or step.held
-        if waits and reason in TRACKS:
-            self.retries.labels(TRACKS[reason]).inc()
+        self.attempts_failed.add(service, reason.value)
+        if reason in TRACKS and (step.state is StepState.FAILED_RETRY or step.held):
+            self.retries.add(TRACKS[reason])
 
     def _count_running(self, service: str, lane: int, earlier: Step | None, step: Step) -> None:
         was = earlier is not None and earlier.state is StepState.IN_PROGRESS
         change = (step.state is StepState.IN_PROGRESS) - was
         if change:
             key = (service, lane)
-            self._running[key] = self._running.get(key, 0) + change
+            self._running[key] = max(0, self._running.get(key, 0) + change)
 
     def _event(self, event: Event) -> None:
-        if event.data is not None:
-            if "outcome" in event.data:
-                self.callbacks_noted.labels(str(event.data["outcome"])).inc()
-            if "escalated" in event.data:
-                self.escalations.labels(str(event.data["escalated"])).inc()
+        data = event.data or {}
+        if "escalated" in data:
+            self.escalations.add(str(data["escalated"]))
+        if "effect" in data:
+            self.effects.add(str(data["effect"]), "true" if data["performed"] else "false")
         if event.type == Kind.TICK.value:
             for move in event.moves:
-                self.ticks.labels(_without_subject(move)).inc()
+                self.ticks.add(_without_subject(move))
 
-    # -- gauges ------------------------------------------------------------------------------
-
-    def recovered(self, job: Job) -> None:
-        for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            self._count_running(planned.service, job.plan.routing.lane, None, step)
+    # -- levels ------------------------------------------------------------------------------
 
     async def rows(self) -> list[BacklogRow]:
         """The backlog by service and lane, for operators and autoscalers."""
@@ -183,20 +158,50 @@ class EngineMetrics:
             _row(rows, *key)["in_progress"] = running
         return [row for _, row in sorted(rows.items())]
 
-    async def refresh(self) -> None:
-        for gauge in (self.backlog, self.window, self.inflight):
-            gauge.clear()
-        for row in await self.rows():
+    async def refresh(self, up: Mapping[str, bool]) -> None:
+        """What cannot be read stays as it was: an autoscaler must not take an outage for idleness."""
+        self.dependency_up.show({(name,): float(well) for name, well in up.items()})
+        if not up.get("ledger", True):
+            return
+        engine = self._engine
+        try:
+            rows, inflight = await self.rows(), await engine.ledger.inflight()
+            due_at = await engine.ledger.next_due(engine.lanes)
+            await self._count_dlq()
+        except LedgerError:
+            self.dependency_up.cells[("ledger",)] = 0.0
+            return
+        self._show_backlog(rows)
+        self.inflight.show(_by_tenant(inflight))
+        overdue = (engine.now() - due_at).total_seconds() if due_at is not None else 0.0
+        self.overdue.show({(): max(0.0, overdue)})
+        self.dlq.show({(): float(self._dlq or 0)})
+
+    def _show_backlog(self, rows: list[BacklogRow]) -> None:
+        cells: dict[Labels, float] = {}
+        for row in rows:
             place = (row["service"], str(row["lane"]))
-            self.backlog.labels(*place, "held").set(row["held"])
-            self.backlog.labels(*place, "released").set(row["released"])
-            self.backlog.labels(*place, "in_progress").set(row["in_progress"])
-            self.window.labels(*place).set(row["window"])
-        inflight = await self._engine.ledger.inflight()
-        for tenant_id, count in inflight.tenants.items():
-            self.inflight.labels(tenant_id).set(count)
-        page = await self._engine.ledger.list(JobQuery(dlq=True, limit=1000))
-        self.dlq.set(len(page.jobs))
+            cells[*place, "held"] = row["held"]
+            cells[*place, "released"] = row["released"]
+            cells[*place, "in_progress"] = row["in_progress"]
+        self.backlog.show(cells)
+        self.window.show({(row["service"], str(row["lane"])): row["window"] for row in rows})
+
+    async def _count_dlq(self) -> None:
+        now = self._engine.now()
+        if self._dlq_counted_at is None or now - self._dlq_counted_at >= RECOUNT:
+            self._dlq_counted_at = now
+            page = await self._engine.ledger.list(JobQuery(dlq=True, limit=MAX_DLQ))
+            self._dlq = len(page.jobs)
+
+
+def _by_tenant(inflight: Inflight) -> dict[Labels, float]:
+    tenants = inflight.tenants
+    if len(tenants) <= MAX_TENANTS:
+        return {(name,): float(count) for name, count in tenants.items()}
+    busiest = nlargest(MAX_TENANTS, tenants.items(), key=lambda pair: pair[1])
+    cells: dict[Labels, float] = {(name,): float(count) for name, count in busiest}
+    return {**cells, (OTHERS,): sum(tenants.values()) - sum(cells.values())}
 
 
 def _row(rows: dict[tuple[str, int], BacklogRow], service: str, lane: int) -> BacklogRow:
@@ -205,11 +210,15 @@ def _row(rows: dict[tuple[str, int], BacklogRow], service: str, lane: int) -> Ba
 
 
 def _changed(earlier: Step | None, step: Step) -> Iterator[tuple[Execution, Execution | None]]:
-    known = {e.exec_id: e for e in earlier.executions} if earlier is not None else {}
-    for execution in step.executions:
-        was = known.get(execution.exec_id)
-        if execution is not was:
-            yield execution, was
+    if earlier is None or not earlier.executions:
+        for execution in step.executions:
+            yield execution, None
+    elif step.executions is not earlier.executions:
+        known = {execution.exec_id: execution for execution in earlier.executions}
+        for execution in step.executions:
+            was = known.get(execution.exec_id)
+            if execution is not was:
+                yield execution, was
 
 
 def _without_subject(move: str) -> str:

@@ -9,12 +9,14 @@ from lucius.core.decide import decide, submit
 from lucius.core.effects import Decision, Effect, Event, Outcome
 from lucius.core.errors import LedgerUnavailableError, RequestError
 from lucius.core.ids import new_job_id, new_lease_id
-from lucius.core.inputs import EntryReleased, Input
-from lucius.core.job import Job
+from lucius.core.inputs import Callback, EntryReleased, Input
+from lucius.core.job import Job, Step
 from lucius.core.routing import LANES
 from lucius.core.states import AbortReason, StepState
 from lucius.engines.cache import JobCache
 from lucius.engines.ingress import Admission, Ingress
+from lucius.engines.observer import Incident, Observer
+from lucius.engines.outage import persistently
 from lucius.engines.ready import ReadyQueues, Waiting
 from lucius.engines.window import Key, Windows
 from lucius.ports.engine import Applied, Submitted
@@ -24,6 +26,8 @@ ALL_LANES: Final = frozenset(range(LANES))
 RACES: Final = 20
 """How often a lost compare-and-swap is tried again before the caller is told."""
 
+Waiters = dict[str, set[asyncio.Future[None]]]
+"""Who waits for a job to move, or to end."""
 Listener = Callable[[Job | None, Decision], None]
 """Told of every committed decision, with the job as it was before."""
 
@@ -47,11 +51,14 @@ class OutboxEngine:
         self.ready = ReadyQueues(ledger)
         self.cache = JobCache()
         self.listeners: list[Listener] = []
+        self.observer = Observer()
         self.perform: Callable[[Job, Effect], None] = lambda job, effect: None
         self.woken: Callable[[datetime], None] = lambda due_at: None
         self._ingress = ingress
         self._limits = limits
-        self._waiters: dict[str, list[asyncio.Future[None]]] = {}
+        self._watchers: Waiters = {}
+        self._enders: Waiters = {}
+        self._hurried = False
         self._pumping: set[Key] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -74,9 +81,17 @@ class OutboxEngine:
         admission = self._ingress.admit_redrive(
             old, job_id=new_job_id(now), now=now, payload=payload
         )
+        if (
+            payload is None
+        ):  # it says nothing about the payload, so any redrive before it is the same
+            held = await self.ledger.claimed(admission.claim)
+            if held is not None:
+                return await self._duplicate(held.job_id)
         return await self._create(admission, now)
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
+        if isinstance(received, Callback):
+            self.windows.heard(received.lease_id)
         async with self.cache.lock(job_id):
             for _ in range(RACES):
                 job = self.cache.get(job_id) or await self.ledger.load(job_id)
@@ -85,6 +100,7 @@ class OutboxEngine:
                 decision = decide(job, received, self.now())
                 saved = await self._commit(job, decision)
                 if saved is not None:
+                    self.observer.applied(received, decision.outcome)
                     return Applied(decision.outcome, saved, decision.code)
         raise LedgerUnavailableError(f"job {job_id} is being moved by others faster than by us")
 
@@ -92,30 +108,32 @@ class OutboxEngine:
         return self.cache.get(job_id) or await self.ledger.load(job_id)
 
     async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
-        deadline = asyncio.get_running_loop().time() + seconds
+        return await self._wait(
+            self._watchers, job_id, seconds, lambda job: job.version > version or job.terminal
+        )
+
+    async def ended(self, job_id: str, seconds: float) -> Job | None:
+        return await self._wait(self._enders, job_id, seconds, lambda job: job.terminal)
+
+    async def _wait(
+        self, waiting: "Waiters", job_id: str, seconds: float, enough: Callable[[Job], bool]
+    ) -> Job | None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
         job = await self.job(job_id)
-        while job is not None and job.version <= version and not job.terminal:
-            left = deadline - asyncio.get_running_loop().time()
-            if left <= 0 or not await self._moved(job_id, left):
+        while job is not None and not enough(job) and not self._hurried:
+            if (left := deadline - loop.time()) <= 0:
                 break
+            await _woken(waiting, job_id, left)
             job = await self.job(job_id)
         return job
 
-    async def _moved(self, job_id: str, seconds: float) -> bool:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiters = self._waiters.setdefault(job_id, [])
-        waiters.append(waiter)
-        try:
-            async with asyncio.timeout(seconds):
-                await waiter
-        except TimeoutError:
-            return False
-        finally:
-            if waiter in waiters:
-                waiters.remove(waiter)
-            if not waiters and self._waiters.get(job_id) is waiters:
-                del self._waiters[job_id]
-        return True
+    def end_waits(self) -> None:
+        """The process is about to end: whoever waits is answered with the job as it is."""
+        self._hurried = True
+        for waiting in (self._watchers, self._enders):
+            for job_id in tuple(waiting):
+                _wake(waiting, job_id)
 
     # -- committing --------------------------------------------------------------------------
 
@@ -135,21 +153,20 @@ class OutboxEngine:
                 self._committed(None, released)
                 return Submitted(released.job.job_id, released.job.state.value, duplicate=False)
             case Duplicate(job_id):
-                held = await self.job(job_id)
-                state = held.state.value if held is not None else "QUEUED"
-                return Submitted(job_id, state, duplicate=True)
-            case KeyReused():
-                raise RequestError(
-                    "IDEMPOTENCY_KEY_REUSED",
-                    "this idempotency key was used with a different request",
-                    status=409,
-                )
+                return await self._duplicate(job_id)
+            case KeyReused(job_id):
+                raise _reused(admission, job_id)
             case Saturated(scope):
                 raise RequestError(
                     f"{'GLOBAL' if scope == 'total' else scope.upper()}_SATURATED",
                     f"the limit of live jobs ({scope}) is reached: try again later",
                     status=429,
                 )
+
+    async def _duplicate(self, job_id: str) -> Submitted:
+        held = await self.job(job_id)
+        state = held.state.value if held is not None else "QUEUED"
+        return Submitted(job_id, state, duplicate=True)
 
     async def _commit(self, job: Job, decision: Decision) -> Job | None:
         """Save and perform. None: someone else moved the job first, so decide again."""
@@ -166,7 +183,7 @@ class OutboxEngine:
             for key in reserved:
                 self.windows.unreserve(key)
         if not saved:
-            self.cache.drop(job.job_id)
+            await self._overtaken(job)
             return None
         self._committed(job, released)
         return released.job
@@ -200,9 +217,10 @@ class OutboxEngine:
             self._account(before, job)
             if job.due_at is not None and (before is None or before.due_at != job.due_at):
                 self.woken(job.due_at)
-        for waiter in self._waiters.pop(job.job_id, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+        if job.job_id in self._watchers:
+            _wake(self._watchers, job.job_id)
+        if job.terminal and job.job_id in self._enders:
+            _wake(self._enders, job.job_id)
         for listener in self.listeners:
             listener(before, decision)
         self._perform(decision)
@@ -222,15 +240,31 @@ class OutboxEngine:
             if step is earlier:
                 continue
             key = (planned.service, lane)
-            if earlier is not None and earlier.unacked:
-                lease_id = earlier.executions[-1].exec_id
-                if not (step.unacked and step.executions[-1].exec_id == lease_id):
-                    self._closed(key, lease_id, job, index)
+            if earlier is not None:
+                self._close_ended(key, earlier, job, index)
             if step.unacked:
                 self.windows.opened(key, step.executions[-1].exec_id)
             if step.ready and not (earlier is not None and earlier.ready):
                 self.ready.add(key, job.tenant_id, Waiting(job.job_id, planned.step_id))
                 self.pump(key)
+
+    async def _overtaken(self, known: Job) -> None:
+        """Someone else moved the job: whatever it ended no longer counts against our windows."""
+        self.cache.drop(known.job_id)
+        job = await self.ledger.load(known.job_id)
+        if job is None or job.plan.routing.lane not in self.lanes:
+            return
+        for index, (planned, earlier) in enumerate(zip(job.plan.steps, known.steps, strict=True)):
+            self._close_ended((planned.service, job.plan.routing.lane), earlier, job, index)
+
+    def _close_ended(self, key: Key, earlier: Step, job: Job, index: int) -> None:
+        """The lease that was out before is acknowledged or over by now."""
+        step = job.steps[index]
+        if not earlier.unacked:
+            return
+        lease_id = earlier.executions[-1].exec_id
+        if not (step.unacked and step.executions[-1].exec_id == lease_id):
+            self._closed(key, lease_id, job, index)
 
     def _closed(self, key: Key, lease_id: str, job: Job, index: int) -> None:
         step = job.steps[index]
@@ -247,6 +281,7 @@ class OutboxEngine:
 
     def recovered(self, job: Job) -> None:
         """A job found at the start: what is out counts against the window again."""
+        self.observer.took_up(job)
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             if step.unacked:
                 key = (planned.service, job.plan.routing.lane)
@@ -266,7 +301,7 @@ class OutboxEngine:
     async def _pump(self, key: Key) -> None:
         try:
             while self.windows.room(key) and self.ready.waits(key):
-                waiting = await self.ready.take(key)
+                waiting = await persistently(lambda: self.ready.take(key))
                 if waiting is None:
                     break
                 self.windows.reserve(key)
@@ -276,7 +311,8 @@ class OutboxEngine:
 
     async def _release(self, key: Key, waiting: Waiting) -> None:
         try:
-            await self.apply(waiting.job_id, EntryReleased(waiting.step_id, new_lease_id()))
+            released = EntryReleased(waiting.step_id, new_lease_id())
+            await persistently(lambda: self.apply(waiting.job_id, released))
         finally:
             self.windows.unreserve(key)
             self.ready.settle(waiting)
@@ -294,6 +330,7 @@ class OutboxEngine:
 
     def failed(self, error: BaseException) -> None:
         """A background task failed: the job stays due, so the reconciler comes back to it."""
+        self.observer.incident(Incident.TASK_FAILED, type(error).__name__)
         asyncio.get_running_loop().call_exception_handler(
             {"message": "a task of the engine failed", "exception": error}
         )
@@ -304,7 +341,44 @@ class OutboxEngine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+def _reused(admission: Admission, job_id: str) -> RequestError:
+    """The claim is held by a job of another request: the client's key, or the right to redrive."""
+    old = admission.plan.redrive_of
+    if old is not None:
+        detail = f"{old} was redriven as {job_id}, with another payload"
+        return RequestError("ALREADY_REDRIVEN", detail, status=409)
+    detail = "this idempotency key was used with a different request"
+    return RequestError("IDEMPOTENCY_KEY_REUSED", detail, status=409)
+
+
 def joined(first: Decision, second: Decision) -> Decision:
     """Two decisions of one save: the events and effects of both, the outcome of the first."""
     events: tuple[Event, ...] = first.events + second.events
     return Decision(second.job, first.outcome, events, first.effects + second.effects)
+
+
+async def _woken(waiting: Waiters, job_id: str, seconds: float) -> None:
+    """Until `_wake` is called for the job, or so many seconds have passed."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_later(seconds, _resolve, waiter)
+    waiting.setdefault(job_id, set()).add(waiter)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+        waiters = waiting.get(job_id)
+        if waiters is not None:
+            waiters.discard(waiter)
+            if not waiters:
+                del waiting[job_id]
+
+
+def _wake(waiting: Waiters, job_id: str) -> None:
+    for waiter in waiting.pop(job_id, ()):
+        _resolve(waiter)
+
+
+def _resolve(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -17,9 +17,13 @@ from lucius.core.retry import PUBLISH_GRACE
 from lucius.core.routing import reply_topic
 from lucius.core.wire import parse_reply
 from lucius.engines.dispatcher import Dispatcher
+from lucius.engines.observer import Incident, Outage
+from lucius.engines.outage import OUTAGE_PAUSE, persistently
 from lucius.engines.outbox import OutboxEngine
 from lucius.ports.bus import Bus, Delivery, Subscription
 from lucius.ports.ledger import DueJob
+from lucius.telemetry.logs import message_fields
+from lucius.telemetry.spans import applying
 
 log = logging.getLogger("lucius.reconciler")
 
@@ -28,7 +32,8 @@ EMBEDDED: Final = "embedded/"
 """Worker ids of services that live in this process begin so: their leases die with it."""
 BATCH: Final = 512
 IDLE: Final = timedelta(seconds=30)
-OUTAGE_PAUSE: Final = timedelta(seconds=1)
+SILENCE: Final = 2 * IDLE
+"""A receive that has not even come back empty by then has fallen silent, and is begun anew."""
 
 Guard = Callable[[Mapping[str, Any], str, Callback], str | None]
 """Checks the token of a reply: a reason to set it aside, or none."""
@@ -52,9 +57,14 @@ class Reconciler:
         self._horizon = longest_lease + PUBLISH_GRACE
         self._guard = guard
         self._topics = [reply_topic(lane) for lane in sorted(engine.lanes)]
-        self._slots = asyncio.Semaphore(BATCH)
+        self._settling = 0
+        self._settled = asyncio.Event()
+        self._stalled: set[str] = set()
+        """Locks of the replies that wait for the ledger; while there are any, none are received."""
         self._wake = asyncio.Event()
         self._next: datetime | None = None
+        self.ticks = Outage("ledger", "ticks pause", log)
+        self.replies = Outage("bus", "replies pause", log)
         engine.woken = self.woken
 
     async def prepare(self) -> None:
@@ -84,9 +94,10 @@ class Reconciler:
                     continue
                 self._next = await self._engine.ledger.next_due(self._engine.lanes)
             except LedgerUnavailableError as error:
-                log.warning("the ledger is unavailable, ticks pause: %s", error)
+                self.ticks.began(error, self._engine.observer)
                 await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
                 continue
+            self.ticks.ended()
             self._wake.clear()
             pause = self._pause()
             try:
@@ -107,12 +118,24 @@ class Reconciler:
         due = await self._engine.ledger.due(now, self._engine.lanes, BATCH)
         moved = await asyncio.gather(*(self._tick(found) for found in due))
         if due and not any(moved):
+            self._engine.observer.incident(Incident.STUCK, "due")
             log.error("due jobs do not move: %s", [found.job_id for found in due[:5]])
             await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
         return any(moved)
 
     async def _tick(self, found: DueJob) -> bool:
-        applied = await self._engine.apply(found.job_id, Ticked())
+        """One job that cannot be moved must not keep the others waiting."""
+        known = self._engine.cache.get(found.job_id)
+        if known is not None and known.due_at != found.due_at:
+            self._engine.cache.drop(found.job_id)  # another process may have moved it
+        try:
+            applied = await self._engine.apply(found.job_id, Ticked())
+        except LedgerUnavailableError:
+            raise
+        except Exception as error:
+            self._engine.observer.incident(Incident.TASK_FAILED, type(error).__name__)
+            log.exception("a job cannot be ticked", extra={"jobId": found.job_id})
+            return False
         return applied is not None and applied.job.due_at != found.due_at
 
     # -- replies -----------------------------------------------------------------------------
@@ -121,44 +144,68 @@ class Reconciler:
         while True:
             try:
                 await self._consume()
-            except (BusUnavailableError, LedgerUnavailableError) as error:
-                log.warning("replies pause: %s", error)
+                self.replies.ended()
+            except (BusUnavailableError, LedgerUnavailableError, TimeoutError) as error:
+                self.replies.began(error, self._engine.observer)
                 await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
 
     async def _consume(self) -> None:
-        deliveries = await self._bus.receive(REPLIES, self._topics, BATCH, IDLE)
+        if self._stalled:
+            await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+            return
+        async with asyncio.timeout(SILENCE.total_seconds()):
+            deliveries = await self._bus.receive(REPLIES, self._topics, BATCH, IDLE)
         for delivery in deliveries:
-            await self._slots.acquire()
             self._engine.spawn(self._reply(delivery))
+        self._settling += len(deliveries)
+        while self._settling >= BATCH:
+            self._settled.clear()
+            await self._settled.wait()
 
     async def _reply(self, delivery: Delivery) -> None:
         try:
-            await self._settle(delivery)
+            await persistently(lambda: self._try_to_settle(delivery))
         except (LockLostError, BusUnavailableError) as error:
             log.info("a reply will be delivered again: %s", error)
-        except LedgerUnavailableError:
-            await self._bus.abandon(delivery)
         finally:
-            self._slots.release()
+            self._stalled.discard(delivery.lock_token)
+            self._settling -= 1
+            self._settled.set()
+
+    async def _try_to_settle(self, delivery: Delivery) -> None:
+        """Given back, it would come again at once and soon pass for faulty: so it is kept."""
+        try:
+            await self._settle(delivery)
+        except LedgerUnavailableError as error:
+            self.ticks.began(error, self._engine.observer)
+            self._stalled.add(delivery.lock_token)
+            raise
 
     async def _settle(self, delivery: Delivery) -> None:
-        """Only faulty content is set aside; an outage gives the reply back."""
+        """Only faulty content is set aside."""
         body = delivery.message.body
         try:
             job_id, received = parse_reply(body)
         except RequestError as error:
             detail = "; ".join(f"{pointer}: {what}" for pointer, what in error.faults)
-            await self._bus.dead_letter(delivery, error.code, detail)
+            await self._set_aside(delivery, error.code, detail)
             return
         refusal = self._guard(body, job_id, received)
         if refusal is not None:
-            await self._bus.dead_letter(delivery, "BAD_TOKEN", refusal)
+            await self._set_aside(delivery, "BAD_TOKEN", refusal)
             return
-        applied = await self._engine.apply(job_id, received)
+        with applying(body, received):
+            applied = await self._engine.apply(job_id, received)
         if applied is None:
-            await self._bus.dead_letter(delivery, "UNKNOWN_JOB", f"there is no job {job_id}")
+            await self._set_aside(delivery, "UNKNOWN_JOB", f"there is no job {job_id}")
         else:
             await self._bus.complete(delivery)
+
+    async def _set_aside(self, delivery: Delivery, reason: str, detail: str) -> None:
+        self._engine.observer.incident(Incident.REPLY_SET_ASIDE, reason)
+        fields = message_fields(delivery.message.body)
+        log.warning("a reply is set aside: %s: %s", reason, detail, extra=fields)
+        await self._bus.dead_letter(delivery, reason, detail)
 
     # -- the start ---------------------------------------------------------------------------
 

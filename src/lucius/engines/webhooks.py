@@ -2,99 +2,49 @@
 
 The name is resolved here and every address it has must be public; the connection then goes to an
 address that was checked, so that a second look-up cannot answer differently. Redirects are not
-followed.
+followed, and nothing of an answer but its status is read. Each tenant has a secret of its own, or
+one tenant could sign what another believes.
 """
 
 import asyncio
 import base64
 import hmac
-import ipaddress
 import logging
-import socket
-from collections.abc import Callable, Collection, Iterable
-from datetime import datetime
-from fnmatch import fnmatch
+import ssl
+from binascii import Error as Base64Error
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpcore
 import httpx
 import orjson
 
-from lucius.core.errors import LuciusError
+from lucius.core.addresses import outside_fault
+from lucius.core.errors import EffectRefusedError, LuciusError
 from lucius.core.job import Job, phase_of
 from lucius.core.states import job_status
+from lucius.engines.outside import GuardedBackend
 
 log = logging.getLogger("lucius.webhooks")
 
-TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0)
+TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0, pool=None)
+LONGEST: Final = timedelta(seconds=15)
+"""For the whole delivery, however slowly a receiver answers."""
+AT_ONCE: Final = 64
+GONE: Final = 410
 SECRET_PREFIX: Final = "whsec_"
-SocketOptions = Iterable[
-    tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
-]
+SECRET_BYTES: Final = range(24, 65)
 
 
-class WebhookRefusedError(LuciusError):
-    """The address may not be called."""
+class WebhookRefusedError(EffectRefusedError):
+    """The address may not be called, or wants no more calls."""
 
 
-class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Connects only to public addresses, and to the very address that it has checked."""
-
-    def __init__(self, inner: httpcore.AsyncNetworkBackend | None = None) -> None:
-        self._inner = inner or httpcore.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: SocketOptions | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        address = (await public_addresses(host, port))[0]
-        return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
-
-    async def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,
-        socket_options: SocketOptions | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        raise WebhookRefusedError("a webhook is never a local socket")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-async def public_addresses(host: str, port: int) -> list[str]:
-    """Every address of the host; refused if any of them is not public."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise WebhookRefusedError(f"{host} cannot be resolved: {error}") from error
-    addresses = [str(entry[4][0]) for entry in found]
-    if not addresses or not all(is_public(address) for address in addresses):
-        raise WebhookRefusedError(f"{host} has an address that is not public")
-    return addresses
-
-
-def is_public(address: str) -> bool:
-    try:
-        parsed = ipaddress.ip_address(address.split("%")[0])
-    except ValueError:
-        return False
-    if isinstance(parsed, ipaddress.IPv6Address):
-        inner = parsed.ipv4_mapped or parsed.sixtofour or (parsed.teredo or (None, None))[1]
-        if inner is not None:
-            return is_public(str(inner))
-        if parsed in NAT64:
-            return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
-    return parsed.is_global and not parsed.is_multicast and not parsed.is_reserved
-
-
-NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+class WebhookSecretError(LuciusError):
+    """The secret is not one of Standard Webhooks."""
 
 
 class Webhooks:
@@ -109,57 +59,118 @@ class Webhooks:
         transport: httpx.AsyncBaseTransport | None = None,
         schemes: Collection[str] = ("https",),
     ) -> None:
-        self._key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
-        self._hosts = tuple(hosts)
+        self._keys = secret_keys(secret)
+        self._hosts = tuple(host.lower() for host in hosts)
         self._now = now
         self._schemes = schemes
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._client = httpx.AsyncClient(
-            transport=transport or guarded_transport(), timeout=TIMEOUT, follow_redirects=False
+            transport=transport or guarded_transport(),
+            timeout=TIMEOUT,
+            follow_redirects=False,
+            trust_env=False,
         )
 
     async def notify(self, job: Job, owed_id: str, url: str) -> bool:
-        self._check(url)
+        target = self._checked(url)
         body = orjson.dumps(ending(job))
-        headers = self._headers(f"{job.job_id}:{owed_id}", body)
+        headers = self._headers(job.tenant_id, f"{job.job_id}:{owed_id}", body)
         try:
-            answer = await self._client.post(url, content=body, headers=headers)
-        except (httpx.HTTPError, httpcore.NetworkError, httpcore.TimeoutException) as error:
-            log.info("the webhook of job %s did not answer: %s", job.job_id, error)
+            async with self._slots, asyncio.timeout(LONGEST.total_seconds()):
+                status = await self._post(target, body, headers)
+        except (httpx.HTTPError, OSError) as error:
+            log.info("the webhook of job %s did not answer: %r", job.job_id, error)
             return False
-        return answer.is_success
+        if status == GONE:
+            raise WebhookRefusedError(f"{target.host} answers 410: it wants no more calls")
+        return 200 <= status < 300
 
-    def _check(self, url: str) -> None:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        if parts.scheme not in self._schemes or not host or parts.username or parts.password:
-            raise WebhookRefusedError(f"{url} is not a webhook address")
-        if self._hosts and not any(fnmatch(host, allowed) for allowed in self._hosts):
-            raise WebhookRefusedError(f"{host} is not an allowed webhook host")
+    async def _post(self, url: httpx.URL, body: bytes, headers: dict[str, str]) -> int:
+        """The status alone: leaving the stream closes the connection, whatever else would come."""
+        async with self._client.stream("POST", url, content=body, headers=headers) as answer:
+            return answer.status_code
 
-    def _headers(self, message_id: str, body: bytes) -> dict[str, str]:
+    def _checked(self, url: str) -> httpx.URL:
+        """Judged as the client reads it, so that no second parser can see another host."""
+        try:
+            parsed = httpx.URL(url)
+            fault = self._fault(parsed)
+        except (httpx.InvalidURL, ValueError, TypeError) as error:
+            raise WebhookRefusedError("the webhook's address is not a URL") from error
+        if fault is not None:
+            raise WebhookRefusedError(fault)
+        return parsed
+
+    def _fault(self, url: httpx.URL) -> str | None:
+        if url.scheme not in self._schemes or not url.host or url.userinfo:
+            return "the webhook's address has a scheme or a user that is not allowed"
+        host = url.raw_host.decode("ascii")
+        if self._hosts and not any(fnmatchcase(host, allowed) for allowed in self._hosts):
+            return f"{host} is not an allowed webhook host"
+        return outside_fault(host, url.port)
+
+    def _headers(self, tenant_id: str, message_id: str, body: bytes) -> dict[str, str]:
         timestamp = str(int(self._now().timestamp()))
+        signatures = [
+            sign(tenant_key(key, tenant_id), message_id, timestamp, body) for key in self._keys
+        ]
         return {
             "content-type": "application/json",
+            "user-agent": "lucius-webhooks",
             "webhook-id": message_id,
             "webhook-timestamp": timestamp,
-            "webhook-signature": sign(self._key, message_id, timestamp, body),
+            "webhook-signature": " ".join(signatures),
         }
 
     async def close(self) -> None:
         await self._client.aclose()
 
 
-def guarded_transport() -> httpx.AsyncHTTPTransport:
-    transport = httpx.AsyncHTTPTransport(retries=0)
+def guarded_transport(
+    backend: httpcore.AsyncNetworkBackend | None = None, context: ssl.SSLContext | None = None
+) -> httpx.AsyncHTTPTransport:
+    context = context or httpx.create_ssl_context()
+    transport = httpx.AsyncHTTPTransport(verify=context, retries=0)
     transport._pool = httpcore.AsyncConnectionPool(
-        ssl_context=httpx.create_ssl_context(), network_backend=GuardedBackend()
+        ssl_context=context,
+        network_backend=backend or GuardedBackend(),
+        max_keepalive_connections=0,
     )
     return transport
 
 
 def sign(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:
     signed = f"{message_id}.{timestamp}.".encode() + body
-    return "v1," + base64.b64encode(hmac.new(key, signed, sha256).digest()).decode()
+    return "v1," + base64.b64encode(hmac.digest(key, signed, sha256)).decode()
+
+
+def secret_keys(secret: str) -> Sequence[bytes]:
+    """One or more secrets with commas, so that they can be rotated: every one of them signs."""
+    keys = []
+    for text in secret.split(","):
+        try:
+            key = base64.b64decode(text.strip().removeprefix(SECRET_PREFIX), validate=True)
+        except (Base64Error, ValueError):
+            key = b""
+        if len(key) not in SECRET_BYTES:
+            least, most = SECRET_BYTES[0], SECRET_BYTES[-1]
+            raise WebhookSecretError(
+                f"a webhook secret must be {SECRET_PREFIX} and {least} to {most} bytes in base64"
+            )
+        keys.append(key)
+    return keys
+
+
+def tenant_key(key: bytes, tenant_id: str) -> bytes:
+    return hmac.digest(key, b"lucius-webhook:" + tenant_id.encode(), sha256)
+
+
+def tenant_secrets(secret: str, tenant_id: str) -> list[str]:
+    """What a tenant's receivers verify with, in the form that Standard Webhooks libraries take."""
+    return [
+        SECRET_PREFIX + base64.b64encode(tenant_key(key, tenant_id)).decode()
+        for key in secret_keys(secret)
+    ]
 
 
 def ending(job: Job) -> dict[str, Any]:

@@ -87,8 +87,11 @@ class Window:
 
 @dataclass(slots=True)
 class _Open:
+    """`since` is when it was published, `heard` when its service answered: our own commits lie outside."""
+
     key: Key
     since: float
+    heard: float | None = None
 
 
 class Windows:
@@ -120,6 +123,18 @@ class Windows:
             self._open[lease_id] = _Open(key, self._clock())
             self.of(key).open += 1
 
+    def published(self, lease_id: str) -> None:
+        """The bus has taken it: the delay counts from here."""
+        entry = self._open.get(lease_id)
+        if entry is not None:
+            entry.since = self._clock()
+
+    def heard(self, lease_id: str) -> None:
+        """Its service has answered: the delay counts to here, though the answer is yet to be saved."""
+        entry = self._open.get(lease_id)
+        if entry is not None and entry.heard is None:
+            entry.heard = self._clock()
+
     def is_open(self, lease_id: str) -> bool:
         return lease_id in self._open
 
@@ -127,8 +142,8 @@ class Windows:
         entry = self._close(lease_id)
         if entry is None:
             return None
-        now = self._clock()
-        self.of(entry.key).acknowledged(now - entry.since, now)
+        now = entry.heard if entry.heard is not None else self._clock()
+        self.of(entry.key).acknowledged(max(0.0, now - entry.since), now)
         return entry.key
 
     def timed_out(self, lease_id: str) -> Key | None:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from lucius.core.audit import audit
 from lucius.core.effects import Event
+from lucius.core.errors import LedgerError
 from lucius.core.job import Job
 from lucius.ledgers.memory_index import DueIndex, Queue
 from lucius.ledgers.rules import (
@@ -84,6 +85,8 @@ class MemoryLedger:
         refused = await self.claimed(claim) or self.counts.saturated(cell_of(job), limits)
         if refused is not None:
             return refused
+        if job.job_id in self.jobs:
+            raise LedgerError(f"the ledger cannot store this: job {job.job_id} exists")
         self._no += 1
         self.claims[claim.tenant_id, claim.claim_hash] = (claim, job.job_id)
         self.history[job.job_id] = list(events)

@@ -73,10 +73,11 @@ def due(
 @cache
 def _due_sql(lanes: int) -> str:
     lane = (
-        "SELECT * FROM (SELECT id, due_at FROM jobs INDEXED BY jobs_due"
+        "SELECT * FROM (SELECT no, due_at FROM jobs INDEXED BY jobs_due"
         " WHERE lane = ? AND due_at <= ? AND schema <= ? ORDER BY due_at LIMIT ?)"
     )
-    return " UNION ALL ".join([lane] * lanes) + " ORDER BY due_at LIMIT ?"
+    earliest = " UNION ALL ".join([lane] * lanes) + " ORDER BY due_at LIMIT ?"
+    return f"SELECT id, e.due_at FROM ({earliest}) AS e CROSS JOIN jobs USING (no) ORDER BY 2"
 
 
 def next_due(conn: sqlite3.Connection, lanes: Collection[int]) -> datetime | None:

@@ -29,7 +29,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             mode TEXT NOT NULL, state TEXT NOT NULL, version INTEGER NOT NULL,
             schema INTEGER NOT NULL, dlq INTEGER NOT NULL, completed_at INTEGER,
             due_at INTEGER, ready TEXT, doc BLOB NOT NULL)""",
-        "CREATE INDEX jobs_due ON jobs (lane, due_at) WHERE due_at IS NOT NULL",
+        "CREATE INDEX jobs_due ON jobs (lane, due_at, schema) WHERE due_at IS NOT NULL",
         "CREATE INDEX jobs_by_time ON jobs (created_at)",
         "CREATE INDEX jobs_by_tenant ON jobs (tenant, created_at)",
         "CREATE INDEX jobs_by_state ON jobs (state, created_at)",

@@ -29,8 +29,18 @@ _memo: Final = _Micros()
 micros: Final[Callable[[datetime], int]] = _memo.__getitem__
 
 
-def instant(value: int) -> datetime:
-    return EPOCH + timedelta(microseconds=value)
+class _Instants(dict[int, datetime]):
+    """The same the other way."""
+
+    def __missing__(self, value: int) -> datetime:
+        if len(self) >= MEMO_SIZE:
+            self.clear()
+        moment = self[value] = EPOCH + timedelta(microseconds=value)
+        return moment
+
+
+_instants: Final = _Instants()
+instant: Final[Callable[[int], datetime]] = _instants.__getitem__
 
 
 def dumps(value: Any) -> bytes:

@@ -1,7 +1,7 @@
 """A directive as the kit sees it: checked once on arrival, then only read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from lucius.core.routing import reply_topic
@@ -31,6 +31,12 @@ class Directive:
     def key(self) -> Key:
         """What makes two directives the same piece of work."""
         return self.job_id, self.step_id, self.attempt_no, self.lease_id
+
+    def under(self, traceparent: str | None) -> "Directive":
+        """The same work below another span: replies, and what the service calls, go on from there."""
+        if traceparent is None:
+            return self
+        return replace(self, body={**self.body, "traceparent": traceparent})
 
     @property
     def workspace(self) -> str:

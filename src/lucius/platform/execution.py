@@ -30,6 +30,9 @@ from lucius.platform.service import Output, Service
 from lucius.platform.task import Task
 from lucius.ports.bus import Bus, Delivery
 from lucius.ports.workspace import Workspace
+from lucius.telemetry.logs import message_fields
+from lucius.telemetry.spans import executing
+from lucius.telemetry.tracing import NO_SPAN, NoSpan
 
 log = logging.getLogger(__name__)
 NO_OUTPUT: Final = Output()
@@ -68,6 +71,7 @@ class Execution:
         self._releasing = False
         self._cancel_requested = False
         self._task: Task | None = None
+        self._span: NoSpan = NO_SPAN
         self.phase = Phase.PICKING_UP
 
     @property
@@ -75,13 +79,21 @@ class Execution:
         return self._delivery.message.message_id
 
     @property
+    def _log(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """Names the attempt; made only where something is said."""
+        return logging.LoggerAdapter(log, message_fields(self._delivery.message.body))
+
+    @property
     def job_id(self) -> object:
         return self._delivery.message.body.get("jobId")
 
     async def run(self) -> None:
         directive = await self._accepted()
-        if directive is None:
-            return
+        if directive is not None:
+            with executing(directive.body) as self._span:
+                await self._serve(directive.under(self._span.traceparent))
+
+    async def _serve(self, directive: Directive) -> None:
         sent_at = await self._acknowledged(directive)
         if sent_at is None:
             return
@@ -108,7 +120,7 @@ class Execution:
                 raise InvalidDirectiveError("/workspace_ref: required")
             return directive
         except InvalidDirectiveError as error:
-            log.error("%s is set aside: %s", self.message_id, error)
+            self._log.error("%s is set aside: %s", self.message_id, error)
             await self._set_aside("INVALID_DIRECTIVE", str(error))
             return None
 
@@ -125,7 +137,7 @@ class Execution:
                     await self._set_aside("ACK_REFUSED", str(error))
                     return None
                 except BusError as error:
-                    log.warning("the ACK of %s was not sent: %s", self.message_id, error)
+                    self._log.warning("the ACK of %s was not sent: %s", self.message_id, error)
                 if not await backoff.wait():
                     break
         except asyncio.CancelledError:
@@ -141,7 +153,7 @@ class Execution:
             try:
                 return await self._kit.records.begin(directive, self._kit.worker_id)
             except LuciusError as error:
-                log.warning("%s cannot be recorded as begun: %s", self.message_id, error)
+                self._log.warning("%s cannot be recorded as begun: %s", self.message_id, error)
             if self._releasing or not await backoff.wait():
                 return None
 
@@ -153,7 +165,7 @@ class Execution:
         try:
             await settling
         except BusError as error:
-            log.info("%s will be delivered again: %s", self.message_id, error)
+            self._log.info("%s will be delivered again: %s", self.message_id, error)
 
     # -- work --------------------------------------------------------------------------------
 
@@ -183,7 +195,8 @@ class Execution:
             return succeeded(output.ref)
         except Exception as error:
             failure = classify(error)
-            log.warning("%s failed: %s: %s", self.message_id, failure.code, failure.message)
+            self._span.failed(failure.code)
+            self._log.warning("%s failed: %s: %s", self.message_id, failure.code, failure.message)
             return failed(failure)
 
     async def _committed(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:
@@ -218,7 +231,7 @@ class Execution:
         try:
             await self._kit.records.finish(directive, result)
         except LuciusError as error:
-            log.warning("%s cannot be recorded as done: %s", self.message_id, error)
+            self._log.warning("%s cannot be recorded as done: %s", self.message_id, error)
 
     # -- replies -----------------------------------------------------------------------------
 
@@ -241,14 +254,14 @@ class Execution:
                 await self._send(directive, RESULT, result)
                 return
             except PublishRefusedError as error:
-                log.error(
+                self._log.error(
                     "the RESULT of %s is refused, its lease will run out: %s",
                     self.message_id,
                     error,
                 )
                 return
             except BusError as error:
-                log.warning("the RESULT of %s was not sent: %s", self.message_id, error)
+                self._log.warning("the RESULT of %s was not sent: %s", self.message_id, error)
             await backoff.wait()
 
     async def _beat(self, directive: Directive, number: int) -> None:
@@ -257,7 +270,7 @@ class Execution:
         try:
             await self._kit.records.renew(directive, self._kit.worker_id)
         except LuciusError as error:
-            log.warning("%s cannot be recorded as alive: %s", self.message_id, error)
+            self._log.warning("%s cannot be recorded as alive: %s", self.message_id, error)
 
     def request_cancel(self) -> None:
         self._cancel_requested = True
@@ -277,7 +290,7 @@ class Execution:
             await self._send(directive, RELEASE)
             await self._kit.records.forget(directive, self._kit.worker_id)
         except LuciusError as error:
-            log.warning("the lease of %s was not given back: %s", self.message_id, error)
+            self._log.warning("the lease of %s was not given back: %s", self.message_id, error)
 
 
 async def _within(limit: timedelta, work: Awaitable[T]) -> T:

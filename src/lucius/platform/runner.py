@@ -18,6 +18,7 @@ from lucius.platform.replies import BusReplies, Replies
 from lucius.platform.service import Service
 from lucius.ports.bus import Bus, Delivery, Property, Subscription
 from lucius.ports.workspace import Workspace
+from lucius.telemetry.tracing import adopt_provider
 
 log = logging.getLogger(__name__)
 WAIT: Final = timedelta(seconds=20)
@@ -103,6 +104,7 @@ class ServiceRunner:
         """Begin to receive. When the bus is up, the subscriptions exist on return."""
         if self._receiver is not None:
             return
+        adopt_provider()
         self._answered_at = asyncio.get_running_loop().time()
         ensured = await self._try(self._ensure())
         self._receiver = asyncio.create_task(self._receive_forever(ensured))

@@ -42,3 +42,6 @@ class Engine(Protocol):
 
     async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
         """The job once its version is past that one, or as it is after so many seconds."""
+
+    async def ended(self, job_id: str, seconds: float) -> Job | None:
+        """The job once it is terminal, or as it is after so many seconds."""

@@ -1,6 +1,7 @@
 """Settings of how LUCIUS behaves: general, retries and time, limits and security."""
 # ruff: noqa: RUF009 - `setting` makes a dataclass field
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,7 @@ from lucius.settings.kinds import (
     KEYS,
     NAMES,
     PATH,
+    RATE_OR_NONE,
     SECONDS,
     TEXT,
     URL,
@@ -31,6 +33,10 @@ EMBEDDED_BACKENDS: Final = ("sqlite", "memory")
 def _schemes(others: Mapping[str, Any]) -> str:
     embedded = others["storage_backend"] in EMBEDDED_BACKENDS
     return ",".join(EMBEDDED_SCHEMES if embedded else DEPLOYED_SCHEMES)
+
+
+def _log_format(others: Mapping[str, Any]) -> str:
+    return "text" if sys.stderr is not None and sys.stderr.isatty() else "json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +63,26 @@ class General:
         one_of("DEBUG", "INFO", "WARNING", "ERROR"),
         "INFO",
         "Least severe level that is logged",
+    )
+    log_format: str = setting(
+        "LOG_FORMAT",
+        one_of("json", "text"),
+        _log_format,
+        "How log lines are written",
+        shown="text on a terminal, else json",
+    )
+    traces: str = setting(
+        "TRACES",
+        one_of("none", "console"),
+        "none",
+        "Whether spans are printed; they are exported wherever an OTLP endpoint is set",
+    )
+    otlp_endpoint: str = setting(
+        "OTLP_ENDPOINT",
+        URL,
+        "",
+        "OTLP collector that takes spans over HTTP, such as http://collector:4318; "
+        "OTEL_EXPORTER_OTLP_ENDPOINT counts too",
     )
     url: str = setting(
         "URL", URL, "http://127.0.0.1:8700", "API that the command line and the client talk to"
@@ -132,6 +158,12 @@ class LimitsSection:
     max_body_bytes: int = setting(
         "MAX_BODY_BYTES", whole(1024, 2**26), "1048576", "Largest HTTP request body"
     )
+    rate_limit_per_second: float | None = setting(
+        "RATE_LIMIT_PER_SECOND",
+        RATE_OR_NONE,
+        "none",
+        "HTTP requests a second of one caller, or of one address where callers are not known",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +183,15 @@ class Security:
     jwt_jwks_url: str = setting("JWT_JWKS_URL", URL, "", "Keys of the issuer, with `jwt`")
     jwt_algorithms: tuple[str, ...] = setting(
         "JWT_ALGORITHMS", NAMES, "RS256,ES256", "Signature algorithms that are accepted"
+    )
+    jwt_roles_claim: str = setting(
+        "JWT_ROLES_CLAIM", TEXT, "roles", "Claim that lists a caller's roles, with `jwt`"
+    )
+    jwt_tenants_claim: str = setting(
+        "JWT_TENANTS_CLAIM",
+        TEXT,
+        "tenants",
+        "Claim that lists a caller's tenants, with `jwt`; `*` means all",
     )
     require_reply_token: bool = setting(
         "REQUIRE_REPLY_TOKEN",
@@ -188,5 +229,10 @@ class Security:
         "Hosts that completion webhooks may name, as globs; empty: any public one",
     )
     webhook_secret: str = setting(
-        "WEBHOOK_SECRET", TEXT, "", "Secret that signs completion webhooks", secret=True
+        "WEBHOOK_SECRET",
+        TEXT,
+        "",
+        "Secret that the webhook secrets of the tenants are derived from; several with commas while"
+        " it is rotated; empty: made in LUCIUS_DATA_DIR",
+        secret=True,
     )

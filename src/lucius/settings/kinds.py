@@ -99,6 +99,16 @@ def _number(text: str, low: float, high: float) -> float:
     return value
 
 
+def _rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("must be a number") from None
+    if not 0.01 <= value <= 1e6:
+        raise ValueError("must be from 0.01 to 1000000")
+    return value
+
+
 def _seconds(text: str) -> timedelta:
     return timedelta(seconds=_number(text, 0.001, MAX_SECONDS))
 
@@ -170,6 +180,7 @@ TEXT: Final = Kind("text", _text)
 FLAG: Final = Kind("true or false", _flag)
 SECONDS: Final = Kind("seconds", _seconds)
 SECONDS_OR_NONE: Final = Kind("seconds or none", lambda text: _or_none(text, _seconds))
+RATE_OR_NONE: Final = Kind("number or none", lambda text: _or_none(text, _rate))
 WAITS: Final = Kind("seconds, comma-separated", _waits)
 NAMES: Final = Kind("names, comma-separated", _names)
 KEYS: Final = Kind("id:secret, comma-separated", _keys)

@@ -78,6 +78,7 @@ CONTROLS: Final[tuple[Input, ...]] = (
     PauseRequested(),
     ResumeRequested(),
 )
+GENTLE: Final[tuple[Input, ...]] = (CancelRequested(), PauseRequested(), ResumeRequested())
 
 NETWORK: Final = Configuration("two steps, two attempts, a wild network", small_plan(0, 1))
 RACE: Final = Configuration(
@@ -96,15 +97,17 @@ CONTROL: Final = Configuration(
 DRAIN: Final = Configuration(
     "a service that gives leases back, under every control",
     small_plan(0),
+    honest=False,
     leases=3,
     controls=CONTROLS,
 )
 STAGE: Final = Configuration(
-    "a stage of two",
+    "a stage of two, paused and resumed",
     small_plan(0, 0),
     honest=False,
+    results=SUCCESS_OR_RETRY,
     refusals=False,
-    controls=(CancelRequested(), PauseRequested(), ResumeRequested()),
+    controls=(PauseRequested(), ResumeRequested()),
 )
 RESTART: Final = Configuration(
     "a volatile bus that restarts",
@@ -113,26 +116,26 @@ RESTART: Final = Configuration(
     results=SUCCESS_OR_RETRY,
     restarts=1,
     remote=frozenset("b"),
-    controls=(CancelRequested(), PauseRequested(), ResumeRequested()),
 )
 EVERYTHING: Final = Configuration(
-    "one attempt, and everything at once",
+    "one attempt in a stage of two, and everything at once",
     small_plan(0, 0, attempts=1),
     honest=False,
     leases=2,
     restarts=1,
-    window=2,
-    controls=CONTROLS,
+    controls=GENTLE,
 )
 
 DEFAULT: Final = (NETWORK, RACE, CONTROL, DRAIN, STAGE, RESTART, EVERYTHING)
 DEEP: Final = (
     replace(NETWORK, plan=small_plan(0, 1, 2, attempts=3), honest=False),
-    replace(RACE, plan=small_plan(0, 1, webhooks=1), results=EVERY_RESULT),
-    replace(CONTROL, honest=True),
+    replace(RACE, plan=small_plan(0, 1, webhooks=1), honest=False),
+    replace(CONTROL, honest=True, results=SUCCESS_OR_RETRY),
     replace(CONTROL, plan=small_plan(0, 1, 2), sla=False),
-    replace(DRAIN, plan=small_plan(0, 1), honest=False),
-    replace(STAGE, plan=small_plan(0, 0, 1), refusals=True),
-    replace(STAGE, leases=2, refusals=True, controls=CONTROLS, window=2),
+    replace(DRAIN, honest=True),
+    replace(DRAIN, plan=small_plan(0, 1)),
+    replace(STAGE, results=EVERY_RESULT, refusals=True, controls=CONTROLS),
+    replace(STAGE, plan=small_plan(0, 0, 1), window=2),
     replace(RESTART, restarts=2, results=EVERY_RESULT, controls=CONTROLS),
+    replace(EVERYTHING, plan=small_plan(0, 0, 1, attempts=1), window=2, controls=CONTROLS),
 )

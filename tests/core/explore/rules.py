@@ -22,8 +22,10 @@ from lucius.core.inputs import (
     Ticked,
 )
 from lucius.core.job import Fault, Job
+from tests.core.explore.agreement import check_strangers
 from tests.core.explore.configurations import Configuration
 from tests.core.explore.invariants import Broken, check_decision, check_job, check_tick, require
+from tests.core.explore.trace import Action, short
 from tests.core.explore.world import NOW, STALE, Actor, Catalogue, Lease, World, come, deadlines
 
 REFUSED = Fault("REFUSED", "the bus said no")
@@ -31,14 +33,6 @@ FAILED = Fault("STEP_FAILED", "no luck")
 TICK = Ticked()
 LOCAL, REMOTE = "local-1", "remote-1"
 Move = tuple[str, str, str, str]
-
-
-class Action(NamedTuple):
-    """One line of a trace: who does what, and the input that it gives to `decide`, if any."""
-
-    what: str
-    about: object = None
-    actor: int = 0
 
 
 class Verdict(NamedTuple):
@@ -74,9 +68,7 @@ class Rules:
         self._remember(decision, "submitted")
         todo = frozenset(decision.effects)
         actors = tuple(Actor() for _ in range(self.configuration.reconcilers))
-        return World(
-            self._number(decision.job), (actors[0]._replace(todo=todo), *actors[1:])
-        )
+        return World(self._number(decision.job), (actors[0]._replace(todo=todo), *actors[1:]))
 
     def job(self, world: World) -> Job:
         return self.catalogue.jobs[world.job]
@@ -249,6 +241,8 @@ class Rules:
         if base is None or base == STALE:
             return _with(world, number, actor._replace(copy=None))
         verdict = self.decided(base, received, deadline)
+        before, after = self.job(world), self.catalogue.jobs[verdict.job]
+        require(not before.terminal or after.state is before.state, "1: a closed job came back")
         accepted = self._accepted(world, received, verdict)
         racing = self.configuration.racing
         actors = tuple(
@@ -267,9 +261,14 @@ class Rules:
         return world.accepted | {received.lease_id}
 
     def _settled(self, world: World) -> World:
-        """Once a job is closed the bus is noise: what it can still say is checked job by job."""
+        """Once a job is closed, whatever still arrives changes nothing: so the bus may be forgotten."""
         if not self.job(world).terminal:
             return world
+        for reply in (*self._replies(world), *self.configuration.controls):
+            try:
+                self.decided(world.job, reply)
+            except Broken as broken:
+                raise Broken(f"{broken}; it does when next comes {short(reply)}") from broken
         actors = tuple(
             each._replace(
                 todo=frozenset(e for e in each.todo if not isinstance(e, PublishDirective))
@@ -295,13 +294,14 @@ class Rules:
         if deadline is not None:
             check_tick(job, decision)
         self._remember(decision, received.kind.value, job)
-        after = self._number(decision.job)
+        after = self._number(decision.job) if decision.changed else number
         return Verdict(after, frozenset(decision.effects), decision.outcome, decision.changed)
 
     def _number(self, job: Job) -> int:
         number = self.catalogue.number(job)
         if number not in self._checked:
             check_job(job)
+            check_strangers(job)
             self._checked.add(number)
         return number
 
@@ -328,6 +328,3 @@ def _overtaken(actor: Actor, changed: bool) -> Actor:
 
 def _lease(reply: Callback) -> Lease:
     return Lease(reply.step_id, reply.attempt_no, reply.lease_id)
-
-
-__all__ = ["Action", "Broken", "Move", "Next", "Rules", "Verdict"]

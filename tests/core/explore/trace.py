@@ -1,22 +1,31 @@
 """A counterexample in words: the actions from the start, one line each, and the job it ended with."""
 
+from typing import NamedTuple
+
 from lucius.core.job import Job
-from tests.core.explore.rules import Action
 
 
-def told(broken: str, actions: list[Action], job: Job) -> str:
+class Action(NamedTuple):
+    """One line of a trace: who does what, and the input that it gives to `decide`, if any."""
+
+    what: str
+    about: object = None
+    actor: int = 0
+
+
+def told(broken: str, actions: list[Action]) -> str:
     lines = [f"broken: {broken}", "  0. the job is accepted"]
     lines += [f"  {number}. {line(action)}" for number, action in enumerate(actions, 1)]
-    return "\n".join([*lines, "the job before the last line:", *_job(job)])
+    return "\n".join(lines)
 
 
 def line(action: Action) -> str:
     who = "" if action.what.startswith("the ") else f"reconciler {action.actor + 1} "
-    about = f": {_short(action.about)}" if action.about is not None else ""
+    about = f": {short(action.about)}" if action.about is not None else ""
     return f"{who}{action.what}{about}"
 
 
-def _short(about: object) -> str:
+def short(about: object) -> str:
     """`AckReceived(a, 1, a1)`: the fields that identify, without their names."""
     if isinstance(about, str):
         return f"deadline of {about}"
@@ -29,10 +38,12 @@ def _short(about: object) -> str:
 _IDENTIFYING = ("step_id", "attempt_no", "lease_id", "status", "immediate", "lost_owner", "owed_id")
 
 
-def _job(job: Job) -> list[str]:
-    lines = [f"  job {job.state}"]
+def shown(job: Job) -> list[str]:
+    lines = ["the job before the last line:", f"  job {job.state}"]
     for planned, step in zip(job.plan.steps, job.steps, strict=True):
         entry = step.entry.state if step.entry is not None else "none"
         executions = " ".join(f"{e.exec_id}={e.state}" for e in step.executions) or "none"
-        lines.append(f"  step {planned.step_id} {step.state}, entry {entry}, executions {executions}")
+        lines.append(
+            f"  step {planned.step_id} {step.state}, entry {entry}, executions {executions}"
+        )
     return lines

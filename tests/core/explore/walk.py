@@ -7,8 +7,8 @@ from time import perf_counter
 from lucius.core.errors import IllegalMoveError
 from tests.core.explore.configurations import Configuration
 from tests.core.explore.invariants import Broken
-from tests.core.explore.rules import Action, Rules
-from tests.core.explore.trace import told
+from tests.core.explore.rules import Rules
+from tests.core.explore.trace import Action, shown, told
 from tests.core.explore.world import World
 
 
@@ -55,7 +55,10 @@ def walk(configuration: Configuration, limit: int | None = None) -> Exploration:
     """Every reachable world; raises `Violation` at the first that breaks an invariant."""
     began = perf_counter()
     found = Exploration(Rules(configuration))
-    found.add(found.rules.start(), (0, Action("the job is accepted")))
+    try:
+        found.add(found.rules.start(), (0, Action("the job is accepted")))
+    except Broken as error:
+        raise Violation(told(str(error), [])) from error
     frontier = deque([0])
     while frontier:
         number = frontier.popleft()
@@ -69,7 +72,7 @@ def walk(configuration: Configuration, limit: int | None = None) -> Exploration:
 
 
 def _expand(found: Exploration, number: int) -> list[int]:
-    new = []
+    new: list[int] = []
     following = found.rules.after(found.worlds[number])
     while True:
         try:
@@ -104,4 +107,5 @@ def _check_ends(found: Exploration) -> None:
 
 def _violation(found: Exploration, number: int, broken: str, last: Action | None) -> Violation:
     actions = found.trace(number) + ([last] if last is not None else [])
-    return Violation(told(broken, actions, found.rules.job(found.worlds[number])))
+    job = found.rules.job(found.worlds[number])
+    return Violation("\n".join([told(broken, actions), *shown(job)]))

@@ -1,10 +1,10 @@
-"""A world, and the catalogue of jobs that worlds point into: equal jobs are one job, whatever the clock says."""
+"""A world, and the catalogue of jobs that worlds point into: jobs equal but for the clock are one."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from lucius.core.effects import Effect
+from lucius.core.evolve import evolve
 from lucius.core.inputs import Callback
 from lucius.core.job import Entry, Execution, Job, Owed, Step
 from lucius.core.retry import PUBLISH_GRACE
@@ -61,7 +61,7 @@ class Catalogue:
 
 
 def canonical_job(job: Job) -> Job:
-    return replace(
+    return evolve(
         job,
         steps=tuple(_step(step) for step in job.steps),
         updated_at=NOW,
@@ -79,7 +79,7 @@ def canonical_job(job: Job) -> Job:
 
 
 def _step(step: Step) -> Step:
-    return replace(
+    return evolve(
         step,
         entry=_entry(step.entry) if step.entry is not None else None,
         executions=tuple(_execution(execution) for execution in step.executions),
@@ -90,7 +90,7 @@ def _step(step: Step) -> Step:
 
 
 def _entry(entry: Entry) -> Entry:
-    return replace(
+    return evolve(
         entry,
         created_at=NOW,
         ready_at=_later(entry.ready_at),
@@ -101,7 +101,7 @@ def _entry(entry: Entry) -> Entry:
 
 
 def _execution(execution: Execution) -> Execution:
-    return replace(
+    return evolve(
         execution,
         leased_at=NOW,
         lease_expires_at=_later(execution.lease_expires_at),
@@ -111,7 +111,7 @@ def _execution(execution: Execution) -> Execution:
 
 
 def _owed(owed: Owed) -> Owed:
-    return replace(owed, attempts=1, next_at=LATER)
+    return evolve(owed, attempts=1, next_at=LATER)
 
 
 def _past(moment: datetime | None) -> datetime | None:
@@ -145,25 +145,25 @@ def _waits(step: Step) -> bool:
 def come(job: Job, deadline: str) -> Job:
     """The same job at the moment when this deadline has come and no other has."""
     if deadline == "sla":
-        return replace(job, sla_at=NOW)
+        return evolve(job, sla_at=NOW)
     if deadline == "owed":
-        return replace(job, owed=tuple(replace(owed, next_at=NOW) for owed in job.owed))
+        return evolve(job, owed=tuple(evolve(owed, next_at=NOW) for owed in job.owed))
     steps = tuple(
         _come(step) if deadline in ("all", planned.step_id) else step
         for planned, step in zip(job.plan.steps, job.steps, strict=True)
     )
-    return replace(job, steps=steps)
+    return evolve(job, steps=steps)
 
 
 def _come(step: Step) -> Step:
     entry = step.entry
     if step.state is StepState.FAILED_RETRY:
-        return replace(step, retry_at=NOW)
+        return evolve(step, retry_at=NOW)
     if step.state is StepState.DISPATCHING and entry is not None:
         if entry.state is EntryState.RELEASED:
-            return replace(step, entry=replace(entry, asked_at=NOW - PUBLISH_GRACE))
-        return replace(step, entry=replace(entry, ready_at=_past(entry.ready_at)))
+            return evolve(step, entry=evolve(entry, asked_at=NOW - PUBLISH_GRACE))
+        return evolve(step, entry=evolve(entry, ready_at=_past(entry.ready_at)))
     if step.out and step.executions[-1].state is not ExecutionState.ABORTED:
-        last = replace(step.executions[-1], lease_expires_at=NOW)
-        return replace(step, executions=(*step.executions[:-1], last))
+        last = evolve(step.executions[-1], lease_expires_at=NOW)
+        return evolve(step, executions=(*step.executions[:-1], last))
     return step

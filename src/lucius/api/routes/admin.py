@@ -81,6 +81,7 @@ OPERATIONS: Final = (
         Role.ADMIN,
         {200: Answer("The backlog", BacklogShape)},
         codes=("NOT_SUPPORTED",),
+        every_tenant=True,
     ),
     Operation(
         "POST",
@@ -93,6 +94,7 @@ OPERATIONS: Final = (
         codes=("NOT_SUPPORTED",),
         body={"type": "object"},
         body_required=False,
+        every_tenant=True,
     ),
     Operation(
         "GET",

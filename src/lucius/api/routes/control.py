@@ -118,6 +118,7 @@ OPERATIONS: Final = (
         codes=(
             "JOB_NOT_FOUND",
             "NOT_REDRIVABLE",
+            "ALREADY_REDRIVEN",
             "INVALID_PAYLOAD",
             "PAYLOAD_TOO_LARGE",
             "TENANT_SATURATED",

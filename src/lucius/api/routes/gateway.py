@@ -15,6 +15,7 @@ from lucius.api.replies import answer, take_reply
 from lucius.api.routes.callbacks import reply_schema
 from lucius.api.shapes import DirectivesShape, RepliesShape, ReplyOutcomeShape
 from lucius.core.errors import LuciusError
+from lucius.core.wire import whole
 
 MAX_PULL: Final = 256
 MAX_REPLIES: Final = 256
@@ -52,8 +53,8 @@ _REPLIES: Final[dict[str, Any]] = {
 
 async def pull_directives(context: ApiContext, request: Request, caller: Caller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
-    limit, wait = body.get("max", 1), body.get("wait_seconds", 0)
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PULL:
+    limit, wait = whole(body.get("max", 1)), body.get("wait_seconds", 0)
+    if limit is None or not 1 <= limit <= MAX_PULL:
         raise field_problem("/max", f"must be a whole number from 1 to {MAX_PULL}")
     longest = context.options.max_wait_seconds
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= longest:
@@ -61,7 +62,12 @@ async def pull_directives(context: ApiContext, request: Request, caller: Caller)
     if context.gateway is None:
         raise Problem("NOT_SUPPORTED")
     service: str = request.path_params["service"]
-    directives = await context.gateway.pull(service, limit, float(wait), caller.tenants)
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    directives = await context.gateway.pull(service, limit, float(wait), caller.tenants, gone)
     return json_response({"directives": list(directives)})
 
 
@@ -105,7 +111,7 @@ OPERATIONS: Final = (
         "services",
         Role.SERVICE,
         {200: Answer("Directives, each with its `callback_token`", DirectivesShape)},
-        codes=("NOT_SUPPORTED", "BUS_UNAVAILABLE"),
+        codes=("SERVICE_NOT_FOUND", "NOT_SUPPORTED", "BUS_UNAVAILABLE"),
         parameters=(_SERVICE,),
         body=_PULL,
         body_required=False,

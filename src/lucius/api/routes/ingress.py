@@ -12,6 +12,7 @@ from lucius.api.openapi import header_parameter
 from lucius.api.operation import Answer, Operation, json_response
 from lucius.api.problems import Problem
 from lucius.api.shapes import SubmittedShape
+from lucius.api.tracing import continue_trace
 from lucius.ports.engine import Submitted
 
 _TRACEPARENT: Final = re.compile(
@@ -66,6 +67,7 @@ async def orchestrate(context: ApiContext, request: Request, caller: Caller) -> 
     if isinstance(tenant_id, str) and not caller.may_act_for(tenant_id):
         raise Problem("TENANT_FORBIDDEN")
     key = _from_headers(request, envelope)
+    continue_trace(envelope)
     return accepted(await context.engine.submit(envelope, idempotency_key=key))
 
 

@@ -1,6 +1,5 @@
 """Reads: jobs, steps, executions, events and lists, always as last committed."""
 
-from asyncio import get_running_loop
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -34,14 +33,11 @@ async def get_job(context: ApiContext, request: Request, caller: Caller) -> Resp
 
 
 async def _settled(context: ApiContext, job: Job, wait: float) -> Job:
-    """The job once it is terminal, or as it is when the time is over. Woken by commits."""
-    deadline = get_running_loop().time() + wait
-    while not job.terminal and (left := deadline - get_running_loop().time()) > 0:
-        newer = await context.engine.wait(job.job_id, job.version, left)
-        if newer is None:
-            raise Problem("JOB_NOT_FOUND")
-        job = newer
-    return job
+    """The job once it is terminal, or as it is when the time is over. Woken by the commit."""
+    newer = await context.engine.ended(job.job_id, wait)
+    if newer is None:
+        raise Problem("JOB_NOT_FOUND")
+    return newer
 
 
 def _unchanged(request: Request, etag: str) -> bool:

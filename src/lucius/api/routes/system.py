@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.codes import CODES
-from lucius.api.context import ApiContext, Caller, HealthCheck
+from lucius.api.context import ApiContext, Caller, HealthCheck, Role
 from lucius.api.operation import Answer, Operation, json_response
 from lucius.api.problems import problem_document
 from lucius.api.shapes import HealthShape, ReadinessShape
@@ -22,10 +22,7 @@ async def healthz(context: ApiContext, request: Request, caller: Caller) -> Resp
 
 async def readyz(context: ApiContext, request: Request, caller: Caller) -> Response:
     """Every dependency is asked at once; the answer names each that is down."""
-    names = list(context.checks)
-    limit = context.options.check_seconds
-    said = await asyncio.gather(*(_asked(context.checks[name], limit) for name in names))
-    checks = dict(zip(names, said, strict=True))
+    checks = await _checked(context)
     down = [name for name, word in checks.items() if word != "ok"]
     if not down:
         return json_response({"status": "ready", "checks": checks})
@@ -34,6 +31,14 @@ async def readyz(context: ApiContext, request: Request, caller: Caller) -> Respo
     response = json_response(document, 503, {"retry-after": "1"})
     response.headers["content-type"] = "application/problem+json"
     return response
+
+
+async def _checked(context: ApiContext) -> dict[str, str]:
+    """What each dependency says: `ok`, or why not."""
+    names = list(context.checks)
+    limit = context.options.check_seconds
+    said = await asyncio.gather(*(_asked(context.checks[name], limit) for name in names))
+    return dict(zip(names, said, strict=True))
 
 
 async def _asked(check: HealthCheck, limit: float) -> str:
@@ -48,6 +53,10 @@ async def _asked(check: HealthCheck, limit: float) -> str:
 
 
 async def metrics(context: ApiContext, request: Request, caller: Caller) -> Response:
+    """Also during an outage: a scrape that fails then would hide it."""
+    if context.refresh is not None:
+        checks = await _checked(context)
+        await context.refresh({name: word == "ok" for name, word in checks.items()})
     content = generate_latest(context.registry or CollectorRegistry())
     return Response(content, headers={"content-type": CONTENT_TYPE_LATEST})
 
@@ -78,7 +87,9 @@ OPERATIONS: Final = (
         metrics,
         "Metrics for Prometheus",
         "system",
-        None,
+        Role.READ,
         {200: Answer("Text in Prometheus' format", media="text/plain")},
+        every_tenant=True,
+        description="Metrics name tenants, so the caller must be bound to none.",
     ),
 )

@@ -1,0 +1,66 @@
+"""`make bench`: tables for people, `bench/results.json` for machines. Compare numbers of one run only."""
+
+import json
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench import end_to_end, ledger, transitions
+from bench.measure import calibration, show
+
+RESULTS = Path(__file__).parent / "results.json"
+QUICK = "--quick" in sys.argv
+"""A tenth of everything, to see that it runs."""
+
+
+def scaled(count: int) -> int:
+    return max(count // 10, 200) if QUICK else count
+
+
+async def run(folder: Path) -> dict[str, Any]:
+    results: dict[str, Any] = {"machine": machine(), "calibration_s": [calibration()]}
+    results["transitions"] = await transitions.beside_bare(folder, scaled(10_000), 200)
+    results["transitions"]["idle_ms"] = await transitions.idle(folder)
+    results["transitions"]["bytes_per_live_job"] = await transitions.memory_per_live_job(folder)
+    results["http"] = await end_to_end.measure(folder / "http", scaled(6_000))
+    results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
+    results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
+    results["calibration_s"].append(calibration())
+    return results
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+    }
+
+
+def report(results: dict[str, Any]) -> None:
+    for title, key in (
+        ("Durable transitions through the engine, 200 jobs in flight", "transitions"),
+        ("Three-step jobs over HTTP, services in the same process, 200 in flight", "http"),
+        ("Three-step jobs over HTTP, services over the pull gateway, 200 in flight", "pull"),
+    ):
+        show(title, [{"measure": name, "value": value} for name, value in results[key].items()])
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(
+        prefix="lucius-bench-", dir=os.environ.get("BENCH_DIR")
+    ) as name:
+        results = uvloop.run(run(Path(name)))
+    report(results)
+    RESULTS.write_text(json.dumps(results, indent=1))
+    print(f"written to {RESULTS.relative_to(Path.cwd())}")
+
+
+if __name__ == "__main__":
+    main()

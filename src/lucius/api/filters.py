@@ -1,0 +1,95 @@
+"""A filter of jobs in a request body: the same fields as in the job list, bounded to the caller's tenants."""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from lucius.api.body import field_problem
+from lucius.api.context import Caller
+from lucius.core.idempotency import normal_request_type
+from lucius.core.states import JobState
+from lucius.ports.ledger import JobQuery
+
+_TEXTS: Final = {
+    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 100}]
+}
+FILTER: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "All that is given must match; an empty filter matches every job",
+    "additionalProperties": False,
+    "properties": {
+        "tenant_id": {**_TEXTS, "description": "One tenant or several"},
+        "state": {**_TEXTS, "description": "One state or several"},
+        "request_type": {"type": "string", "minLength": 1},
+        "created_from": {"type": "string", "format": "date-time"},
+        "created_to": {"type": "string", "format": "date-time"},
+    },
+}
+_FIELDS: Final = frozenset(FILTER["properties"])
+_MOST_WORDS: Final = 100
+
+
+def job_filter(
+    body: Mapping[str, Any],
+    caller: Caller,
+    possible: Collection[JobState],
+    unasked: Collection[JobState],
+) -> JobQuery:
+    """`possible`: the states that may be asked for. `unasked`: those that are meant where none is."""
+    given = body.get("filter")
+    if not isinstance(given, dict):
+        raise field_problem("/filter", "must be an object; an empty one matches every job")
+    for name in given:
+        if name not in _FIELDS:
+            raise field_problem(
+                f"/filter/{name[:64]}", f"must be one of {', '.join(sorted(_FIELDS))}"
+            )
+    request_type = _request_type(given)
+    return JobQuery(
+        tenant_ids=_tenants(given, caller),
+        states=_states(given, possible) or frozenset(unasked),
+        request_type=normal_request_type(request_type) if request_type else None,
+        created_from=_moment(given, "created_from"),
+        created_to=_moment(given, "created_to"),
+    )
+
+
+def _tenants(given: Mapping[str, Any], caller: Caller) -> frozenset[str] | None:
+    if "tenant_id" not in given:
+        return caller.tenants
+    asked = frozenset(_words(given, "tenant_id"))
+    return asked if caller.tenants is None else asked & caller.tenants
+
+
+def _states(given: Mapping[str, Any], possible: Collection[JobState]) -> frozenset[JobState]:
+    asked = {word.upper() for word in _words(given, "state")} if "state" in given else set()
+    if not asked <= {state.value for state in possible}:
+        raise field_problem("/filter/state", f"must be among {', '.join(possible)}")
+    return frozenset(JobState(word) for word in asked)
+
+
+def _words(given: Mapping[str, Any], name: str) -> list[str]:
+    """A filter that is there but empty would match everything: it is refused."""
+    value = given[name]
+    words = [value] if isinstance(value, str) else value
+    texts = isinstance(words, list) and all(isinstance(word, str) and word for word in words)
+    if not texts or not 1 <= len(words) <= _MOST_WORDS:
+        raise field_problem(f"/filter/{name}", f"must be a string or 1 to {_MOST_WORDS} of them")
+    return list(words)
+
+
+def _request_type(given: Mapping[str, Any]) -> str | None:
+    value = given.get("request_type")
+    if "request_type" in given and (not isinstance(value, str) or not value):
+        raise field_problem("/filter/request_type", "must be a string")
+    return value
+
+
+def _moment(given: Mapping[str, Any], name: str) -> datetime | None:
+    if name not in given:
+        return None
+    try:
+        at = datetime.fromisoformat(given[name])
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, TypeError, OverflowError):
+        raise field_problem(f"/filter/{name}", "must be an RFC 3339 instant") from None

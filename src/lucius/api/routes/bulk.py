@@ -1,0 +1,167 @@
+"""Control of many jobs at once: one order for all that match a filter, after a dry run that counts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.body import field_problem, json_object
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.filters import FILTER, job_filter
+from lucius.api.operation import Answer, Handler, Operation, json_response
+from lucius.api.shapes import BulkShape
+from lucius.core.inputs import CancelRequested, Dismissed, PauseRequested, ResumeRequested
+from lucius.core.job import Job
+from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, JobState
+from lucius.engines.bulk import Order, Tally, give, move_order, redrive_order
+from lucius.ports.engine import Engine
+
+DEFAULT_LIMIT: Final = 10_000
+MAX_LIMIT: Final = 100_000
+_LIVE: Final = tuple(state for state in JobState if state not in TERMINAL_JOB)
+_IMMEDIATE: Final[dict[str, Any]] = {
+    "immediate": {
+        "type": "boolean",
+        "description": "End the jobs now, without waiting for steps that are under way",
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """`states`: those that the order can move. `unasked`: those it takes where the filter names none."""
+
+    name: str
+    summary: str
+    states: tuple[JobState, ...]
+    order: Callable[[Engine, bool], Order]
+    unasked: tuple[JobState, ...] | None = None
+    dead_letters: bool = False
+    """Of the failed jobs, only those in the dead-letter view."""
+    immediate: bool = False
+    """Whether the order can be given as `immediate`."""
+
+    def takes(self, job: Job) -> bool:
+        """Pages are read while jobs move, so each is looked at again."""
+        if job.state is JobState.FAILED_FINAL and self.dead_letters:
+            return job.in_dlq
+        return job.state in self.states and job.redriven_by is None
+
+
+VERBS: Final = (
+    Verb(
+        "cancel",
+        "Cancel all jobs that match",
+        _LIVE,
+        lambda engine, immediate: move_order(engine, CancelRequested(immediate=immediate)),
+        unasked=tuple(state for state in _LIVE if state is not JobState.CANCELLING),
+        immediate=True,
+    ),
+    Verb(
+        "pause",
+        "Pause all jobs that match",
+        RUNNING_JOB,
+        lambda engine, _: move_order(engine, PauseRequested()),
+    ),
+    Verb(
+        "resume",
+        "Resume all jobs that match",
+        (JobState.PAUSING, JobState.PAUSED),
+        lambda engine, _: move_order(engine, ResumeRequested()),
+    ),
+    Verb(
+        "redrive",
+        "Redrive all failed jobs that match and are neither redriven nor dismissed",
+        (JobState.FAILED_FINAL, JobState.CANCELLED),
+        lambda engine, _: redrive_order(engine),
+        unasked=(JobState.FAILED_FINAL,),
+        dead_letters=True,
+    ),
+    Verb(
+        "dismiss",
+        "Take all failed jobs that match out of the dead-letter view",
+        (JobState.FAILED_FINAL,),
+        lambda engine, _: move_order(engine, Dismissed()),
+        dead_letters=True,
+    ),
+)
+
+
+def _handler(verb: Verb) -> Handler:
+    async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
+        body = await json_object(request, context.options.max_body_bytes)
+        dry_run, immediate = _flag(body, "dry_run"), verb.immediate and _flag(body, "immediate")
+        limit = _limit(body)
+        unasked = verb.states if immediate else verb.unasked or verb.states
+        query = job_filter(body, caller, verb.states, unasked)
+        order = None if dry_run else verb.order(context.engine, immediate)
+        if query.tenant_ids is not None and not query.tenant_ids:
+            tally = Tally()
+        else:
+            tally = await give(context.ledger, query, verb.takes, order, limit)
+        return json_response(_answer(tally, dry_run=dry_run))
+
+    handle.__name__ = f"{verb.name}_many"
+    return handle
+
+
+def _answer(tally: Tally, *, dry_run: bool) -> BulkShape:
+    return {
+        "dry_run": dry_run,
+        "matched": tally.matched,
+        "applied": tally.applied,
+        "already": tally.already,
+        "refused": dict(tally.refused),
+        "more": tally.more,
+    }
+
+
+def _flag(body: dict[str, Any], name: str) -> bool:
+    value = body.get(name, False)
+    if not isinstance(value, bool):
+        raise field_problem(f"/{name}", "must be true or false")
+    return value
+
+
+def _limit(body: dict[str, Any]) -> int:
+    value = body.get("limit", DEFAULT_LIMIT)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LIMIT:
+        raise field_problem("/limit", f"must be a whole number from 1 to {MAX_LIMIT}")
+    return value
+
+
+def _schema(verb: Verb) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["filter"],
+        "properties": {
+            "filter": FILTER,
+            "dry_run": {"type": "boolean", "description": "Only count", "default": False},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_LIMIT,
+                "default": DEFAULT_LIMIT,
+                "description": "At most so many jobs; repeat the request while `more` is true",
+            },
+            **(_IMMEDIATE if verb.immediate else {}),
+        },
+    }
+
+
+OPERATIONS: Final = tuple(
+    Operation(
+        "POST",
+        f"/v1/jobs:{verb.name}",
+        _handler(verb),
+        verb.summary,
+        "control",
+        Role.OPERATE,
+        {200: Answer("How many jobs matched, and what became of them", BulkShape)},
+        body=_schema(verb),
+        description=f"Takes jobs that are {', '.join(verb.unasked or verb.states)}. Safe to repeat.",
+    )
+    for verb in VERBS
+)

@@ -1,0 +1,98 @@
+"""One span for each HTTP request, opened once its parent is known.
+
+The parent is the `traceparent` of the body where there is one, else that of the header. So the span is
+opened by the handler that has read the body, or at the end for those that never ask; it begins with
+the request either way. Without tracing nothing of this is on the way of a request.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from opentelemetry.trace import SpanKind
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.operation import Endpoint, Operation
+from lucius.core.inputs import Callback
+from lucius.core.job import Job
+from lucius.telemetry import tracing
+from lucius.telemetry.spans import applying
+
+
+class RequestSpan:
+    def __init__(self, operation: Operation, header: str | None) -> None:
+        self._operation = operation
+        self._header = header
+        self._began_ns = time.time_ns()
+        self.span: tracing.NoSpan | None = None
+
+    def open(self, given: object, otherwise: object) -> tracing.NoSpan:
+        """The first to ask names the parent; a traceparent that is malformed counts as none."""
+        if self.span is None:
+            method, path = self._operation.method, self._operation.path
+            parent = next((p for p in (given, self._header, otherwise) if tracing.parsed(p)), None)
+            about = {"http.request.method": method, "http.route": path}
+            name, kind = f"{method} {path}", SpanKind.SERVER
+            self.span = tracing.open_span(name, parent, kind, about, self._began_ns)
+            self.span.__enter__()
+        return self.span
+
+    def answered(self, status: int) -> None:
+        span = self.open(None, None)
+        span.note("http.response.status_code", status)
+        if status >= 500:
+            span.failed(str(status))
+        span.__exit__(None, None, None)
+
+
+_request: ContextVar[RequestSpan | None] = ContextVar("request_span", default=None)
+
+
+def continue_trace(envelope: dict[str, Any]) -> None:
+    """The job goes on below this request's span. A malformed traceparent is left to be refused."""
+    request = _request.get()
+    if request is None:
+        return
+    given = envelope.get("traceparent")
+    span = request.open(given, None)
+    if given is None or tracing.parsed(given) is not None:
+        envelope["traceparent"] = span.traceparent
+
+
+def applying_here(reply: Mapping[str, Any], received: Callback, job: Job) -> tracing.NoSpan:
+    """The span of one reply, below the request's; that one goes below what the reply names.
+
+    A worker that knows nothing of traces is found in the trace of its job.
+    """
+    request = _request.get()
+    if request is None:
+        return tracing.NO_SPAN
+    above = request.open(reply.get("traceparent"), job.plan.traceparent).traceparent
+    return applying({**reply, "traceparent": above}, received)
+
+
+def traced(operation: Operation, call: Endpoint) -> Endpoint:
+    """The endpoint itself where tracing is off, and for what only monitors ask."""
+    if not tracing.active() or operation.tag == "system":
+        return call
+
+    async def answer(request: Request) -> Response:
+        span = RequestSpan(operation, _header(request.scope["headers"]))
+        token = _request.set(span)
+        status = 500
+        try:
+            response = await call(request)
+            status = response.status_code
+            return response
+        finally:
+            span.answered(status)
+            _request.reset(token)
+
+    return answer
+
+
+def _header(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    found = next((value for name, value in headers if name == b"traceparent"), None)
+    return found.decode("latin-1") if found is not None else None

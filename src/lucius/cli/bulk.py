@@ -1,0 +1,144 @@
+"""One order for many jobs: `lucius jobs cancel | pause | resume | redrive | dismiss`."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lucius.cli.session import Session, with_server
+
+if TYPE_CHECKING:
+    from lucius.api.shapes import BulkShape
+    from lucius.client import Client
+
+DONE = {
+    "cancel": "cancelled or being cancelled",
+    "pause": "paused or pausing",
+    "resume": "resumed",
+    "redrive": "redriven",
+    "dismiss": "dismissed",
+}
+
+
+def which_jobs(command: Any) -> Any:
+    """The filter, and how it is run."""
+    for option in (
+        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Only count the jobs that match."),
+        click.option("--to", "created_to", metavar="INSTANT", help="Created before."),
+        click.option("--from", "created_from", metavar="INSTANT", help="Created at or after."),
+        click.option("--type", "request_type", help="Only this request type."),
+        click.option("--state", multiple=True, help="Only these states."),
+        click.option("--tenant", "tenant_id", multiple=True, help="Only these tenants."),
+    ):
+        command = option(command)
+    return command
+
+
+def bulk_command(verb: str, about: str) -> click.Command:
+    @click.command(verb, help=f"{about} Counts them and asks first.")
+    @which_jobs
+    @with_server
+    def command(session: Session, dry_run: bool, yes: bool, **filters: Any) -> None:
+        run_order(session, verb, _given(filters), dry_run=dry_run, yes=yes)
+
+    return command
+
+
+@click.command("cancel", help="Cancel all jobs that match. Counts them and asks first.")
+@which_jobs
+@click.option("--immediate", is_flag=True, help="Do not wait for steps that are under way.")
+@with_server
+def cancel_many(
+    session: Session, dry_run: bool, yes: bool, immediate: bool, **filters: Any
+) -> None:
+    run_order(session, "cancel", _given(filters), dry_run=dry_run, yes=yes, immediate=immediate)
+
+
+def _given(filters: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in filters.items()
+        if value
+    }
+
+
+def run_order(
+    session: Session,
+    verb: str,
+    filters: dict[str, Any],
+    *,
+    dry_run: bool,
+    yes: bool,
+    **more: Any,
+) -> None:
+    """Count, ask, then give the order until nothing is left that matches."""
+    if dry_run or not yes:
+        counted = session.call(
+            lambda client: client.order_many(verb, filters, dry_run=True, **more)
+        )
+        if dry_run:
+            session.show(counted, _show_count)
+            return
+        _ask(verb, counted)
+    done = session.call(lambda client: _given_to_all(client, verb, filters, more))
+    session.show(done, lambda tally: _show_tally(verb, tally))
+    click.get_current_context().exit(1 if done["refused"] else 0)
+
+
+def _ask(verb: str, counted: "BulkShape") -> None:
+    """A person is asked; a script must have said yes."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{_matched(counted)}; add --yes to {verb} them")
+    click.confirm(f"{verb} {_matched(counted)}?", abort=True, err=True)
+
+
+def _matched(counted: "BulkShape") -> str:
+    count = f"{counted['matched']}{' or more' if counted['more'] else ''}"
+    return f"{count} job{'' if counted['matched'] == 1 else 's'}"
+
+
+def _show_count(counted: "BulkShape") -> None:
+    click.echo(f"{_matched(counted)} would be taken")
+
+
+async def _given_to_all(
+    client: "Client", verb: str, filters: dict[str, Any], more: dict[str, Any]
+) -> "BulkShape":
+    """Page by page. A page on which nothing moved is the last: the rest would not move either."""
+    total = await client.order_many(verb, filters, **more)
+    page = total
+    while page["more"] and page["applied"]:
+        page = await client.order_many(verb, filters, **more)
+        total = _added(total, page)
+    return total
+
+
+def _added(total: "BulkShape", page: "BulkShape") -> "BulkShape":
+    codes = {*total["refused"], *page["refused"]}
+    return {
+        "dry_run": False,
+        "matched": total["matched"] + page["matched"],
+        "applied": total["applied"] + page["applied"],
+        "already": total["already"] + page["already"],
+        "refused": {
+            code: total["refused"].get(code, 0) + page["refused"].get(code, 0) for code in codes
+        },
+        "more": page["more"],
+    }
+
+
+def _show_tally(verb: str, tally: "BulkShape") -> None:
+    already = f", {tally['already']} already were" if tally["already"] else ""
+    click.echo(f"{tally['applied']} {DONE[verb]}{already}")
+    for code, count in sorted(tally["refused"].items()):
+        click.echo(f"{count} refused: {code}", err=True)
+
+
+ORDERS: tuple[click.Command, ...] = (
+    cancel_many,
+    bulk_command("pause", "Pause all jobs that match."),
+    bulk_command("resume", "Resume all paused jobs that match."),
+    bulk_command("redrive", "Redrive all failed jobs that match (see `lucius dlq`)."),
+    bulk_command("dismiss", "Take all failed jobs that match out of `lucius dlq`."),
+)

@@ -1,0 +1,154 @@
+"""`lucius keys`: who may call the API while LUCIUS_AUTH=keys, and what tenants verify webhooks with."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lucius.cli.ledger import Age, settings_for, with_data
+from lucius.cli.session import console, echo_json, with_json
+
+if TYPE_CHECKING:
+    from lucius.api.keys import ApiKey, KeyFile
+
+ROLES: Final = ("submit", "read", "operate", "service", "admin")
+_ROLES_HELP: Final = """\b
+Roles:
+  submit   post commands
+  read     read jobs, events, lists and protocols
+  operate  cancel, pause, resume and redrive jobs; the dead-letter view
+  service  pull directives and answer them over HTTP
+  admin    the backlog and the outbox
+"""
+
+
+@click.group()
+def keys() -> None:
+    """API keys, for a server that runs with LUCIUS_AUTH=keys.
+
+    They are stored in LUCIUS_DATA_DIR as hashes. A server takes up a new or revoked key at once.
+    """
+
+
+@keys.command(epilog=_ROLES_HELP)
+@click.argument("name")
+@click.option(
+    "--role",
+    "roles",
+    type=click.Choice(ROLES),
+    multiple=True,
+    required=True,
+    help="What the key may do; may be given several times.",
+)
+@click.option(
+    "--tenant",
+    "tenants",
+    multiple=True,
+    metavar="TENANT",
+    help="A tenant that the key may act for; may be given several times.",
+)
+@click.option("--all-tenants", is_flag=True, help="The key may act for every tenant.")
+@click.option(
+    "--expires-in", type=Age(), metavar="AGE", help="Such as 12h or 90d.  [default: never]"
+)
+@with_data
+@with_json
+def create(
+    name: str,
+    roles: tuple[str, ...],
+    tenants: tuple[str, ...],
+    all_tenants: bool,
+    expires_in: timedelta | None,
+    data: Path,
+    as_json: bool,
+) -> None:
+    """Make a key for NAME. It is shown this once and cannot be shown again."""
+    from lucius.api.context import Role
+
+    if all_tenants == bool(tenants):
+        raise click.UsageError("give either --tenant, once for each, or --all-tenants")
+    expires_at = datetime.now(UTC) + expires_in if expires_in is not None else None
+    bound = None if all_tenants else tenants
+    record, key = _file(data).create(name, tuple(Role(role) for role in roles), bound, expires_at)
+    if as_json:
+        echo_json({**_row(record), "key": key})
+        return
+    click.echo(key)
+    click.echo(f"This is key {record.key_id} of {name}. Keep it: it is not shown again.", err=True)
+
+
+@keys.command("list")
+@with_data
+@with_json
+def listed(data: Path, as_json: bool) -> None:
+    """List the keys, without their secrets."""
+    rows = [_row(key) for key in _file(data).list()]
+    if as_json:
+        echo_json({"keys": rows})
+    else:
+        _show(rows)
+
+
+@keys.command()
+@click.argument("key_id", metavar="KEY_ID")
+@with_data
+@with_json
+def revoke(key_id: str, data: Path, as_json: bool) -> None:
+    """Take a key back by its id, which `lucius keys list` shows. It stops working at once."""
+    key = _file(data).revoke(key_id)
+    if key is None:
+        raise click.ClickException(f"there is no key {key_id}")
+    if as_json:
+        echo_json(_row(key))
+    else:
+        click.echo(f"{key_id} of {key.name} is revoked")
+
+
+@keys.command()
+@click.argument("tenant")
+@with_data
+@with_json
+def webhook(tenant: str, data: Path, as_json: bool) -> None:
+    """Show the secret that TENANT verifies completion webhooks with."""
+    from lucius import bootstrap
+    from lucius.engines.webhooks import tenant_secrets
+
+    secrets = tenant_secrets(bootstrap.webhook_secret(settings_for(data)), tenant)
+    if as_json:
+        echo_json({"tenant_id": tenant, "secrets": secrets})
+    else:
+        click.echo("\n".join(secrets))
+
+
+def _file(data: Path) -> "KeyFile":
+    from lucius import bootstrap
+
+    return bootstrap.key_file(settings_for(data))
+
+
+def _row(key: "ApiKey") -> dict[str, Any]:
+    return {
+        "key_id": key.key_id,
+        "name": key.name,
+        "roles": list(key.roles),
+        "tenants": list(key.tenants) if key.tenants is not None else None,
+        "state": key.state(datetime.now(UTC)),
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "revoked_at": key.revoked_at,
+    }
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("key", "name", "state", "roles", "tenants", "created", "expires"):
+        table.add_column(name)
+    for row in rows:
+        tenants = "all" if row["tenants"] is None else ", ".join(row["tenants"])
+        cells = [row["key_id"], row["name"], row["state"], ", ".join(row["roles"]), tenants]
+        table.add_row(*map(escape, (*cells, row["created_at"], row["expires_at"] or "never")))
+    console().print(table)

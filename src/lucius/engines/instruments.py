@@ -1,0 +1,138 @@
+"""Counts, distributions and levels as plain numbers, cheap enough for every decision.
+
+They are changed and read on the event loop alone, so they need no locks. Each declares its labels,
+from which the reference page is made and the dashboard is checked.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from typing import ClassVar, Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+Labels = tuple[str, ...]
+
+
+class Instrument:
+    """`name` is the whole name, as it is scraped."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str, about: str, labels: Labels = ()) -> None:
+        self.name = name
+        self.about = about
+        self.labels = labels
+
+    def collect(self) -> Metric:
+        raise NotImplementedError
+
+
+class Count(Instrument):
+    """Only grows."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, about: str, labels: Labels = ()) -> None:
+        super().__init__(name, about, labels)
+        self.cells: dict[Labels, int] = {}
+
+    def add(self, *labels: str) -> None:
+        cells = self.cells
+        cells[labels] = cells.get(labels, 0) + 1
+
+    def expect(self, *labels: str) -> None:
+        """Shown as 0 until it happens: a rate cannot see the first of a series that was not there."""
+        self.cells.setdefault(labels, 0)
+
+    def collect(self) -> Metric:
+        family = CounterMetricFamily(self.name, self.about, labels=self.labels)
+        for labels, value in self.cells.items():
+            family.add_metric(labels, value)
+        return family
+
+
+class _Spread:
+    __slots__ = ("counts", "total")
+
+    def __init__(self, size: int) -> None:
+        self.counts = [0] * size
+        self.total = 0.0
+
+
+class Distribution(Instrument):
+    """How long things took."""
+
+    kind = "histogram"
+
+    def __init__(
+        self, name: str, about: str, labels: Labels = (), bounds: tuple[float, ...] = SECONDS
+    ) -> None:
+        super().__init__(name, about, labels)
+        self._bounds = bounds
+        self._cells: dict[Labels, _Spread] = {}
+
+    def add(self, seconds: float, *labels: str) -> None:
+        cell = self._cells.get(labels)
+        if cell is None:
+            cell = self._cells[labels] = _Spread(len(self._bounds) + 1)
+        cell.counts[bisect_left(self._bounds, seconds)] += 1
+        cell.total += seconds
+
+    def count(self, *labels: str) -> int:
+        cell = self._cells.get(labels)
+        return sum(cell.counts) if cell is not None else 0
+
+    def collect(self) -> Metric:
+        family = HistogramMetricFamily(self.name, self.about, labels=self.labels)
+        for labels, cell in self._cells.items():
+            family.add_metric(labels, list(self._cumulated(cell)), cell.total)
+        return family
+
+    def _cumulated(self, cell: _Spread) -> Iterable[tuple[str, float]]:
+        so_far = 0
+        for bound, count in zip((*self._bounds, float("inf")), cell.counts, strict=True):
+            so_far += count
+            yield ("+Inf" if bound == float("inf") else f"{float(bound)}"), so_far
+
+
+class Level(Instrument):
+    """As it was when it was last looked at, all of it at once."""
+
+    kind = "gauge"
+
+    def __init__(self, name: str, about: str, labels: Labels = ()) -> None:
+        super().__init__(name, about, labels)
+        self.cells: dict[Labels, float] = {}
+
+    def show(self, cells: Mapping[Labels, float]) -> None:
+        self.cells = dict(cells)
+
+    def collect(self) -> Metric:
+        family = GaugeMetricFamily(self.name, self.about, labels=self.labels)
+        for labels, value in self.cells.items():
+            family.add_metric(labels, value)
+        return family
+
+
+class Instruments(Collector):
+    """What one scrape reads. Subclasses declare instruments as attributes."""
+
+    def all(self) -> Collection[Instrument]:
+        return [value for value in vars(self).values() if isinstance(value, Instrument)]
+
+    def register(self, registry: CollectorRegistry) -> None:
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        return self.collect()
+
+    def collect(self) -> Iterable[Metric]:
+        return [instrument.collect() for instrument in self.all()]

@@ -1,0 +1,54 @@
+"""What the engine tells besides its decisions: outcomes, jobs taken up, and incidents."""
+
+import logging
+from enum import StrEnum
+
+from lucius.core.effects import Outcome
+from lucius.core.inputs import Input
+from lucius.core.job import Job
+
+
+class Incident(StrEnum):
+    """Something went wrong that no job records."""
+
+    OUTAGE = "outage"
+    """A dependency stopped to answer; the cause names it."""
+    REPLY_SET_ASIDE = "reply_set_aside"
+    TASK_FAILED = "task_failed"
+    """A background task ended by an error; the cause names its class."""
+    STUCK = "stuck"
+    """Jobs are due and ticks do not move them."""
+
+
+class Observer:
+    """Hears of everything and does nothing. One that does something overrides what it needs."""
+
+    def applied(self, received: Input, outcome: Outcome) -> None:
+        """An input was answered, whether or not anything was saved for it."""
+
+    def took_up(self, job: Job) -> None:
+        """A job that an earlier process left in the middle was found at the start."""
+
+    def incident(self, incident: Incident, cause: str) -> None: ...
+
+
+class Outage:
+    """Says once that a dependency is down and once that it is back."""
+
+    def __init__(self, dependency: str, what: str, log: logging.Logger) -> None:
+        self._dependency = dependency
+        self._what = what
+        self._log = log
+        self.on = False
+
+    def began(self, error: BaseException, observer: Observer) -> None:
+        if not self.on:
+            self.on = True
+            observer.incident(Incident.OUTAGE, self._dependency)
+            reason = str(error) or type(error).__name__
+            self._log.warning("outage of the %s: %s: %s", self._dependency, self._what, reason)
+
+    def ended(self) -> None:
+        if self.on:
+            self.on = False
+            self._log.info("the outage of the %s is over", self._dependency)

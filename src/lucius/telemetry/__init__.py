@@ -1,0 +1,1 @@
+"""Logs and traces, for every layer. Neither knows where it ends up: bootstrap decides that."""

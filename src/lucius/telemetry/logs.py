@@ -1,0 +1,109 @@
+"""Structured logs: one line for each record, as JSON or as text, with the fields that find a job again.
+
+A call names them: `log.info("retried", extra=job_fields(job))`. Secrets do not get through.
+"""
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+from lucius.core.job import Job
+from lucius.telemetry import tracing
+from lucius.telemetry.redaction import redacted
+
+FIELDS: Final = (
+    "jobId",
+    "stepId",
+    "tenant_id",
+    "attempt_no",
+    "lease_id",
+    "correlation_id",
+    "trace_id",
+)
+TALKATIVE: Final = ("httpx", "httpcore", "uvicorn.access", "asyncio")
+"""They log each request with its whole address, or their own workings: only warnings get through."""
+
+
+def job_fields(
+    job: Job, step_id: str | None = None, attempt_no: int | None = None, lease_id: str | None = None
+) -> dict[str, Any]:
+    plan = job.plan
+    return {
+        "jobId": plan.job_id,
+        "stepId": step_id,
+        "tenant_id": plan.tenant_id,
+        "attempt_no": attempt_no,
+        "lease_id": lease_id,
+        "correlation_id": plan.correlation_id,
+        "trace_id": tracing.trace_id(plan.traceparent),
+    }
+
+
+def message_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a directive or a reply."""
+    fields = {name: body.get(name) for name in FIELDS if name != "trace_id"}
+    return {**fields, "trace_id": tracing.trace_id(body.get("traceparent"))}
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    found = {name: getattr(record, name, None) for name in FIELDS}
+    found["trace_id"] = found["trace_id"] or tracing.current_trace_id()
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _message(record: logging.LogRecord) -> str:
+    """A record that cannot be put together is a defect of its call, not a reason to lose it."""
+    try:
+        return redacted(record.getMessage())
+    except Exception as error:
+        return f"{record.msg!r} could not be formatted: {error!r}"
+
+
+def _stack(record: logging.LogRecord) -> str | None:
+    if not record.exc_info or record.exc_info[0] is None:
+        return None
+    return redacted("".join(traceback.format_exception(*record.exc_info)).rstrip())
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        line: dict[str, Any] = {
+            "ts": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": _message(record),
+            **_fields(record),
+        }
+        stack = _stack(record)
+        if stack is not None:
+            line["stack"] = stack
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """For people at a terminal. A line break in a message cannot pretend to be another record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created).isoformat(" ", "milliseconds")
+        message = _message(record).replace("\r", "\\r").replace("\n", "\\n")
+        fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
+        line = f"{at} {record.levelname} {record.name} {message}{fields}"
+        stack = _stack(record)
+        return line if stack is None else f"{line}\n{stack}"
+
+
+def configure_logs(level: str, form: str, stream: TextIO | None = None) -> None:
+    """All loggers of the process write there, and nowhere else."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(True)

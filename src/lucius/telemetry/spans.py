@@ -1,0 +1,102 @@
+"""The spans of a job: each message on its way out, each execution, each reply that is applied."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any, Final
+
+from opentelemetry.trace import SpanKind
+
+from lucius.core.inputs import Callback
+from lucius.ports.bus import Bus, DeadLetter, Delivery, Message, Subscription
+from lucius.telemetry.tracing import NO_SPAN, NoSpan, active, open_span
+
+_IDS: Final = (
+    ("lucius.job_id", "jobId"),
+    ("lucius.step_id", "stepId"),
+    ("lucius.step_type", "step_type"),
+    ("lucius.tenant_id", "tenant_id"),
+    ("lucius.attempt_no", "attempt_no"),
+    ("lucius.lease_id", "lease_id"),
+    ("lucius.correlation_id", "correlation_id"),
+)
+
+
+def _ids(body: Mapping[str, Any]) -> dict[str, str | int]:
+    return {
+        name: value
+        for name, field in _IDS
+        if isinstance(value := body.get(field), str | int) and value != ""
+    }
+
+
+def executing(directive: Mapping[str, Any]) -> NoSpan:
+    """A service at work on a directive."""
+    if not active():
+        return NO_SPAN
+    name = f"execute {directive.get('step_type')}"
+    return open_span(name, directive.get("traceparent"), SpanKind.CONSUMER, _ids(directive))
+
+
+def applying(reply: Mapping[str, Any], received: Callback, otherwise: object = None) -> NoSpan:
+    """A reply that moves its job. `otherwise` is its parent if it names none."""
+    if not active():
+        return NO_SPAN
+    parent = reply.get("traceparent") or otherwise
+    return open_span(f"apply {received.kind.value}", parent, SpanKind.CONSUMER, _ids(reply))
+
+
+class TracedBus:
+    """A bus that opens a span for each message it publishes, and sends that span's traceparent."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    @property
+    def volatile(self) -> bool:
+        return self._bus.volatile
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        with ExitStack() as spans:
+            await self._bus.publish(topic, [_under(spans, topic, each) for each in messages])
+
+    async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
+        await self._bus.ensure(subscriptions)
+
+    async def receive(
+        self, name: str, topics: Sequence[str], limit: int, wait: timedelta
+    ) -> Sequence[Delivery]:
+        return await self._bus.receive(name, topics, limit, wait)
+
+    async def complete(self, delivery: Delivery) -> None:
+        await self._bus.complete(delivery)
+
+    async def abandon(self, delivery: Delivery) -> None:
+        await self._bus.abandon(delivery)
+
+    async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
+        await self._bus.dead_letter(delivery, reason, detail)
+
+    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
+        return await self._bus.dead_letters(name, topics)
+
+    async def backlog(self, name: str, topics: Sequence[str]) -> int:
+        return await self._bus.backlog(name, topics)
+
+    async def close(self) -> None:
+        await self._bus.close()
+
+
+def traced(bus: Bus) -> Bus:
+    """The same bus where tracing is off: then it costs nothing at all."""
+    return TracedBus(bus) if active() else bus
+
+
+def _under(spans: ExitStack, topic: str, message: Message) -> Message:
+    body = message.body
+    name = f"publish {body.get('type')}"
+    about = {**_ids(body), "messaging.destination.name": topic}
+    span = open_span(name, body.get("traceparent"), SpanKind.PRODUCER, about)
+    spans.enter_context(span)
+    given = {**body, "traceparent": span.traceparent or body.get("traceparent")}
+    return Message(message.message_id, given, message.properties)

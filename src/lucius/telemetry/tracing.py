@@ -1,0 +1,141 @@
+"""Traces: a span is opened under the W3C `traceparent` that a message or request carries.
+
+Off until a provider is given. While off, opening a span is one look at a flag.
+"""
+
+import re
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+NAME: Final = "lucius"
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})"
+)
+_ROOT: Final = contexts.Context()
+_tracer: trace.Tracer | None = None
+
+Attributes = Mapping[str, str | int]
+
+
+def trace_with(provider: trace.TracerProvider | None) -> None:
+    """From now on spans go to this provider; None turns tracing off."""
+    global _tracer
+    _tracer = provider.get_tracer(NAME) if provider is not None else None
+
+
+def adopt_provider() -> None:
+    """A process that set a provider of its own (a service, say) gets LUCIUS's spans there too."""
+    provider = trace.get_tracer_provider()
+    if _tracer is None and not isinstance(provider, trace.ProxyTracerProvider):
+        trace_with(provider)
+
+
+def active() -> bool:
+    return _tracer is not None
+
+
+class NoSpan:
+    """Tracing is off: everything can be said to it and nothing happens. `traceparent` is None."""
+
+    __slots__ = ()
+    traceparent: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        stack: TracebackType | None,
+    ) -> None: ...
+
+    def note(self, name: str, value: str | int) -> None: ...
+
+    def failed(self, reason: str) -> None: ...
+
+
+NO_SPAN: Final = NoSpan()
+
+
+class OpenSpan(NoSpan):
+    """Current while it is entered, so that spans of other libraries hang below it."""
+
+    __slots__ = ("_span", "_token", "traceparent")
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+        self._token: Any = None
+        self.traceparent = _written(span.get_span_context())
+
+    def __enter__(self) -> Self:
+        self._token = contexts.attach(trace.set_span_in_context(self._span))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        stack: TracebackType | None,
+    ) -> None:
+        contexts.detach(self._token)
+        if kind is not None:
+            self.failed(kind.__name__)
+        self._span.end()
+
+    def note(self, name: str, value: str | int) -> None:
+        self._span.set_attribute(name, value)
+
+    def failed(self, reason: str) -> None:
+        """A class or a code: texts may hold what a trace must not."""
+        self._span.set_status(Status(StatusCode.ERROR, reason))
+
+
+def open_span(
+    name: str,
+    parent: object,
+    kind: SpanKind = SpanKind.INTERNAL,
+    attributes: Attributes | None = None,
+    began_ns: int | None = None,
+) -> NoSpan:
+    """Below `parent`, a traceparent; one that is missing or malformed begins a new trace."""
+    if _tracer is None:
+        return NO_SPAN
+    above = parsed(parent)
+    span = _tracer.start_span(
+        name,
+        context=_ROOT if above is None else trace.set_span_in_context(above, _ROOT),
+        kind=kind,
+        attributes=attributes,
+        start_time=began_ns,
+    )
+    return OpenSpan(span)
+
+
+def parsed(traceparent: object) -> trace.Span | None:
+    found = _TRACEPARENT.fullmatch(traceparent) if isinstance(traceparent, str) else None
+    if found is None:
+        return None
+    trace_no, span_no, flags = (int(part, 16) for part in found.groups())
+    above = trace.SpanContext(trace_no, span_no, True, trace.TraceFlags(flags))
+    return trace.NonRecordingSpan(above)
+
+
+def _written(context: trace.SpanContext) -> str:
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def trace_id(traceparent: object) -> str | None:
+    return traceparent[3:35] if isinstance(traceparent, str) else None
+
+
+def current_trace_id() -> str | None:
+    if _tracer is None:
+        return None
+    context = trace.get_current_span().get_span_context()
+    return f"{context.trace_id:032x}" if context.is_valid else None

@@ -1,0 +1,139 @@
+"""The ledgers that the suite runs on. A new adapter is one class here and one line in `ADAPTERS`.
+
+The suite asks for capabilities, never for names. What it plants to be found by `verify`, an adapter
+plants in its own way.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from lucius.core.decide import decide
+from lucius.core.effects import Decision
+from lucius.core.inputs import Input
+from lucius.core.job import Job
+from lucius.ledgers.memory import MemoryLedger
+from lucius.ledgers.sqlite import SqliteLedger
+from lucius.ports.ledger import Claim, Created, Ledger
+from tests.conformance.jobs import Made, at
+from tests.conformance.ledger_tamper import MemoryTamper, SqliteTamper
+
+DURABLE = "durable"
+"""What was acknowledged is there when the ledger is opened again."""
+
+LANES = range(16)
+
+
+class Tamper(Protocol):
+    """Damage, as a defect or a stray hand would do it behind the ledger's back."""
+
+    async def edit(self, job_id: str, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change the stored document of a job, and nothing beside it."""
+
+    async def mark_newer(self, job_id: str) -> None:
+        """Make it a job that a newer version has written."""
+
+    async def lose_job(self, job_id: str) -> None: ...
+
+    async def lose_claim(self, claim: Claim) -> None: ...
+
+    async def lose_ready(self, job_id: str) -> None: ...
+
+    async def lose_due(self, job_id: str) -> None:
+        """The index no longer knows when the job is due."""
+
+    async def lose_events(self, job_id: str) -> None:
+        """The last events of a job are gone."""
+
+    async def stray_ready(self, job_id: str) -> None:
+        """A ready entry for a job that has none, or that is not there."""
+
+    async def miscount(self, job_id: str) -> None:
+        """One live job too many is recorded where that job counts."""
+
+
+@dataclass
+class Harness:
+    ledger: Ledger
+    capabilities: frozenset[str]
+    tamper: Tamper
+    reopened: Callable[[], Awaitable[Ledger]]
+    """Close the ledger and open it again; only where it is durable."""
+    clock: float = field(default=0)
+
+    async def create(self, made: Made) -> Job:
+        assert await self.ledger.create(made.claim, made.job, made.events) == Created()
+        return made.job
+
+    async def apply(self, job: Job, received: Input, now: datetime | None = None) -> Job:
+        """One input through the real core, saved; each a second after the last unless told."""
+        self.clock += 1
+        return await self.save(decide(job, received, now or at(self.clock)))
+
+    async def save(self, decision: Decision) -> Job:
+        job = decision.job
+        assert await self.ledger.save(job, job.version - 1, decision.events)
+        return job
+
+    async def reopen(self) -> Ledger:
+        self.ledger = await self.reopened()
+        return self.ledger
+
+    async def kinds(self) -> set[str]:
+        """What `verify` finds."""
+        return {drift.kind for drift in await self.ledger.verify()}
+
+
+Body = Callable[[Harness], Awaitable[None]]
+
+
+class Adapter(Protocol):
+    name: str
+    capabilities: frozenset[str]
+
+    def run(self, body: Body) -> None:
+        """Run one test against a fresh ledger, from opening to closing."""
+
+
+class MemoryAdapter:
+    name = "memory"
+    capabilities: frozenset[str] = frozenset()
+
+    def run(self, body: Body) -> None:
+        async def main() -> None:
+            ledger = MemoryLedger()
+            await body(Harness(ledger, self.capabilities, MemoryTamper(ledger), _never))
+
+        asyncio.run(main())
+
+
+async def _never() -> Ledger:
+    raise AssertionError("this ledger is not durable")
+
+
+class SqliteAdapter:
+    name = "sqlite"
+    capabilities = frozenset({DURABLE})
+
+    def run(self, body: Body) -> None:
+        with tempfile.TemporaryDirectory(prefix="lucius-ledger-") as folder:
+            asyncio.run(self._main(body, Path(folder) / "ledger.db"))
+
+    async def _main(self, body: Body, path: Path) -> None:
+        async def reopened() -> Ledger:
+            await harness.ledger.close()
+            return await SqliteLedger.open(path)
+
+        opened = await SqliteLedger.open(path)
+        harness = Harness(opened, self.capabilities, SqliteTamper(path), reopened)
+        try:
+            await body(harness)
+        finally:
+            await harness.ledger.close()
+
+
+ADAPTERS: tuple[Adapter, ...] = (MemoryAdapter(), SqliteAdapter())

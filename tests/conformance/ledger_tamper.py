@@ -1,0 +1,107 @@
+"""How damage is done to each ledger, behind its back."""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from lucius.ledgers.codec import decode_job, encode_job
+from lucius.ledgers.memory import MemoryLedger
+from lucius.ledgers.rules import cell_of, queue_of
+from lucius.ports.ledger import Claim
+from tests.conformance.jobs import make
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def changed(doc: bytes, change: Change) -> bytes:
+    content = orjson.loads(doc)
+    change(content)
+    return orjson.dumps(content)
+
+
+class MemoryTamper:
+    def __init__(self, ledger: MemoryLedger) -> None:
+        self._ledger = ledger
+
+    async def edit(self, job_id: str, change: Change) -> None:
+        record = self._ledger.jobs[job_id]
+        job = decode_job(record.job.plan, changed(encode_job(record.job), change))
+        self._ledger.jobs[job_id] = record._replace(job=job)
+
+    async def mark_newer(self, job_id: str) -> None:
+        raise AssertionError("only what outlives a process can be newer than it")
+
+    async def lose_job(self, job_id: str) -> None:
+        del self._ledger.jobs[job_id]
+
+    async def lose_claim(self, claim: Claim) -> None:
+        del self._ledger.claims[claim.tenant_id, claim.claim_hash]
+
+    async def lose_ready(self, job_id: str) -> None:
+        record = self._ledger.jobs[job_id]
+        self._ledger.jobs[job_id] = record._replace(ready={})
+
+    async def lose_due(self, job_id: str) -> None:
+        del self._ledger.due_index.moments[job_id]
+
+    async def lose_events(self, job_id: str) -> None:
+        self._ledger.history[job_id].pop()
+
+    async def stray_ready(self, job_id: str) -> None:
+        queue = self._ledger.queues[queue_of(make("stray").job, 0)]
+        queue.add(10**9, job_id, "ocr")
+
+    async def miscount(self, job_id: str) -> None:
+        self._ledger.counts.add(cell_of(self._ledger.jobs[job_id].job), 1)
+
+
+class SqliteTamper:
+    """Plain SQL on the file, beside the ledger that has it open."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def _execute(self, sql: str, *params: Any) -> list[Any]:
+        with contextlib.closing(sqlite3.connect(self._path, isolation_level=None)) as conn:
+            return conn.execute(sql, params).fetchall()
+
+    async def edit(self, job_id: str, change: Change) -> None:
+        ((doc,),) = self._execute("SELECT doc FROM jobs WHERE id = ?", job_id)
+        self._execute("UPDATE jobs SET doc = ? WHERE id = ?", changed(doc, change), job_id)
+
+    async def mark_newer(self, job_id: str) -> None:
+        await self.edit(job_id, lambda doc: doc.update(schema=99))
+        self._execute("UPDATE jobs SET schema = 99 WHERE id = ?", job_id)
+
+    async def lose_job(self, job_id: str) -> None:
+        self._execute("DELETE FROM jobs WHERE id = ?", job_id)
+
+    async def lose_claim(self, claim: Claim) -> None:
+        self._execute("DELETE FROM claims WHERE claim_hash = ?", claim.claim_hash)
+
+    async def lose_ready(self, job_id: str) -> None:
+        self._execute("DELETE FROM ready WHERE job_no = (SELECT no FROM jobs WHERE id = ?)", job_id)
+
+    async def lose_due(self, job_id: str) -> None:
+        self._execute("UPDATE jobs SET due_at = NULL WHERE id = ?", job_id)
+
+    async def lose_events(self, job_id: str) -> None:
+        self._execute(
+            "DELETE FROM events WHERE no = (SELECT max(e.no) FROM events AS e"
+            " JOIN jobs ON jobs.no = job_no WHERE id = ?)",
+            job_id,
+        )
+
+    async def stray_ready(self, job_id: str) -> None:
+        self._execute(
+            "INSERT INTO ready VALUES ('ocr-service', 15, 'tenant_a', 1000000000,"
+            " coalesce((SELECT no FROM jobs WHERE id = ?), 99), 'ocr')",
+            job_id,
+        )
+
+    async def miscount(self, job_id: str) -> None:
+        self._execute("UPDATE inflight SET count = count + 1")

@@ -1,0 +1,138 @@
+"""Every reachable world of the small configurations keeps every invariant; the counts are exact.
+
+A count that changes means that `decide` has changed: look why before writing the new number here.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from lucius.core.table import MACHINES
+from tests.core.explore import walk as walking
+from tests.core.explore.agreement import check_agreement
+from tests.core.explore.configurations import (
+    CONTROL,
+    DEFAULT,
+    DRAIN,
+    EVERYTHING,
+    NETWORK,
+    RACE,
+    RESTART,
+    STAGE,
+    Configuration,
+)
+from tests.core.explore.walk import Exploration
+
+pytestmark = pytest.mark.xdist_group("exploration")
+_found: dict[str, Exploration] = {}
+
+
+def walk(configuration: Configuration) -> Exploration:
+    """Each configuration is walked once, for all the tests that ask about it."""
+    if configuration.name not in _found:
+        _found[configuration.name] = walking.walk(configuration)
+    return _found[configuration.name]
+
+
+COUNTS = {
+    NETWORK.name: (28_504, 377, 478_820),
+    RACE.name: (13_399, 70, 176_070),
+    CONTROL.name: (5_757, 1_409, 126_514),
+    DRAIN.name: (2_365, 585, 49_808),
+    STAGE.name: (10_801, 1_905, 206_462),
+    RESTART.name: (6_478, 958, 93_181),
+    EVERYTHING.name: (20_318, 2_121, 411_924),
+}
+
+MADE_ELSEWHERE = {
+    ("job", "QUEUED", "cancel", "CANCELLED"),
+    ("job", "QUEUED", "pause", "PAUSED"),
+    ("job", "QUEUED", "submitted", "SUCCEEDED"),
+    ("job", "QUEUED", "tick", "FAILED_FINAL"),
+    ("step", "FAILED_RETRY", "failure_final", "CANCELLED"),
+    ("step", "FAILED_RETRY", "publish_refused", "CANCELLED"),
+    ("step", "IN_PROGRESS", "bus_restarted", "FAILED_RETRY"),
+}
+"""What these worlds do not reach; each has a test in `test_table.py`."""
+
+
+def named(configuration: Configuration) -> str:
+    return configuration.name
+
+
+def size(found: Exploration) -> tuple[int, int, int]:
+    return len(found.worlds), len(found.rules.catalogue.jobs), found.transitions
+
+
+@pytest.mark.parametrize("configuration", DEFAULT, ids=named)
+def test_every_reachable_world_keeps_the_invariants(configuration: Configuration) -> None:
+    assert size(walk(configuration)) == COUNTS[configuration.name]
+
+
+@pytest.mark.parametrize("configuration", DEFAULT, ids=named)
+def test_every_decision_agrees_with_the_tables(configuration: Configuration) -> None:
+    assert sum(check_agreement(job) for job in walk(configuration).rules.catalogue.jobs) > 0
+
+
+def test_every_move_in_the_tables_is_made_by_some_world() -> None:
+    listed = {
+        (machine, str(state), str(kind), str(target))
+        for machine, rows in MACHINES.items()
+        for state, cells in rows.items()
+        for kind, cell in cells.items()
+        for target in cell.targets
+    }
+    made = set().union(*(walk(configuration).rules.moves for configuration in DEFAULT))
+    assert listed - made == MADE_ELSEWHERE
+
+
+SOMETIMES = {
+    "a job succeeds": ("job", "IN_PROGRESS", "success", "SUCCEEDED"),
+    "a job fails for good": ("job", "IN_PROGRESS", "failure_final", "FAILED_FINAL"),
+    "a silent service fails a job": ("job", "DISPATCHING", "tick", "FAILED_FINAL"),
+    "a retryable failure is retried": ("step", "IN_PROGRESS", "failure_retryable", "FAILED_RETRY"),
+    "a missing ACK is retried": ("step", "AWAITING_ACK", "tick", "FAILED_RETRY"),
+    "an expired lease is retried": ("step", "IN_PROGRESS", "tick", "FAILED_RETRY"),
+    "a refused publish keeps its entry": ("entry", "RELEASED", "publish_refused", "HELD"),
+    "a retry is dispatched": ("step", "FAILED_RETRY", "tick", "DISPATCHING"),
+    "a success in the backoff counts": ("step", "FAILED_RETRY", "success", "SUCCEEDED"),
+    "a success withdraws the held retry": ("entry", "HELD", "success", "FAILED_FINAL"),
+    "a RESULT overtakes SENT": ("entry", "RELEASED", "success", "SENT"),
+    "the next step starts": ("step", "PENDING", "success", "DISPATCHING"),
+}
+
+
+@pytest.mark.parametrize("what", SOMETIMES)
+def test_in_a_wild_network_sometimes(what: str) -> None:
+    assert SOMETIMES[what] in walk(NETWORK).rules.moves
+
+
+def test_stale_late_and_duplicate_callbacks_happen_and_are_recorded() -> None:
+    facts = walk(NETWORK).rules.facts
+    for outcome in ("stale", "late", "duplicate"):
+        assert ("success", "IN_PROGRESS", outcome) in facts
+        assert ("success", "IN_PROGRESS", "applied") in facts
+
+
+def test_reconcilers_race_and_lose_and_crash_with_work_undone() -> None:
+    found = walk(RACE)
+    happened = {action.what for _, action in found.came}
+    assert {"loses the race to save", "crashes", "publishes, outcome unknown"} <= happened
+    assert any(len([a for a in world.actors if a.todo]) == 2 for world in found.worlds)
+
+
+def test_every_control_takes_effect_somewhere() -> None:
+    moves = walk(CONTROL).rules.moves
+    assert ("job", "IN_PROGRESS", "cancel", "CANCELLING") in moves
+    assert ("job", "CANCELLING", "success", "CANCELLED") in moves
+    assert ("job", "CANCELLING", "cancel", "CANCELLED") in moves
+    assert ("job", "PAUSING", "success", "PAUSED") in moves
+    assert ("job", "PAUSED", "resume", "QUEUED") in moves
+    assert ("job", "PAUSED", "resume", "IN_PROGRESS") in moves
+    assert ("job", "PAUSED", "tick", "FAILED_FINAL") in moves
+
+
+def test_an_honest_service_reaches_no_job_that_a_wild_one_does_not() -> None:
+    """The two models of a service agree, so the cheaper one may stand for the other."""
+    wild = walking.walk(replace(NETWORK, honest=False))
+    assert set(wild.rules.catalogue.jobs) == set(walk(NETWORK).rules.catalogue.jobs)

@@ -1,0 +1,106 @@
+"""Steps that run together: the next stage waits for all, and one failure lets the others finish."""
+
+import pytest
+
+from lucius.core.inputs import BusRestarted, CancelRequested, PauseRequested
+from lucius.core.job import phase_of
+from lucius.core.plan import Plan
+from lucius.core.states import ExecutionState, JobState, Phase, StepState
+from tests.core.explore.configurations import small_plan
+from tests.core.story import Story
+
+J, S = JobState, StepState
+
+
+def diamond() -> Plan:
+    return small_plan(0, 0, 1)
+
+
+def test_the_steps_of_a_stage_are_dispatched_together() -> None:
+    assert Story(diamond()).states() == (J.DISPATCHING, S.DISPATCHING, S.DISPATCHING, S.PENDING)
+
+
+def test_the_next_stage_waits_for_every_step_of_this_one() -> None:
+    story = Story(diamond()).started("a").started("b")
+    story.succeed("b")
+    assert story.states() == (J.IN_PROGRESS, S.IN_PROGRESS, S.SUCCEEDED, S.PENDING)
+    story.succeed("a")
+    assert story.states() == (J.IN_PROGRESS, S.SUCCEEDED, S.SUCCEEDED, S.DISPATCHING)
+
+
+def test_a_retry_in_one_step_leaves_the_other_alone() -> None:
+    story = Story(diamond()).started("a").started("b")
+    story.fail("a")
+    assert story.states() == (J.IN_PROGRESS, S.FAILED_RETRY, S.IN_PROGRESS, S.PENDING)
+    story.tick_due()
+    assert story.states() == (J.IN_PROGRESS, S.DISPATCHING, S.IN_PROGRESS, S.PENDING)
+
+
+def test_a_committed_step_is_done_only_when_the_next_stage_is_out() -> None:
+    story = Story(diamond()).started("a")
+    story.succeed("a")
+    story.started("b")
+    assert story.step("a").executions[-1].state is ExecutionState.COMMITTED
+    story.succeed("b")
+    story.started("c")
+    assert story.step("a").executions[-1].state is ExecutionState.DONE
+
+
+def test_after_a_final_failure_the_other_may_finish_and_nothing_starts() -> None:
+    story = Story(diamond()).started("a").started("b")
+    story.fail("a", final=True)
+    assert story.states() == (J.IN_PROGRESS, S.FAILED_FINAL, S.IN_PROGRESS, S.PENDING)
+    assert phase_of(story.job) is Phase.RUNNING
+    story.succeed("b", ref="kept")
+    assert story.states() == (J.FAILED_FINAL, S.FAILED_FINAL, S.SUCCEEDED, S.PENDING)
+    assert story.step("b").result_ref == "kept"
+    assert story.job.fault == story.step("a").fault
+    assert phase_of(story.job) is Phase.FAILED
+
+
+def test_a_final_failure_withdraws_what_is_only_held() -> None:
+    story = Story(diamond()).started("a")
+    story.fail("a", final=True)
+    assert story.states() == (J.FAILED_FINAL, S.FAILED_FINAL, S.CANCELLED, S.PENDING)
+
+
+@pytest.mark.parametrize("how", ["returned", "restart", "failure"])
+def test_the_last_step_of_a_failing_job_is_not_tried_again(how: str) -> None:
+    story = Story(diamond()).started("a").started("b")
+    story.fail("a", final=True)
+    if how == "returned":
+        story.give_back("b")
+    elif how == "restart":
+        story.give(BusRestarted("worker"))
+    else:
+        story.fail("b")
+    assert story.states() == (J.FAILED_FINAL, S.FAILED_FINAL, S.CANCELLED, S.PENDING)
+
+
+def test_cancel_waits_for_every_step_that_is_out() -> None:
+    story = Story(diamond()).started("a").started("b")
+    story.give(CancelRequested())
+    story.succeed("a")
+    assert story.job.state is J.CANCELLING
+    story.fail("b")
+    assert story.states() == (J.CANCELLED, S.SUCCEEDED, S.CANCELLED, S.CANCELLED)
+
+
+def test_pause_waits_for_every_step_that_is_out() -> None:
+    story = Story(diamond()).started("a").started("b")
+    story.give(PauseRequested())
+    story.succeed("a")
+    assert story.job.state is J.PAUSING
+    story.succeed("b")
+    assert story.states() == (J.PAUSED, S.SUCCEEDED, S.SUCCEEDED, S.PENDING)
+
+
+def test_a_retry_that_may_not_start_is_not_due_while_the_job_pauses() -> None:
+    """Otherwise a reconciler would find the job due, and do nothing, for ever."""
+    story = Story(diamond()).started("a").started("b")
+    story.fail("a")
+    story.give(PauseRequested())
+    retry_at = story.step("a").retry_at
+    assert retry_at is not None
+    assert story.job.due_at is not None
+    assert story.job.due_at > retry_at

@@ -1,0 +1,114 @@
+"""The tables are complete, and the moves that no small world makes are made here."""
+
+from dataclasses import replace
+
+import pytest
+
+from lucius.core.errors import IllegalMoveError
+from lucius.core.inputs import (
+    BusRestarted,
+    CancelRequested,
+    Kind,
+    PauseRequested,
+    ResumeRequested,
+    Ticked,
+)
+from lucius.core.job import Job, Step
+from lucius.core.plan import Carried, Sla
+from lucius.core.states import EntryState, ExecutionState, JobState, StepState
+from lucius.core.table import ENTRY, EXECUTION, JOB, MACHINES, STEP, Verdict, check_move
+from tests.core.explore.configurations import small_plan
+from tests.core.explore.world import LATER, NOW
+from tests.core.story import Story
+
+
+def test_every_state_has_a_row_and_every_row_a_cell_for_every_input() -> None:
+    assert set(JOB) == set(JobState)
+    assert set(STEP) == set(StepState)
+    assert set(EXECUTION) == set(ExecutionState)
+    assert set(ENTRY) == set(EntryState)
+    for machine, rows in MACHINES.items():
+        for state, cells in rows.items():
+            assert set(cells) == set(Kind), f"{machine} {state}"
+
+
+def test_a_cell_moves_somewhere_else_or_not_at_all() -> None:
+    for rows in MACHINES.values():
+        for state, cells in rows.items():
+            for cell in cells.values():
+                assert bool(cell.targets) == (cell.verdict is Verdict.MOVE)
+                assert state not in cell.targets
+
+
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED_FINAL, JobState.CANCELLED])
+def test_a_terminal_job_has_no_way_out(state: JobState) -> None:
+    assert all(cell.verdict is not Verdict.MOVE for cell in JOB[state].values())
+
+
+def test_a_move_that_is_not_listed_is_a_defect() -> None:
+    assert check_move("job", JobState.PAUSED, Kind.CANCEL, JobState.CANCELLED)
+    with pytest.raises(IllegalMoveError, match="SUCCEEDED -> FAILED_FINAL"):
+        check_move("job", JobState.SUCCEEDED, Kind.TICK, JobState.FAILED_FINAL)
+
+
+# -- moves that the small worlds do not make ---------------------------------------------------
+
+
+def queued() -> Story:
+    """A job that was stored before anything was dispatched."""
+    plan = small_plan(0, sla=Sla(fail_job=True))
+    return Story(job=Job(plan, JobState.QUEUED, (Step(StepState.PENDING),), NOW, sla_at=LATER))
+
+
+def test_a_queued_job_is_cancelled_at_once() -> None:
+    story = queued()
+    story.give(CancelRequested())
+    assert story.states() == (JobState.CANCELLED, StepState.CANCELLED)
+
+
+def test_a_queued_job_pauses_at_once_and_starts_on_resume() -> None:
+    story = queued()
+    story.give(PauseRequested())
+    assert story.states() == (JobState.PAUSED, StepState.PENDING)
+    story.give(ResumeRequested())
+    assert story.states() == (JobState.DISPATCHING, StepState.DISPATCHING)
+
+
+def test_a_queued_job_fails_when_its_sla_is_exceeded() -> None:
+    story = queued()
+    story.wait(days=2).give(Ticked())
+    assert story.job.state is JobState.FAILED_FINAL
+
+
+def test_a_redrive_that_carries_every_result_has_succeeded() -> None:
+    plan = replace(small_plan(0), carried={"a": Carried("kept", "job-0")})
+    story = Story(plan)
+    assert story.job.state is JobState.SUCCEEDED
+    assert story.job.final_output == "kept"
+
+
+def test_a_final_failure_drops_the_waiting_retry_beside_it() -> None:
+    story = Story(small_plan(0, 0)).started("a").started("b")
+    story.fail("a")
+    story.fail("b", final=True)
+    assert story.states() == (JobState.FAILED_FINAL, StepState.CANCELLED, StepState.FAILED_FINAL)
+
+
+def test_a_last_refused_publish_drops_the_waiting_retry_beside_it() -> None:
+    story = Story(small_plan(0, 0))
+    story.release("b")
+    story.refuse("b")
+    story.tick_due()
+    story.started("a").release("b")
+    story.fail("a")
+    story.refuse("b")
+    assert story.states() == (JobState.FAILED_FINAL, StepState.CANCELLED, StepState.FAILED_FINAL)
+
+
+def test_a_restart_puts_the_retry_of_a_pausing_job_back() -> None:
+    story = Story(small_plan(0)).started()
+    story.fail()
+    story.tick_due()
+    story.started().give(PauseRequested())
+    story.give(BusRestarted("worker"))
+    assert story.states() == (JobState.PAUSED, StepState.FAILED_RETRY)
