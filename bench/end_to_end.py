@@ -64,7 +64,8 @@ async def _ready(port: int, process: subprocess.Popen[bytes]) -> None:
             if status == 200:
                 return
         except OSError:
-            await asyncio.sleep(0.05)
+            pass
+        await asyncio.sleep(0.05)
     raise RuntimeError("the server ended before it was ready")
 
 
@@ -76,6 +77,7 @@ async def one_job(connection: Connection, number: int) -> float:
     path = f"/v1/jobs/{answer['jobId']}?wait_seconds=30"
     while True:
         status, job = await connection.get(path)
+        assert status == 200, job
         if job["state"] in ("SUCCEEDED", "FAILED_FINAL", "CANCELLED"):
             assert job["state"] == "SUCCEEDED", job
             return time.perf_counter() - started

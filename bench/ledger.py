@@ -166,25 +166,30 @@ ASKS: dict[str, Ask] = {
 }
 
 
-async def reads(folder: Path, jobs: int) -> Numbers:
-    """Microseconds for each kind of read in a ledger of so many jobs."""
-    path = folder / f"{jobs}.db"
-    started = time.perf_counter()
-    await asyncio.to_thread(bulk_load, path, jobs)
-    loaded = time.perf_counter() - started
-    ledger = await SqliteLedger.open(path)
-    numbers = {name: await _median(ledger, ask) for name, ask in ASKS.items()}
-    await ledger.close()
-    return {**numbers, "load_seconds": loaded}
+async def reads(folder: Path, *sizes: int) -> dict[int, Numbers]:
+    """Microseconds for each kind of read in ledgers of so many jobs, asked in turns."""
+    for jobs in sizes:
+        await asyncio.to_thread(bulk_load, folder / f"{jobs}.db", jobs)
+    ledgers = {jobs: await SqliteLedger.open(folder / f"{jobs}.db") for jobs in sizes}
+    numbers: dict[int, Numbers] = {jobs: {} for jobs in sizes}
+    for name, ask in ASKS.items():
+        for jobs, median in (await _medians(ledgers, ask)).items():
+            numbers[jobs][name] = median
+    for ledger in ledgers.values():
+        await ledger.close()
+    return numbers
 
 
-async def _median(ledger: SqliteLedger, ask: Ask, times: int = 200) -> float:
-    samples = []
+async def _medians(
+    ledgers: dict[int, SqliteLedger], ask: Ask, times: int = 200
+) -> dict[int, float]:
+    samples: dict[int, list[float]] = {jobs: [] for jobs in ledgers}
     for n in range(times):
-        started = time.perf_counter()
-        await ask(ledger, n)
-        samples.append(time.perf_counter() - started)
-    return statistics.median(samples) * 1e6
+        for jobs, ledger in ledgers.items():
+            started = time.perf_counter()
+            await ask(ledger, n)
+            samples[jobs].append(time.perf_counter() - started)
+    return {jobs: statistics.median(taken) * 1e6 for jobs, taken in samples.items()}
 
 
 # -- the table -------------------------------------------------------------------------------
@@ -196,7 +201,7 @@ async def main(small: int = 1_000, large: int = 1_000_000) -> dict[str, Any]:
         numbers: dict[str, Any] = {**await writes(folder), **await idle(folder)}
         for name_, value in numbers.items():
             print(f"{name_:<24} {value:>12,.2f}")
-        few, many = await reads(folder, small), await reads(folder, large)
+        few, many = (await reads(folder, small, large)).values()
     print(f"{'microseconds':<24} {small:>12,} {large:>12,} {'times':>7}")
     for kind in ASKS:
         print(f"{kind:<24} {few[kind]:>12.1f} {many[kind]:>12.1f} {many[kind] / few[kind]:>7.2f}")

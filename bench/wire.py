@@ -21,13 +21,13 @@ class Connection:
         data = orjson.dumps(body)
         bearer = f"authorization: Bearer {token}\r\n" if token else ""
         head = (
-            f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
+            f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
             f"{bearer}content-length: {len(data)}\r\n\r\n"
         )
         return await self._exchange(head.encode() + data)
 
     async def get(self, path: str) -> tuple[int, Any]:
-        return await self._exchange(f"GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n".encode())
+        return await self._exchange(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
 
     async def _exchange(self, request: bytes) -> tuple[int, Any]:
         self._writer.write(request)

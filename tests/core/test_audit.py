@@ -11,7 +11,7 @@ from lucius.core.decide import decide
 from lucius.core.inputs import CancelRequested, PauseRequested, Ticked
 from lucius.core.job import Execution, Job
 from lucius.core.states import EntryState, ExecutionState, JobState, StepState
-from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
+from tests.conformance.jobs import at, failure_of, life_of, make
 
 RELEASED = make(1, released=True).job
 LIFE = [decision.job for decision in life_of(RELEASED)]

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from lucius.core.effects import Outcome, PublishDirective
+from lucius.core.inputs import Ticked
 from lucius.core.job import Fault
 from lucius.core.plan import Plan, RetryPolicy
 from lucius.core.retry import PUBLISH_GRACE, Track, backoff
@@ -144,6 +145,24 @@ def test_a_publish_of_unknown_outcome_is_repeated_as_the_same_attempt() -> None:
         assert story.effects == first
     assert story.step().used == 0
     assert not any(event.type == "tick" for event in story.events)
+
+
+def test_an_operator_need_not_wait_for_a_publish_backoff() -> None:
+    story = Story()
+    story.release()
+    story.give(Ticked(publish_now=True))
+    assert story.effects == [PublishDirective("a", 1, "a1")]
+    story.refuse()
+    story.give(Ticked(publish_now=True))
+    assert story.step().ready
+    assert story.step().used == 1
+
+
+def test_an_operator_cannot_hurry_a_backoff_after_a_failure() -> None:
+    story = Story().started()
+    story.fail()
+    story.give(Ticked(publish_now=True))
+    assert story.step().state is StepState.FAILED_RETRY
 
 
 def test_a_lease_that_is_given_back_uses_no_attempt() -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from lucius.api.access import JwtAccess, JwtPolicy, UnsafePolicyError, caller_of
-from lucius.api.context import Role
+from lucius.api.context import ApiContext, Role
 from lucius.api.jwks import (
     FRESH_SECONDS,
     MAX_BYTES,
@@ -47,7 +47,11 @@ class Guarded:
     def __post_init__(self) -> None:
         policy = JwtPolicy(ISSUER, AUDIENCE, self.issuer.url)
         jwks = Jwks(fetch_from(self.issuer.url), self.clock)
-        self.context = context_of(self.world, authenticate=JwtAccess(policy, jwks))
+        self.access = JwtAccess(policy, jwks)
+
+    @property
+    def context(self) -> ApiContext:
+        return context_of(self.world, authenticate=self.access)
 
     async def ask(self, token: str | None) -> tuple[int, str]:
         headers = {"authorization": f"Bearer {token}"} if token is not None else {}

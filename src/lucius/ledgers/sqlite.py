@@ -75,8 +75,7 @@ class SqliteLedger:
         try:
             probe(path, len(migrations))
             with ForeignErrors(path):
-                conn = connect(path)
-                migrate(conn, migrations)
+                conn = _connect(path, migrations)
                 return cls(path, connect_readonly(path), Writer(path, conn), lock)
         except BaseException:
             lock.release()
@@ -184,3 +183,13 @@ class SqliteLedger:
     async def backup(self, target: Path | str) -> None:
         """Copy the ledger as it is now, while it is being written. The copy appears whole or not at all."""
         await asyncio.to_thread(write_backup, self.path, Path(target))
+
+
+def _connect(path: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
+    conn = connect(path)
+    try:
+        migrate(conn, migrations)
+    except BaseException:
+        conn.close()
+        raise
+    return conn

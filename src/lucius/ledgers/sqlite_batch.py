@@ -7,7 +7,7 @@ the statements check them again, and a contradiction makes the writer forget and
 import sqlite3
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from lucius.core.effects import Event
 from lucius.core.job import Job
@@ -25,60 +25,13 @@ from lucius.ledgers.rules import (
     ready_steps,
     standing,
 )
-from lucius.ledgers.sqlite_queries import read_counts
+from lucius.ledgers.sqlite_memory import Head, Memory, Positions, write_positions
 from lucius.ledgers.stored_json import maybe_micros, micros
 from lucius.ports.ledger import Claim, Created, CreateOutcome, Limits
-
-MOST_HEADS: Final = 100_000
-Positions = tuple[tuple[int, int], ...]
-"""Step and position of each ready entry of a job."""
 
 
 class ContradictionError(Exception):
     """What is stored is not what the writer remembers."""
-
-
-class Head:
-    """What the writer must know about a stored job to save it again."""
-
-    __slots__ = ("batch", "no", "ready", "schema", "state", "version")
-
-    def __init__(self, no: int, version: int, state: str, schema: int, ready: str | None) -> None:
-        self.no = no
-        self.version = version
-        self.state = state
-        self.schema = schema
-        self.ready = read_positions(ready)
-        self.batch: Batch | None = None
-
-
-def read_positions(text: str | None) -> Positions:
-    """`step:position`, joined by commas."""
-    pairs = (part.split(":") for part in text.split(",")) if text else ()
-    return tuple((int(index), int(position)) for index, position in pairs)
-
-
-def write_positions(ready: Positions) -> str | None:
-    return ",".join(f"{index}:{position}" for index, position in ready) or None
-
-
-class Memory:
-    """What the writer keeps between batches. All of it can be read again from the file."""
-
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self.heads: dict[str, Head] = {}
-        self.counts = read_counts(conn)
-        self.last_no: int = _one(conn, "SELECT max(no) FROM jobs")
-        self.last_position: int = _one(conn, "SELECT max(position) FROM ready")
-
-    def remember(self, job_id: str, head: Head) -> None:
-        if len(self.heads) >= MOST_HEADS:
-            del self.heads[next(iter(self.heads))]
-        self.heads[job_id] = head
-
-
-def _one(conn: sqlite3.Connection, sql: str) -> int:
-    return conn.execute(sql).fetchone()[0] or 0
 
 
 # -- operations ------------------------------------------------------------------------------
@@ -236,7 +189,7 @@ class Batch:
         self._changed += (head.state, SCHEMA, job.in_dlq, maybe_micros(job.completed_at))
         self._changed.append(write_positions(head.ready))
         if job.terminal:
-            del self.memory.heads[job.job_id]
+            self.memory.heads.pop(job.job_id, None)
 
     def _requeue(self, job: Job, head: Head, wanted: tuple[int, ...]) -> Positions:
         kept = []

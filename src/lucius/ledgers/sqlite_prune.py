@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from lucius.ledgers.codec import SCHEMA
-from lucius.ledgers.sqlite_batch import Memory
+from lucius.ledgers.sqlite_memory import Memory
 from lucius.ledgers.sqlite_rows import Rows
 from lucius.ledgers.stored_json import micros
 

@@ -3,7 +3,7 @@
 import contextlib
 import sqlite3
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +14,13 @@ from lucius.core.job import Job
 from lucius.ledgers.codec import SCHEMA
 from lucius.ledgers.event_codec import decode_events
 from lucius.ledgers.rules import UNSUCCESSFUL, cell_of, ready_steps
-from lucius.ledgers.sqlite_batch import read_positions
+from lucius.ledgers.sqlite_memory import read_positions
 from lucius.ledgers.sqlite_queries import read_job
 from lucius.ledgers.sqlite_schema import ForeignErrors, connect_readonly
 from lucius.ledgers.stored_json import maybe_micros, micros
 from lucius.ports.ledger import Drift
 
+MOST_DRIFTS: Final = 10_000
 ENDED: Final = "'SUCCEEDED', 'FAILED_FINAL', 'CANCELLED'"
 REPLACEABLE: Final = f"keyed = 0 AND state IN ({', '.join(repr(s.value) for s in UNSUCCESSFUL)})"
 
@@ -75,7 +76,11 @@ def verify_file(path: Path) -> list[Drift]:
     """One consistent reading, beside whoever writes."""
     with ForeignErrors(path), contextlib.closing(connect_readonly(path)) as conn:
         conn.execute("BEGIN")
-        return [*_storage(conn), *_lost_rows(conn), *_jobs(conn)]
+        found = chain(_storage(conn), _lost_rows(conn), _jobs(conn))
+        drifts = list(islice(found, MOST_DRIFTS))
+        if len(drifts) == MOST_DRIFTS:
+            drifts.append(Drift("more", "ledger", f"only the first {MOST_DRIFTS} are listed"))
+        return drifts
 
 
 def _storage(conn: sqlite3.Connection) -> Iterator[Drift]:

@@ -14,7 +14,8 @@ from threading import Thread
 from typing import Any, Final
 
 from lucius.core.errors import LedgerError, LedgerUnavailableError
-from lucius.ledgers.sqlite_batch import Batch, ContradictionError, Memory, Operation
+from lucius.ledgers.sqlite_batch import Batch, ContradictionError, Operation
+from lucius.ledgers.sqlite_memory import Memory
 from lucius.ledgers.sqlite_queries import read_counts, read_held
 from lucius.ledgers.sqlite_schema import ledger_error
 

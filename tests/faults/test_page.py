@@ -1,0 +1,54 @@
+"""The page of failure modes names tests and guards that exist, and leaves none out."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/reference/failure-modes.md").read_text()
+ROWS = {row.split(" | ")[0][2:]: row for row in PAGE.splitlines() if row.startswith("| FM_")}
+KINDS = ("reproduce", "prevent", "recover")
+
+
+def written() -> set[str]:
+    """The names of all tests that there are."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    return {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
+
+
+def named(text: str) -> list[str]:
+    return re.findall(r"`(test_\w+\*?)`", text)
+
+
+def test_the_modes_are_numbered_without_a_gap() -> None:
+    assert list(ROWS) == [f"FM_{number:03}" for number in range(1, len(ROWS) + 1)]
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    exact = {name for name in named(PAGE) if not name.endswith("*")}
+    assert exact <= written()
+
+
+def test_every_test_of_a_failure_mode_is_in_its_row() -> None:
+    for name in sorted(name for name in written() if re.match(r"test_fm_\d", name)):
+        row = ROWS["FM_" + name[8:11]]
+        prefixes = [entry[:-1] for entry in named(row) if entry.endswith("*")]
+        assert name in named(row) or name.startswith(tuple(prefixes)), name
+
+
+def test_every_mode_is_reproduced_prevented_and_recovered_from() -> None:
+    for mode, row in ROWS.items():
+        for kind in KINDS:
+            (cell,) = re.findall(rf"{kind}: ([^<|]+)", row)
+            assert named(cell), f"{mode} names no test to {kind}"
+            wrong = [n for n in named(cell) if n.startswith("test_fm_") and f"_{kind}_" not in n]
+            assert not wrong, f"{mode} names {wrong} to {kind}"
+
+
+def test_every_guard_that_the_page_points_to_exists() -> None:
+    for mode, row in ROWS.items():
+        pointers = re.findall(r"`([a-z_/]+\.py):(\w+)`", row)
+        assert pointers, f"{mode} names no guard"
+        for path, name in pointers:
+            source = (ROOT / "src/lucius" / path).read_text()
+            found = re.search(rf"^\s*(async def|def|class) {name}\b|^{name}\b", source, re.M)
+            assert found, f"{mode}: there is no {name} in {path}"

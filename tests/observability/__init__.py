@@ -1,0 +1,1 @@
+"""Logs, metrics and traces: what an operator would look at, looked at."""

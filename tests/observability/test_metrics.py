@@ -1,0 +1,166 @@
+"""What runs well is measured: throughput, latency, backlog, tenants; and it costs next to nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+
+import pytest
+
+from bench.transitions import Driver, make_engine
+from lucius.core.effects import Decision
+from lucius.core.errors import LedgerUnavailableError
+from lucius.core.job import Job
+from lucius.core.routing import lane_of
+from lucius.engines.metric_table import MAX_TENANTS, OTHERS
+from lucius.engines.metrics import EngineMetrics, _by_tenant
+from lucius.ledgers.memory import MemoryLedger
+from lucius.platform import Task
+from lucius.ports.ledger import Inflight
+from tests.observability.world import Scripted, Watched, watched
+from tests.virtual import VirtualLoop, run_virtually
+
+LANE = str(lane_of("tenant_a"))
+
+
+def after(seconds: float) -> Callable[[Task], Awaitable[None]]:
+    async def act(task: Task) -> None:
+        await asyncio.sleep(seconds)
+
+    return act
+
+
+@watched
+async def test_throughput_and_latency_are_measured(world: Watched) -> None:
+    await world.serve(Scripted(after(3)))
+    await world.finished(await world.submit())
+    assert await world.value("lucius_jobs_accepted_total", request_type="OCR") == 1
+    ended = {"request_type": "OCR", "state": "SUCCEEDED"}
+    assert await world.value("lucius_jobs_ended_total", **ended) == 1
+    assert 3 <= await world.value("lucius_job_seconds_sum", request_type="OCR") < 3.1
+    assert 3 <= await world.value("lucius_step_seconds_sum", step_type="OCR") < 3.1
+    assert await world.value("lucius_step_seconds_bucket", step_type="OCR", le="2.5") == 0
+    assert await world.value("lucius_step_seconds_bucket", step_type="OCR", le="5.0") == 1
+    assert await world.value("lucius_step_seconds_bucket", step_type="OCR", le="+Inf") == 1
+
+
+@watched
+async def test_the_lag_of_a_dispatch_and_of_its_ack_are_measured(world: Watched) -> None:
+    puppet = await world.puppet()
+    await world.submit()
+    directive = await puppet.take()
+    await asyncio.sleep(7)
+    await puppet.ack(directive)
+    assert 7 <= await world.value("lucius_ack_seconds_sum", service="ocr") < 7.1
+    assert 7 <= await world.value("lucius_dispatch_lag_seconds_sum", service="ocr") < 7.1
+
+
+async def backlog(world: Watched) -> list[float]:
+    place = {"service": "ocr", "lane": LANE}
+    stages = ("held", "released", "in_progress")
+    return [await world.value("lucius_backlog", **place, stage=stage) for stage in stages]
+
+
+@watched
+async def test_the_backlog_is_shown_by_stage(world: Watched) -> None:
+    puppet = await world.puppet()
+    world.engine.windows.closed = True
+    await world.submit()
+    assert await backlog(world) == [1, 0, 0]
+    world.engine.windows.closed = False
+    world.engine.pump_all()
+    directive = await puppet.take()
+    assert await backlog(world) == [0, 1, 0]
+    await puppet.ack(directive)
+    assert await backlog(world) == [0, 0, 1]
+    assert await world.value("lucius_inflight_jobs", tenant_id="tenant_a") == 1
+    assert await world.value("lucius_window", service="ocr", lane=LANE) >= 1
+    await puppet.succeed(directive)
+    assert await backlog(world) == [0, 0, 0]
+    assert await world.value("lucius_inflight_jobs", tenant_id="tenant_a") == 0
+
+
+def test_what_runs_is_counted_again_after_a_restart() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        first = Watched(loop)
+        await first.start()
+        puppet = await first.puppet()
+        await first.submit()
+        directive = await puppet.take()
+        await puppet.ack(directive)
+        await first.stop()
+        second = Watched(loop, ledger=first.ledger, bus=first.bus)
+        await second.start()
+        assert await backlog(second) == [0, 0, 1]
+        await puppet.succeed(directive)
+        assert await backlog(second) == [0, 0, 0]
+        await second.stop()
+
+    run_virtually(main)
+
+
+@watched
+async def test_during_an_outage_the_levels_stay_and_the_dependency_is_shown_down(
+    world: Watched,
+) -> None:
+    world.engine.windows.closed = True
+    await world.submit()
+    held = {"service": "ocr", "lane": LANE, "stage": "held"}
+    assert await world.value("lucius_backlog", **held) == 1
+    await world.metrics.refresh({"ledger": False, "bus": True})
+    seen = world.registry.get_sample_value
+    assert seen("lucius_backlog", held) == 1
+    assert seen("lucius_dependency_up", {"dependency": "ledger"}) == 0
+    assert seen("lucius_dependency_up", {"dependency": "bus"}) == 1
+
+
+async def test_a_ledger_that_fails_in_the_middle_of_a_scrape_is_shown_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def down(self: MemoryLedger) -> Inflight:
+        raise LedgerUnavailableError("away")
+
+    monkeypatch.setattr(MemoryLedger, "inflight", down)
+    metrics = EngineMetrics(make_engine(MemoryLedger()))
+    await metrics.refresh({"ledger": True})
+    assert metrics.dependency_up.cells == {("ledger",): 0.0}
+
+
+def test_only_the_busiest_tenants_have_a_series_of_their_own() -> None:
+    tenants = {f"t{n}": n for n in range(1, MAX_TENANTS + 101)}
+    cells = _by_tenant(Inflight(sum(tenants.values()), tenants))
+    assert len(cells) == MAX_TENANTS + 1
+    assert (("t1",) in cells, cells[f"t{MAX_TENANTS + 100}",]) == (False, MAX_TENANTS + 100)
+    assert sum(cells.values()) == sum(tenants.values())
+    assert cells[OTHERS,] == sum(range(1, 101))
+
+
+@watched
+async def test_failures_that_never_happened_are_there_as_zero(world: Watched) -> None:
+    """A rate cannot see the first event of a series that begins with it."""
+    await world.serve(Scripted())
+    await world.finished(await world.submit())
+    await world.metrics.refresh({})
+    seen = world.registry.get_sample_value
+    assert seen("lucius_jobs_ended_total", {"request_type": "OCR", "state": "FAILED_FINAL"}) == 0
+    assert seen("lucius_attempts_failed_total", {"service": "ocr", "reason": "ack_timeout"}) == 0
+    assert seen("lucius_replies_total", {"kind": "result", "outcome": "stale"}) == 0
+    assert seen("lucius_escalations_total", {"sla": "job_sla"}) == 0
+    assert seen("lucius_incidents_total", {"incident": "outage", "cause": "bus"}) == 0
+
+
+async def test_counting_a_decision_costs_a_few_microseconds() -> None:
+    engine = make_engine(MemoryLedger())
+    decisions: list[tuple[Job | None, Decision]] = []
+    engine.listeners.append(lambda before, decision: decisions.append((before, decision)))
+    driver = Driver(engine)
+    for number in range(50):
+        await driver.run_job(number)
+    metrics = EngineMetrics(engine)
+
+    def seconds() -> float:
+        started = perf_counter()
+        for before, decision in decisions:
+            metrics.listen(before, decision)
+        return (perf_counter() - started) / len(decisions)
+
+    assert min(seconds() for _ in range(20)) < 25e-6  # measured at 4; the machine may be busy

@@ -1,0 +1,53 @@
+"""Writes the reference pages that are generated from the code: `python -m tools.generate [--check]`.
+
+A page is a path and a function that renders it. `--check` writes nothing and fails if a page is out of date.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tools.states_page import states_page
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "docs/reference/states.md": states_page,
+}
+
+
+def outdated(root: Path = ROOT) -> list[str]:
+    """The pages whose file is missing or says something else than the code."""
+    return [path for path, render in PAGES.items() if _read(root / path) != render()]
+
+
+def write(root: Path = ROOT) -> list[str]:
+    """Bring every page up to date; the paths that changed."""
+    changed = outdated(root)
+    for path in changed:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(PAGES[path](), encoding="utf-8")
+    return changed
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
+    parser = argparse.ArgumentParser(prog="generate", description="Write the generated pages.")
+    parser.add_argument("--check", action="store_true", help="only say what is out of date")
+    if not parser.parse_args(arguments).check:
+        for path in write(root):
+            print(f"wrote {path}")
+        return 0
+    stale = outdated(root)
+    for path in stale:
+        print(f"{path} is out of date: run `make docs`", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
