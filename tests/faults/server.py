@@ -32,7 +32,7 @@ QUICK = {
 class Server:
     """One data directory and one port, whatever number of processes come and go on them."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, **settings: str) -> None:
         self.data = data
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -44,6 +44,7 @@ class Server:
         self.environment = {
             **environment,
             **QUICK,
+            **settings,
             "LUCIUS_PROTOCOLS": str(protocols),
             "LUCIUS_DATA_DIR": str(data),
         }

@@ -92,6 +92,33 @@ async def finished_count(client: httpx.AsyncClient) -> int:
     return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))
 
 
+async def killed_after_one_job(server: Server) -> int:
+    """Submit one job, kill the server on its 202, start it again: the status of reading the job."""
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+        server.start()
+        await ready(client, server)
+        answer = await client.post("/v1/orchestrate", json=command(0, {"alpha": {"seconds": 60}}))
+        assert answer.status_code == 202, answer.text
+        server.kill()
+        server.start()
+        await ready(client, server)
+        return (await client.get(f"/v1/jobs/{answer.json()['jobId']}")).status_code
+
+
+async def test_fm_022_reproduce_without_a_durable_ledger_an_accepted_job_is_lost(
+    tmp_path: Path,
+) -> None:
+    server = Server(tmp_path / "data", LUCIUS_STORAGE_BACKEND="memory")
+    try:
+        assert await killed_after_one_job(server) == 404
+    finally:
+        server.close()
+
+
+async def test_fm_022_prevent_a_job_is_durable_before_it_is_accepted(server: Server) -> None:
+    assert await killed_after_one_job(server) == 200
+
+
 async def test_fm_022_recover_every_accepted_job_ends_as_scripted_after_twenty_kills(
     server: Server,
 ) -> None:

@@ -16,7 +16,7 @@ def written() -> set[str]:
 
 
 def named(text: str) -> list[str]:
-    return re.findall(r"`(test_\w+\*?)`", text)
+    return re.findall(r"`(test_\w+)`", text)
 
 
 def test_the_modes_are_numbered_without_a_gap() -> None:
@@ -24,15 +24,13 @@ def test_the_modes_are_numbered_without_a_gap() -> None:
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    exact = {name for name in named(PAGE) if not name.endswith("*")}
-    assert exact <= written()
+    assert set(named(PAGE)) <= written()
 
 
 def test_every_test_of_a_failure_mode_is_in_its_row() -> None:
     for name in sorted(name for name in written() if re.match(r"test_fm_\d", name)):
         row = ROWS["FM_" + name[8:11]]
-        prefixes = [entry[:-1] for entry in named(row) if entry.endswith("*")]
-        assert name in named(row) or name.startswith(tuple(prefixes)), name
+        assert name in named(row), name
 
 
 def test_every_mode_is_reproduced_prevented_and_recovered_from() -> None:

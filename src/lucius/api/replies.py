@@ -31,7 +31,7 @@ async def take_reply(
         raise _refused("CALLBACK_TOKEN_INVALID")
     if job is None:
         raise Problem("JOB_NOT_FOUND")
-    with applying_here(body, received, job):
+    with applying_here(body, received, job, alone=kind is not None):
         applied = await context.engine.apply(job_id, received)
     if applied is None:
         raise Problem("JOB_NOT_FOUND")

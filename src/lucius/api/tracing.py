@@ -61,14 +61,18 @@ def continue_trace(envelope: dict[str, Any]) -> None:
         envelope["traceparent"] = span.traceparent
 
 
-def applying_here(reply: Mapping[str, Any], received: Callback, job: Job) -> tracing.NoSpan:
-    """The span of one reply, below the request's; that one goes below what the reply names.
+def applying_here(
+    reply: Mapping[str, Any], received: Callback, job: Job, *, alone: bool
+) -> tracing.NoSpan:
+    """The span of a reply in the trace that it names, or else in that of its job.
 
-    A worker that knows nothing of traces is found in the trace of its job.
+    If it is alone in its request, the request's span is between the two.
     """
     request = _request.get()
     if request is None:
         return tracing.NO_SPAN
+    if not alone:
+        return applying(reply, received, job.plan.traceparent)
     above = request.open(reply.get("traceparent"), job.plan.traceparent).traceparent
     return applying({**reply, "traceparent": above}, received)
 

@@ -29,7 +29,7 @@ from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
-from lucius.core.routing import directive_topics
+from lucius.core.routing import every_directive_topic
 from lucius.engines.dispatcher import Dispatcher
 from lucius.engines.gateway import BusGateway
 from lucius.engines.ingress import Ingress
@@ -96,7 +96,7 @@ class Runtime:
             longest_lease=longest_lease(self.config),
             guard=self._guard,
         )
-        self.gateway = BusGateway(self.bus, self.config, topology=settings.lane_topology)
+        self.gateway = BusGateway(self.bus, self.config)
         self.runners = [self._runner(service) for service in self.services]
         self.engine.listeners.append(self._pass_cancel_on)
 
@@ -107,7 +107,7 @@ class Runtime:
             self.workspace,
             slots=SLOTS,
             worker_id=f"{EMBEDDED}{service.name}",
-            topics=directive_topics(self.settings.lane_topology),
+            topics=every_directive_topic(),
         )
 
     def _pass_cancel_on(self, before: Job | None, decision: Decision) -> None:
@@ -143,13 +143,13 @@ class Runtime:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Runtime"]:
         await self.gateway.prepare()
+        for runner in self.runners:
+            await runner.start()
         await self.reconciler.prepare()
         background = [
             asyncio.create_task(self._supervise("reconciler", self.reconciler.run)),
             asyncio.create_task(self._supervise("configuration", self._refresh_forever)),
         ]
-        for runner in self.runners:
-            await runner.start()
         try:
             yield self
         finally:

@@ -4,7 +4,7 @@ import asyncio
 import signal
 
 from lucius.bootstrap.adapters import open_bus, open_workspace
-from lucius.core.routing import directive_topics
+from lucius.core.routing import every_directive_topic
 from lucius.platform import Service, ServiceRunner
 from lucius.settings import Settings
 
@@ -12,7 +12,7 @@ from lucius.settings import Settings
 async def run_service(settings: Settings, service: Service, *, slots: int) -> None:
     """Until SIGINT or SIGTERM; then running steps finish, or their leases are given back."""
     bus = open_bus(settings)
-    topics = directive_topics(settings.lane_topology)
+    topics = every_directive_topic()
     runner = ServiceRunner(service, bus, open_workspace(settings), slots=slots, topics=topics)
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -6,8 +6,8 @@ import click
 
 from lucius.cli.bulk import ORDERS
 from lucius.cli.groups import ListByDefault
-from lucius.cli.screen import event_line, job_table, show_job
-from lucius.cli.session import Session, console, echo_json, with_server
+from lucius.cli.screen import event_line, show_job, show_jobs
+from lucius.cli.session import Session, echo_json, with_server
 from lucius.cli.watching import conclude, exit_code, watch_job
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def show_page(page: "JobsShape") -> None:
     if not page["jobs"]:
         click.echo("no jobs")
         return
-    console().print(job_table(page["jobs"]))
+    show_jobs(page["jobs"])
     if page["next_cursor"]:
         click.echo(f"more: --cursor {page['next_cursor']}")
 

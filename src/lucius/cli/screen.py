@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from lucius.cli.session import console
+import click
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,10 +31,19 @@ def state_text(state: str) -> str:
     return f"[{colour}]{state}[/{colour}]"
 
 
+def coloured(state: str, width: int = 0) -> str:
+    """For plain lines; click drops the colour where there is no terminal."""
+    colour = COLOURS.get(state, "blue")
+    text = f"{state:<{width}}"
+    return click.style(text, dim=True) if colour == "dim" else click.style(text, fg=colour)
+
+
 def show_job(job: "JobShape") -> None:
-    out = console()
-    out.print(heading(job))
-    out.print(step_table(job.get("steps", [])))
+    click.echo(f"{click.style(job['jobId'], bold=True)}  {coloured(job['state'])}")
+    click.echo(job["explanation"])
+    click.echo("")
+    show_steps(job.get("steps", []))
+    click.echo("")
     facts = {
         "request": f"{job['request_type']} ({job['protocol_id']})",
         "tenant": f"{job['tenant_id']}, mode {job['mode']}, lane {job['lane']}",
@@ -47,8 +56,29 @@ def show_job(job: "JobShape") -> None:
     }
     for name, value in facts.items():
         if value:
-            out.print(f"[dim]{name:>12}[/dim]  ", end="")
-            out.print(str(value), markup=False)
+            click.echo(f"{click.style(f'{name:>12}', dim=True)}  {value}")
+
+
+def show_steps(steps: "Sequence[StepShape]") -> None:
+    """One line a step; what is long comes last, whole, so that it can be copied."""
+    rows = [
+        (step["step_id"], step["service"], step["state"], _attempt(step), _took(step))
+        for step in steps
+    ]
+    widths = column_widths(("step", "service", "state", "attempt", "took"), rows)
+    names = zip(("step", "service", "state", "attempt", "took"), widths, strict=True)
+    head = "  ".join(f"{name:<{width}}" for name, width in names)
+    click.secho(f"   {head}  note", bold=True)
+    for step, row in zip(steps, rows, strict=True):
+        cells = [f"{text:<{width}}" for text, width in zip(row, widths, strict=True)]
+        cells[2] = coloured(step["state"], widths[2])
+        mark = MARKS.get(step["state"], "→")
+        click.echo(f"{mark}  {'  '.join(cells)}  {_note(step)}".rstrip())
+
+
+def column_widths(names: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> list[int]:
+    columns = zip(names, *rows, strict=True)
+    return [max(map(len, column)) for column in columns]
 
 
 def heading(job: "JobShape") -> str:
@@ -56,37 +86,45 @@ def heading(job: "JobShape") -> str:
 
     return (
         f"[bold]{escape(job['jobId'])}[/bold]  {state_text(job['state'])}"
-        f"  [dim]{escape(job['explanation'])}[/dim]"
+        f"\n[dim]{escape(job['explanation'])}[/dim]"
     )
 
 
 def step_table(steps: "Sequence[StepShape]") -> "Table":
+    """For live progress, where a line that is too long is cut."""
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("", "step", "service", "state", "attempt", "took", "note"):
-        table.add_column(name, style="dim" if name == "note" else None)
+    for name in ("", "step", "state", "attempt", "took", "note"):
+        note = name == "note"
+        table.add_column(name, style="dim" if note else None, no_wrap=True, max_width=60)
     for step in steps:
-        attempt = f"{step['attempt_no']}/{step['max_attempts']}" if step["attempt_no"] else ""
         table.add_row(
             MARKS.get(step["state"], "→"),
             escape(step["step_id"]),
-            escape(step["service"]),
             state_text(step["state"]),
-            attempt,
+            _attempt(step),
             _took(step),
-            escape(_note(step)),
+            escape(_problem(step)),
         )
     return table
 
 
-def _note(step: "StepShape") -> str:
+def _attempt(step: "StepShape") -> str:
+    return f"{step['attempt_no']}/{step['max_attempts']}" if step["attempt_no"] else ""
+
+
+def _problem(step: "StepShape") -> str:
     if step["retry_at"]:
-        return f"{step['last_error_code']}, again at {step['retry_at']}"
+        return f"{step['last_error_code']}, again at {step['retry_at'][:19]}Z"
     if step["last_error_code"]:
         return f"{step['last_error_code']}: {step['last_error_message']}"
-    return reference_text(step["result_ref"])
+    return ""
+
+
+def _note(step: "StepShape") -> str:
+    return _problem(step) or reference_text(step["result_ref"])
 
 
 def _took(step: "StepShape") -> str:
@@ -111,32 +149,53 @@ def reference_text(value: Any) -> str:
 
 def event_line(event: "EventShape") -> str:
     """The moves of jobs and steps; outbox and executions are in the JSON."""
-    moves = [move for move in event["moves"] if move.startswith(("job ", "step "))]
     attempt = f" (attempt {event['attempt_no']})" if event["attempt_no"] else ""
-    what = ", ".join(moves) or event["type"]
+    what = _moves(event["moves"]) or event["stepId"] or ""
     note = ""
     if event["data"]:
         note = "  " + ", ".join(f"{key}={value}" for key, value in event["data"].items())
-    return f"{event['created_at']}  {event['type']:<17}  {what}{attempt}{note}"
+    at = event["created_at"]
+    return f"{at[:23] + 'Z' if len(at) > 24 else at}  {event['type']:<17}  {what}{attempt}{note}"
 
 
-def job_table(jobs: "Sequence[JobShape]") -> "Table":
-    from rich.markup import escape
-    from rich.table import Table
+def _moves(moves: "Sequence[str]") -> str:
+    """`step ocr A->B` and `step ocr B->C` as `step ocr A->B->C`."""
+    chains: dict[str, str] = {}
+    for move in moves:
+        subject, _, arrow = move.rpartition(" ")
+        source, _, target = arrow.partition("->")
+        if not subject.startswith(("job", "step")):
+            continue
+        chain = chains.get(subject)
+        continued = chain is not None and chain.endswith(f"->{source}")
+        chains[subject] = f"{chain}->{target}" if continued else arrow
+    return ", ".join(f"{subject} {chain}" for subject, chain in chains.items())
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("job", "state", "type", "tenant", "created", "why"):
-        table.add_column(name, no_wrap=name in ("job", "state", "created"))
-    for job in jobs:
-        table.add_row(
-            escape(job["jobId"]),
-            state_text(job["state"]),
-            escape(job["request_type"]),
-            escape(job["tenant_id"]),
-            job["created_at"][:19] + "Z",
-            escape(job["explanation"]),
-        )
-    return table
+
+def show_jobs(jobs: "Sequence[JobShape]") -> None:
+    """One line a job; below it why it is there, unless it simply succeeded."""
+    rows = [
+        (job["jobId"], job["state"], _age(job["created_at"]), job["tenant_id"], job["request_type"])
+        for job in jobs
+    ]
+    names = ("job", "state", "age", "tenant", "type")
+    widths = column_widths(names, rows)
+    head = "  ".join(f"{name:<{width}}" for name, width in zip(names, widths, strict=True))
+    click.secho(head.rstrip(), bold=True)
+    for job, row in zip(jobs, rows, strict=True):
+        cells = [f"{text:<{width}}" for text, width in zip(row, widths, strict=True)]
+        cells[1] = coloured(job["state"], widths[1])
+        click.echo("  ".join(cells).rstrip())
+        if job["state"] != "SUCCEEDED":
+            click.secho(f"  {job['explanation']}", dim=True)
+
+
+def _age(created_at: str) -> str:
+    seconds = int(max((datetime.now(UTC) - _instant(created_at)).total_seconds(), 0))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
 
 
 def progress(job: "JobShape") -> "RenderableType":

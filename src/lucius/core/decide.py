@@ -57,7 +57,7 @@ def submit(plan: Plan, now: datetime) -> Decision:
     )
     job = Job(plan, JobState.QUEUED, steps, updated_at=now, sla_at=now + plan.sla.job)
     turn = Turn(job, Kind.SUBMITTED, now)
-    if len(plan.carried) < len(steps):
+    if any(step.state is StepState.PENDING for step in steps):
         turn.move_job(JobState.DISPATCHING)
         _start_stage(turn)
     else:

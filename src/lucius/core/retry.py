@@ -43,19 +43,17 @@ def effect_backoff(attempts: int) -> timedelta:
 
 def due_at(job: Job) -> datetime | None:
     """The next moment at which something must have happened; none only where nothing is owed."""
-    moments = [owed.next_at for owed in job.owed]
-    if not job.terminal:
-        moments.append(job.sla_at)
-        starting = job.state in RUNNING_JOB
-        for step in job.steps:
-            moment = _RULES[step.state](step, starting)
-            if moment is not None:
-                moments.append(moment)
-    return min(moments) if moments else None
-
-
-def _nothing_due(step: Step, starting: bool) -> datetime | None:
-    return None
+    due = min((owed.next_at for owed in job.owed), default=None) if job.owed else None
+    if job.terminal:
+        return due
+    due = job.sla_at if due is None or job.sla_at < due else due
+    starting = job.state in RUNNING_JOB
+    for step in job.steps:
+        rule = _RULES.get(step.state)
+        moment = rule(step, starting) if rule is not None else None
+        if moment is not None and moment < due:
+            due = moment
+    return due
 
 
 def _dispatch_due(step: Step, starting: bool) -> datetime | None:
@@ -77,7 +75,7 @@ def _retry_due(step: Step, starting: bool) -> datetime | None:
     return step.retry_at if starting else None
 
 
-_RULES: Final = dict.fromkeys(StepState, _nothing_due) | {
+_RULES: Final = {
     StepState.DISPATCHING: _dispatch_due,
     StepState.AWAITING_ACK: _lease_due,
     StepState.IN_PROGRESS: _lease_due,

@@ -73,5 +73,10 @@ def directive_topics(topology: str) -> tuple[str, ...]:
     return tuple(directive_topic(n, Mode.DEFAULT, topology) for n in range(LANES))
 
 
+def every_directive_topic() -> tuple[str, ...]:
+    """Of all topologies: a job keeps the topic that it was routed to, whatever is configured by then."""
+    return tuple(dict.fromkeys(topic for t in TOPOLOGIES for topic in directive_topics(t)))
+
+
 def reply_topic(lane: int) -> str:
     return f"global-bus-replies-p{lane}"

@@ -292,24 +292,15 @@ class Turn:
             },
         )
         amend(job, {"due_at": due_at(job)})
-        return Decision(job, outcome, events=events, effects=tuple(self.effects))
+        return Decision(job, outcome, events, tuple(self.effects))
 
     def _events(self) -> tuple[Event, ...]:
         if not self.moves and not self.data:
             return ()
         step_id, attempt_no, lease_id = self.subject
-        return (
-            Event(
-                seq=self.job.seq + 1,
-                type=str(self.kind),
-                at=self.now,
-                step_id=step_id,
-                attempt_no=attempt_no,
-                lease_id=lease_id,
-                moves=tuple(self.moves),
-                data=self.data,
-            ),
-        )
+        moves = tuple(self.moves)
+        seq, kind = self.job.seq + 1, str(self.kind)
+        return (Event(seq, kind, self.now, step_id, attempt_no, lease_id, moves, self.data),)
 
 
 def _trimmed(executions: tuple[Execution, ...]) -> tuple[Execution, ...]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from lucius.core.errors import BusError, LockLostError, RequestError
-from lucius.core.routing import directive_topics
+from lucius.core.routing import every_directive_topic
 from lucius.ports.bus import Bus, Delivery, Subscription
 from lucius.ports.config import Catalog, ConfigSource
 
@@ -23,10 +23,10 @@ Gone = Callable[[], Awaitable[object]]
 class BusGateway:
     """The ACK clock is the visibility timeout: what a worker loses is dispatched again by the ledger."""
 
-    def __init__(self, bus: Bus, config: ConfigSource, *, topology: str = "shared") -> None:
+    def __init__(self, bus: Bus, config: ConfigSource) -> None:
         self._bus = bus
         self._config = config
-        self._topics = directive_topics(topology)
+        self._topics = every_directive_topic()
         self._ensured: dict[str, tuple[str, ...]] = {}
         self._catalog: Catalog | None = None
         self._closing = asyncio.Event()

@@ -204,7 +204,7 @@ class Reconciler:
     async def _set_aside(self, delivery: Delivery, reason: str, detail: str) -> None:
         self._engine.observer.incident(Incident.REPLY_SET_ASIDE, reason)
         fields = message_fields(delivery.message.body)
-        log.warning("a reply is set aside: %s: %s", reason, detail, extra=fields)
+        log.warning("a reply is set aside (%s): %s", reason, detail, extra=fields)
         await self._bus.dead_letter(delivery, reason, detail)
 
     # -- the start ---------------------------------------------------------------------------

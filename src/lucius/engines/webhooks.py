@@ -14,17 +14,17 @@ import ssl
 from binascii import Error as Base64Error
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpcore
 import httpx
 import orjson
 
-from lucius.core.addresses import outside_fault
 from lucius.core.errors import EffectRefusedError, LuciusError
 from lucius.core.job import Job, phase_of
+from lucius.core.references import webhook_fault
 from lucius.core.states import job_status
 from lucius.engines.outside import GuardedBackend
 
@@ -60,10 +60,11 @@ class Webhooks:
         schemes: Collection[str] = ("https",),
     ) -> None:
         self._keys = secret_keys(secret)
-        self._hosts = tuple(host.lower() for host in hosts)
+        self._hosts = tuple(hosts)
         self._now = now
-        self._schemes = schemes
+        self._schemes = tuple(schemes)
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._under_way: set[str] = set()
         self._client = httpx.AsyncClient(
             transport=transport or guarded_transport(),
             timeout=TIMEOUT,
@@ -72,15 +73,21 @@ class Webhooks:
         )
 
     async def notify(self, job: Job, owed_id: str, url: str) -> bool:
-        target = self._checked(url)
+        """One delivery at a time: a retry that comes while the last one still waits is none."""
+        target, message_id = self._checked(url), f"{job.job_id}:{owed_id}"
+        if message_id in self._under_way:
+            return False
         body = orjson.dumps(ending(job))
-        headers = self._headers(job.tenant_id, f"{job.job_id}:{owed_id}", body)
+        headers = self._headers(job.tenant_id, message_id, body)
+        self._under_way.add(message_id)
         try:
             async with self._slots, asyncio.timeout(LONGEST.total_seconds()):
                 status = await self._post(target, body, headers)
         except (httpx.HTTPError, OSError) as error:
             log.info("the webhook of job %s did not answer: %r", job.job_id, error)
             return False
+        finally:
+            self._under_way.discard(message_id)
         if status == GONE:
             raise WebhookRefusedError(f"{target.host} answers 410: it wants no more calls")
         return 200 <= status < 300
@@ -91,23 +98,17 @@ class Webhooks:
             return answer.status_code
 
     def _checked(self, url: str) -> httpx.URL:
-        """Judged as the client reads it, so that no second parser can see another host."""
+        """Judged as at ingress, whose policy may have changed since, and as the client reads it."""
+        fault = webhook_fault(url, self._schemes, self._hosts)
+        if fault is not None:
+            raise WebhookRefusedError(f"the webhook's address {fault}")
         try:
             parsed = httpx.URL(url)
-            fault = self._fault(parsed)
-        except (httpx.InvalidURL, ValueError, TypeError) as error:
+        except httpx.InvalidURL as error:
             raise WebhookRefusedError("the webhook's address is not a URL") from error
-        if fault is not None:
-            raise WebhookRefusedError(fault)
+        if parsed.raw_host.decode("ascii") != urlsplit(url).hostname:
+            raise WebhookRefusedError("the webhook's address can be read in two ways")
         return parsed
-
-    def _fault(self, url: httpx.URL) -> str | None:
-        if url.scheme not in self._schemes or not url.host or url.userinfo:
-            return "the webhook's address has a scheme or a user that is not allowed"
-        host = url.raw_host.decode("ascii")
-        if self._hosts and not any(fnmatchcase(host, allowed) for allowed in self._hosts):
-            return f"{host} is not an allowed webhook host"
-        return outside_fault(host, url.port)
 
     def _headers(self, tenant_id: str, message_id: str, body: bytes) -> dict[str, str]:
         timestamp = str(int(self._now().timestamp()))

@@ -143,7 +143,10 @@ class Ledger(Protocol):
     async def create(
         self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
     ) -> CreateOutcome:
-        """Claim and create, all or nothing, in the order look up, limits, claim, rows."""
+        """Claim and create, all or nothing, in the order look up, limits, claim, rows.
+
+        LedgerError if the job's id is taken: ids are never used twice.
+        """
 
     async def load(self, job_id: str) -> Job | None:
         """The whole aggregate as last committed."""
@@ -169,7 +172,11 @@ class Ledger(Protocol):
     ) -> Sequence[ReadyEntry]:
         """Ready entries of one queue in their order, from the first position past `after`."""
 
-    async def list(self, query: JobQuery) -> JobPage: ...
+    async def list(self, query: JobQuery) -> JobPage:
+        """One page. It may be short, or empty, and still have a cursor: what is scanned is bounded.
+
+        RequestError INVALID_CURSOR for a cursor that was made for other filters.
+        """
 
     async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
         """Events with a `seq` greater than `after`, in order, without gaps."""

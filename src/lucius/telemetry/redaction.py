@@ -8,12 +8,12 @@ _NAMES: Final = (
     r"[\w-]*(?:token|secret|passw(?:or)?d|pwd|passphrase|api[_-]?key|account[_-]?key|access[_-]?key"
     r"|private[_-]?key|credentials?|authorization|signature|cookie)"
 )
-_VALUE: Final = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s\"',;&{}\[\]()]+"
+_VALUE: Final = r"\\\".*?\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s\"',;&{}\[\]()]+"
 _RULES: Final = (
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S), BLOT),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{6,}"), rf"\1 {BLOT}"),
     (re.compile(r"//[^/@\s]*@"), f"//{BLOT}@"),
-    (re.compile(rf"(?i)(\b{_NAMES}\\?[\"']?\s*[:=]\s*\\?)(?:{_VALUE})"), rf"\1{BLOT}"),
+    (re.compile(rf"(?i)(\b{_NAMES}\\?[\"']?\s*[:=]\s*)(?:{_VALUE})"), rf"\1{BLOT}"),
     (re.compile(r"(?i)([?&;](?:sig|sas|key|code|sv|st|se|sp)=)[^\s&;\"']+"), rf"\1{BLOT}"),
     (re.compile(r"\blk_\w+"), f"lk_{BLOT}"),
     (re.compile(r"\bwhsec_[\w+/=]+"), f"whsec_{BLOT}"),

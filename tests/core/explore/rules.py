@@ -61,6 +61,7 @@ class Rules:
         self._verdicts: dict[tuple[int, Input, str | None], Verdict] = {}
         self._rendered: dict[Lease, dict[str, object]] = {}
         self._checked: set[int] = set()
+        self._closed: set[tuple[int, frozenset[Lease], frozenset[Callback]]] = set()
         self.attempted = Action("the job is accepted")
 
     def start(self) -> World:
@@ -245,6 +246,9 @@ class Rules:
         require(not before.terminal or after.state is before.state, "1: a closed job came back")
         accepted = self._accepted(world, received, verdict)
         racing = self.configuration.racing
+        same = verdict.job == world.job and accepted is world.accepted
+        if same and not racing and not verdict.effects:
+            return world
         actors = tuple(
             Actor(verdict.job if racing else None, each.todo | verdict.effects)
             if index == number
@@ -264,11 +268,7 @@ class Rules:
         """Once a job is closed, whatever still arrives changes nothing: so the bus may be forgotten."""
         if not self.job(world).terminal:
             return world
-        for reply in (*self._replies(world), *self.configuration.controls):
-            try:
-                self.decided(world.job, reply)
-            except Broken as broken:
-                raise Broken(f"{broken}; it does when next comes {short(reply)}") from broken
+        self._check_closed(world)
         actors = tuple(
             each._replace(
                 todo=frozenset(e for e in each.todo if not isinstance(e, PublishDirective))
@@ -277,6 +277,17 @@ class Rules:
         )
         nothing: frozenset[Callback] = frozenset()
         return world._replace(actors=actors, sent=frozenset(), said=nothing, accepted=frozenset())
+
+    def _check_closed(self, world: World) -> None:
+        key = (world.job, world.sent, world.said)
+        if key in self._closed:
+            return
+        self._closed.add(key)
+        for reply in (*self._replies(world), *self.configuration.controls):
+            try:
+                self.decided(world.job, reply)
+            except Broken as broken:
+                raise Broken(f"{broken}; it does when next comes {short(reply)}") from broken
 
     def decided(self, number: int, received: Input, deadline: str | None = None) -> Verdict:
         key = (number, received, deadline)

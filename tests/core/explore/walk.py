@@ -47,7 +47,7 @@ class Exploration:
         jobs = len(self.rules.catalogue.jobs)
         return (
             f"{self.rules.configuration.name}: {len(self.worlds):,} worlds, {jobs:,} jobs, "
-            f"{self.transitions:,} transitions, {self.seconds:.1f} s"
+            f"{self.transitions:,} transitions, {self.seconds:.1f} s of CPU"
         )
 
 
@@ -82,6 +82,8 @@ def _expand(found: Exploration, number: int) -> list[int]:
         if step is None:
             return new
         found.transitions += 1
+        if step.world is found.worlds[number]:
+            continue
         target = found.numbers.get(step.world)
         if target is None:
             target = found.add(step.world, (number, step.action))

@@ -1,0 +1,84 @@
+"""Who waits for a job to move or to end: woken by the commit, never by polling."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from lucius.core.job import Job
+
+Waiters = dict[str, set[asyncio.Future[None]]]
+Read = Callable[[str], Awaitable[Job | None]]
+
+
+class Waits:
+    def __init__(self) -> None:
+        self._watchers: Waiters = {}
+        self._enders: Waiters = {}
+        self._over = False
+
+    async def for_move(self, read: Read, job_id: str, version: int, seconds: float) -> Job | None:
+        """The job once its version is past that one."""
+        moved = lambda job: job.version > version or job.terminal  # noqa: E731
+        return await self._until(self._watchers, read, job_id, seconds, moved)
+
+    async def for_end(self, read: Read, job_id: str, seconds: float) -> Job | None:
+        return await self._until(self._enders, read, job_id, seconds, lambda job: job.terminal)
+
+    def moved(self, job: Job) -> None:
+        """The job was committed."""
+        if job.job_id in self._watchers:
+            _wake(self._watchers, job.job_id)
+        if job.terminal and job.job_id in self._enders:
+            _wake(self._enders, job.job_id)
+
+    def end(self) -> None:
+        """The process is about to end: whoever waits is answered with the job as it is."""
+        self._over = True
+        for waiting in (self._watchers, self._enders):
+            for job_id in tuple(waiting):
+                _wake(waiting, job_id)
+
+    async def _until(
+        self,
+        waiting: Waiters,
+        read: Read,
+        job_id: str,
+        seconds: float,
+        enough: Callable[[Job], bool],
+    ) -> Job | None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        job = await read(job_id)
+        while job is not None and not enough(job) and not self._over:
+            left = deadline - loop.time()
+            if left <= 0:
+                break
+            await _woken(waiting, job_id, left)
+            job = await read(job_id)
+        return job
+
+
+async def _woken(waiting: Waiters, job_id: str, seconds: float) -> None:
+    """Until `_wake` is called for the job, or so many seconds have passed."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_later(seconds, _resolve, waiter)
+    waiting.setdefault(job_id, set()).add(waiter)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+        waiters = waiting.get(job_id)
+        if waiters is not None:
+            waiters.discard(waiter)
+            if not waiters:
+                del waiting[job_id]
+
+
+def _wake(waiting: Waiters, job_id: str) -> None:
+    for waiter in waiting.pop(job_id, ()):
+        _resolve(waiter)
+
+
+def _resolve(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,232 @@
+"""The pull gateway: nothing is lost on a worker that hangs up or vanishes, and workers share."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lucius.buses.memory import MemoryBus
+from lucius.configs.files import FileConfig
+from lucius.core.routing import directive_topics
+from lucius.engines.gateway import BusGateway
+from lucius.ports.bus import Message
+from tests.api.live import BOUND, Live, live
+from tests.virtual import VirtualLoop, run_virtually
+
+
+@pytest.fixture
+async def lucius(tmp_path: Path) -> AsyncIterator[Live]:
+    async with live(tmp_path) as lucius:
+        yield lucius
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+class Workers:
+    """A gateway on a bus whose receives are counted, in virtual time."""
+
+    def __init__(self) -> None:
+        self.bus = CountingBus()
+        self.gateway = BusGateway(self.bus, FileConfig())
+
+    async def put(self, *tenants: str) -> None:
+        await self.gateway.prepare()
+        topics = directive_topics("shared")
+        for number, tenant_id in enumerate(tenants):
+            body = {"n": number, "tenant_id": tenant_id}
+            message = Message(f"m{number}", body, {"step_type": "OCR"})
+            await self.bus.publish(topics[number % len(topics)], [message])
+
+    async def pull(
+        self,
+        limit: int = 1,
+        wait: float = 30,
+        tenants: frozenset[str] | None = None,
+        gone: Callable[[], Awaitable[object]] = never,
+    ) -> list[Any]:
+        found = await self.gateway.pull("ocr", limit, wait, tenants, gone)
+        return [body["n"] for body in found]
+
+
+class CountingBus(MemoryBus):
+    receives = 0
+
+    async def receive(self, *args: Any, **named: Any) -> Any:
+        self.receives += 1
+        return await super().receive(*args, **named)
+
+
+# -- over HTTP -------------------------------------------------------------------------------
+
+
+async def test_an_unknown_service_is_a_problem(lucius: Live) -> None:
+    answer = await lucius.post("/v1/services/nobody/directives:pull")
+    assert (answer.status_code, answer.json()["code"]) == (404, "SERVICE_NOT_FOUND")
+
+
+async def test_a_worker_that_comes_late_finds_what_was_published_before(lucius: Live) -> None:
+    """Subscriptions exist from the start, so nothing is published to nobody."""
+    job_id = await lucius.accepted()
+    assert [d["jobId"] for d in await lucius.pull()] == [job_id]
+
+
+async def test_a_worker_that_vanishes_is_covered_by_the_ack_clock(tmp_path: Path) -> None:
+    quick = {"ack_timeout_seconds": "0.1", "ack_backoff_seconds": "0.05"}
+    async with live(tmp_path, **quick) as lucius:
+        job_id = await lucius.accepted()
+        (lost,) = await lucius.pull()
+        (again,) = await lucius.pull(wait=30)
+        assert (again["jobId"], again["attempt_no"]) == (job_id, 2)
+        assert again["lease_id"] != lost["lease_id"]
+        await lucius.reply("ack", again)
+        stale = await lucius.reply("result", lost, status="SUCCEEDED")
+        assert (stale.status_code, stale.json()["code"]) == (409, "STALE_ATTEMPT")
+        await lucius.answer(again)
+        assert (await lucius.job(job_id))["state"] == "SUCCEEDED"
+
+
+async def test_a_batch_of_replies_has_an_outcome_for_each(lucius: Live) -> None:
+    for number in range(2):
+        await lucius.accepted(str(number))
+    first, second = await lucius.pull(limit=1) + await lucius.pull(limit=1)
+
+    def reply(directive: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        bound = {name: directive[name] for name in BOUND}
+        return {**bound, "callback_token": directive["callback_token"], **fields}
+
+    replies = [
+        reply(first, type="ACK", worker_id="w-1"),
+        reply(first, type="RESULT", status="SUCCEEDED", output_ref="s3://b/x"),
+        reply(first, type="RESULT", status="SUCCEEDED", output_ref="s3://b/x"),
+        reply(second, type="HEARTBEAT"),
+        reply({**second, "callback_token": first["callback_token"]}, type="ACK"),
+        reply(second, type="SHOUT"),
+    ]
+    answer = await lucius.post("/v1/services/ocr/replies", {"replies": replies})
+    outcomes = [each.get("outcome") or each["code"] for each in answer.json()["outcomes"]]
+    refused = ["CALLBACK_TOKEN_INVALID", "INVALID_CALLBACK"]
+    assert outcomes == ["applied", "applied", "duplicate", "applied", *refused]
+    executions = await lucius.client.get(f"/v1/jobs/{first['jobId']}/executions")
+    assert executions.json()["executions"][0]["lease_owner"] == "w-1"
+
+
+async def test_a_client_that_hangs_up_during_the_long_poll_loses_nothing(lucius: Live) -> None:
+    """The request as the server sees it: its body, then silence, then the end of the connection."""
+    app, hung_up, asked = lucius.client._transport.app, asyncio.Event(), asyncio.Event()  # type: ignore[attr-defined]
+    body = json.dumps({"wait_seconds": 60}).encode()
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop()
+        asked.set()
+        await hung_up.wait()
+        return {"type": "http.disconnect"}
+
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    path = "/v1/services/ocr/directives:pull"
+    headers = [(b"content-type", b"application/json"), (b"host", b"lucius")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b""}
+    scope |= {"headers": headers, "http_version": "1.1", "scheme": "http", "root_path": ""}
+    polling = asyncio.create_task(app(scope, receive, send))
+    await asked.wait()
+    hung_up.set()
+    await polling
+    assert json.loads(sent[-1]["body"]) == {"directives": []}
+    job_id = await lucius.accepted()
+    (directive,) = await lucius.pull()
+    assert (directive["jobId"], directive["attempt_no"]) == (job_id, 1)
+
+
+# -- in virtual time -------------------------------------------------------------------------
+
+
+def test_a_long_poll_asks_the_bus_twice_however_long_it_takes() -> None:
+    async def scene(loop: VirtualLoop) -> tuple[list[int], float, int]:
+        workers = Workers()
+        found = await workers.pull(wait=60)
+        return found, loop.time(), workers.bus.receives
+
+    found, seconds, receives = run_virtually(scene)
+    assert (found, receives) == ([], 2)
+    assert seconds == pytest.approx(60)
+
+
+def test_a_directive_ends_the_long_poll_at_once() -> None:
+    async def scene(loop: VirtualLoop) -> float:
+        workers = Workers()
+        polling = asyncio.create_task(workers.pull(wait=60))
+        await asyncio.sleep(20)
+        await workers.put("a")
+        assert await polling == [0]
+        return loop.time()
+
+    assert run_virtually(scene) == pytest.approx(20)
+
+
+def test_what_arrives_as_the_worker_hangs_up_goes_to_another() -> None:
+    async def scene(loop: VirtualLoop) -> None:
+        workers, hung_up = Workers(), asyncio.Event()
+        polling = asyncio.create_task(workers.pull(limit=5, gone=hung_up.wait))
+        await asyncio.sleep(1)
+        await workers.put("a", "b")
+        hung_up.set()
+        assert await polling == []
+        assert sorted(await workers.pull(limit=5, wait=0)) == [0, 1]
+
+    run_virtually(scene)
+
+
+def test_workers_that_wait_together_share_what_comes() -> None:
+    async def scene(loop: VirtualLoop) -> Counter[str]:
+        workers, shares = Workers(), Counter[str]()
+
+        async def work(name: str) -> None:
+            while await workers.pull(wait=60):
+                shares[name] += 1
+                await asyncio.sleep(1)
+
+        everyone = [asyncio.create_task(work(name)) for name in ("one", "two", "three")]
+        await asyncio.sleep(0)
+        await workers.put(*["a"] * 30)
+        await asyncio.gather(*everyone)
+        return shares
+
+    assert run_virtually(scene) == Counter(one=10, two=10, three=10)
+
+
+def test_a_worker_of_one_tenant_leaves_the_directives_of_others_to_them() -> None:
+    """They are given back ever more slowly, and are never dead-lettered for it."""
+
+    async def scene(loop: VirtualLoop) -> None:
+        workers = Workers()
+        await workers.put("b")
+        assert await workers.pull(wait=60, tenants=frozenset("a")) == []
+        assert workers.bus.receives < 20, "no busy loop"
+        assert await workers.bus.dead_letters("ocr", directive_topics("shared")) == []
+        assert await workers.pull(wait=60, tenants=frozenset("b")) == [0]
+
+    run_virtually(scene)
+
+
+def test_when_the_process_ends_whoever_waits_is_answered() -> None:
+    async def scene(loop: VirtualLoop) -> float:
+        workers = Workers()
+        polling = asyncio.create_task(workers.pull(wait=60))
+        await asyncio.sleep(5)
+        workers.gateway.close()
+        assert await polling == []
+        assert await workers.pull(wait=60) == []
+        return loop.time()
+
+    assert run_virtually(scene) == pytest.approx(5)

@@ -1,0 +1,82 @@
+"""A real `lucius up` in a process of its own, on a free port."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+LUCIUS = str(Path(sys.executable).parent / "lucius")
+READY_SECONDS = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Ours, without settings of LUCIUS, and with its command on the path."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("LUCIUS_")}
+    kept["PATH"] = f"{Path(LUCIUS).parent}{os.pathsep}{kept['PATH']}"
+    return {**kept, **more}
+
+
+class Up:
+    """One server process. Leaving it behind is an error: stop it."""
+
+    def __init__(self, folder: Path, *options: str, port: int | None = None, **env: str) -> None:
+        self.url = f"http://127.0.0.1:{port or free_port()}"
+        self._log = folder / "up.log"
+        words = [LUCIUS, "up", "--port", self.url.rpartition(":")[2], *options]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                words, cwd=folder, env=clean_environment(**env), stdout=log, stderr=log
+            )
+
+    def await_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            assert self._process.poll() is None, self.log()
+            try:
+                with urlopen(f"{self.url}/readyz", timeout=2):
+                    return
+            except (URLError, OSError):
+                time.sleep(0.02)
+        raise AssertionError(f"not ready: {self.log()}")
+
+    def terminate(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+
+    def ended(self, seconds: float = 30) -> int:
+        return self._process.wait(seconds)
+
+    def stop(self) -> int:
+        self.terminate()
+        return self.ended()
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")[-4000:]
+
+
+@contextmanager
+def up(folder: Path, *options: str, **env: str) -> Iterator[Up]:
+    server = Up(folder, *options, **env)
+    try:
+        server.await_ready()
+        yield server
+    finally:
+        server.kill()

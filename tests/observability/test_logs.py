@@ -1,0 +1,209 @@
+"""One line for each record, with the fields that find the job, at the right level, without secrets."""
+
+import asyncio
+import io
+import json
+import logging
+import sys
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from lucius.core.errors import BusUnavailableError
+from lucius.core.inputs import PauseRequested
+from lucius.platform import FatalError, RetryableError, Task
+from lucius.ports.bus import Message
+from lucius.settings import load_settings
+from lucius.telemetry.logs import JsonFormatter, TextFormatter, configure_logs
+from tests.observability.world import Scripted, Watched, logged, watched
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+def parsed(lines: list[str]) -> list[dict[str, Any]]:
+    assert not any("\n" in line for line in lines)
+    return [json.loads(line) for line in lines]
+
+
+def of_jobs(lines: list[str]) -> list[dict[str, Any]]:
+    return [line for line in parsed(lines) if line["logger"] == "lucius.jobs"]
+
+
+# -- the format ------------------------------------------------------------------------------
+
+
+def written(formatter: logging.Formatter, message: str, *args: object, **extra: object) -> str:
+    record = logging.getLogger("t").makeRecord(
+        "t", logging.INFO, "f.py", 1, message, args, None, extra=extra
+    )
+    return formatter.format(record)
+
+
+def test_a_record_is_one_line_of_json_with_the_fields_that_are_known() -> None:
+    fields = {"jobId": "job_1", "attempt_no": 2, "lease_id": None, "trace_id": TRACE}
+    line = json.loads(written(JsonFormatter(), "a\n%s", "b\u2028", **fields))
+    at = line.pop("ts")
+    assert at.endswith("Z")
+    assert datetime.fromisoformat(at).tzinfo is not None
+    assert line == {
+        "level": "INFO",
+        "logger": "t",
+        "message": "a\nb\u2028",
+        "jobId": "job_1",
+        "attempt_no": 2,
+        "trace_id": TRACE,
+    }
+
+
+def test_an_error_brings_its_stack_on_the_same_line() -> None:
+    with logged(JsonFormatter()) as lines:
+        try:
+            raise ValueError("password=hunter2")
+        except ValueError:
+            logging.getLogger("t").exception("broken")
+    (line,) = parsed(lines)
+    assert (line["level"], line["message"]) == ("ERROR", "broken")
+    assert "ValueError" in line["stack"]
+    assert "hunter2" not in lines[0]
+
+
+def test_a_line_break_cannot_pretend_to_be_another_record_in_text() -> None:
+    line = written(TextFormatter(), "a\n2026-01-01 ERROR forged", jobId="job_1")
+    assert "\n" not in line
+    assert line.endswith("INFO t a\\n2026-01-01 ERROR forged jobId=job_1")
+
+
+def test_a_record_that_cannot_be_formatted_is_not_lost() -> None:
+    assert "could not be formatted" in written(JsonFormatter(), "%d", "x")
+
+
+def test_text_on_a_terminal_and_json_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert load_settings({"LUCIUS_LOG_FORMAT": "text"}).log_format == "text"
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert load_settings({}).log_format == "json"
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert load_settings({}).log_format == "text"
+
+
+def test_requests_of_the_http_client_are_not_logged_with_their_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root, stream = logging.getLogger(), io.StringIO()
+    monkeypatch.setattr(root, "handlers", list(root.handlers))
+    level = root.level
+    configure_logs("DEBUG", "json", stream)
+    logging.getLogger("httpx").info("HTTP Request: POST https://hooks.example/T0/xyz")
+    logging.getLogger("lucius").debug("shown")
+    root.setLevel(level)
+    logging.captureWarnings(False)
+    assert [line["message"] for line in parsed(stream.getvalue().splitlines())] == ["shown"]
+
+
+# -- what is said ----------------------------------------------------------------------------
+
+
+@watched
+async def test_the_end_of_a_job_is_said_once_and_its_acks_are_not(world: Watched) -> None:
+    await world.serve(Scripted())
+    with logged(JsonFormatter(), logging.INFO) as lines:
+        traceparent = f"00-{TRACE}-{'1' * 16}-01"
+        job_id = await world.submit(correlation_id="corr-7", traceparent=traceparent)
+        await world.finished(job_id)
+    (line,) = of_jobs(lines)
+    assert line["message"].startswith("OCR ended SUCCEEDED after 0.")
+    assert line["level"] == "INFO"
+    ids = {name: line[name] for name in ("jobId", "tenant_id", "correlation_id", "trace_id")}
+    assert ids == {
+        "jobId": job_id,
+        "tenant_id": "tenant_a",
+        "correlation_id": "corr-7",
+        "trace_id": TRACE,
+    }
+
+
+@watched
+async def test_a_failed_job_is_a_warning_with_its_code(world: Watched) -> None:
+    async def fail(task: Task) -> None:
+        raise FatalError("no page has text", code="EMPTY")
+
+    await world.serve(Scripted(fail))
+    with logged(JsonFormatter(), logging.INFO) as lines:
+        await world.finished(await world.submit())
+    (line,) = of_jobs(lines)
+    assert (line["level"], line["message"][-7:]) == ("WARNING", ": EMPTY")
+    kit = next(line for line in parsed(lines) if line["logger"] == "lucius.platform.execution")
+    assert (kit["stepId"], kit["attempt_no"], kit["tenant_id"]) == ("ocr", 1, "tenant_a")
+
+
+@watched
+async def test_an_attempt_that_is_tried_again_is_said_with_its_lease(world: Watched) -> None:
+    async def fail_once(task: Task) -> None:
+        if task.attempt_no == 1:
+            raise RetryableError("later")
+
+    await world.serve(Scripted(fail_once))
+    with logged(JsonFormatter(), logging.INFO) as lines:
+        await world.finished(await world.submit())
+    retry, _ = of_jobs(lines)
+    said = "attempt ocr/1 failed (result_failed, STEP_FAILED), tried again at 2026-"
+    assert retry["message"].startswith(said)
+    assert (retry["level"], retry["stepId"], retry["attempt_no"]) == ("INFO", "ocr", 1)
+    assert retry["lease_id"]
+
+
+@watched
+async def test_stale_replies_are_said_and_duplicates_are_only_there_for_debugging(
+    world: Watched,
+) -> None:
+    puppet = await world.puppet()
+    await world.submit()
+    directive = await puppet.take()
+    with logged(JsonFormatter(), logging.INFO) as lines:
+        for _ in range(2):
+            await puppet.ack(directive)
+        await puppet.ack({**directive, "lease_id": "other"})
+    (line,) = of_jobs(lines)
+    assert line["message"] == "a stale reply (ack) was recorded, not applied"
+    assert (line["level"], line["lease_id"]) == ("INFO", "other")
+
+
+@watched
+async def test_a_broken_sla_is_an_error(world: Watched) -> None:
+    world.engine.windows.closed = True
+    await world.engine.apply(await world.submit(), PauseRequested())
+    with logged(JsonFormatter(), logging.WARNING) as lines:
+        await asyncio.sleep(8 * 86_400)
+    (line,) = of_jobs(lines)
+    assert (line["level"], line["message"]) == ("ERROR", "beyond its SLA (pause_sla)")
+
+
+@watched
+async def test_an_outage_is_said_when_it_begins_and_when_it_ends(world: Watched) -> None:
+    def down(message: Message) -> bool:
+        raise BusUnavailableError("no route to the broker")
+
+    world.bus.refuse = down
+    with logged(JsonFormatter(), logging.INFO) as lines:
+        await world.submit()
+        await asyncio.sleep(10)
+        world.bus.refuse = lambda message: False
+        await asyncio.sleep(10)
+    said = [(line["level"], line["message"]) for line in parsed(lines) if "outage" in str(line)]
+    assert said == [
+        ("WARNING", "outage of the bus: dispatch pauses: no route to the broker"),
+        ("INFO", "the outage of the bus is over"),
+    ]
+
+
+@watched
+async def test_every_move_is_there_for_debugging(world: Watched) -> None:
+    await world.serve(Scripted())
+    with logged(JsonFormatter()) as lines:
+        await world.finished(await world.submit())
+    debug = [line["message"] for line in of_jobs(lines) if line["level"] == "DEBUG"]
+    assert any("step ocr AWAITING_ACK->IN_PROGRESS" in message for message in debug)

@@ -1,0 +1,85 @@
+"""`/readyz` says which dependency is down, and the scrape says the same."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lucius.buses.memory import MemoryBus
+from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
+from lucius.ledgers.memory import MemoryLedger
+from tests.observability.served import serving, submitted
+
+
+class BusDown:
+    """Stands for a call to the bus; says when it was made."""
+
+    def __init__(self) -> None:
+        self.called = asyncio.Event()
+
+    async def __call__(self, *asked: object) -> Any:
+        self.called.set()
+        raise BusUnavailableError("no route to the broker")
+
+
+async def ledger_is_down(*asked: object) -> Any:
+    raise LedgerUnavailableError("the disk is gone")
+
+
+async def up(client: Any) -> dict[str, str]:
+    text = (await client.get("/metrics")).text
+    lines = [line for line in text.splitlines() if line.startswith("lucius_dependency_up{")]
+    pairs = (line.removeprefix('lucius_dependency_up{dependency="').split('"} ') for line in lines)
+    return {name: value for name, value, *_ in pairs}
+
+
+async def test_a_ledger_that_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(tmp_path) as (_, client):
+        assert (await client.get("/readyz")).status_code == 200
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryLedger, "inflight", ledger_is_down)
+            answer = await client.get("/readyz")
+            seen = await up(client)
+        assert (await client.get("/readyz")).status_code == 200
+        assert (await up(client))["ledger"] == "1.0"
+    assert (answer.status_code, answer.json()["code"]) == (503, "NOT_READY")
+    assert answer.json()["checks"]["ledger"] == "the disk is gone"
+    assert answer.json()["checks"]["bus"] == "ok"
+    assert (seen["ledger"], seen["bus"]) == ("0.0", "1.0")
+
+
+async def test_a_bus_that_takes_no_directives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down = BusDown()
+    async with serving(tmp_path) as (_, client):
+        monkeypatch.setattr(MemoryBus, "publish", down)
+        await submitted(client)
+        await down.called.wait()
+        answer = await client.get("/readyz")
+        assert (await up(client))["bus"] == "0.0"
+    assert answer.status_code == 503
+    assert answer.json()["checks"]["bus"] == "the bus does not take directives"
+    assert answer.json()["checks"]["ledger"] == "ok"
+
+
+async def test_a_bus_that_delivers_no_replies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down = BusDown()
+    monkeypatch.setattr(MemoryBus, "receive", down)
+    async with serving(tmp_path) as (_, client):
+        await down.called.wait()
+        answer = await client.get("/readyz")
+    assert answer.json()["checks"]["bus"] == "the bus does not deliver replies"
+
+
+async def test_a_scrape_shows_the_levels_as_they_are_now(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, client):
+        await submitted(client)
+        text = (await client.get("/metrics")).text
+    assert 'lucius_inflight_jobs{tenant_id="tenant_a"} 1.0' in text
+    assert 'stage="released"} 1.0' in text
+    assert 'lucius_http_requests_total{method="POST",route="/v1/orchestrate",status="202"}' in text
+    assert "lucius_overdue_seconds 0.0" in text

@@ -1,0 +1,191 @@
+"""One trace from the client through directive, execution and reply, seen in the exported spans."""
+
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from lucius.core.inputs import AckReceived
+from lucius.platform import FatalError, Task
+from lucius.telemetry.spans import applying, executing
+from lucius.telemetry.tracing import NO_SPAN, open_span
+from tests.observability.served import ended, serving, submitted, trace_of, way_up
+from tests.observability.world import Scripted
+
+TRACE, CLIENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+GIVEN = f"00-{TRACE}-{CLIENT}-01"
+OTHER = f"00-{'1' * 32}-{'2' * 16}-01"
+SUBMIT = "POST /v1/orchestrate"
+
+
+async def test_a_trace_goes_on_from_the_client_to_the_directive_to_the_reply(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+
+    async def note(task: Task) -> None:
+        context = trace.get_current_span().get_span_context()
+        seen.append(f"{context.trace_id:032x}")
+
+    async with serving(tmp_path, [Scripted(note)]) as (_, client):
+        job = await ended(client, await submitted(client, traceparent=GIVEN))
+    found = spans.get_finished_spans()
+    ours = [span for span in found if span.name != "GET /v1/jobs/{jobId}"]
+    assert {trace_of(span) for span in ours} == {TRACE}
+    up = [SUBMIT, CLIENT]
+    assert way_up(found, SUBMIT) == up
+    assert job["traceparent"].startswith(f"00-{TRACE}-")
+    assert way_up(found, "publish DIRECTIVE") == ["publish DIRECTIVE", *up]
+    executed = ["execute OCR", "publish DIRECTIVE", *up]
+    assert way_up(found, "execute OCR") == executed
+    assert way_up(found, "apply ack") == ["apply ack", "publish ACK", *executed]
+    assert way_up(found, "apply success") == ["apply success", "publish RESULT", *executed]
+    assert seen == [TRACE], "a service's own spans hang below the execution"
+
+
+async def test_spans_carry_the_ids_of_the_attempt_and_nothing_of_its_content(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    async with serving(tmp_path, [Scripted()]) as (_, client):
+        job_id = await submitted(client, correlation_id="corr-1", payload={"language": "zz-9"})
+        await ended(client, job_id)
+    span = next(s for s in spans.get_finished_spans() if s.name == "execute OCR")
+    about = dict(span.attributes or {})
+    assert (about["lucius.job_id"], about["lucius.step_id"]) == (job_id, "ocr")
+    assert (about["lucius.attempt_no"], about["lucius.correlation_id"]) == (1, "corr-1")
+    everything = "".join(each.to_json() for each in spans.get_finished_spans())
+    assert "zz-9" not in everything
+    assert "callback_token" not in everything
+
+
+async def test_the_header_counts_where_the_envelope_says_nothing(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    async with serving(tmp_path) as (_, client):
+        await submitted(client, headers={"traceparent": GIVEN})
+        await submitted(client, headers={"traceparent": GIVEN}, traceparent=OTHER, doc_id="2")
+    first, second = (span for span in spans.get_finished_spans() if span.name == SUBMIT)
+    assert (trace_of(first), trace_of(second)) == (TRACE, "1" * 32)
+
+
+async def test_without_a_traceparent_lucius_begins_the_trace(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    async with serving(tmp_path, [Scripted()]) as (_, client):
+        await ended(client, await submitted(client, headers={"traceparent": "garbage"}))
+    found = spans.get_finished_spans()
+    assert way_up(found, SUBMIT) == [SUBMIT]
+    assert way_up(found, "execute OCR")[-1] == SUBMIT
+
+
+async def test_a_malformed_traceparent_in_the_envelope_is_refused(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    async with serving(tmp_path) as (_, client):
+        answer = await client.post("/v1/orchestrate", json={"traceparent": "garbage"})
+    pointers = [error["pointer"] for error in answer.json()["errors"]]
+    assert (answer.status_code, "/traceparent" in pointers) == (422, True)
+    (span,) = spans.get_finished_spans()
+    assert (span.attributes or {})["http.response.status_code"] == 422
+
+
+async def test_a_service_that_fails_marks_its_execution(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    async def fail(task: Task) -> None:
+        raise FatalError("the text is not for a trace", code="EMPTY")
+
+    async with serving(tmp_path, [Scripted(fail)]) as (_, client):
+        await ended(client, await submitted(client))
+    span = next(s for s in spans.get_finished_spans() if s.name == "execute OCR")
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "EMPTY")
+
+
+async def pulled(client: Any) -> dict[str, Any]:
+    path, body = "/v1/services/ocr/directives:pull", {"max": 1, "wait_seconds": 5}
+    directive: dict[str, Any] = (await client.post(path, json=body)).json()["directives"][0]
+    return directive
+
+
+def answer_to(directive: dict[str, Any], **more: Any) -> dict[str, Any]:
+    names = ("jobId", "stepId", "attempt_no", "lease_id")
+    return {name: directive[name] for name in names} | more
+
+
+async def test_replies_over_http_join_the_trace_they_name_or_that_of_their_job(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    async with serving(tmp_path) as (_, client):
+        await submitted(client, traceparent=GIVEN)
+        directive = await pulled(client)
+        token = {"authorization": f"Bearer {directive['callback_token']}"}
+        urls, worker = directive["callback_urls"], f"00-{TRACE}-{'7' * 16}-01"
+        await client.post(urls["ack"], json=answer_to(directive), headers=token)
+        result = answer_to(directive, status="SUCCEEDED", traceparent=worker)
+        await client.post(urls["result"], json=result, headers=token)
+    found = spans.get_finished_spans()
+    ack = ["apply ack", "POST /v1/callbacks/ack", SUBMIT, CLIENT]
+    assert way_up(found, "apply ack") == ack
+    result_up = ["apply success", "POST /v1/callbacks/result", "7" * 16]
+    assert way_up(found, "apply success") == result_up
+
+
+async def test_replies_in_one_request_stay_each_in_its_own_trace(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    async with serving(tmp_path) as (_, client):
+        replies = []
+        for number, parent in enumerate((GIVEN, OTHER)):
+            await submitted(client, traceparent=parent, headers={"idempotency-key": str(number)})
+            directive = await pulled(client)
+            token = directive["callback_token"]
+            replies.append(answer_to(directive, type="ACK", callback_token=token))
+        await client.post("/v1/services/ocr/replies", json={"replies": replies})
+    applied = [s for s in spans.get_finished_spans() if s.name == "apply ack"]
+    assert {trace_of(span) for span in applied} == {TRACE, "1" * 32}
+
+
+async def test_without_tracing_a_traceparent_is_passed_on_as_it_came(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, client):
+        job_id = await submitted(client, traceparent=GIVEN)
+        assert (await pulled(client))["traceparent"] == GIVEN
+        assert (await client.get(f"/v1/jobs/{job_id}")).json()["traceparent"] == GIVEN
+
+
+def test_without_tracing_a_span_costs_less_than_two_microseconds() -> None:
+    body = {"traceparent": GIVEN, "jobId": "job_1", "step_type": "OCR"}
+    received = AckReceived("ocr", 1, "lease")
+    rounds = 20_000
+
+    def seconds() -> float:
+        started = perf_counter()
+        for _ in range(rounds):
+            with executing(body), applying(body, received):
+                pass
+        return (perf_counter() - started) / rounds / 2
+
+    assert executing(body) is NO_SPAN
+    assert min(seconds() for _ in range(10)) < 2e-6
+
+
+@pytest.mark.parametrize("parent", [None, 7, "", f"00-{'0' * 32}-{CLIENT}-01", GIVEN.upper()])
+def test_what_is_no_traceparent_begins_a_new_trace(
+    spans: InMemorySpanExporter, parent: object
+) -> None:
+    with open_span("x", parent):
+        pass
+    assert spans.get_finished_spans()[0].parent is None
+
+
+def test_a_trace_that_the_client_does_not_sample_is_not_exported(
+    spans: InMemorySpanExporter,
+) -> None:
+    with open_span("x", f"00-{TRACE}-{CLIENT}-00") as span:
+        assert span.traceparent is not None
+        assert span.traceparent.startswith(f"00-{TRACE}-")
+        assert span.traceparent.endswith("-00")
+    assert not spans.get_finished_spans()

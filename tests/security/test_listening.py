@@ -1,0 +1,47 @@
+"""Nothing listens where others can reach it while everyone may do everything."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lucius.bootstrap.serve import UnsafeAddressError, check_address, is_loopback, serve
+from lucius.cli.main import main
+from lucius.settings import load_settings
+
+REACHABLE = [
+    "0.0.0.0",
+    "::",
+    "",
+    "192.168.0.1",
+    "10.0.0.1",
+    "203.0.113.7",
+    "fe80::1",
+    "::ffff:0.0.0.0",
+]
+REACHABLE += ["lucius.test", "localhost.test", "127.0.0.1.nip.io", "0", "*"]
+LOOPBACK = ["127.0.0.1", "127.0.0.2", "::1", "localhost"]
+
+
+@pytest.mark.parametrize("host", REACHABLE)
+async def test_without_authentication_only_loopback_is_listened_on(
+    host: str, tmp_path: Path
+) -> None:
+    settings = load_settings({"LUCIUS_DATA_DIR": str(tmp_path / "data")})
+    with pytest.raises(UnsafeAddressError, match="LUCIUS_AUTH"):
+        await serve(settings, host=host, port=0, services=())
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("host", REACHABLE + LOOPBACK)
+def test_with_authentication_every_address_will_do(host: str) -> None:
+    check_address(load_settings({"LUCIUS_AUTH": "keys"}), host)
+    assert is_loopback(host) is (host in LOOPBACK)
+
+
+def test_lucius_up_says_why_it_does_not_start(tmp_path: Path) -> None:
+    env = {"LUCIUS_DATA_DIR": str(tmp_path), "LUCIUS_AUTH": "none"}
+    result = CliRunner().invoke(main, ["up", "--host", "0.0.0.0", "--port", "0"], env=env)
+    assert result.exit_code == 1
+    assert "authentication is off" in result.stderr
+    assert isinstance(result.exception, SystemExit)
