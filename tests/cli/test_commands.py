@@ -77,7 +77,7 @@ def test_submit_and_wait_exits_with_the_outcome(
     result = shell.run(*SUBMIT, "--wait")
     worker.result(10)
     assert (result.exit_code, said in result.output) == (code, True)
-    assert "step ocr IN_PROGRESS->" in result.output
+    assert "step ocr AWAITING_ACK->IN_PROGRESS->" in result.output
 
 
 def test_watch_shows_the_history_and_exits_with_the_outcome(server: Server, shell: Shell) -> None:

@@ -23,7 +23,7 @@ def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
 
 
 ALL = commands(main)
-WITHOUT_JSON = {("up",)}
+WITHOUT_JSON = {("up",), ("service", "run")}
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)

@@ -61,7 +61,7 @@ def named(configuration: Configuration) -> str:
 
 
 def size(found: Exploration) -> tuple[int, int, int]:
-    return len(found.worlds), len(found.rules.catalogue.jobs), found.transitions
+    return len(found.worlds), len(found.rules.jobs), found.transitions
 
 
 @pytest.mark.parametrize("configuration", DEFAULT, ids=named)
@@ -71,7 +71,7 @@ def test_every_reachable_world_keeps_the_invariants(configuration: Configuration
 
 @pytest.mark.parametrize("configuration", DEFAULT, ids=named)
 def test_every_decision_agrees_with_the_tables(configuration: Configuration) -> None:
-    assert sum(check_agreement(job) for job in walk(configuration).rules.catalogue.jobs) > 0
+    assert sum(check_agreement(job) for job in walk(configuration).rules.jobs) > 0
 
 
 def test_every_move_in_the_tables_is_made_by_some_world() -> None:
@@ -82,7 +82,7 @@ def test_every_move_in_the_tables_is_made_by_some_world() -> None:
         for kind, cell in cells.items()
         for target in cell.targets
     }
-    made = set().union(*(walk(configuration).rules.moves for configuration in DEFAULT))
+    made = set().union(*(walk(configuration).rules.judge.moves for configuration in DEFAULT))
     assert listed - made == MADE_ELSEWHERE
 
 
@@ -104,11 +104,11 @@ SOMETIMES = {
 
 @pytest.mark.parametrize("what", SOMETIMES)
 def test_in_a_wild_network_sometimes(what: str) -> None:
-    assert SOMETIMES[what] in walk(NETWORK).rules.moves
+    assert SOMETIMES[what] in walk(NETWORK).rules.judge.moves
 
 
 def test_stale_late_and_duplicate_callbacks_happen_and_are_recorded() -> None:
-    facts = walk(NETWORK).rules.facts
+    facts = walk(NETWORK).rules.judge.facts
     for outcome in ("stale", "late", "duplicate"):
         assert ("success", "IN_PROGRESS", outcome) in facts
         assert ("success", "IN_PROGRESS", "applied") in facts
@@ -122,7 +122,7 @@ def test_reconcilers_race_and_lose_and_crash_with_work_undone() -> None:
 
 
 def test_every_control_takes_effect_somewhere() -> None:
-    moves = walk(CONTROL).rules.moves
+    moves = walk(CONTROL).rules.judge.moves
     assert ("job", "IN_PROGRESS", "cancel", "CANCELLING") in moves
     assert ("job", "CANCELLING", "success", "CANCELLED") in moves
     assert ("job", "CANCELLING", "cancel", "CANCELLED") in moves
@@ -135,4 +135,4 @@ def test_every_control_takes_effect_somewhere() -> None:
 def test_an_honest_service_reaches_no_job_that_a_wild_one_does_not() -> None:
     """The two models of a service agree, so the cheaper one may stand for the other."""
     wild = walking.walk(replace(NETWORK, honest=False))
-    assert set(wild.rules.catalogue.jobs) == set(walk(NETWORK).rules.catalogue.jobs)
+    assert set(wild.rules.jobs) == set(walk(NETWORK).rules.jobs)

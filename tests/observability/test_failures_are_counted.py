@@ -218,7 +218,7 @@ async def test_jobs_that_are_due_and_do_not_move(world: Watched) -> None:
         await asyncio.sleep(600)
         assert await world.value("lucius_overdue_seconds") > 300
     assert await world.value("lucius_incidents_total", incident="stuck", cause="due") > 10
-    failed = {"incident": "task_failed", "cause": "ValueError"}
+    failed = {"incident": "task_failed", "cause": "tick"}
     assert await world.value("lucius_incidents_total", **failed) > 10
 
 
@@ -230,5 +230,5 @@ async def test_a_task_of_the_engine_that_breaks(world: Watched) -> None:
     world.loop.set_exception_handler(lambda loop, context: None)
     world.engine.spawn(breaks())
     await asyncio.sleep(1)
-    failed = {"incident": "task_failed", "cause": "KeyError"}
+    failed = {"incident": "task_failed", "cause": "engine"}
     assert await world.value("lucius_incidents_total", **failed) == 1

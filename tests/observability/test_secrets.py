@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ from lucius.buses.memory import MemoryBus
 from lucius.platform import FatalError, Task
 from lucius.settings import load_settings
 from lucius.telemetry.logs import JsonFormatter
-from lucius.telemetry.redaction import redacted
+from lucius.telemetry.redaction import MAX_TEXT, redacted
 from tests.faults.server import Server, command, ready
 from tests.observability.served import ENVELOPE, ended, serving, submitted
 from tests.observability.world import Scripted, logged
@@ -70,6 +71,15 @@ def test_what_looks_like_a_secret_is_blotted_out(text: str) -> None:
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redacted(text) == text
+
+
+@pytest.mark.parametrize(
+    "word", ["a", "a-", "token", "token:", "a.", "//", "eyJ.", '\\"', "=", "-"]
+)
+def test_no_text_keeps_the_process_busy(word: str) -> None:
+    started = perf_counter()
+    assert len(redacted(word * 100_000)) < 3 * MAX_TEXT
+    assert perf_counter() - started < 1
 
 
 def tokens_on(bus: object) -> list[str]:

@@ -14,7 +14,6 @@ from lucius.bootstrap.adapters import open_bus, open_config, open_ledger, open_w
 from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.core.effects import Decision
-from lucius.core.errors import LuciusError
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.retry import EFFECT_ATTEMPTS, EFFECT_BACKOFF
@@ -68,13 +67,15 @@ class Settled:
 
 
 async def test_a_client_is_told_how_its_job_ended(tmp_path: Path) -> None:
-    async with Receiver(tmp_path).running() as receiver:
-        async with lucius(tmp_path / "data", receiver.transport()) as live:
-            settled = Settled(live.runtime.engine)
-            job_id = await live.accepted(callback_urls=[URL])
-            await live.work()
-            event = await settled.record(live.runtime.ledger, job_id)
-            (secret,) = tenant_secrets(webhook_secret(live.runtime.settings), "tenant_a")
+    async with (
+        Receiver(tmp_path).running() as receiver,
+        lucius(tmp_path / "data", receiver.transport()) as live,
+    ):
+        settled = Settled(live.runtime.engine)
+        job_id = await live.accepted(callback_urls=[URL])
+        await live.work()
+        event = await settled.record(live.runtime.ledger, job_id)
+        (secret,) = tenant_secrets(webhook_secret(live.runtime.settings), "tenant_a")
     (received,) = receiver.received
     assert verified(secret, received)
     assert b'"type":"job.succeeded"' in received.body
@@ -172,7 +173,7 @@ def test_a_refused_address_is_called_once() -> None:
 def test_any_other_error_is_tried_again() -> None:
     def fail_once(number: int) -> bool:
         if number == 1:
-            raise LuciusError("something else")
+            raise RuntimeError("something else")
         return True
 
     times, record = attempts(fail_once)

@@ -10,23 +10,34 @@ from lucius.core.idempotency import normal_request_type
 from lucius.core.states import JobState
 from lucius.ports.ledger import JobQuery
 
-_TEXTS: Final = {
-    "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "maxItems": 100}]
-}
+_MOST_WORDS: Final = 100
+
+
+def one_or_several(word: dict[str, Any], description: str) -> dict[str, Any]:
+    several = {"type": "array", "items": word, "minItems": 1, "maxItems": _MOST_WORDS}
+    return {"anyOf": [word, several], "description": description}
+
+
 FILTER: Final[dict[str, Any]] = {
     "type": "object",
     "description": "All that is given must match; an empty filter matches every job",
     "additionalProperties": False,
     "properties": {
-        "tenant_id": {**_TEXTS, "description": "One tenant or several"},
-        "state": {**_TEXTS, "description": "One state or several"},
+        "tenant_id": one_or_several({"type": "string", "minLength": 1}, "One tenant or several"),
+        "state": one_or_several({"type": "string"}, "One state or several"),
         "request_type": {"type": "string", "minLength": 1},
         "created_from": {"type": "string", "format": "date-time"},
         "created_to": {"type": "string", "format": "date-time"},
     },
 }
 _FIELDS: Final = frozenset(FILTER["properties"])
-_MOST_WORDS: Final = 100
+
+
+def filter_schema(states: Collection[JobState]) -> dict[str, Any]:
+    """The filter of an order that takes jobs in these states."""
+    word = {"type": "string", "enum": [state.value for state in states]}
+    state = one_or_several(word, "One state or several")
+    return {**FILTER, "properties": {**FILTER["properties"], "state": state}}
 
 
 def job_filter(

@@ -21,7 +21,11 @@ _DEFAULT_PAGE: Final = 50
 _INSTANT: Final[dict[str, Any]] = {"type": "string", "format": "date-time"}
 _STATES: Final = "|".join(JobState)
 PARAMETERS: Final = (
-    query_parameter("tenant_id", "Only these tenants; several with commas"),
+    query_parameter(
+        "tenant_id",
+        "Only these tenants; several with commas",
+        {"type": "string", "pattern": r"[^,\s]"},
+    ),
     query_parameter(
         "state",
         "Only these states; several with commas",

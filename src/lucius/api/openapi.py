@@ -98,7 +98,7 @@ def _answer(answer: Answer) -> Json:
     if answer.shape is not None:
         content[JSON] = {"schema": {"$ref": _REF.format(model=answer.shape.__name__)}}
     if answer.media is not None:
-        content[answer.media] = {"schema": {"type": "string"}}
+        content[answer.media] = {} if answer.shape else {"schema": {"type": "string"}}
     if content:
         document["content"] = content
     if answer.headers:

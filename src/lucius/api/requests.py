@@ -67,6 +67,9 @@ def moment(request: Request, name: str) -> datetime | None:
 
 
 def words(request: Request, name: str) -> list[str]:
-    """A filter given several times, or once with commas."""
+    """A filter given several times, or once with commas. One that is there but empty is refused."""
     given = request.query_params.getlist(name)
-    return [word.strip() for text in given for word in text.split(",") if word.strip()]
+    found = [word.strip() for text in given for word in text.split(",") if word.strip()]
+    if given and not found:
+        raise parameter_problem(name, "must not be empty")
+    return found

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from lucius.api.app import create_app
 from lucius.api.context import ApiContext, ApiOptions
@@ -77,6 +77,7 @@ class Runtime:
         self.engine = OutboxEngine(self.ledger, ingress, now=utc_now, limits=ingress.limits)
         self.metrics = EngineMetrics(self.engine)
         self.metrics.register(self.registry)
+        ProcessCollector(registry=self.registry)
         self.engine.listeners += [self.metrics.listen, log_moves]
         self.engine.observer = self.metrics
         self.webhooks = Webhooks(
@@ -170,7 +171,7 @@ class Runtime:
                 await run()
             except Exception as error:
                 log.exception("the %s has ended and is started again", name)
-                self.metrics.incident(Incident.TASK_FAILED, type(error).__name__)
+                self.metrics.incident(Incident.TASK_FAILED, name)
                 self.down[name] = repr(error)
                 await asyncio.sleep(RESTART_PAUSE.total_seconds())
                 self.down.pop(name)

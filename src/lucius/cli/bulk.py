@@ -77,7 +77,7 @@ def run_order(
         counted = session.call(
             lambda client: client.order_many(verb, filters, dry_run=True, **more)
         )
-        if dry_run:
+        if dry_run or not counted["matched"]:
             session.show(counted, _show_count)
             return
         _ask(verb, counted)
@@ -99,7 +99,7 @@ def _matched(counted: "BulkShape") -> str:
 
 
 def _show_count(counted: "BulkShape") -> None:
-    click.echo(f"{_matched(counted)} would be taken")
+    click.echo(f"{_matched(counted)} match{'es' if counted['matched'] == 1 else ''}")
 
 
 async def _given_to_all(

@@ -84,10 +84,7 @@ def column_widths(names: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> li
 def heading(job: "JobShape") -> str:
     from rich.markup import escape
 
-    return (
-        f"[bold]{escape(job['jobId'])}[/bold]  {state_text(job['state'])}"
-        f"\n[dim]{escape(job['explanation'])}[/dim]"
-    )
+    return f"{state_text(job['state'])}  [dim]{escape(job['explanation'])}[/dim]"
 
 
 def step_table(steps: "Sequence[StepShape]") -> "Table":
@@ -97,8 +94,8 @@ def step_table(steps: "Sequence[StepShape]") -> "Table":
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("", "step", "state", "attempt", "took", "note"):
-        note = name == "note"
-        table.add_column(name, style="dim" if note else None, no_wrap=True, max_width=60)
+        style = "dim" if name == "note" else None
+        table.add_column(name, style=style, no_wrap=True, min_width=len(name))
     for step in steps:
         table.add_row(
             MARKS.get(step["state"], "→"),
@@ -117,7 +114,7 @@ def _attempt(step: "StepShape") -> str:
 
 def _problem(step: "StepShape") -> str:
     if step["retry_at"]:
-        return f"{step['last_error_code']}, again at {step['retry_at'][:19]}Z"
+        return f"{step['last_error_code']}, again at {step['retry_at'][11:19]}Z"
     if step["last_error_code"]:
         return f"{step['last_error_code']}: {step['last_error_message']}"
     return ""

@@ -4,7 +4,8 @@ from typing import Any
 
 import click
 
-from lucius.cli.session import Session, console, echo_json, with_json, with_server
+from lucius.cli.screen import column_widths
+from lucius.cli.session import Session, echo_json, with_json, with_server
 
 
 @click.command()
@@ -34,13 +35,22 @@ def protocols(session: Session) -> None:
 
 
 def _show(answer: Any) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+    rows = [
+        (protocol["request_type"], protocol["protocol_id"], _steps(protocol["steps"]))
+        for protocol in answer["protocols"]
+    ]
+    names = ("request type", "protocol", "steps")
+    widths = column_widths(names, rows)
+    for number, row in enumerate((names, *rows)):
+        line = "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
+        click.secho(line.rstrip(), bold=number == 0)
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("request type", "protocol", "steps"):
-        table.add_column(name)
-    for protocol in answer["protocols"]:
-        steps = ", ".join(f"{step['step_id']} ({step['service']})" for step in protocol["steps"])
-        table.add_row(*map(escape, (protocol["request_type"], protocol["protocol_id"], steps)))
-    console().print(table)
+
+def _steps(steps: Any) -> str:
+    """The service is named where it is not that of the step."""
+    return ", ".join(
+        step["step_id"]
+        if step["service"] == step["step_id"]
+        else f"{step['step_id']} ({step['service']})"
+        for step in steps
+    )

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from lucius.cli.screen import event_line, progress, reference_text
-from lucius.cli.session import console
 
 if TYPE_CHECKING:
     from lucius.api.shapes import JobShape
@@ -25,15 +24,15 @@ async def watch_job(client: "Client", job_id: str, *, quiet: bool = False) -> "J
 
 
 async def _live(client: "Client", job_id: str) -> "JobShape":
+    """Drawn again many times a second, so that the clocks of running steps go on."""
+    from rich.console import Console
     from rich.live import Live
 
-    job = await client.job(job_id)
-    with Live(progress(job), console=console(), refresh_per_second=12, transient=True) as live:
+    out, job = Console(highlight=False), await client.job(job_id)
+    with Live(get_renderable=lambda: progress(job), console=out, refresh_per_second=8):
         async for _ in client.follow(job_id):
             job = await client.job(job_id)
-            live.update(progress(job))
-    job = await client.job(job_id)
-    console().print(progress(job))
+        job = await client.job(job_id)
     return job
 
 

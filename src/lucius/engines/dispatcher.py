@@ -12,7 +12,6 @@ from lucius.core.effects import Effect, LinkRedrive, NotifyClient, PublishDirect
 from lucius.core.errors import (
     BusUnavailableError,
     EffectRefusedError,
-    LuciusError,
     PublishRefusedError,
 )
 from lucius.core.inputs import EffectSettled, PublishConfirmed, PublishRefused, Redriven
@@ -158,6 +157,6 @@ class Dispatcher:
             except EffectRefusedError as error:
                 log.warning("the webhook of job %s is given up: %s", job.job_id, error)
                 settled = EffectSettled(effect.owed_id, False, final=True, reason=str(error))
-            except LuciusError as error:
-                log.warning("the webhook of job %s failed: %s", job.job_id, error)
+            except Exception as error:  # whatever it was, it uses up an attempt
+                log.warning("the webhook of job %s failed: %r", job.job_id, error)
         await self._engine.apply(job.job_id, settled)

@@ -27,6 +27,13 @@ REPLY_KINDS: Final[Mapping[type, str]] = {
     LeaseReturned: "release",
 }
 
+CAUSES: Final[Mapping[Incident, tuple[str, ...]]] = {
+    Incident.OUTAGE: ("bus", "ledger"),
+    Incident.REPLY_SET_ASIDE: ("BAD_TOKEN", "INVALID_CALLBACK", "UNKNOWN_JOB"),
+    Incident.TASK_FAILED: ("engine", "tick", "reconciler", "configuration"),
+    Incident.STUCK: ("due",),
+}
+
 
 class EngineInstruments(Instruments):
     """Every metric of the engine. Labels come from configuration and closed sets, never from requests;
@@ -109,6 +116,6 @@ class EngineInstruments(Instruments):
             self.escalations.expect(sla)
         for performed in ("true", "false"):
             self.effects.expect("notify_client", performed)
-        for dependency in ("bus", "ledger"):
-            self.incidents.expect(Incident.OUTAGE.value, dependency)
-        self.incidents.expect(Incident.STUCK.value, "due")
+        for incident, causes in CAUSES.items():
+            for cause in causes:
+                self.incidents.expect(incident.value, cause)

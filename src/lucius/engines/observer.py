@@ -15,7 +15,7 @@ class Incident(StrEnum):
     """A dependency stopped to answer; the cause names it."""
     REPLY_SET_ASIDE = "reply_set_aside"
     TASK_FAILED = "task_failed"
-    """A background task ended by an error; the cause names its class."""
+    """A background task ended by an error; the cause says which, the log why."""
     STUCK = "stuck"
     """Jobs are due and ticks do not move them."""
 

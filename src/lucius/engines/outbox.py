@@ -216,7 +216,7 @@ class OutboxEngine:
 
     def failed(self, error: BaseException) -> None:
         """A background task failed: the job stays due, so the reconciler comes back to it."""
-        self.observer.incident(Incident.TASK_FAILED, type(error).__name__)
+        self.observer.incident(Incident.TASK_FAILED, "engine")
         asyncio.get_running_loop().call_exception_handler(
             {"message": "a task of the engine failed", "exception": error}
         )

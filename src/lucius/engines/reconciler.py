@@ -132,8 +132,8 @@ class Reconciler:
             applied = await self._engine.apply(found.job_id, Ticked())
         except LedgerUnavailableError:
             raise
-        except Exception as error:
-            self._engine.observer.incident(Incident.TASK_FAILED, type(error).__name__)
+        except Exception:
+            self._engine.observer.incident(Incident.TASK_FAILED, "tick")
             log.exception("a job cannot be ticked", extra={"jobId": found.job_id})
             return False
         return applied is not None and applied.job.due_at != found.due_at

@@ -1,7 +1,7 @@
 """The small worlds that are walked: which steps, who is at work, and what may go wrong."""
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from lucius.core.inputs import (
     CancelRequested,
@@ -65,7 +65,7 @@ def small_plan(*stages: int, attempts: int = 2, webhooks: int = 0, sla: Sla | No
         steps=steps,
         routing=route("Tenant_A", "doc-1", decided),
         accepted_at=NOW,
-        workspace_ref="file:///work/",
+        workspace_ref="file:///workspace/",
         doc_id="doc-1",
         callback_urls=tuple(f"https://client.example/{n}" for n in range(webhooks)),
         sla=sla or Sla(),
@@ -127,15 +127,23 @@ EVERYTHING: Final = Configuration(
 )
 
 DEFAULT: Final = (NETWORK, RACE, CONTROL, DRAIN, STAGE, RESTART, EVERYTHING)
+
+
+def deeper(configuration: Configuration, how: str, **changes: Any) -> Configuration:
+    return replace(configuration, name=f"{configuration.name} ({how})", **changes)
+
+
 DEEP: Final = (
-    replace(NETWORK, plan=small_plan(0, 1, 2, attempts=3), honest=False),
-    replace(RACE, plan=small_plan(0, 1, webhooks=1), honest=False),
-    replace(CONTROL, honest=True, results=SUCCESS_OR_RETRY),
-    replace(CONTROL, plan=small_plan(0, 1, 2), sla=False),
-    replace(DRAIN, honest=True),
-    replace(DRAIN, plan=small_plan(0, 1)),
-    replace(STAGE, results=EVERY_RESULT, refusals=True, controls=CONTROLS),
-    replace(STAGE, plan=small_plan(0, 0, 1), window=2),
-    replace(RESTART, restarts=2, results=EVERY_RESULT, controls=CONTROLS),
-    replace(EVERYTHING, plan=small_plan(0, 0, 1, attempts=1), window=2, controls=CONTROLS),
+    deeper(NETWORK, "three attempts", plan=small_plan(0, 1, attempts=3), honest=False),
+    deeper(NETWORK, "three steps", plan=small_plan(0, 1, 2), honest=False),
+    deeper(RACE, "two steps", plan=small_plan(0, 1, webhooks=1), honest=False),
+    deeper(CONTROL, "honest services", honest=True, results=SUCCESS_OR_RETRY),
+    deeper(CONTROL, "three steps", plan=small_plan(0, 1, 2), sla=False),
+    deeper(DRAIN, "honest services", honest=True),
+    deeper(DRAIN, "two steps", plan=small_plan(0, 1), leases=2),
+    deeper(STAGE, "every result and control", results=EVERY_RESULT, controls=CONTROLS),
+    deeper(STAGE, "refused publishes", refusals=True),
+    deeper(RESTART, "every control", results=EVERY_RESULT, controls=CONTROLS),
+    deeper(RESTART, "two restarts", restarts=2),
+    deeper(EVERYTHING, "a third step", plan=small_plan(0, 0, 1, attempts=1), window=2),
 )

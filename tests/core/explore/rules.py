@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lucius.core import decide as core
 from lucius.core import retry, wire
-from lucius.core.effects import Decision, Effect, NotifyClient, Outcome, PublishDirective
+from lucius.core.effects import Effect, NotifyClient, Outcome, PublishDirective
 from lucius.core.inputs import (
     AckReceived,
     BusRestarted,
@@ -22,24 +21,16 @@ from lucius.core.inputs import (
     Ticked,
 )
 from lucius.core.job import Fault, Job
-from tests.core.explore.agreement import check_strangers
 from tests.core.explore.configurations import Configuration
-from tests.core.explore.invariants import Broken, check_decision, check_job, check_tick, require
+from tests.core.explore.invariants import Broken, require
+from tests.core.explore.judge import Judge, Verdict
 from tests.core.explore.trace import Action, short
-from tests.core.explore.world import NOW, STALE, Actor, Catalogue, Lease, World, come, deadlines
+from tests.core.explore.world import NOW, STALE, Actor, Lease, World, come, deadlines
 
 REFUSED = Fault("REFUSED", "the bus said no")
 FAILED = Fault("STEP_FAILED", "no luck")
 TICK = Ticked()
 LOCAL, REMOTE = "local-1", "remote-1"
-Move = tuple[str, str, str, str]
-
-
-class Verdict(NamedTuple):
-    job: int
-    effects: frozenset[Effect]
-    outcome: Outcome
-    changed: bool
 
 
 class Next(NamedTuple):
@@ -51,28 +42,23 @@ class Next(NamedTuple):
 
 
 class Rules:
-    """The successors of a world. Decisions are remembered, so each distinct one is checked once."""
+    """The successors of a world."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.catalogue = Catalogue()
-        self.moves: set[Move] = set()
-        self.facts: set[tuple[str, ...]] = set()
-        self._verdicts: dict[tuple[int, Input, str | None], Verdict] = {}
+        self.judge = Judge()
+        self.jobs = self.judge.catalogue.jobs
         self._rendered: dict[Lease, dict[str, object]] = {}
-        self._checked: set[int] = set()
         self._closed: set[tuple[int, frozenset[Lease], frozenset[Callback]]] = set()
         self.attempted = Action("the job is accepted")
 
     def start(self) -> World:
-        decision = core.submit(self.configuration.plan, NOW)
-        self._remember(decision, "submitted")
-        todo = frozenset(decision.effects)
-        actors = tuple(Actor() for _ in range(self.configuration.reconcilers))
-        return World(self._number(decision.job), (actors[0]._replace(todo=todo), *actors[1:]))
+        verdict = self.judge.submitted(self.configuration.plan)
+        first, *others = (Actor() for _ in range(self.configuration.reconcilers))
+        return World(verdict.job, (first._replace(todo=verdict.effects), *others))
 
     def job(self, world: World) -> Job:
-        return self.catalogue.jobs[world.job]
+        return self.jobs[world.job]
 
     def ended(self, world: World) -> bool:
         job = self.job(world)
@@ -172,7 +158,7 @@ class Rules:
     def _inputs(self, world: World, number: int) -> Iterator[Next]:
         """What a reconciler may find to do with the copy of the job that it has."""
         seen = world.actors[number].copy
-        job = self.catalogue.jobs[seen if seen is not None else world.job]
+        job = self.jobs[seen if seen is not None else world.job]
         if sum(step.unacked for step in job.steps) < self.configuration.window:
             for planned, step in zip(job.plan.steps, job.steps, strict=True):
                 if step.ready:
@@ -241,8 +227,8 @@ class Rules:
         base = actor.copy if self.configuration.racing else world.job
         if base is None or base == STALE:
             return _with(world, number, actor._replace(copy=None))
-        verdict = self.decided(base, received, deadline)
-        before, after = self.job(world), self.catalogue.jobs[verdict.job]
+        verdict = self.judge.decided(base, received, deadline)
+        before, after = self.job(world), self.jobs[verdict.job]
         require(not before.terminal or after.state is before.state, "1: a closed job came back")
         accepted = self._accepted(world, received, verdict)
         racing = self.configuration.racing
@@ -285,45 +271,9 @@ class Rules:
         self._closed.add(key)
         for reply in (*self._replies(world), *self.configuration.controls):
             try:
-                self.decided(world.job, reply)
+                self.judge.decided(world.job, reply)
             except Broken as broken:
                 raise Broken(f"{broken}; it does when next comes {short(reply)}") from broken
-
-    def decided(self, number: int, received: Input, deadline: str | None = None) -> Verdict:
-        key = (number, received, deadline)
-        verdict = self._verdicts.get(key)
-        if verdict is None:
-            verdict = self._verdicts[key] = self._decide(number, received, deadline)
-        return verdict
-
-    def _decide(self, number: int, received: Input, deadline: str | None) -> Verdict:
-        job = self.catalogue.jobs[number]
-        if deadline is not None:
-            job = come(job, deadline)
-        decision = core.decide(job, received, NOW)
-        check_decision(job, received, decision)
-        if deadline is not None:
-            check_tick(job, decision)
-        self._remember(decision, received.kind.value, job)
-        after = self._number(decision.job) if decision.changed else number
-        return Verdict(after, frozenset(decision.effects), decision.outcome, decision.changed)
-
-    def _number(self, job: Job) -> int:
-        number = self.catalogue.number(job)
-        if number not in self._checked:
-            check_job(job)
-            check_strangers(job)
-            self._checked.add(number)
-        return number
-
-    def _remember(self, decision: Decision, kind: str, before: Job | None = None) -> None:
-        state = before.state.value if before is not None else ""
-        self.facts.add((kind, state, decision.outcome.value))
-        for event in decision.events:
-            for move in event.moves:
-                machine, *_, arrow = move.split()
-                source, target = arrow.split("->")
-                self.moves.add((machine, source, kind, target))
 
 
 def _with(world: World, number: int, actor: Actor) -> World:

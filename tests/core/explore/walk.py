@@ -44,7 +44,7 @@ class Exploration:
         return actions[::-1]
 
     def __str__(self) -> str:
-        jobs = len(self.rules.catalogue.jobs)
+        jobs = len(self.rules.jobs)
         return (
             f"{self.rules.configuration.name}: {len(self.worlds):,} worlds, {jobs:,} jobs, "
             f"{self.transitions:,} transitions, {self.seconds:.1f} s of CPU"

@@ -9,12 +9,13 @@ from starlette.responses import Response
 
 from lucius.api.body import field_problem, json_object
 from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.filters import FILTER, job_filter
+from lucius.api.filters import filter_schema, job_filter
 from lucius.api.operation import Answer, Handler, Operation, json_response
 from lucius.api.shapes import BulkShape
 from lucius.core.inputs import CancelRequested, Dismissed, PauseRequested, ResumeRequested
 from lucius.core.job import Job
 from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, JobState
+from lucius.core.wire import whole
 from lucius.engines.bulk import Order, Tally, give, move_order, redrive_order
 from lucius.ports.engine import Engine
 
@@ -126,8 +127,8 @@ def _flag(body: dict[str, Any], name: str) -> bool:
 
 
 def _limit(body: dict[str, Any]) -> int:
-    value = body.get("limit", DEFAULT_LIMIT)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LIMIT:
+    value = whole(body.get("limit", DEFAULT_LIMIT))
+    if value is None or not 1 <= value <= MAX_LIMIT:
         raise field_problem("/limit", f"must be a whole number from 1 to {MAX_LIMIT}")
     return value
 
@@ -137,7 +138,7 @@ def _schema(verb: Verb) -> dict[str, Any]:
         "type": "object",
         "required": ["filter"],
         "properties": {
-            "filter": FILTER,
+            "filter": filter_schema(verb.states),
             "dry_run": {"type": "boolean", "description": "Only count", "default": False},
             "limit": {
                 "type": "integer",

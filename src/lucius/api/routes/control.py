@@ -31,7 +31,9 @@ _CANCEL: Final[dict[str, Any]] = {
 }
 _REDRIVE: Final[dict[str, Any]] = {
     "type": "object",
-    "properties": {"payload": {"type": "object", "description": "Replaces the job's payload"}},
+    "properties": {
+        "payload": {"type": ["object", "null"], "description": "Replaces the job's payload"}
+    },
 }
 
 

@@ -19,7 +19,7 @@ _TRACEPARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
 _STRING: Final = {"type": "string", "minLength": 1, "maxLength": 256}
-_URI: Final = {"type": "string", "maxLength": 2048, "pattern": "^[A-Za-z][A-Za-z0-9+.-]*:"}
+_URI: Final = {"type": "string", "maxLength": 2048, "pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"}
 _REFERENCE: Final = {
     "description": "A URI without credentials, or an object that has one",
     "anyOf": [_URI, {"type": "object", "required": ["uri"], "properties": {"uri": _URI}}],
@@ -122,7 +122,7 @@ def _operation(path: str, *, deprecated: bool) -> Operation:
             "LANE_SATURATED",
         ),
         parameters=(
-            header_parameter("Idempotency-Key", "Counts as `idempotency_key`"),
+            header_parameter("Idempotency-Key", "Counts as `idempotency_key`", _STRING),
             header_parameter("traceparent", "Counts as `traceparent`, if the body has none"),
             header_parameter(
                 "X-Correlation-Id", "Counts as `correlation_id`, if the body has none"

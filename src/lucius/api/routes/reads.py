@@ -66,10 +66,11 @@ async def list_executions(context: ApiContext, request: Request, caller: Caller)
 async def list_events(context: ApiContext, request: Request, caller: Caller) -> Response:
     after = whole(request, "after", 0, 0, _MAX_SEQ)
     limit = whole(request, "limit", 100, 1, context.options.max_page)
+    seen = _last_event_id(request)
     stream = flag(request, "stream") or _STREAM in request.headers.get("accept", "")
     job = await visible_job(context, request, caller)
     if stream:
-        return _stream(request, job, max(after, _last_event_id(request)))
+        return _stream(request, job, max(after, seen))
     events = await context.ledger.events(job.job_id, after, limit)
     return json_response({"events": [event_view(job.job_id, event) for event in events]})
 

@@ -1,0 +1,1 @@
+"""Documentation whose commands run."""

@@ -1,0 +1,169 @@
+"""A protocol with a new step type comes by file alone, into a running process; jobs keep the one they have."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lucius.bootstrap import Runtime, build
+from lucius.core.errors import RequestError
+from lucius.core.job import Job
+from lucius.core.states import JobState
+from lucius.platform import Output, Service, Task
+from lucius.settings import load_settings
+
+
+class Stamp(Service):
+    """Knows a step type that no packaged protocol names. It waits until it is let go."""
+
+    name = "stamp"
+    step_types = ("STAMP",)
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.began = asyncio.Event()
+
+    async def execute(self, task: Task) -> Output:
+        self.began.set()
+        await self.go.wait()
+        await task.stage("output.txt", f"{task.step_id}: {task.payload.get('text')}")
+        return Output()
+
+
+def protocol(*steps: str, required: str = "text") -> str:
+    schema = {"type": "object", "required": [required]}
+    return yaml.safe_dump(
+        {
+            "step_types": {"STAMP": {"service": "stamp", "payload_schema": schema}},
+            "protocols": [
+                {
+                    "request_type": "STAMP",
+                    "protocol_id": f"stamp_{len(steps)}",
+                    "steps": [{"type": "STAMP", "id": step} for step in steps],
+                }
+            ],
+        }
+    )
+
+
+def envelope(key: str, **payload: Any) -> dict[str, Any]:
+    return {
+        "tenant_id": "t",
+        "request_type": "STAMP",
+        "input_ref": "s3://bucket/in.pdf",
+        "output_ref": "s3://bucket/out.txt",
+        "payload": payload,
+        "schema_version": "v1",
+        "idempotency_key": key,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "protocols").mkdir()
+    return tmp_path / "protocols"
+
+
+@pytest.fixture
+def stamp() -> Stamp:
+    return Stamp()
+
+
+@pytest.fixture
+async def runtime(tmp_path: Path, folder: Path, stamp: Stamp) -> AsyncIterator[Runtime]:
+    settings = load_settings(
+        {
+            "LUCIUS_DATA_DIR": str(tmp_path / "data"),
+            "LUCIUS_PROTOCOLS": f"packaged,{folder}",
+            "LUCIUS_CONFIG_REFRESH_SECONDS": "0.02",
+        }
+    )
+    runtime = await build(settings, [stamp])
+    async with runtime.running():
+        yield runtime
+
+
+@asynccontextmanager
+async def noticed(runtime: Runtime) -> AsyncIterator[None]:
+    """Until the running process has taken up the change that is made here, by itself."""
+    prepare, taken_up = runtime.gateway.prepare, asyncio.Event()
+
+    async def told() -> None:
+        await prepare()
+        taken_up.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime.gateway, "prepare", told)
+        yield
+        async with asyncio.timeout(20):
+            await taken_up.wait()
+
+
+async def put(runtime: Runtime, folder: Path, content: str) -> None:
+    async with noticed(runtime):
+        (folder / "stamp.yaml").write_text(content)
+
+
+async def ended(runtime: Runtime, job_id: str) -> Job:
+    job = await runtime.engine.ended(job_id, 20)
+    assert job is not None
+    return job
+
+
+async def test_a_protocol_with_a_new_step_type_is_a_file_and_runs(
+    runtime: Runtime, folder: Path, stamp: Stamp
+) -> None:
+    stamp.go.set()
+    with pytest.raises(RequestError, match="STAMP|request"):
+        await runtime.engine.submit(envelope("early", text="x"))
+    await put(runtime, folder, protocol("first"))
+    with pytest.raises(RequestError) as refused:
+        await runtime.engine.submit(envelope("bad"))
+    assert refused.value.code == "INVALID_PAYLOAD", "its schema is in force"
+    job = await ended(runtime, (await runtime.engine.submit(envelope("good", text="x"))).job_id)
+    assert job.state is JobState.SUCCEEDED
+    assert job.plan.protocol_id == "stamp_1"
+
+
+async def test_a_running_job_keeps_the_protocol_it_started_with(
+    runtime: Runtime, folder: Path, stamp: Stamp
+) -> None:
+    await put(runtime, folder, protocol("first", "second"))
+    payload = {"steps": {"first": {"text": "x"}, "second": {"text": "y"}}}
+    old = (await runtime.engine.submit(envelope("old", **payload))).job_id
+    await stamp.began.wait()
+    await put(runtime, folder, protocol("only", required="title"))
+    new = (await runtime.engine.submit(envelope("new", title="z"))).job_id
+    stamp.go.set()
+    finished = await ended(runtime, old)
+    assert finished.state is JobState.SUCCEEDED
+    assert [step.step_id for step in finished.plan.steps] == ["first", "second"]
+    assert [step.step_id for step in (await ended(runtime, new)).plan.steps] == ["only"]
+
+
+async def test_a_running_job_ends_though_its_protocol_was_taken_away(
+    runtime: Runtime, folder: Path, stamp: Stamp
+) -> None:
+    await put(runtime, folder, protocol("first", "second"))
+    payload = {"steps": {"first": {"text": "x"}, "second": {"text": "y"}}}
+    job_id = (await runtime.engine.submit(envelope("k", **payload))).job_id
+    await stamp.began.wait()
+    async with noticed(runtime):
+        (folder / "stamp.yaml").unlink()
+    stamp.go.set()
+    assert (await ended(runtime, job_id)).state is JobState.SUCCEEDED
+
+
+async def test_a_change_that_is_not_valid_leaves_what_was_in_force(
+    runtime: Runtime, folder: Path, stamp: Stamp
+) -> None:
+    stamp.go.set()
+    await put(runtime, folder, protocol("first"))
+    (folder / "stamp.yaml").write_text("protocols: [{request_type: STAMP")
+    await runtime.config.refresh()
+    job = await ended(runtime, (await runtime.engine.submit(envelope("k", text="x"))).job_id)
+    assert job.state is JobState.SUCCEEDED

@@ -1,0 +1,86 @@
+"""As much of PromQL as it takes to see whether a query speaks of metrics and labels that exist."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from lucius.core.effects import Outcome
+from lucius.core.inputs import Kind
+from lucius.core.states import TERMINAL_JOB, AbortReason
+from lucius.engines.metric_table import CAUSES, REPLY_KINDS, TRACKS
+from lucius.engines.observer import Incident
+from tools.metrics_page import instruments
+
+WORDS = frozenset(
+    "sum min max topk rate increase delta absent histogram_quantile by and unless or".split()
+)
+SCRAPED = frozenset(("instance", "job"))
+"""Labels that Prometheus adds to every series."""
+PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes")
+VALUES: Mapping[str, frozenset[str]] = {
+    "state": frozenset(state.value for state in TERMINAL_JOB),
+    "reason": frozenset(reason.value for reason in AbortReason),
+    "outcome": frozenset(outcome.value for outcome in Outcome),
+    "kind": frozenset(REPLY_KINDS.values()),
+    "track": frozenset(TRACKS.values()),
+    "stage": frozenset(("held", "released", "in_progress")),
+    "incident": frozenset(incident.value for incident in Incident),
+    "cause": frozenset(cause for causes in CAUSES.values() for cause in causes),
+    "sla": frozenset(("job_sla", "pause_sla")),
+    "effect": frozenset(("notify_client", "link_redrive")),
+    "performed": frozenset(("true", "false")),
+    "status": frozenset(str(status) for status in range(200, 600)),
+    "dependency": frozenset(("ledger", "bus", "reconciler")),
+    "move": frozenset(kind.value for kind in Kind),
+}
+
+_SELECTOR = re.compile(r"([a-z_][a-z0-9_]*)(?:\{([^}]*)\})?")
+_MATCHER = re.compile(r'([a-z_]+)(=~|!~|!=|=)"([^"]*)"')
+_BY = re.compile(r"\bby\s*\(([^)]*)\)")
+_NOISE = re.compile(r"\[[^\]]*\]|\b\d+(?:\.\d+)?\b")
+
+
+class Series(NamedTuple):
+    name: str
+    labels: frozenset[str]
+
+
+def known() -> dict[str, frozenset[str]]:
+    """Every series there is, by its labels."""
+    found: dict[str, frozenset[str]] = {name: frozenset() for name in PROCESS}
+    for each in instruments():
+        labels = frozenset(each.labels)
+        if each.kind == "histogram":
+            found[f"{each.name}_bucket"] = labels | {"le"}
+            found[f"{each.name}_sum"] = found[f"{each.name}_count"] = labels
+        else:
+            found[each.name] = labels
+    return found
+
+
+def faults(query: str) -> Iterator[str]:
+    """What a query says that is not so."""
+    series = known()
+    grouped = {label.strip() for found in _BY.findall(query) for label in found.split(",")}
+    plain = _NOISE.sub(" ", _BY.sub(" ", query))
+    spoken = [match for match in _SELECTOR.finditer(plain) if match[1] not in WORDS]
+    available = SCRAPED | {label for m in spoken for label in series.get(m[1], ())}
+    if not spoken:
+        yield "names no metric"
+    for match in spoken:
+        if match[1] not in series:
+            yield f"there is no series {match[1]}"
+        yield from _matcher_faults(match[2] or "", series.get(match[1], frozenset()))
+    for label in grouped - available:
+        yield f"nothing here has the label {label}"
+
+
+def _matcher_faults(matchers: str, labels: frozenset[str]) -> Iterator[str]:
+    for label, _, value in _MATCHER.findall(matchers):
+        if label not in labels | SCRAPED:
+            yield f"the metric has no label {label}"
+            continue
+        for word in value.split("|"):
+            values = VALUES.get(label)
+            if values is not None and not any(re.fullmatch(word, each) for each in values):
+                yield f"{label} is never {word}"

@@ -1,0 +1,165 @@
+"""Callback tokens through the whole of it: bound to one attempt, needed over HTTP, rotated without loss."""
+
+import asyncio
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import pytest
+
+from lucius.core.routing import reply_topic
+from lucius.demo import SERVICES
+from lucius.engines.reconciler import REPLIES
+from lucius.ports.bus import Message
+from tests.api.live import BOUND, Live, live
+
+
+def key(name: str) -> str:
+    return f"{name}:{token_hex(16)}"
+
+
+async def given_out(lucius: Live, **changes: Any) -> dict[str, Any]:
+    await lucius.accepted(**changes)
+    (directive,) = await lucius.pull()
+    return directive
+
+
+async def refused(lucius: Live, directive: Mapping[str, Any], token: str) -> bool:
+    """Whether no callback takes the token for this attempt."""
+    answers = [
+        await lucius.reply(kind, {**directive, "callback_token": token}, status="SUCCEEDED")
+        for kind in ("ack", "result", "heartbeat", "release")
+    ]
+    return {answer.json().get("code") for answer in answers} == {"CALLBACK_TOKEN_INVALID"}
+
+
+async def test_a_token_of_another_job_step_or_tenant_is_refused(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        mine = await given_out(lucius)
+        theirs = await given_out(lucius, tenant_id="tenant_b")
+        before = await lucius.job(mine["jobId"])
+        assert await refused(lucius, mine, theirs["callback_token"])
+        assert await refused(lucius, theirs, mine["callback_token"])
+        for changed in ({"stepId": "sis"}, {"attempt_no": 2}, {"lease_id": "other"}):
+            assert await refused(lucius, {**mine, **changed}, mine["callback_token"])
+        assert await lucius.job(mine["jobId"]) == before
+        await lucius.answer(mine)
+
+
+async def test_a_token_is_worth_nothing_with_another_tenants_name_in_it(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        mine = await given_out(lucius)
+        key_id, _, mac = mine["callback_token"].split(".")
+        name = urlsafe_b64encode(b"tenant_b").rstrip(b"=").decode()
+        assert await refused(lucius, mine, f"{key_id}.{name}.{mac}")
+        answer = await lucius.reply("ack", mine, tenant_id="tenant_b")
+        assert answer.json()["code"] == "CALLBACK_TOKEN_INVALID"
+
+
+async def test_a_token_of_the_last_attempt_moves_nothing(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        first = await given_out(lucius)
+        await lucius.reply("release", first)
+        (second,) = await lucius.pull()
+        assert await refused(lucius, second, first["callback_token"])
+        stale = await lucius.reply("result", first, status="SUCCEEDED")
+        assert (stale.status_code, stale.json()["code"]) == (409, "STALE_ATTEMPT")
+        await lucius.answer(second)
+
+
+@pytest.mark.parametrize("auth", ["none", "keys"])
+async def test_http_callbacks_need_a_token_whatever_the_authentication(
+    tmp_path: Path, auth: str
+) -> None:
+    bound = {"jobId": "job_x", "stepId": "ocr", "attempt_no": 1, "lease_id": "l"}
+    async with live(tmp_path, auth=auth) as lucius:
+        for kind in ("ack", "result", "heartbeat", "release"):
+            body = {**bound, "status": "SUCCEEDED"}
+            answer = await lucius.post(f"/v1/callbacks/{kind}", body)
+            assert (answer.status_code, answer.json()["code"]) == (401, "CALLBACK_TOKEN_REQUIRED")
+
+
+async def test_keys_are_rotated_while_work_is_out(tmp_path: Path) -> None:
+    old, new = key("old"), key("new")
+    async with live(tmp_path, callback_keys=old) as lucius:
+        first = await given_out(lucius)
+        await lucius.reply("ack", first)
+    async with live(tmp_path, callback_keys=f"{old},{new}") as lucius:
+        await lucius.answer(first)
+        second = await given_out(lucius, doc_id="2", payload={"language": "de"})
+        assert (first["callback_token"][:4], second["callback_token"][:4]) == ("old.", "new.")
+        await lucius.reply("ack", second)
+    async with live(tmp_path, callback_keys=new) as lucius:
+        assert await refused(lucius, first, first["callback_token"])
+        await lucius.answer(second)
+
+
+# -- over the bus ----------------------------------------------------------------------------------
+
+
+async def sent(lucius: Live, directive: Mapping[str, Any], **fields: Any) -> None:
+    body = {name: directive[name] for name in BOUND} | {"type": "ACK"} | fields
+    message = Message(f"reply-{token_hex(4)}", body, {"type": "ACK"})
+    await lucius.runtime.bus.publish(directive["reply_topic"], (message,))
+
+
+async def set_aside(lucius: Live, directive: Mapping[str, Any], **fields: Any) -> list[str]:
+    """Why a reply was set aside, once it has been."""
+    bus, happened = lucius.runtime.bus, asyncio.Event()
+    dead_letter = bus.dead_letter
+
+    async def noted(*given: Any) -> None:
+        await dead_letter(*given)
+        happened.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bus, "dead_letter", noted)
+        await sent(lucius, directive, **fields)
+        await happened.wait()
+    letters = await bus.dead_letters(REPLIES, [reply_topic(directive["lane"])])
+    return [letter.reason for letter in letters]
+
+
+async def state_after(lucius: Live, job_id: str, version: int) -> str:
+    job = await lucius.runtime.engine.wait(job_id, version, 10)
+    assert job is not None
+    return job.state.value
+
+
+async def test_a_bus_reply_without_token_is_set_aside_where_one_is_needed(tmp_path: Path) -> None:
+    async with live(tmp_path, require_reply_token="true") as lucius:
+        directive = await given_out(lucius)
+        before = await lucius.job(directive["jobId"])
+        assert await set_aside(lucius, directive) == ["BAD_TOKEN"]
+        assert await lucius.job(directive["jobId"]) == before
+        await sent(lucius, directive, callback_token=directive["callback_token"])
+        assert await state_after(lucius, directive["jobId"], before["version"]) == "IN_PROGRESS"
+
+
+async def test_a_bus_reply_without_token_counts_where_none_is_needed(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        directive = await given_out(lucius)
+        version = (await lucius.job(directive["jobId"]))["version"]
+        await sent(lucius, directive)
+        assert await state_after(lucius, directive["jobId"], version) == "IN_PROGRESS"
+
+
+@pytest.mark.parametrize("token", ["", "x", 7, {"a": 1}])
+async def test_a_bus_reply_with_a_bad_token_never_counts(tmp_path: Path, token: Any) -> None:
+    async with live(tmp_path) as lucius:
+        directive = await given_out(lucius)
+        before = await lucius.job(directive["jobId"])
+        assert await set_aside(lucius, directive, callback_token=token) == ["BAD_TOKEN"]
+        assert await lucius.job(directive["jobId"]) == before
+
+
+async def test_the_kit_sends_its_tokens(tmp_path: Path) -> None:
+    services = [service() for service in SERVICES]
+    async with live(tmp_path, services=services, require_reply_token="true") as lucius:
+        job_id = await lucius.accepted()
+        job = await lucius.client.get(f"/v1/jobs/{job_id}", params={"wait_seconds": 20})
+        events = (await lucius.client.get(f"/v1/jobs/{job_id}/events")).json()["events"]
+    assert job.json()["error_code"] == "REFERENCE_REFUSED"
+    assert {"ack", "failure_final"} <= {event["type"] for event in events}

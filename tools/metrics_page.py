@@ -1,0 +1,40 @@
+"""The reference page of all metrics, from the instruments that the code declares."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from lucius.api.metrics import HttpInstruments
+from lucius.engines.instruments import Instrument
+from lucius.engines.metric_table import EngineInstruments
+
+_HEAD: Final = """# Metrics
+
+Generated from `src/lucius/engines/metric_table.py` and `src/lucius/api/metrics.py`. Do not edit.
+
+`GET /metrics` answers in Prometheus' text format, also during an outage. Counters that have not moved yet
+are shown as 0 where their labels are known beforehand. Labels come from the configuration or closed sets;
+`tenant_id`, the one exception, is capped. A histogram has the series `_bucket`, `_sum` and `_count`.
+[Observe LUCIUS](../how-to/observe.md) says how to use them.
+"""
+_COLUMNS: Final = "| metric | kind | labels | what it says |\n|---|---|---|---|\n"
+_TAIL: Final = """
+Besides these there are the usual `process_*` metrics: CPU, memory, file descriptors, start time.
+"""
+
+
+def instruments() -> list[Instrument]:
+    return [*EngineInstruments().all(), *HttpInstruments().all()]
+
+
+def metrics_page() -> str:
+    engine = _section("Jobs, steps and dispatch", list(EngineInstruments().all()))
+    return _HEAD + engine + _section("HTTP", list(HttpInstruments().all())) + _TAIL
+
+
+def _section(title: str, rows: Sequence[Instrument]) -> str:
+    return f"\n## {title}\n\n{_COLUMNS}" + "".join(_row(row) for row in rows)
+
+
+def _row(row: Instrument) -> str:
+    labels = ", ".join(f"`{label}`" for label in row.labels)
+    return f"| `{row.name}` | {row.kind} | {labels} | {row.about} |\n"
