@@ -8,6 +8,7 @@ from lucius.api.context import ApiOptions
 from lucius.api.streams import KEEP_ALIVE, Feeds
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.inputs import CancelRequested
+from lucius.core.job import Job
 from tests.api.world import ENVELOPE, World, client_of, context_of
 
 
@@ -104,3 +105,49 @@ async def test_when_the_ledger_fails_listeners_are_cut_off(world: World) -> None
     await world.out(job_id)
     world.failing = LedgerUnavailableError("gone")
     assert not any(b"event: end" in chunk for chunk in await listener)
+
+
+async def test_many_listeners_wait_for_the_job_once(world: World) -> None:
+    """One poller a job: the engine is asked by one feed, whoever listens and from wherever."""
+    asked: list[int] = []
+    wait = world.wait
+
+    async def counted(job_id: str, version: int, seconds: float) -> Job | None:
+        asked.append(version)
+        return await wait(job_id, version, seconds)
+
+    world.wait = counted  # type: ignore[method-assign]
+    feeds = Feeds(context_of(world))
+    job_id = await submitted(world)
+    listeners = [
+        asyncio.create_task(collected(world, feeds, job_id, after % 2)) for after in range(40)
+    ]
+    await everyone_waits()
+    feed = feeds.feed(job_id)
+    assert feed is not None
+    assert feed.listeners == 40
+    await world.apply(job_id, CancelRequested(immediate=True))
+    await asyncio.gather(*listeners)
+    assert len(asked) == len(set(asked)), "no version was waited for twice"
+
+
+async def test_a_stream_that_was_cut_off_is_resumed_without_a_gap(world: World) -> None:
+    feeds = Feeds(context_of(world))
+    job_id = await submitted(world)
+    first = feeds.stream(world.jobs[job_id], 0)
+    seen = parsed(await anext(first))["id"]
+    await first.aclose()  # type: ignore[attr-defined]
+    await world.out(job_id)
+    await world.apply(job_id, CancelRequested(immediate=True))
+    rest = [parsed(chunk)["id"] for chunk in await collected(world, feeds, job_id, int(seen))]
+    assert [seen, *rest] == ["1", "2", "3", "4", None]
+
+
+async def test_when_the_process_ends_every_stream_ends_and_none_begins(world: World) -> None:
+    feeds = Feeds(context_of(world))
+    job_id = await submitted(world)
+    listener = asyncio.create_task(collected(world, feeds, job_id))
+    await everyone_waits()
+    await feeds.close()
+    assert not any(b"event: end" in chunk for chunk in await listener), "the job has not ended"
+    assert await collected(world, feeds, job_id) == []

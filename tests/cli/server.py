@@ -9,16 +9,21 @@ from typing import Any, TypeVar
 import uvicorn
 
 from lucius.api.app import create_app
+from lucius.api.shapes import RetriedShape
 from tests.api.world import World, context_of
 
 T = TypeVar("T")
+
+
+async def nothing_pending() -> RetriedShape:
+    return {"published": 0, "pending": 0, "failed": 0}
 
 
 class Server:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.world = World()
-        app = create_app(context_of(self.world))
+        app = create_app(context_of(self.world, retry_outbox=nothing_pending))
         config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._started = threading.Event()

@@ -138,9 +138,7 @@ def test_wrong_usage_exits_with_2(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in DONE if p[0] in ("job", "jobs", "dlq", "outbox")])
-def test_without_a_server_a_command_fails_with_a_message(
-    path: tuple[str, ...], data: Path
-) -> None:
+def test_without_a_server_a_command_fails_with_a_message(path: tuple[str, ...], data: Path) -> None:
     result = CliRunner().invoke(main, [*path, *filled(DONE[path], {}, data), *NOWHERE])
     assert_quiet(result)
     assert result.exit_code == 1

@@ -57,7 +57,9 @@ def _lines(block: Block) -> str:
             return ""
 
 
-READY = """until curl -fs "$LUCIUS_URL/readyz" > ready.log; do kill -0 "$server"; sleep 0.1; done\n"""
+READY = (
+    """until curl -fs "$LUCIUS_URL/readyz" > ready.log; do kill -0 "$server"; sleep 0.1; done\n"""
+)
 
 
 def _behind(block: Block, log: str) -> str:
@@ -67,4 +69,6 @@ def _behind(block: Block, log: str) -> str:
 
 def _saved(block: Block) -> str:
     name = block.info.partition("file=")[2].split()[0]
-    return f"mkdir -p \"$(dirname {name})\"\ncat > {name} <<'END_OF_FILE'\n{block.text}END_OF_FILE\n"
+    return (
+        f"mkdir -p \"$(dirname {name})\"\ncat > {name} <<'END_OF_FILE'\n{block.text}END_OF_FILE\n"
+    )

@@ -2,18 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from lucius.core.effects import Outcome
-from lucius.core.inputs import Kind
 from lucius.core.states import TERMINAL_JOB, AbortReason
 from lucius.engines.metric_table import CAUSES, REPLY_KINDS, TRACKS
 from lucius.engines.observer import Incident
 from tools.metrics_page import instruments
 
-WORDS = frozenset(
-    "sum min max topk rate increase delta absent histogram_quantile by and unless or".split()
-)
+FUNCTIONS = ("sum", "min", "max", "topk", "rate", "increase", "delta", "absent")
+WORDS = frozenset((*FUNCTIONS, "histogram_quantile", "by", "and", "or", "unless"))
 SCRAPED = frozenset(("instance", "job"))
 """Labels that Prometheus adds to every series."""
 PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes")
@@ -31,18 +28,12 @@ VALUES: Mapping[str, frozenset[str]] = {
     "performed": frozenset(("true", "false")),
     "status": frozenset(str(status) for status in range(200, 600)),
     "dependency": frozenset(("ledger", "bus", "reconciler")),
-    "move": frozenset(kind.value for kind in Kind),
 }
 
 _SELECTOR = re.compile(r"([a-z_][a-z0-9_]*)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'([a-z_]+)(=~|!~|!=|=)"([^"]*)"')
 _BY = re.compile(r"\bby\s*\(([^)]*)\)")
-_NOISE = re.compile(r"\[[^\]]*\]|\b\d+(?:\.\d+)?\b")
-
-
-class Series(NamedTuple):
-    name: str
-    labels: frozenset[str]
+_RANGE = re.compile(r"\[[^\]]*\]")
 
 
 def known() -> dict[str, frozenset[str]]:
@@ -62,7 +53,7 @@ def faults(query: str) -> Iterator[str]:
     """What a query says that is not so."""
     series = known()
     grouped = {label.strip() for found in _BY.findall(query) for label in found.split(",")}
-    plain = _NOISE.sub(" ", _BY.sub(" ", query))
+    plain = _RANGE.sub(" ", _BY.sub(" ", query))
     spoken = [match for match in _SELECTOR.finditer(plain) if match[1] not in WORDS]
     available = SCRAPED | {label for m in spoken for label in series.get(m[1], ())}
     if not spoken:

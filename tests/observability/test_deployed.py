@@ -18,6 +18,7 @@ from tools.dashboard import WIDTH
 from tools.metrics_page import instruments, metrics_page
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+OBSERVE = DEPLOY.parent / "docs/how-to/observe.md"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/lucius.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 RULES: list[dict[str, Any]] = [
@@ -33,6 +34,8 @@ def queries() -> Iterator[tuple[str, str]]:
             yield f"panel {panel['title']} {target['refId']}", target["expr"]
     for rule in RULES:
         yield f"alert {rule['alert']}", rule["expr"]
+    for query in re.findall(r"\| `([^`]*\(.*?lucius_[^`]*)`", OBSERVE.read_text()):
+        yield f"documented {query[:30]}", query.replace(r"\|", "|")
 
 
 @pytest.mark.parametrize("query", [pytest.param(query, id=name) for name, query in queries()])
@@ -110,7 +113,7 @@ async def test_what_is_scraped_is_what_is_declared(tmp_path: Path) -> None:
         text = generate_latest(runtime.registry).decode()
     families = list(text_string_to_metric_families(text))
     scraped = {
-        sample.name: {label for label in sample.labels}
+        sample.name: set(sample.labels)
         for family in families
         for sample in family.samples
         if not sample.name.endswith("_created")

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import hmac
 import json
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,10 +76,10 @@ async def test_a_token_of_the_issuer_is_taken(guarded: Guarded, kid: str) -> Non
 @pytest.mark.parametrize(
     "changes",
     [
-        {"exp": int(time.time()) - 3600},
+        {"exp": 1_000_000_000},
         {"exp": None},
         {"exp": "soon"},
-        {"nbf": int(time.time()) + 3600},
+        {"nbf": 4_000_000_000},
         {"aud": "another"},
         {"aud": None},
         {"iss": "https://evil.test"},

@@ -21,7 +21,7 @@ from lucius.settings import load_settings
 from tests.api.live import ENVELOPE
 from tests.api.world import World, context_of
 
-EXAMPLES = 150
+EXAMPLES = 25
 Case = schemathesis.Case[Any]
 Checks = list[Callable[..., bool | None]]
 
@@ -95,7 +95,7 @@ EXCLUDED: dict[str, Checks] = {
 
 def excluded(case: Case) -> Checks:
     """A cursor is only good if it was handed out; the rest is in the table."""
-    if isinstance(case.query, dict) and "cursor" in case.query:
+    if "cursor" in case.query:
         return [positive_data_acceptance]
     return EXCLUDED.get(case.operation.path, [])
 
@@ -106,8 +106,8 @@ def bring_near(case: Case, job_id: str) -> None:
         case.path_parameters["jobId"] = job_id
     for place in (case.query, case.body):
         wait = place.get("wait_seconds") if isinstance(place, dict) else None
-        if isinstance(place, dict) and isinstance(wait, int | float) and wait > 0:
-            place["wait_seconds"] = min(wait, 0.01)
+        if isinstance(place, dict) and isinstance(wait, int | float) and 0.01 < wait <= 60:
+            place["wait_seconds"] = 0.01
 
 
 @schema.parametrize()

@@ -228,11 +228,11 @@ class Runtime:
 
 async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime:
     """A runtime of the adapters that the settings name."""
-    config = open_config(settings)
+    config, bus = open_config(settings), traced(open_bus(settings))
     return Runtime(
         settings=settings,
         ledger=await open_ledger(settings),
-        bus=traced(open_bus(settings)),
+        bus=bus,
         config=config,
         workspace=open_workspace(settings),
         services=services,

@@ -13,7 +13,7 @@ from typing import Final
 import uvicorn
 
 from lucius.bootstrap.protocol import BoundedProtocol
-from lucius.bootstrap.runtime import build
+from lucius.bootstrap.runtime import Runtime, build
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
 from lucius.settings import Settings
@@ -70,11 +70,15 @@ def is_loopback(host: str) -> bool:
 async def serve(settings: Settings, *, host: str, port: int, services: Sequence[Service]) -> None:
     """Run until SIGINT or SIGTERM. The port is taken first, so that two servers cannot both start."""
     check_address(settings, host)
-    listener = _listen(host, port)
-    address = _address(host, listener)
-    if not settings.public_url:
-        settings = replace(settings, public_url=address)
-    runtime = await build(settings, services)
+    with contextlib.closing(_listen(host, port)) as listener:
+        address = _address(host, listener)
+        if not settings.public_url:
+            settings = replace(settings, public_url=address)
+        runtime = await build(settings, services)
+        await _serve_on(listener, address, runtime)
+
+
+async def _serve_on(listener: socket.socket, address: str, runtime: Runtime) -> None:
     app = runtime.app()
 
     async def ending() -> None:

@@ -63,14 +63,21 @@ def _show(answer: Any) -> None:
 
 def reference(text: str) -> str:
     """A URI as it is; anything else is a local path."""
-    return text if "://" in text else Path(text).expanduser().resolve().as_uri()
+    try:
+        return text if "://" in text else Path(text).expanduser().resolve().as_uri()
+    except (ValueError, OSError, RuntimeError) as error:
+        raise click.BadParameter(f"{text!r} is neither a URI nor a path: {error}") from None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def read_payload(text: str) -> dict[str, Any]:
     """JSON, or @ and the name of a file that holds it."""
     try:
         content = Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
-        value = json.loads(content)
+        value = json.loads(content, parse_constant=_refuse)
     except (OSError, ValueError) as error:
         raise click.BadParameter(str(error), param_hint="--payload") from None
     if not isinstance(value, dict):

@@ -91,7 +91,7 @@ def _last_event_id(request: Request) -> int:
     text = request.headers.get("last-event-id")
     if text is None:
         return 0
-    if not (text.isascii() and text.isdigit()) or len(text) > 15:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18 or int(text) > _MAX_SEQ:
         raise parameter_problem("Last-Event-ID", "must be the id of an event")
     return int(text)
 
@@ -169,7 +169,9 @@ OPERATIONS: Final = (
             "stream", "Server-sent events, as with Accept: text/event-stream", {"type": "boolean"}
         ),
         header_parameter(
-            "Last-Event-ID", "Continue a stream after this event", {"type": "integer"}
+            "Last-Event-ID",
+            "Continue a stream after this event",
+            {"type": "integer", "minimum": 0, "maximum": _MAX_SEQ},
         ),
         codes=("INVALID_PARAMETER",),
     ),
