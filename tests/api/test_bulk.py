@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from lucius.api.context import Caller, Role
 from lucius.engines import bulk
+from lucius.ports.ledger import JobQuery
 from tests.api.live import Live, live
 from tests.api.world import World, accepted, client_of, context_of
 
@@ -89,8 +90,7 @@ async def test_orders_are_given_a_bounded_number_at_once(world: World) -> None:
         for number in range(200):
             await accepted(client, payload={"n": number})
     context = context_of(world)
-    query = bulk.JobQuery()
-    tally = await bulk.give(context.ledger, query, lambda job: True, order, 10_000)
+    tally = await bulk.give(context.ledger, JobQuery(), lambda job: True, order, 10_000)
     assert (tally.applied, tally.matched) == (200, 200)
     assert 1 < most <= bulk.AT_ONCE
 

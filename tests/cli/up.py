@@ -33,8 +33,8 @@ def clean_environment(**more: str) -> dict[str, str]:
 class Up:
     """One server process. Leaving it behind is an error: stop it."""
 
-    def __init__(self, folder: Path, *options: str, port: int | None = None, **env: str) -> None:
-        self.url = f"http://127.0.0.1:{port or free_port()}"
+    def __init__(self, folder: Path, *options: str, **env: str) -> None:
+        self.url = f"http://127.0.0.1:{free_port()}"
         self._log = folder / "up.log"
         words = [LUCIUS, "up", "--port", self.url.rpartition(":")[2], *options]
         with self._log.open("ab") as log:

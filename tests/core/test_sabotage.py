@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lucius.core import callbacks, retry, sequence, turn, wire
 from lucius.core import decide as core
-from lucius.core import retry, turn, wire
 from lucius.core.effects import Outcome
 from lucius.core.inputs import Callback
 from lucius.core.job import Execution, Job, Step
@@ -40,13 +40,13 @@ def own(step: Step, received: Callback) -> bool:
 
 def closed_jobs_listen(patch: Patch) -> None:
     """1: nothing asks any more whether the job is closed."""
-    real = core._standing
+    real = callbacks._standing
 
     def standing(draft: Turn, step: Step, received: Callback) -> Outcome:
         listens = draft.job.terminal and own(step, received)
         return Outcome.APPLIED if listens else real(draft, step, received)
 
-    patch.setattr(core, "_standing", standing)
+    patch.setattr(callbacks, "_standing", standing)
     patch.setattr(turn, "check_move", unchecked)
 
 
@@ -70,13 +70,13 @@ def lost_publishes_stay_lost(patch: Patch) -> None:
 
 def every_reply_counts(patch: Patch) -> None:
     """2: replies are not asked which attempt they speak for, or whether they repeat one."""
-    real = core._standing
+    real = callbacks._standing
 
     def standing(draft: Turn, step: Step, received: Callback) -> Outcome:
         counts = own(step, received) and not draft.job.terminal
         return Outcome.APPLIED if counts else real(draft, step, received)
 
-    patch.setattr(core, "_standing", standing)
+    patch.setattr(callbacks, "_standing", standing)
     patch.setattr(turn, "check_move", unchecked)
 
 
@@ -88,7 +88,7 @@ def stages_do_not_wait(patch: Patch) -> None:
             if step.state is StepState.PENDING:
                 draft.hold(index)
 
-    patch.setattr(core, "_start_stage", start)
+    patch.setattr(sequence, "start_stage", start)
 
 
 def pauses_withdraw_nothing(patch: Patch) -> None:
@@ -117,7 +117,7 @@ def failures_stop_nothing(patch: Patch) -> None:
     def hopeful(draft: Turn) -> bool:
         return False
 
-    patch.setattr(core, "_doomed", hopeful)
+    patch.setattr(sequence, "doomed", hopeful)
 
 
 def routing_follows_configuration(patch: Patch) -> None:
@@ -170,7 +170,7 @@ def leases_are_not_compared(patch: Patch) -> None:
     def similar(execution: Execution | None, received: Any) -> bool:
         return execution is not None and execution.attempt_no == received.attempt_no
 
-    patch.setattr(core, "_matches", similar)
+    patch.setattr(callbacks, "matches", similar)
 
 
 def nobody_looks_again(patch: Patch) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
-from lucius.core import decide, retry, turn
+from lucius.core import callbacks, retry, turn
 from lucius.core.effects import Event, Outcome
 from lucius.core.inputs import Callback, ResultReceived
 from lucius.core.job import Job, Step
@@ -27,12 +27,12 @@ def nobody_looks_again_while(state: StepState) -> AbstractContextManager[Any]:
 @contextmanager
 def standing_of(change: Callable[[Turn, Step, Callback, Outcome], Outcome]) -> Iterator[None]:
     """Whether a callback counts is judged otherwise."""
-    judged = decide._standing
+    judged = callbacks._standing
 
     def standing(draft: Turn, step: Step, received: Callback) -> Outcome:
         return change(draft, step, received, judged(draft, step, received))
 
-    with patch.object(decide, "_standing", standing):
+    with patch.object(callbacks, "_standing", standing):
         yield
 
 
@@ -57,7 +57,7 @@ def no_lease_check() -> AbstractContextManager[Any]:
 
 def no_second_thought() -> AbstractContextManager[Any]:
     """An attempt that was given up for silence stays given up."""
-    return patch.object(decide, "PRESUMED_DEAD", ())
+    return patch.object(callbacks, "PRESUMED_DEAD", ())
 
 
 def no_compare_and_swap() -> AbstractContextManager[Any]:

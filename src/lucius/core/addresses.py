@@ -43,7 +43,7 @@ WEB_PORTS: Final = frozenset((80, 443))
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one that anyone on the internet may use. An IPv4 inside an IPv6 is judged itself."""
+    """Whether anyone on the internet may use the address. An IPv4 inside an IPv6 is judged itself."""
     try:
         parsed = ip_address(address)
     except ValueError:

@@ -316,3 +316,27 @@ def blank_step(carried: bool, now: datetime) -> Step:
     if carried:
         return Step(StepState.SUCCEEDED, updated_at=now, completed_at=now)
     return Step(StepState.PENDING, updated_at=now)
+
+
+def rejected(job: Job, code: str) -> Decision:
+    return Decision(job, Outcome.REJECTED, changed=False, code=code)
+
+
+def matches(execution: Execution | None, received: object) -> bool:
+    return (
+        execution is not None
+        and execution.exec_id == getattr(received, "lease_id", None)
+        and execution.attempt_no == getattr(received, "attempt_no", None)
+    )
+
+
+def about(
+    turn: Turn,
+    step_id: str,
+    execution: Execution | None,
+    attempt_no: int | None = None,
+    lease_id: str | None = None,
+) -> None:
+    if execution is not None:
+        attempt_no, lease_id = execution.attempt_no, execution.exec_id
+    turn.subject = (step_id, attempt_no, lease_id)

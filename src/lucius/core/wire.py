@@ -132,7 +132,9 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     if given not in ("ACK", "RESULT", "HEARTBEAT", "RELEASE"):
         faults.append(("/type", "must be ACK, RESULT, HEARTBEAT or RELEASE"))
     status = _status(body, faults) if given == "RESULT" else None
-    output = body.get("output_ref", body.get("artifact_refs"))
+    output = body.get("output_ref")
+    if output is None:
+        output = body.get("artifact_refs")
     faults += json_faults(output, "/output_ref")
     if faults:
         raise RequestError("INVALID_CALLBACK", "the reply is not valid", faults=tuple(faults))

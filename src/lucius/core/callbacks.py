@@ -1,0 +1,145 @@
+"""What services say: ACK, RESULT, HEARTBEAT and RELEASE, and whether they may still say it."""
+
+from lucius.core import sequence
+from lucius.core.effects import Decision, Outcome
+from lucius.core.inputs import (
+    AckReceived,
+    Callback,
+    HeartbeatReceived,
+    LeaseReturned,
+    ResultReceived,
+    ResultStatus,
+)
+from lucius.core.job import Execution, Fault, Step
+from lucius.core.retry import Track
+from lucius.core.states import (
+    PRESUMED_DEAD,
+    AbortReason,
+    EntryState,
+    ExecutionState,
+    JobState,
+    StepState,
+)
+from lucius.core.turn import MAX_NOTED, Turn, about, matches, rejected
+
+
+def callback(turn: Turn, received: Callback) -> Decision:
+    index = turn.job.plan.index_of(received.step_id)
+    if index is None:
+        return rejected(turn.job, "UNKNOWN_STEP")
+    about(turn, received.step_id, None, received.attempt_no, received.lease_id)
+    standing = _standing(turn, turn.steps[index], received)
+    if standing is not Outcome.APPLIED:
+        return _noted(turn, received, standing)
+    if isinstance(received, HeartbeatReceived):
+        return _heartbeat(turn, index, received)
+    if turn.steps[index].unacked:
+        turn.started(index, received.worker_id)
+    if isinstance(received, ResultReceived):
+        _result(turn, index, received)
+        sequence.settle(turn)
+    elif isinstance(received, LeaseReturned):
+        returned(turn, index)
+        sequence.settle(turn)
+    return turn.decision(Outcome.APPLIED)
+
+
+def _standing(turn: Turn, step: Step, received: Callback) -> Outcome:
+    """Whether a callback speaks for the current attempt, repeats it, or comes too late for it."""
+    spoken_for = next((e for e in step.executions if matches(e, received)), None)
+    if spoken_for is not None and _answered(spoken_for, received):
+        return Outcome.DUPLICATE
+    if turn.job.terminal:
+        return Outcome.LATE
+    if spoken_for is None or spoken_for is not step.execution:
+        return Outcome.STALE
+    if step.out:
+        return Outcome.APPLIED
+    revives = (
+        isinstance(received, ResultReceived)
+        and received.status is ResultStatus.SUCCEEDED
+        and spoken_for.reason in PRESUMED_DEAD
+        and (step.state is StepState.FAILED_RETRY or step.held)
+    )
+    if revives:
+        return Outcome.APPLIED
+    return Outcome.LATE
+
+
+def _answered(execution: Execution, received: Callback) -> bool:
+    """The same has been heard from this lease before."""
+    if isinstance(received, AckReceived):
+        return execution.started_at is not None
+    if isinstance(received, ResultReceived):
+        return (
+            execution.state in (ExecutionState.COMMITTED, ExecutionState.DONE)
+            or execution.reason is AbortReason.RESULT_FAILED
+        )
+    if isinstance(received, LeaseReturned):
+        return execution.reason is AbortReason.RETURNED
+    return False
+
+
+def _noted(turn: Turn, received: Callback, outcome: Outcome) -> Decision:
+    """Recorded, never applied; a flood of them stops being recorded."""
+    if isinstance(received, HeartbeatReceived) or turn.job.noted >= MAX_NOTED:
+        return Decision(turn.job, outcome, changed=False)
+    turn.data = {"outcome": outcome.value}
+    turn.set_job(noted=turn.job.noted + 1)
+    return turn.decision(outcome)
+
+
+def _heartbeat(turn: Turn, index: int, received: HeartbeatReceived) -> Decision:
+    if turn.steps[index].unacked:
+        turn.started(index, received.worker_id)
+    turn.set_execution(index, lease_expires_at=turn.now + turn.plan(index).policy.lease)
+    return turn.decision(Outcome.APPLIED)
+
+
+def _result(turn: Turn, index: int, received: ResultReceived) -> None:
+    if received.status is ResultStatus.SUCCEEDED:
+        _succeeded(turn, index, received)
+        return
+    fault = received.fault or Fault("STEP_FAILED", "the service reported a failure without a code")
+    turn.data = {"fault": fault.code, "message": fault.message}
+    if received.status is ResultStatus.FAILED_RETRY:
+        turn.fail_attempt(index, Track.EXECUTION, AbortReason.RESULT_FAILED, fault)
+    else:
+        turn.abort(index, AbortReason.RESULT_FAILED, final=True)
+        turn.give_up(index, fault, turn.steps[index].used + 1)
+
+
+def _succeeded(turn: Turn, index: int, received: ResultReceived) -> None:
+    """The result is durable. From an attempt that was given up for silent it proves the ACK too."""
+    step, execution = turn.steps[index], turn.steps[index].executions[-1]
+    if step.held:
+        turn.move_entry(index, EntryState.FAILED_FINAL, ready_at=None)
+    turn.move_execution(
+        index,
+        ExecutionState.COMMITTED,
+        started_at=execution.started_at or turn.now,
+        lease_owner=execution.lease_owner or received.worker_id,
+        finished_at=turn.now,
+        reason=None,
+        final=False,
+    )
+    turn.move_step(
+        index,
+        StepState.SUCCEEDED,
+        result_ref=received.result_ref,
+        retry_at=None,
+        fault=None,
+        completed_at=turn.now,
+    )
+    turn.acknowledged()
+
+
+def returned(turn: Turn, index: int) -> None:
+    """The attempt is not used up: the same number is dispatched again under a new lease."""
+    turn.abort(index, AbortReason.RETURNED)
+    if turn.state is JobState.CANCELLING or sequence.doomed(turn):
+        turn.drop(index)
+    elif turn.state is JobState.PAUSING:
+        turn.put_back(index, turn.now)
+    else:
+        turn.hold(index)

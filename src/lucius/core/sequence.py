@@ -1,0 +1,93 @@
+"""What follows when steps have moved: the next stage, a completed pause, or the end of the job."""
+
+from lucius.core.effects import Effect, LinkRedrive, NotifyClient
+from lucius.core.job import Execution, Fault, Owed
+from lucius.core.retry import effect_backoff
+from lucius.core.states import AbortReason, ExecutionState, JobState, StepState
+from lucius.core.turn import Turn
+
+SLA_EXCEEDED = Fault("SLA_EXCEEDED", "the job took longer than it may")
+
+
+def doomed(turn: Turn) -> bool:
+    """A step has failed for good: others may finish, nothing new starts."""
+    return any(step.state is StepState.FAILED_FINAL for step in turn.steps)
+
+
+def settle(turn: Turn) -> None:
+    """After steps have moved: close the job, complete a pause, or start the next stage."""
+    out = any(step.out for step in turn.steps)
+    if turn.state is JobState.CANCELLING:
+        if not out:
+            close(turn, JobState.CANCELLED, None)
+    elif doomed(turn):
+        for index, step in enumerate(turn.steps):
+            if step.held or step.state is StepState.FAILED_RETRY:
+                turn.drop(index)
+        if not out:
+            close(turn, JobState.FAILED_FINAL, _first_fault(turn))
+    elif all(step.state is StepState.SUCCEEDED for step in turn.steps):
+        close(turn, JobState.SUCCEEDED, None)
+    elif turn.state is JobState.PAUSING:
+        for index, step in enumerate(turn.steps):
+            if step.held:
+                turn.withdraw(index)
+        if not out:
+            turn.move_job(JobState.PAUSED)
+    elif turn.state in (JobState.DISPATCHING, JobState.IN_PROGRESS):
+        start_stage(turn)
+
+
+def start_stage(turn: Turn) -> None:
+    """Dispatch what is pending in the first stage that is not finished."""
+    plan = turn.job.plan.steps
+    unfinished = [i for i, s in enumerate(turn.steps) if s.state is not StepState.SUCCEEDED]
+    stage = min(plan[i].stage for i in unfinished)
+    for index in unfinished:
+        if plan[index].stage == stage and turn.steps[index].state is StepState.PENDING:
+            turn.hold(index)
+
+
+def _first_fault(turn: Turn) -> Fault | None:
+    failed = (step for step in turn.steps if step.state is StepState.FAILED_FINAL)
+    return next((step.fault for step in failed), None)
+
+
+def close(turn: Turn, state: JobState, fault: Fault | None) -> None:
+    """The job ends: what was committed is done, and the client's webhooks are owed."""
+    turn.finish_committed()
+    if state is not JobState.SUCCEEDED:
+        _mark_unfinished(turn, fault)
+    turn.move_job(state)
+    turn.set_job(completed_at=turn.now, fault=fault, paused_at=None)
+    if state is JobState.SUCCEEDED:
+        last = turn.steps[-1].result_ref
+        turn.set_job(final_output=last if last is not None else turn.job.plan.output_ref)
+    for number, url in enumerate(turn.job.plan.callback_urls):
+        owed = Owed(f"notify-{number}", "notify_client", url, 1, turn.now + effect_backoff(1))
+        turn.set_job(owed=(*turn.changes.get("owed", turn.job.owed), owed))
+        turn.effects.append(effect_of(owed))
+
+
+def _mark_unfinished(turn: Turn, fault: Fault | None) -> None:
+    """`phase` reads executions alone, so a job that ends without success leaves a final one."""
+    if any(execution.final for step in turn.steps for execution in step.executions):
+        return
+    at = next((i for i, s in enumerate(turn.steps) if s.state is not StepState.SUCCEEDED), -1)
+    index = at % len(turn.steps)
+    mark = Execution(
+        exec_id=f"{turn.job.job_id}:closed",
+        attempt_no=0,
+        state=ExecutionState.ABORTED,
+        leased_at=turn.now,
+        finished_at=turn.now,
+        reason=AbortReason.SLA if fault is SLA_EXCEEDED else AbortReason.CANCELLED,
+        final=True,
+    )
+    turn.set_step(index, executions=(*turn.steps[index].executions, mark))
+
+
+def effect_of(owed: Owed) -> Effect:
+    if owed.kind == "link_redrive":
+        return LinkRedrive(owed.owed_id, owed.target)
+    return NotifyClient(owed.owed_id, owed.target)

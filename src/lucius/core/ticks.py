@@ -1,0 +1,107 @@
+"""What time alone does: timeouts, retries, escalation; and what a restarted bus has lost."""
+
+from datetime import datetime
+
+from lucius.core import callbacks, sequence
+from lucius.core.effects import Decision, Outcome
+from lucius.core.evolve import evolve
+from lucius.core.inputs import BusRestarted, Ticked
+from lucius.core.job import Fault, Owed, Step
+from lucius.core.retry import PUBLISH_GRACE, Track, effect_backoff
+from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, AbortReason, JobState, StepState
+from lucius.core.turn import Turn, about
+
+ACK_TIMEOUT = Fault("ACK_TIMEOUT", "no service acknowledged the directive in time")
+LEASE_EXPIRED = Fault("LEASE_EXPIRED", "the service fell silent: its lease ran out")
+
+
+def tick(turn: Turn, received: Ticked) -> Decision:
+    for owed in turn.job.owed:
+        if owed.next_at <= turn.now:
+            turn.effects.append(sequence.effect_of(owed))
+            _postpone(turn, owed)
+    if turn.job.terminal:
+        return turn.decision(Outcome.APPLIED)
+    if turn.state is not JobState.PAUSED:
+        for index in range(len(turn.steps)):
+            _tick_step(turn, index, received.publish_now)
+        sequence.settle(turn)
+    if turn.job.sla_at <= turn.now and turn.state not in TERMINAL_JOB:
+        _escalate(turn)
+    return turn.decision(Outcome.APPLIED)
+
+
+def _tick_step(turn: Turn, index: int, publish_now: bool) -> None:
+    step, now = turn.steps[index], turn.now
+    plan = turn.plan(index)
+    if step.out and step.state is StepState.DISPATCHING:
+        asked_at = turn.entry(index).asked_at
+        if asked_at is None or publish_now or asked_at + PUBLISH_GRACE <= now:
+            turn.ask_publish_again(index)
+    elif step.out and _lease_over(step, now):
+        waiting = step.state is StepState.AWAITING_ACK
+        track = Track.ACK if waiting else Track.EXECUTION
+        reason = AbortReason.ACK_TIMEOUT if waiting else AbortReason.LEASE_EXPIRED
+        about(turn, plan.step_id, step.execution)
+        turn.fail_attempt(index, track, reason, ACK_TIMEOUT if waiting else LEASE_EXPIRED)
+    elif turn.state not in RUNNING_JOB or sequence.doomed(turn):
+        return
+    elif step.state is StepState.FAILED_RETRY and (step.retry_at or now) <= now:
+        about(turn, plan.step_id, None)
+        turn.hold(index)
+    elif step.held and _refusal_over(turn.entry(index).ready_at, now, publish_now):
+        turn.set_entry(index, ready_at=None)
+
+
+def _refusal_over(ready_at: datetime | None, now: datetime, publish_now: bool) -> bool:
+    """Whether a held entry has waited out its refused publish, or need not."""
+    return ready_at is not None and (publish_now or ready_at <= now)
+
+
+def _lease_over(step: Step, now: datetime) -> bool:
+    expires_at = step.executions[-1].lease_expires_at
+    return expires_at is not None and expires_at <= now
+
+
+def _escalate(turn: Turn) -> None:
+    """Beyond its SLA: someone is told, again and again, or the job fails where so configured."""
+    paused = turn.state in (JobState.PAUSING, JobState.PAUSED)
+    sla = turn.job.plan.sla
+    turn.data = {"escalated": "pause_sla" if paused else "job_sla"}
+    turn.set_job(sla_at=turn.now + (sla.pause if paused else sla.job))
+    if turn.state is JobState.CANCELLING:
+        return
+    if sla.fail_pause if paused else sla.fail_job:
+        for index, step in enumerate(turn.steps):
+            if step.out or step.held or step.state is StepState.FAILED_RETRY:
+                turn.abort(index, AbortReason.SLA, final=True)
+                turn.give_up(index, sequence.SLA_EXCEEDED, step.used)
+        sequence.close(turn, JobState.FAILED_FINAL, sequence.SLA_EXCEEDED)
+
+
+def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
+    """What a volatile bus held is published again as the same attempt; dead services' leases end."""
+    for index, step in enumerate(turn.steps):
+        if not step.out:
+            continue
+        if step.state is StepState.IN_PROGRESS:
+            owner = step.executions[-1].lease_owner
+            if owner is not None and owner.startswith(received.lost_owner):
+                about(turn, turn.plan(index).step_id, step.execution)
+                callbacks.returned(turn, index)
+        elif step.state is StepState.AWAITING_ACK:
+            expires_at = turn.now + turn.plan(index).policy.ack_timeout
+            turn.set_execution(index, lease_expires_at=expires_at)
+            turn.ask_publish(index)
+        else:
+            turn.ask_publish_again(index)
+    if not turn.job.terminal:
+        sequence.settle(turn)
+    return turn.decision(Outcome.APPLIED)
+
+
+def _postpone(turn: Turn, owed: Owed) -> None:
+    attempts = owed.attempts + 1
+    later = evolve(owed, attempts=attempts, next_at=turn.now + effect_backoff(attempts))
+    current: tuple[Owed, ...] = turn.changes.get("owed", turn.job.owed)
+    turn.set_job(owed=tuple(later if o.owed_id == owed.owed_id else o for o in current))
