@@ -1,6 +1,6 @@
 """The HTTP surface over the real engine, ledger and bus; workers are whoever pulls."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from lucius.bootstrap import Runtime, build
+from lucius.platform import Service
 from lucius.settings import load_settings
 
 BOUND = ("jobId", "stepId", "attempt_no", "lease_id")
@@ -94,13 +95,15 @@ class Live:
 
 
 @asynccontextmanager
-async def live(data: Path, **settings: str) -> AsyncIterator[Live]:
+async def live(
+    data: Path, *, services: Sequence[Service] = (), **settings: str
+) -> AsyncIterator[Live]:
     """Settings are given without their prefix, in lower case."""
     given = {f"LUCIUS_{name.upper()}": value for name, value in settings.items()}
     loaded = load_settings(
         {"LUCIUS_DATA_DIR": str(data), "LUCIUS_PUBLIC_URL": "http://lucius", **given}
     )
-    runtime = await build(loaded)
+    runtime = await build(loaded, services)
     async with runtime.running():
         app = runtime.app()
         transport = httpx.ASGITransport(app=app)

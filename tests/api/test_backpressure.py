@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -31,7 +32,7 @@ async def live_jobs(lucius: Live) -> int:
 
 @pytest.mark.parametrize(("limits", "code"), SCOPES)
 async def test_beyond_a_limit_nothing_is_created_and_no_claim_is_held(
-    tmp_path: Path, limits: dict[str, str], code: str
+    tmp_path: Path, limits: dict[str, Any], code: str
 ) -> None:
     async with live(tmp_path, **limits) as lucius:
         await filled(lucius)
@@ -45,7 +46,7 @@ async def test_beyond_a_limit_nothing_is_created_and_no_claim_is_held(
 
 @pytest.mark.parametrize(("limits", "code"), SCOPES)
 async def test_a_duplicate_is_answered_even_when_saturated(
-    tmp_path: Path, limits: dict[str, str], code: str
+    tmp_path: Path, limits: dict[str, Any], code: str
 ) -> None:
     async with live(tmp_path, **limits) as lucius:
         first, _ = await filled(lucius)
@@ -79,7 +80,7 @@ async def test_a_limit_of_a_lane_counts_each_mode_apart(tmp_path: Path) -> None:
 async def test_limits_differ_by_tenant_in_the_configuration(tmp_path: Path) -> None:
     own = tmp_path / "tenants.yaml"
     own.write_text(yaml.safe_dump({"tenants": {"small": {"max_inflight": 1}}}))
-    settings = {"protocols": f"packaged,{own}", "max_inflight_per_tenant": "2"}
+    settings: dict[str, Any] = {"protocols": f"packaged,{own}", "max_inflight_per_tenant": "2"}
     async with live(tmp_path / "data", **settings) as lucius:
         await lucius.accepted("0", tenant_id="small")
         await refused(lucius, "1", "TENANT_SATURATED", tenant_id="small")

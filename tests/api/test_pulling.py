@@ -77,7 +77,7 @@ async def test_a_worker_that_comes_late_finds_what_was_published_before(lucius: 
 
 
 async def test_a_worker_that_vanishes_is_covered_by_the_ack_clock(tmp_path: Path) -> None:
-    quick = {"ack_timeout_seconds": "0.1", "ack_backoff_seconds": "0.05"}
+    quick: dict[str, Any] = {"ack_timeout_seconds": "0.1", "ack_backoff_seconds": "0.05"}
     async with live(tmp_path, **quick) as lucius:
         job_id = await lucius.accepted()
         (lost,) = await lucius.pull()

@@ -118,7 +118,7 @@ async def test_a_protocol_with_a_new_step_type_is_a_file_and_runs(
     runtime: Runtime, folder: Path, stamp: Stamp
 ) -> None:
     stamp.go.set()
-    with pytest.raises(RequestError, match="request_type"):
+    with pytest.raises(RequestError, match="no protocol serves"):
         await runtime.engine.submit(envelope("early", text="x"))
     await put(runtime, folder, protocol("first"))
     with pytest.raises(RequestError) as refused:
