@@ -88,9 +88,14 @@ def run_order(
 
 def _ask(verb: str, counted: "BulkShape") -> None:
     """A person is asked; a script must have said yes."""
-    if not sys.stdin.isatty():
+    if not is_asked():
         raise click.UsageError(f"{_matched(counted)}; add --yes to {verb} them")
     click.confirm(f"{verb} {_matched(counted)}?", abort=True, err=True)
+
+
+def is_asked() -> bool:
+    """Whether someone sits there who can answer."""
+    return sys.stdin.isatty()
 
 
 def _matched(counted: "BulkShape") -> str:
