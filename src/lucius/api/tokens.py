@@ -8,9 +8,10 @@ import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Final
 
-_DIGEST: Final = "sha256"
+_MAX_KEY: Final = 64
 _MAX_TOKEN: Final = 1024
 
 
@@ -58,15 +59,13 @@ class CallbackTokens:
 
     def seal(self, text: str) -> str:
         """A short MAC over something that a client only hands back, such as a cursor."""
-        return _encoded(hmac.digest(self._key, b"seal:" + text.encode(), _DIGEST)[:12])
+        return _encoded(_keyed(self._key, b"seal:" + text.encode())[:12])
 
     def sealed(self, text: str, seal: str) -> bool:
         given = seal.encode()
         return any(
             hmac.compare_digest(given, _encoded(mac[:12]).encode())
-            for mac in (
-                hmac.digest(key, b"seal:" + text.encode(), _DIGEST) for key in self._keys.values()
-            )
+            for mac in (_keyed(key, b"seal:" + text.encode()) for key in self._keys.values())
         )
 
 
@@ -78,7 +77,12 @@ def _mac(
         f"callback:{len(tenant_id)}:{tenant_id}{len(job_id)}:{job_id}"
         f"{len(step_id)}:{step_id}{attempt_no}:{len(lease_id)}:{lease_id}"
     )
-    return hmac.digest(key, text.encode(), _DIGEST)
+    return _keyed(key, text.encode())
+
+
+def _keyed(key: bytes, data: bytes) -> bytes:
+    """Keyed BLAKE2b: a MAC of its own, several times cheaper than HMAC, and this runs on every reply."""
+    return blake2b(data, key=key[:_MAX_KEY], digest_size=32).digest()
 
 
 def _encoded(data: bytes) -> str:

@@ -19,6 +19,8 @@ def pointer(*parts: str | int) -> str:
 
 
 def _shown(text: str) -> str:
+    if text.isascii():
+        return text[:128]
     return text.encode("utf-8", "backslashreplace").decode()[:128]
 
 
