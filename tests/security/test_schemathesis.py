@@ -1,6 +1,7 @@
 """Schemathesis with all its checks against a running LUCIUS: no 5xx, and no answer that is not documented."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 import schemathesis
 import uvicorn
 from hypothesis import HealthCheck, settings
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from lucius.api.app import create_app
@@ -20,6 +22,7 @@ from lucius.core.inputs import CancelRequested
 from lucius.settings import load_settings
 from tests.api.live import ENVELOPE
 from tests.api.world import World, context_of
+from tests.security.routes import ROUTES
 
 EXAMPLES = 25
 Case = schemathesis.Case[Any]
@@ -110,14 +113,35 @@ def bring_near(case: Case, job_id: str) -> None:
             place["wait_seconds"] = 0.01
 
 
-@schema.parametrize()
-@settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-def test_every_answer_is_documented(case: Case, server: Server) -> None:
+def answers_as_documented(case: Case, server: Server) -> None:
     bring_near(case, server.job_id)
     case.call_and_validate(base_url=server.url, excluded_checks=excluded(case))
+
+
+def _test_of(operation: Any) -> tuple[str, Callable[..., None]]:
+    """One function for each operation: a name of its own keeps it apart where tests run in parallel."""
+    bounded = settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+    def test(case: Case, server: Server) -> None:
+        answers_as_documented(case, server)
+
+    words = re.findall(r"[A-Za-z0-9]+", operation.path)
+    test.__name__ = test.__qualname__ = f"test_{operation.method}_{'_'.join(words)}_as_documented"
+    only = schema.include(path=operation.path, method=operation.method.upper())
+    return test.__name__, only.parametrize()(bounded(test))
+
+
+_TESTS = dict(
+    _test_of(found.ok()) for found in schema.get_all_operations() if isinstance(found, Ok)
+)
+globals().update(_TESTS)
+
+
+def test_every_operation_has_its_test() -> None:
+    assert len(_TESTS) == len(ROUTES)
