@@ -121,17 +121,17 @@ async def measure(data: Path, jobs: int = 3000, in_flight: int = 200) -> dict[st
 
 
 async def _reads(server: Server) -> list[float]:
-    """A reader that lists and looks at jobs all the while, twenty times a second."""
+    """A reader that looks at one job ten times a second, all the while."""
     connection = await Connection.open(server.port)
-    latencies = [0.0]
+    _, page = await connection.get("/v1/jobs?limit=1")
+    path = f"/v1/jobs/{page['jobs'][0]['jobId']}"
+    latencies: list[float] = []
     try:
         while True:
             started = time.perf_counter()
-            _, page = await connection.get("/v1/jobs?limit=20")
+            await connection.get(path)
             latencies.append(time.perf_counter() - started)
-            for job in page["jobs"][:1]:
-                await connection.get(f"/v1/jobs/{job['jobId']}")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
     except asyncio.CancelledError:
         return latencies
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import logging
 import signal
@@ -20,6 +21,7 @@ from lucius.settings import Settings
 
 log = logging.getLogger("lucius")
 BACKLOG: Final = 2048
+COLLECT: Final = (50_000, 20, 50)
 DRAIN_SECONDS: Final = 10
 
 
@@ -91,11 +93,20 @@ async def _serve_on(listener: socket.socket, address: str, runtime: Runtime) -> 
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     async with runtime.running():
+        _settle_collector()
         log.info("listening on %s", address)
         await Server(config, ending).serve(sockets=[listener])
+
+
+def _settle_collector() -> None:
+    """Aggregates are values without cycles: counting references frees them, so look for cycles rarely."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT)
 
 
 def _address(host: str, listener: socket.socket) -> str:

@@ -1,16 +1,16 @@
 """Ids. Job ids sort by time, so that the rows of live jobs lie together; lease ids cannot be guessed."""
 
 from datetime import UTC, datetime
-from secrets import token_hex
+from os import urandom
 
 
 def new_job_id(now: datetime) -> str:
     milliseconds = int(now.timestamp() * 1000)
-    return f"job_{milliseconds:012x}{token_hex(10)}"
+    return f"job_{milliseconds:012x}{urandom(10).hex()}"
 
 
 def new_lease_id() -> str:
-    return token_hex(16)
+    return urandom(16).hex()
 
 
 def accepted_at(job_id: str) -> datetime | None:

@@ -9,30 +9,39 @@ from typing import Final
 
 from lucius.core.job import Job
 
-CAPACITY: Final = 20_000
+LIVE: Final = 20_000
+ENDED: Final = 1_000
+"""Jobs that have ended are read once or twice more, by whoever waited for them."""
 
 
 class JobCache:
-    def __init__(self, capacity: int = CAPACITY) -> None:
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._capacity = capacity
+    def __init__(self, live: int = LIVE, ended: int = ENDED) -> None:
+        self._live: OrderedDict[str, Job] = OrderedDict()
+        self._ended: OrderedDict[str, Job] = OrderedDict()
+        self._capacity = (live, ended)
         self._locks: dict[str, deque[asyncio.Future[None]]] = {}
 
     def get(self, job_id: str) -> Job | None:
-        return self._jobs.get(job_id)
+        return self._live.get(job_id) or self._ended.get(job_id)
 
     def put(self, job: Job) -> None:
-        jobs = self._jobs
+        """The job as committed; the one that was moved longest ago makes room."""
+        if job.terminal:
+            self._live.pop(job.job_id, None)
+            jobs, capacity = self._ended, self._capacity[1]
+        else:
+            jobs, capacity = self._live, self._capacity[0]
         jobs[job.job_id] = job
         jobs.move_to_end(job.job_id)
-        if len(jobs) > self._capacity:
+        if len(jobs) > capacity:
             jobs.popitem(last=False)
 
     def drop(self, job_id: str) -> None:
-        self._jobs.pop(job_id, None)
+        self._live.pop(job_id, None)
+        self._ended.pop(job_id, None)
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        return len(self._live) + len(self._ended)
 
     def lock(self, job_id: str) -> "JobLock":
         """Decisions about one job follow one another; those about different jobs do not wait."""

@@ -1,8 +1,9 @@
 """The outbox engine: load, decide, save, then perform. The ledger is the truth; this only delivers."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 from typing import Any, Final
 
 from lucius.core.decide import decide, submit
@@ -84,19 +85,31 @@ class OutboxEngine:
         return await self._create(admission, now)
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
-        if isinstance(received, Callback):
-            self.windows.heard(received.lease_id)
+        applied = await self.apply_all(job_id, (received,))
+        return applied[0] if applied is not None else None
+
+    async def apply_all(self, job_id: str, inputs: Sequence[Input]) -> list[Applied] | None:
+        """Inputs that came together: each is decided by itself, in order, and all are one save."""
+        for received in inputs:
+            if isinstance(received, Callback):
+                self.windows.heard(received.lease_id)
         async with self.cache.lock(job_id):
             for _ in range(RACES):
                 job = self.cache.get(job_id) or await self.ledger.load(job_id)
                 if job is None:
                     return None
-                decision = decide(job, received, self.now())
-                saved = await self._commit(job, decision)
+                decisions = decided(job, inputs, self.now())
+                saved = await self._commit(job, reduce(joined, decisions))
                 if saved is not None:
-                    self.observer.applied(received, decision.outcome)
-                    return Applied(decision.outcome, saved, decision.code)
+                    return self._answers(saved, inputs, decisions)
         raise LedgerUnavailableError(f"job {job_id} is being moved by others faster than by us")
+
+    def _answers(
+        self, job: Job, inputs: Sequence[Input], decisions: Sequence[Decision]
+    ) -> list[Applied]:
+        for received, decision in zip(inputs, decisions, strict=True):
+            self.observer.applied(received, decision.outcome)
+        return [Applied(decision.outcome, job, decision.code) for decision in decisions]
 
     async def job(self, job_id: str) -> Job | None:
         return self.cache.get(job_id) or await self.ledger.load(job_id)
@@ -237,7 +250,18 @@ def _reused(admission: Admission, job_id: str) -> RequestError:
     return RequestError("IDEMPOTENCY_KEY_REUSED", detail, status=409)
 
 
+def decided(job: Job, inputs: Sequence[Input], now: datetime) -> list[Decision]:
+    """One decision for each input, each from where the one before it has led."""
+    decisions: list[Decision] = []
+    for received in inputs:
+        decision = decide(job, received, now)
+        decisions.append(decision)
+        job = decision.job
+    return decisions
+
+
 def joined(first: Decision, second: Decision) -> Decision:
     """Two decisions of one save: the events and effects of both, the outcome of the first."""
     events: tuple[Event, ...] = first.events + second.events
-    return Decision(second.job, first.outcome, events, first.effects + second.effects)
+    changed = first.changed or second.changed
+    return Decision(second.job, first.outcome, events, first.effects + second.effects, changed)

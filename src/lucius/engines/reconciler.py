@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -155,33 +156,49 @@ class Reconciler:
             return
         async with asyncio.timeout(SILENCE.total_seconds()):
             deliveries = await self._bus.receive(REPLIES, self._topics, BATCH, IDLE)
-        for delivery in deliveries:
-            self._engine.spawn(self._reply(delivery))
+        for together in by_job(deliveries):
+            self._engine.spawn(self._replies(together))
         self._settling += len(deliveries)
         while self._settling >= BATCH:
             self._settled.clear()
             await self._settled.wait()
 
-    async def _reply(self, delivery: Delivery) -> None:
+    async def _replies(self, deliveries: Sequence[Delivery]) -> None:
+        """Replies about one job that came together: an ACK and its RESULT are one save."""
         try:
-            await persistently(lambda: self._try_to_settle(delivery))
+            await persistently(lambda: self._try_to_settle(deliveries))
         except (LockLostError, BusUnavailableError) as error:
             log.info("a reply will be delivered again: %s", error)
         finally:
-            self._stalled.discard(delivery.lock_token)
-            self._settling -= 1
+            self._stalled.difference_update(delivery.lock_token for delivery in deliveries)
+            self._settling -= len(deliveries)
             self._settled.set()
 
-    async def _try_to_settle(self, delivery: Delivery) -> None:
-        """Given back, it would come again at once and soon pass for faulty: so it is kept."""
+    async def _try_to_settle(self, deliveries: Sequence[Delivery]) -> None:
+        """Given back, they would come again at once and soon pass for faulty: so they are kept."""
         try:
-            await self._settle(delivery)
+            await self._settle(deliveries)
         except LedgerUnavailableError as error:
             self.ticks.began(error, self._engine.observer)
-            self._stalled.add(delivery.lock_token)
+            self._stalled.update(delivery.lock_token for delivery in deliveries)
             raise
 
-    async def _settle(self, delivery: Delivery) -> None:
+    async def _settle(self, deliveries: Sequence[Delivery]) -> None:
+        read = [(d, reply) for d in deliveries if (reply := await self._read(d)) is not None]
+        if not read:
+            return
+        job_id, inputs = read[0][1][0], [received for _, (_, received) in read]
+        with ExitStack() as spans:
+            for delivery, (_, received) in read:
+                spans.enter_context(applying(delivery.message.body, received))
+            applied = await self._engine.apply_all(job_id, inputs)
+        for delivery, _ in read:
+            if applied is None:
+                await self._set_aside(delivery, "UNKNOWN_JOB", f"there is no job {job_id}")
+            else:
+                await self._bus.complete(delivery)
+
+    async def _read(self, delivery: Delivery) -> tuple[str, Callback] | None:
         """Only faulty content is set aside."""
         body = delivery.message.body
         try:
@@ -189,17 +206,12 @@ class Reconciler:
         except RequestError as error:
             detail = "; ".join(f"{pointer}: {what}" for pointer, what in error.faults)
             await self._set_aside(delivery, error.code, detail)
-            return
+            return None
         refusal = self._guard(body, job_id, received)
         if refusal is not None:
             await self._set_aside(delivery, "BAD_TOKEN", refusal)
-            return
-        with applying(body, received):
-            applied = await self._engine.apply(job_id, received)
-        if applied is None:
-            await self._set_aside(delivery, "UNKNOWN_JOB", f"there is no job {job_id}")
-        else:
-            await self._bus.complete(delivery)
+            return None
+        return job_id, received
 
     async def _set_aside(self, delivery: Delivery, reason: str, detail: str) -> None:
         self._engine.observer.incident(Incident.REPLY_SET_ASIDE, reason)
@@ -225,3 +237,13 @@ class Reconciler:
         self._engine.recovered(job)
         if self._bus.volatile:
             await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))
+
+
+def by_job(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
+    """In order; what names no job stands alone."""
+    groups: dict[object, list[Delivery]] = {}
+    for delivery in deliveries:
+        job_id = delivery.message.body.get("jobId")
+        key = job_id if isinstance(job_id, str) else delivery.lock_token
+        groups.setdefault(key, []).append(delivery)
+    return list(groups.values())

@@ -23,7 +23,8 @@ class Releases:
     def __init__(
         self, ledger: Ledger, lanes: Collection[int], release: Release, spawn: Spawn
     ) -> None:
-        self.windows = Windows(lambda: asyncio.get_running_loop().time())
+        self.windows = Windows(self._time)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.ready = ReadyQueues(ledger)
         self._lanes = lanes
         self._release_entry = release
@@ -44,6 +45,11 @@ class Releases:
                 self.windows.reserve(key)
                 found.append((key, EntryReleased(planned.step_id, new_lease_id())))
         return found
+
+    def _time(self) -> float:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop.time()
 
     # -- keeping in step ---------------------------------------------------------------------
 
