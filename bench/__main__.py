@@ -12,6 +12,7 @@ import uvloop
 
 from bench import end_to_end, ledger, transitions
 from bench.measure import calibration, show
+from lucius.bootstrap.serve import settle_collector
 
 RESULTS = Path(__file__).parent / "results.json"
 QUICK = "--quick" in sys.argv
@@ -23,6 +24,7 @@ def scaled(count: int) -> int:
 
 
 async def run(folder: Path) -> dict[str, Any]:
+    settle_collector()
     results: dict[str, Any] = {"machine": machine(), "calibration_s": [calibration()]}
     results["transitions"] = await transitions.beside_bare(folder, scaled(10_000), 200)
     results["transitions"]["idle_ms"] = await transitions.idle(folder)
@@ -58,6 +60,7 @@ def main() -> None:
     ) as name:
         results = uvloop.run(run(Path(name)))
     report(results)
+    print(f"calibration before and after: {results['calibration_s']}")
     RESULTS.write_text(json.dumps(results, indent=1))
     print(f"written to {RESULTS.relative_to(Path.cwd())}")
 

@@ -97,12 +97,12 @@ async def _serve_on(listener: socket.socket, address: str, runtime: Runtime) -> 
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     async with runtime.running():
-        _settle_collector()
+        settle_collector()
         log.info("listening on %s", address)
         await Server(config, ending).serve(sockets=[listener])
 
 
-def _settle_collector() -> None:
+def settle_collector() -> None:
     """Aggregates are values without cycles: counting references frees them, so look for cycles rarely."""
     gc.collect()
     gc.freeze()
