@@ -31,6 +31,12 @@ class UnsupportedError(LuciusError):
     """A backend or service that this build does not have."""
 
 
+def check_engine(settings: Settings) -> None:
+    """A job keeps the engine that it began with, so none may begin with one that is not here."""
+    if settings.temporal_enabled:
+        raise UnsupportedError("LUCIUS_TEMPORAL_ENABLED=true is not built yet")
+
+
 async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
     if settings.storage_backend == "memory":
         return MemoryLedger()

@@ -17,6 +17,7 @@ from lucius.api.context import ApiContext, ApiOptions
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
+    check_engine,
     host_check,
     open_bus,
     open_config,
@@ -95,6 +96,7 @@ class Runtime:
             self.dispatcher,
             self.bus,
             longest_lease=longest_lease(self.config),
+            look=settings.outbox_retry_interval,
             guard=self._guard,
         )
         self.gateway = BusGateway(self.bus, self.config)
@@ -228,6 +230,7 @@ class Runtime:
 
 async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime:
     """A runtime of the adapters that the settings name."""
+    check_engine(settings)
     config, bus = open_config(settings), traced(open_bus(settings))
     return Runtime(
         settings=settings,

@@ -50,12 +50,14 @@ class Reconciler:
         bus: Bus,
         *,
         longest_lease: timedelta,
+        look: timedelta = IDLE,
         guard: Guard = lambda body, job_id, received: None,
     ) -> None:
         self._engine = engine
         self._dispatcher = dispatcher
         self._bus = bus
         self._horizon = longest_lease + PUBLISH_GRACE
+        self._look = look
         self._guard = guard
         self._topics = [reply_topic(lane) for lane in sorted(engine.lanes)]
         self._settling = 0
@@ -109,9 +111,9 @@ class Reconciler:
 
     def _pause(self) -> float:
         if self._next is None:
-            return IDLE.total_seconds()
+            return self._look.total_seconds()
         left = (self._next - self._engine.now()).total_seconds()
-        return min(max(left, 0.001), IDLE.total_seconds())
+        return min(max(left, 0.001), self._look.total_seconds())
 
     async def tick_due(self) -> bool:
         """Tick what is due now. False: nothing was, or nothing that is due could be moved."""
