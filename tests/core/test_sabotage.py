@@ -63,7 +63,7 @@ def lost_publishes_stay_lost(patch: Patch) -> None:
     """1: a tick takes note of an unsent entry, but nobody is told to publish it."""
 
     def noted(draft: Turn, index: int) -> None:
-        draft.set_entry(index, asked_at=draft.now)
+        draft.own_entry(index).asked_at = draft.now
 
     patch.setattr(Turn, "ask_publish_again", noted)
 

@@ -46,7 +46,7 @@ def callback(turn: Turn, received: Callback) -> Decision:
 
 def _standing(turn: Turn, step: Step, received: Callback) -> Outcome:
     """Whether a callback speaks for the current attempt, repeats it, or comes too late for it."""
-    spoken_for = next((e for e in step.executions if matches(e, received)), None)
+    spoken_for = _spoken_for(step, received)
     if spoken_for is not None and _answered(spoken_for, received):
         return Outcome.DUPLICATE
     if turn.job.terminal:
@@ -64,6 +64,13 @@ def _standing(turn: Turn, step: Step, received: Callback) -> Outcome:
     if revives:
         return Outcome.APPLIED
     return Outcome.LATE
+
+
+def _spoken_for(step: Step, received: Callback) -> Execution | None:
+    for execution in step.executions:
+        if matches(execution, received):
+            return execution
+    return None
 
 
 def _answered(execution: Execution, received: Callback) -> bool:
@@ -92,7 +99,7 @@ def _noted(turn: Turn, received: Callback, outcome: Outcome) -> Decision:
 def _heartbeat(turn: Turn, index: int, received: HeartbeatReceived) -> Decision:
     if turn.steps[index].unacked:
         turn.started(index, received.worker_id)
-    turn.set_execution(index, lease_expires_at=turn.now + turn.plan(index).policy.lease)
+    turn.own_execution(index).lease_expires_at = turn.now + turn.plan(index).policy.lease
     return turn.decision(Outcome.APPLIED)
 
 
@@ -111,26 +118,17 @@ def _result(turn: Turn, index: int, received: ResultReceived) -> None:
 
 def _succeeded(turn: Turn, index: int, received: ResultReceived) -> None:
     """The result is durable. From an attempt that was given up for silent it proves the ACK too."""
-    step, execution = turn.steps[index], turn.steps[index].executions[-1]
-    if step.held:
+    if turn.steps[index].held:
         turn.move_entry(index, EntryState.FAILED_FINAL, ready_at=None)
-    turn.move_execution(
-        index,
-        ExecutionState.COMMITTED,
-        started_at=execution.started_at or turn.now,
-        lease_owner=execution.lease_owner or received.worker_id,
-        finished_at=turn.now,
-        reason=None,
-        final=False,
-    )
-    turn.move_step(
-        index,
-        StepState.SUCCEEDED,
-        result_ref=received.result_ref,
-        retry_at=None,
-        fault=None,
-        completed_at=turn.now,
-    )
+    turn.move_execution(index, ExecutionState.COMMITTED)
+    execution = turn.own_execution(index)
+    execution.started_at = execution.started_at or turn.now
+    execution.lease_owner = execution.lease_owner or received.worker_id
+    execution.finished_at, execution.reason, execution.final = turn.now, None, False
+    turn.move_step(index, StepState.SUCCEEDED)
+    step = turn.own_step(index)
+    step.result_ref, step.completed_at = received.result_ref, turn.now
+    step.retry_at = step.fault = None
     turn.acknowledged()
 
 

@@ -4,7 +4,6 @@ from datetime import datetime
 
 from lucius.core import callbacks, control, sequence, ticks
 from lucius.core.effects import Decision, Outcome
-from lucius.core.evolve import evolve
 from lucius.core.inputs import (
     AckReceived,
     BusRestarted,
@@ -26,6 +25,7 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Fault, Job, Owed
 from lucius.core.plan import Plan
+from lucius.core.record import evolve
 from lucius.core.retry import Track, backoff, effect_backoff
 from lucius.core.states import RUNNING_JOB, AbortReason, EntryState, JobState, StepState
 from lucius.core.turn import Turn, about, blank_step, matches, rejected
@@ -59,12 +59,12 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
     now = max(now, job.updated_at)
     turn = Turn(job, received.kind, now)
     match received:
+        case AckReceived() | ResultReceived() | HeartbeatReceived() | LeaseReturned():
+            return callbacks.callback(turn, received)
         case EntryReleased():
             return _entry_released(turn, received)
         case PublishConfirmed() | PublishRefused():
             return _published(turn, received)
-        case AckReceived() | HeartbeatReceived() | LeaseReturned() | ResultReceived():
-            return callbacks.callback(turn, received)
         case Ticked():
             return ticks.tick(turn, received)
         case BusRestarted():
@@ -135,4 +135,5 @@ def _refused(turn: Turn, index: int, fault: Fault) -> None:
             asked_at=None,
             ready_at=turn.now + wait,
         )
-        turn.set_step(index, used=used, fault=fault, updated_at=turn.now)
+        step = turn.own_step(index)
+        step.used, step.fault, step.updated_at = used, fault, turn.now

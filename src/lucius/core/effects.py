@@ -1,14 +1,15 @@
 """What an engine must do after a decision is saved, the events it records, and the decision itself."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
 from lucius.core.job import Job
 from lucius.core.plan import Json
+from lucius.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PublishDirective:
     """Owed while the entry is `RELEASED`; repeating it is safe, the message id stays the same."""
 
@@ -17,7 +18,7 @@ class PublishDirective:
     lease_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NotifyClient:
     """Tell one of the client's completion webhooks how the job ended."""
 
@@ -25,7 +26,7 @@ class NotifyClient:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinkRedrive:
     """Tell the job that this one was redriven from that it has been."""
 
@@ -36,7 +37,7 @@ class LinkRedrive:
 Effect = PublishDirective | NotifyClient | LinkRedrive
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """One line of a job's history. `moves` are `machine subject FROM->TO`, in the order they happened."""
 
@@ -60,7 +61,7 @@ class Outcome(StrEnum):
     REJECTED = "rejected"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """`changed` is false where nothing is to be saved; `code` says why an input was rejected."""
 

@@ -1,10 +1,10 @@
 """The facts that can move a job. `kind` names the column of the transition table that a fact belongs to."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from lucius.core.job import Fault
+from lucius.core.record import record
 
 
 class Kind(StrEnum):
@@ -41,7 +41,7 @@ RESULT_KIND = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EntryReleased:
     """The dispatch window has room for the held entry of this step; `lease_id` is for its attempt."""
 
@@ -50,7 +50,7 @@ class EntryReleased:
     lease_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PublishConfirmed:
     kind: ClassVar[Kind] = Kind.PUBLISH_CONFIRMED
     step_id: str
@@ -58,7 +58,7 @@ class PublishConfirmed:
     lease_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PublishRefused:
     """The bus said no. A publish whose outcome is unknown is not this: it is repeated."""
 
@@ -69,7 +69,7 @@ class PublishRefused:
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AckReceived:
     kind: ClassVar[Kind] = Kind.ACK
     step_id: str
@@ -79,7 +79,7 @@ class AckReceived:
     timestamp: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HeartbeatReceived:
     kind: ClassVar[Kind] = Kind.HEARTBEAT
     step_id: str
@@ -89,7 +89,7 @@ class HeartbeatReceived:
     timestamp: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeaseReturned:
     """A service that drains gives its lease back (RELEASE on the wire). It uses up no attempt."""
 
@@ -101,7 +101,7 @@ class LeaseReturned:
     timestamp: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResultReceived:
     step_id: str
     attempt_no: int
@@ -117,7 +117,7 @@ class ResultReceived:
         return RESULT_KIND[self.status]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ticked:
     """Time has passed. Every sweeper is this one input.
 
@@ -128,7 +128,7 @@ class Ticked:
     publish_now: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BusRestarted:
     """A volatile bus lost what it held; services whose worker id begins with `lost_owner` died with it."""
 
@@ -136,23 +136,23 @@ class BusRestarted:
     lost_owner: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CancelRequested:
     kind: ClassVar[Kind] = Kind.CANCEL
     immediate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PauseRequested:
     kind: ClassVar[Kind] = Kind.PAUSE
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResumeRequested:
     kind: ClassVar[Kind] = Kind.RESUME
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EffectSettled:
     """An owed effect was performed, or failed and is to be tried again unless `final`."""
 
@@ -163,14 +163,14 @@ class EffectSettled:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dismissed:
     """An operator takes a failed job out of the dead-letter view."""
 
     kind: ClassVar[Kind] = Kind.DISMISSED
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Redriven:
     """A new job has taken over from this failed one."""
 

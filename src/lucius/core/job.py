@@ -1,10 +1,11 @@
 """The job aggregate: job, steps, executions and outbox entries, changed and saved as one value."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from lucius.core.plan import Json, Plan
+from lucius.core.record import record
 from lucius.core.states import (
     AbortReason,
     EntryState,
@@ -15,7 +16,7 @@ from lucius.core.states import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fault:
     """Why something failed: a stable code and a sentence for people."""
 
@@ -23,7 +24,7 @@ class Fault:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """The outbox entry of a step: one directive on its way to the bus.
 
@@ -42,7 +43,7 @@ class Entry:
     extra: Json | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Execution:
     """One attempt of one step. `exec_id` is its lease id; `final` marks the abort that ended the step."""
 
@@ -59,7 +60,7 @@ class Execution:
     extra: Json | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """`attempt_no` is the latest attempt; `used` counts the attempts that are used up."""
 
@@ -105,7 +106,7 @@ class Step:
         return self.out and self.state is not StepState.IN_PROGRESS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Owed:
     """An effect other than a publish that is still to be performed, with its own retry clock."""
 
@@ -116,7 +117,7 @@ class Owed:
     next_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Job:
     plan: Plan = field(repr=False, compare=False)
     state: JobState

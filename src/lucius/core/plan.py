@@ -1,10 +1,12 @@
 """What never changes about a job: written once when it is accepted, stored apart from what moves."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
+
+from lucius.core.record import record
 
 Json = Mapping[str, Any]
 EMPTY: Final[Json] = {}
@@ -21,7 +23,7 @@ class DecisionSource(StrEnum):
     GLOBAL_CONFIG = "GLOBAL_CONFIG"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Routing:
     """Where the directives of a job go. Every attempt uses these values, whatever is configured by then."""
 
@@ -34,7 +36,7 @@ class Routing:
     reply_topic: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RetryPolicy:
     """How often a step is tried and how long each wait is. A list of waits repeats its last value."""
 
@@ -58,7 +60,7 @@ class RetryPolicy:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sla:
     """How long a job may live, or stay paused, before someone is told (or the job fails)."""
 
@@ -68,7 +70,7 @@ class Sla:
     fail_pause: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepPlan:
     step_id: str
     step_type: str
@@ -77,7 +79,7 @@ class StepPlan:
     policy: RetryPolicy = RetryPolicy()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Carried:
     """The result of a step that an earlier job, now redriven, had already completed."""
 
@@ -85,7 +87,7 @@ class Carried:
     job_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     job_id: str
     tenant_id: str

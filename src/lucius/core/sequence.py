@@ -84,7 +84,8 @@ def _mark_unfinished(turn: Turn, fault: Fault | None) -> None:
         reason=AbortReason.SLA if fault is SLA_EXCEEDED else AbortReason.CANCELLED,
         final=True,
     )
-    turn.set_step(index, executions=(*turn.steps[index].executions, mark))
+    step = turn.own_step(index)
+    step.executions = (*step.executions, mark)
 
 
 def effect_of(owed: Owed) -> Effect:

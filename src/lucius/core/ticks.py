@@ -4,9 +4,9 @@ from datetime import datetime
 
 from lucius.core import callbacks, sequence
 from lucius.core.effects import Decision, Outcome
-from lucius.core.evolve import evolve
 from lucius.core.inputs import BusRestarted, Ticked
 from lucius.core.job import Fault, Owed, Step
+from lucius.core.record import evolve
 from lucius.core.retry import PUBLISH_GRACE, Track, effect_backoff
 from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, AbortReason, JobState, StepState
 from lucius.core.turn import Turn, about
@@ -50,7 +50,7 @@ def _tick_step(turn: Turn, index: int, publish_now: bool) -> None:
         about(turn, plan.step_id, None)
         turn.hold(index)
     elif step.held and _refusal_over(turn.entry(index).ready_at, now, publish_now):
-        turn.set_entry(index, ready_at=None)
+        turn.own_entry(index).ready_at = None
 
 
 def _refusal_over(ready_at: datetime | None, now: datetime, publish_now: bool) -> bool:
@@ -91,7 +91,7 @@ def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
                 callbacks.returned(turn, index)
         elif step.state is StepState.AWAITING_ACK:
             expires_at = turn.now + turn.plan(index).policy.ack_timeout
-            turn.set_execution(index, lease_expires_at=expires_at)
+            turn.own_execution(index).lease_expires_at = expires_at
             turn.ask_publish(index)
         else:
             turn.ask_publish_again(index)

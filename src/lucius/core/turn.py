@@ -5,10 +5,10 @@ from enum import StrEnum
 from typing import Any, Final
 
 from lucius.core.effects import Decision, Effect, Event, Outcome, PublishDirective
-from lucius.core.evolve import Record, amend, copied
-from lucius.core.inputs import Kind
+from lucius.core.inputs import Callback, Kind, PublishConfirmed, PublishRefused
 from lucius.core.job import Entry, Execution, Fault, Job, Step
 from lucius.core.plan import Json, StepPlan
+from lucius.core.record import amend, copied
 from lucius.core.retry import Track, backoff, due_at
 from lucius.core.states import (
     AbortReason,
@@ -29,7 +29,9 @@ class Turn:
     """Accumulates the changes of one input. Nothing outside sees it; `decision` freezes it."""
 
     __slots__ = (
-        "_drafts",
+        "_own_entries",
+        "_own_executions",
+        "_own_steps",
         "changed",
         "changes",
         "data",
@@ -55,7 +57,9 @@ class Turn:
         self.data: Json | None = None
         self.subject: tuple[str | None, int | None, str | None] = (None, None, None)
         self.changed = False
-        self._drafts: dict[int, object] = {}
+        self._own_steps: set[int] = set()
+        self._own_entries: set[int] = set()
+        self._own_executions: set[int] = set()
 
     # -- moves, one machine each -------------------------------------------------------------
 
@@ -65,20 +69,26 @@ class Turn:
         self.changed = True
 
     def move_step(self, index: int, target: StepState, **changes: Any) -> None:
-        self._note("step", index, self.steps[index].state, target)
-        changes["state"], changes["updated_at"] = target, self.now
-        self._change_step(index, changes)
+        step = self.own_step(index)
+        self._note("step", index, step.state, target)
+        step.state, step.updated_at = target, self.now
+        if changes:
+            amend(step, changes)
 
     def move_entry(self, index: int, target: EntryState, **changes: Any) -> None:
-        self._note("entry", index, self.entry(index).state, target)
-        changes["state"] = target
-        self._change_entry(index, changes)
+        entry = self.own_entry(index)
+        self._note("entry", index, entry.state, target)
+        entry.state = target
+        if changes:
+            amend(entry, changes)
 
     def move_execution(self, index: int, target: ExecutionState, **changes: Any) -> None:
         """The latest execution moves: earlier ones are at rest."""
-        self._note("execution", index, self.steps[index].executions[-1].state, target)
-        changes["state"] = target
-        self._change_execution(index, changes)
+        execution = self.own_execution(index)
+        self._note("execution", index, execution.state, target)
+        execution.state = target
+        if changes:
+            amend(execution, changes)
 
     def _note(self, machine: str, index: int, source: StrEnum, target: StrEnum) -> None:
         arrow = check_move(machine, source, self.kind, target)
@@ -86,42 +96,38 @@ class Turn:
 
     # -- plain changes -----------------------------------------------------------------------
 
-    def set_step(self, index: int, **changes: Any) -> None:
-        self._change_step(index, changes)
-
-    def set_entry(self, index: int, **changes: Any) -> None:
-        self._change_entry(index, changes)
-
-    def set_execution(self, index: int, **changes: Any) -> None:
-        self._change_execution(index, changes)
-
     def set_job(self, **changes: Any) -> None:
         self.changes |= changes
         self.changed = True
 
-    def _change_step(self, index: int, changes: dict[str, Any]) -> None:
-        self.steps[index] = self._draft(self.steps[index], changes)
+    # -- drafts ------------------------------------------------------------------------------
+    # A record is copied at its first change; from then on the turn writes on the copy. Drafts are
+    # `Any`, because to the type checker a record cannot be written on at all.
+
+    def own_step(self, index: int) -> Any:
+        if index in self._own_steps:
+            return self.steps[index]
+        self._own_steps.add(index)
         self.changed = True
+        step = self.steps[index] = copied(self.steps[index])
+        return step
 
-    def _change_entry(self, index: int, changes: dict[str, Any]) -> None:
+    def own_entry(self, index: int) -> Any:
         entry = self.entry(index)
-        draft = self._draft(entry, changes)
-        if draft is not entry:
-            self._change_step(index, {"entry": draft})
+        if index not in self._own_entries:
+            self._own_entries.add(index)
+            entry = self.own_step(index).entry = copied(entry)
+        return entry
 
-    def _change_execution(self, index: int, changes: dict[str, Any]) -> None:
+    def own_execution(self, index: int) -> Any:
+        """The latest one."""
         executions = self.steps[index].executions
-        draft = self._draft(executions[-1], changes)
-        if draft is not executions[-1]:
-            self._change_step(index, {"executions": (*executions[:-1], draft)})
-
-    def _draft(self, record: Record, changes: dict[str, Any]) -> Record:
-        """Copied at its first change in this turn; after that the copy itself is written on."""
-        if id(record) in self._drafts:
-            return amend(record, changes)
-        draft = copied(record)
-        self._drafts[id(draft)] = draft
-        return amend(draft, changes)
+        execution = executions[-1]
+        if index not in self._own_executions:
+            self._own_executions.add(index)
+            execution = copied(execution)
+            self.own_step(index).executions = (*executions[:-1], execution)
+        return execution
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -137,23 +143,19 @@ class Turn:
 
     def hold(self, index: int) -> None:
         """A directive is wanted: the step gets an outbox entry, which waits for the window."""
-        used = self.steps[index].used
-        entry = Entry(EntryState.HELD, attempt_no=used + 1, created_at=self.now)
-        self.move_step(index, StepState.DISPATCHING, entry=entry, retry_at=None)
+        self.move_step(index, StepState.DISPATCHING)
+        step = self.own_step(index)
+        step.entry = Entry(EntryState.HELD, attempt_no=step.used + 1, created_at=self.now)
+        step.retry_at = None
 
     def release(self, index: int, lease_id: str) -> None:
         """The attempt begins here: it gets its lease, and the engine is told to publish it."""
-        attempt_no = self.entry(index).attempt_no
-        lease = Execution(lease_id, attempt_no, ExecutionState.LEASED, leased_at=self.now)
-        self.move_entry(
-            index,
-            EntryState.RELEASED,
-            lease_id=lease_id,
-            released_at=self.now,
-            asked_at=self.now,
-        )
-        executions = _trimmed((*self.steps[index].executions, lease))
-        self.set_step(index, attempt_no=attempt_no, executions=executions, updated_at=self.now)
+        self.move_entry(index, EntryState.RELEASED)
+        step, entry = self.own_step(index), self.own_entry(index)
+        entry.lease_id, entry.released_at, entry.asked_at = lease_id, self.now, self.now
+        lease = Execution(lease_id, entry.attempt_no, ExecutionState.LEASED, leased_at=self.now)
+        step.executions = _trimmed((*step.executions, lease))
+        step.attempt_no, step.updated_at = entry.attempt_no, self.now
         self.ask_publish(index)
 
     def ask_publish(self, index: int) -> None:
@@ -163,28 +165,27 @@ class Turn:
         )
 
     def ask_publish_again(self, index: int) -> None:
-        self.set_entry(index, asked_at=self.now)
+        self.own_entry(index).asked_at = self.now
         self.ask_publish(index)
 
     def sent(self, index: int) -> None:
         """The bus has it (or evidence proves so): the ACK clock starts, earlier stages are done."""
-        self.move_entry(index, EntryState.SENT, sent_at=self.now)
+        planned = self.plan(index)
+        self.move_entry(index, EntryState.SENT)
+        self.own_entry(index).sent_at = self.now
         self.move_step(index, StepState.AWAITING_ACK)
-        self.set_execution(index, lease_expires_at=self.now + self.plan(index).policy.ack_timeout)
-        self.finish_committed(before=self.plan(index).stage)
+        self.own_execution(index).lease_expires_at = self.now + planned.policy.ack_timeout
+        self.finish_committed(before=planned.stage)
 
     def started(self, index: int, worker_id: str | None) -> None:
         """A service has taken a slot for it; whatever the ACK overtook is made good in order."""
         if self.steps[index].state is StepState.DISPATCHING:
             self.sent(index)
         self.move_step(index, StepState.IN_PROGRESS)
-        self.move_execution(
-            index,
-            ExecutionState.IN_PROGRESS,
-            started_at=self.now,
-            lease_owner=worker_id,
-            lease_expires_at=self.now + self.plan(index).policy.lease,
-        )
+        self.move_execution(index, ExecutionState.IN_PROGRESS)
+        execution = self.own_execution(index)
+        execution.started_at, execution.lease_owner = self.now, worker_id
+        execution.lease_expires_at = self.now + self.plan(index).policy.lease
         self.acknowledged()
 
     def acknowledged(self) -> None:
@@ -253,7 +254,7 @@ class Turn:
         """The last abort of a step that ends without success says so: `phase` reads only executions."""
         execution = self.steps[index].execution
         if execution is not None and execution.state is ExecutionState.ABORTED:
-            self.set_execution(index, final=True)
+            self.own_execution(index).final = True
 
     def withdraw(self, index: int) -> None:
         """Take a held entry back: nobody has seen it, so it costs no attempt."""
@@ -279,19 +280,13 @@ class Turn:
         if not self.changed:
             return Decision(self.job, outcome, effects=tuple(self.effects), changed=False)
         events = self._events()
-        job = copied(self.job)
-        amend(
-            job,
-            {
-                "state": self.state,
-                "steps": tuple(self.steps),
-                "updated_at": self.now,
-                "version": self.job.version + 1,
-                "seq": self.job.seq + len(events),
-                **self.changes,
-            },
-        )
-        amend(job, {"due_at": due_at(job)})
+        job: Any = copied(self.job)
+        if self.changes:
+            amend(job, self.changes)
+        job.state, job.steps, job.updated_at = self.state, tuple(self.steps), self.now
+        job.version += 1
+        job.seq += len(events)
+        job.due_at = due_at(job)
         return Decision(job, outcome, events, tuple(self.effects))
 
     def _events(self) -> tuple[Event, ...]:
@@ -322,11 +317,13 @@ def rejected(job: Job, code: str) -> Decision:
     return Decision(job, Outcome.REJECTED, changed=False, code=code)
 
 
-def matches(execution: Execution | None, received: object) -> bool:
+def matches(
+    execution: Execution | None, received: Callback | PublishConfirmed | PublishRefused
+) -> bool:
     return (
         execution is not None
-        and execution.exec_id == getattr(received, "lease_id", None)
-        and execution.attempt_no == getattr(received, "attempt_no", None)
+        and execution.exec_id == received.lease_id
+        and execution.attempt_no == received.attempt_no
     )
 
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
 from lucius.core.effects import Effect
-from lucius.core.evolve import evolve
 from lucius.core.inputs import Callback
 from lucius.core.job import Entry, Execution, Job, Owed, Step
+from lucius.core.record import evolve
 from lucius.core.retry import PUBLISH_GRACE
 from lucius.core.states import EntryState, ExecutionState, StepState
 
