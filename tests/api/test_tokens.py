@@ -1,16 +1,44 @@
 """Callback tokens open exactly one attempt, whatever is changed about it."""
 
+from collections.abc import Callable
+
 import pytest
 
+from lucius.api import tokens as module
 from lucius.api.tokens import CallbackTokens
 
 OLD, NEW = b"old-key-old-key-old-key", b"new-key-new-key-new-key"
 ATTEMPT = ("job_1", "ocr", 1, "lease_1")
 
 
-def test_a_token_names_its_tenant_for_its_own_attempt() -> None:
+def same(tokens: CallbackTokens) -> CallbackTokens:
+    return tokens
+
+
+def another(tokens: CallbackTokens) -> CallbackTokens:
+    """A process that has the keys and did not mint the token: it can only check the MAC."""
+    return CallbackTokens({"k": OLD})
+
+
+by_whom = pytest.mark.parametrize("verifier", [same, another])
+Verifier = Callable[[CallbackTokens], CallbackTokens]
+
+
+@by_whom
+def test_a_token_names_its_tenant_for_its_own_attempt(verifier: Verifier) -> None:
     tokens = CallbackTokens({"k": OLD})
-    assert tokens.verify(tokens.mint("tenant_a", *ATTEMPT), *ATTEMPT) == "tenant_a"
+    token = tokens.mint("tenant_a", *ATTEMPT)
+    assert verifier(tokens).verify(token, *ATTEMPT) == "tenant_a"
+
+
+def test_what_was_minted_long_ago_is_known_by_its_mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REMEMBERED", 2)
+    tokens = CallbackTokens({"k": OLD})
+    minted = [tokens.mint("tenant_a", "job_1", "ocr", number, "lease_1") for number in range(7)]
+    for number, token in enumerate(minted):
+        assert tokens.verify(token, "job_1", "ocr", number, "lease_1") == "tenant_a"
+        assert tokens.verify(token, "job_1", "ocr", number + 1, "lease_1") is None
+    assert len(tokens._minted) + len(tokens._minted_before) <= 4
 
 
 @pytest.mark.parametrize(
@@ -23,9 +51,13 @@ def test_a_token_names_its_tenant_for_its_own_attempt() -> None:
         ("job_1ocr", "", 1, "lease_1"),
     ],
 )
-def test_a_token_opens_no_other_attempt(other: tuple[str, str, int, str]) -> None:
+@by_whom
+def test_a_token_opens_no_other_attempt(
+    verifier: Verifier, other: tuple[str, str, int, str]
+) -> None:
     tokens = CallbackTokens({"k": OLD})
-    assert tokens.verify(tokens.mint("tenant_a", *ATTEMPT), *other) is None
+    token = tokens.mint("tenant_a", *ATTEMPT)
+    assert verifier(tokens).verify(token, *other) is None
 
 
 def test_a_token_cannot_be_moved_to_another_tenant() -> None:

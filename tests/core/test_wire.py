@@ -16,9 +16,12 @@ from lucius.core.inputs import (
     ResultStatus,
 )
 from lucius.core.job import Fault
+from lucius.core.json_faults import json_faults
 from lucius.core.wire import (
     CUT_MARK,
     MAX_STRING,
+    _plain,
+    bounded_ref,
     directive,
     directive_properties,
     effect_key,
@@ -147,6 +150,26 @@ def test_a_reference_that_is_too_large_is_replaced_by_its_hash() -> None:
 def test_whatever_arrives_is_understood_or_refused(body: dict[str, Any]) -> None:
     with pytest.raises(RequestError):
         parse_reply({"type": "RESULT", **body})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=5),
+    max_leaves=8,
+)
+
+
+@given(JSON | st.dictionaries(st.text(), st.text(min_size=50), max_size=5))
+def test_what_passes_for_a_plain_reference_has_no_fault_and_fits(ref: Any) -> None:
+    if _plain(ref):
+        assert not list(json_faults(ref))
+        assert bounded_ref(ref) is ref
+
+
+@pytest.mark.parametrize("ref", ["s3://a/b", {"uri": "s3://a/b"}, {}, {"uri": "\x01" * 290}])
+def test_a_plain_reference_takes_the_short_way(ref: Any) -> None:
+    assert _plain(ref)
+    assert result(status="SUCCEEDED", output_ref=ref).result_ref == ref
 
 
 # -- directives ------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ MAX_STRING: Final = 4096
 """Strings from workers are cut here, with a mark."""
 CUT_MARK: Final = "...[cut]"
 MAX_REF: Final = 2048
+_PLAIN: Final = 300
+"""Characters: even if each is escaped as six, the text stays below MAX_REF."""
 STATUSES: Final = {status.value: status for status in ResultStatus}
 
 
@@ -135,14 +137,17 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     output = body.get("output_ref")
     if output is None:
         output = body.get("artifact_refs")
-    faults += json_faults(output, "/output_ref")
+    plain = output is None or _plain(output)
+    if not plain:
+        faults += json_faults(output, "/output_ref")
     if faults:
         raise RequestError("INVALID_CALLBACK", "the reply is not valid", faults=tuple(faults))
     bound = (step_id, attempt_no, lease_id)
     worker, stamp = _optional(body, "worker_id"), _optional(body, "timestamp")
     if status is not None:
         fault = _fault(body) if status is not ResultStatus.SUCCEEDED else None
-        return job_id, ResultReceived(*bound, status, bounded_ref(output), fault, worker, stamp)
+        ref = output if plain else bounded_ref(output)
+        return job_id, ResultReceived(*bound, status, ref, fault, worker, stamp)
     if given == "ACK":
         return job_id, AckReceived(*bound, worker_id=worker, timestamp=stamp)
     if given == "HEARTBEAT":
@@ -201,6 +206,22 @@ def bounded(text: str, limit: int = MAX_STRING) -> str:
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= limit else text[: limit - len(CUT_MARK)] + CUT_MARK
+
+
+def _plain(ref: Any) -> bool:
+    """A short reference in ASCII, as almost all are: it needs no closer look, and no cutting."""
+    if type(ref) is str:
+        return len(ref) <= _PLAIN and ref.isascii()
+    if type(ref) is not dict or len(ref) > 4:
+        return False
+    left = _PLAIN
+    for name, value in ref.items():
+        if type(name) is not str or type(value) is not str:
+            return False
+        left -= len(name) + len(value)
+        if left < 0 or not name.isascii() or not value.isascii():
+            return False
+    return True
 
 
 def bounded_ref(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -13,6 +13,7 @@ from lucius.core.idempotency import body_hash, canonical_json, key_hash
 from lucius.core.job import Job
 from lucius.core.limits import MAX_PAYLOAD_BYTES, PROPERTY_CHARACTERS
 from lucius.core.plan import EMPTY, Carried, Mode, Plan, Sla
+from lucius.core.record import record
 from lucius.core.references import ReferencePolicy
 from lucius.core.routing import route
 from lucius.core.states import JobState, StepState
@@ -39,7 +40,7 @@ _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_.-]|^\.")
 _MAX_FOLDER: Final = 120
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class IngressPolicy:
     """What ingress holds every request to, besides the catalog."""
 
@@ -56,7 +57,7 @@ class IngressPolicy:
     sla: Sla = field(default_factory=Sla)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Admission:
     """A request that may become a job: what never changes about it, and its claim to be the only one."""
 

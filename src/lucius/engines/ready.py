@@ -8,13 +8,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
+from lucius.core.record import record
 from lucius.engines.window import Key
 from lucius.ports.ledger import Ledger
 
 PAGE: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waiting:
     job_id: str
     step_id: str

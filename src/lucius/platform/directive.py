@@ -1,9 +1,10 @@
 """A directive as the kit sees it: checked once on arrival, then only read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from lucius.core.record import record
 from lucius.core.routing import reply_topic
 from lucius.core.wire import effect_key
 from lucius.platform.errors import InvalidDirectiveError
@@ -14,7 +15,7 @@ DEFAULT_LEASE_SECONDS: Final = 900.0
 _NAMES: Final = ("jobId", "stepId", "step_type", "lease_id")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Directive:
     job_id: str
     step_id: str

@@ -8,9 +8,9 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from lucius.core.record import record
 from lucius.platform.directive import Directive, Key
 from lucius.ports.workspace import Workspace
 
@@ -18,7 +18,7 @@ Result = Mapping[str, Any]
 KEPT: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Begun:
     """`mine`: go ahead. Otherwise `result` is that of the finished work, or None while it runs."""
 

@@ -1,9 +1,9 @@
 """Replies: the ACK, HEARTBEAT, RESULT and RELEASE of an attempt, and the way they take."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from lucius.core.record import record
 from lucius.core.wire import message_id
 from lucius.platform.directive import Directive
 from lucius.platform.errors import Failure
@@ -15,7 +15,7 @@ RESULT: Final = "RESULT"
 RELEASE: Final = "RELEASE"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """What the orchestrator says to a reply, where the way there has a way back."""
 

@@ -1,14 +1,16 @@
 """The bus port: topics with filtered subscriptions, at-least-once delivery under a lock."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import Any, Protocol
+
+from lucius.core.record import record
 
 Property = str | int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Message:
     """`body` is JSON data and is not changed by anyone; adapters with a wire encode it."""
 
@@ -17,7 +19,7 @@ class Message:
     properties: Mapping[str, Property] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Subscription:
     """A named, durable view of a topic.
 
@@ -33,7 +35,7 @@ class Subscription:
     max_deliveries: int = 10
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Delivery:
     """One message under one lock. `count` is 1 the first time."""
 
@@ -44,7 +46,7 @@ class Delivery:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeadLetter:
     message: Message
     topic: str

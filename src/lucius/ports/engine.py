@@ -1,22 +1,22 @@
 """The engine port: what the API asks of whoever runs the jobs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lucius.core.effects import Outcome
 from lucius.core.inputs import Input
 from lucius.core.job import Job
+from lucius.core.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Submitted:
     job_id: str
     state: str
     duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Applied:
     """What an input did, and the job as it stands after it."""
 

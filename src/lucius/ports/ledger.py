@@ -1,16 +1,17 @@
 """The ledger port: the durable memory of jobs. It stores decisions; it never makes one."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Protocol
 
 from lucius.core.effects import Event
 from lucius.core.job import Job
+from lucius.core.record import record
 from lucius.core.states import JobState
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claim:
     """The right to be the one job of a request. `claim_hash` is the decision point, per tenant.
 
@@ -23,7 +24,7 @@ class Claim:
     keyed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limits:
     """How many live jobs there may be; none means no limit."""
 
@@ -36,26 +37,26 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Created:
     """The job is durable under its own id."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Duplicate:
     """The claim is held by this job; nothing was written."""
 
     job_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KeyReused:
     """The same client key came with another body; nothing was written."""
 
     job_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Saturated:
     """A limit is reached; nothing was written, no claim is held. `scope`: tenant, total or lane."""
 
@@ -65,13 +66,13 @@ class Saturated:
 CreateOutcome = Created | Duplicate | KeyReused | Saturated
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DueJob:
     job_id: str
     due_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadyEntry:
     """A held entry that waits for the window. `position` orders the entries of one tenant."""
 
@@ -83,7 +84,7 @@ class ReadyEntry:
     tenant_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReadyQueue:
     """One tenant's held entries for one service on one lane."""
 
@@ -93,7 +94,7 @@ class ReadyQueue:
     held: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobQuery:
     """Newest first. `cursor` is what a page answered; it holds for the same filters only."""
 
@@ -107,13 +108,13 @@ class JobQuery:
     cursor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobPage:
     jobs: Sequence[Job]
     next_cursor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Inflight:
     """Live jobs, as the limits count them."""
 
@@ -123,7 +124,7 @@ class Inflight:
     """By lane and mode."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Drift:
     """Something in the stored data that contradicts itself."""
 
