@@ -29,7 +29,9 @@ async def run(folder: Path) -> dict[str, Any]:
     results["transitions"] = await transitions.beside_bare(folder, scaled(10_000), 200)
     results["transitions"]["idle_ms"] = await transitions.idle(folder)
     results["transitions"]["bytes_per_live_job"] = await transitions.memory_per_live_job(folder)
-    results["http"] = await end_to_end.measure(folder / "http", scaled(6_000))
+    results["http"], results["http_components"] = await end_to_end.measure(
+        folder / "http", scaled(6_000), sampled_seconds=3 if QUICK else 8
+    )
     results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
     results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
     results["calibration_s"].append(calibration())
@@ -45,13 +47,42 @@ def machine() -> dict[str, Any]:
     }
 
 
+MEANING = {
+    "transitions_per_s": "inputs whose commit was awaited: a submission, three ACKs, three RESULTs",
+    "decisions_per_s": "submissions, releases, ACKs and RESULTs, by the versions of the jobs",
+    "bare_transitions_per_s": "the ledger's own statements of many rows, from a plain loop",
+    "share_of_bare": "transitions_per_s / bare_transitions_per_s",
+    "bare_rows_transitions_per_s": "the same rows and commits, one statement a row",
+    "share_of_bare_rows": "transitions_per_s / bare_rows_transitions_per_s",
+    "read_p50_ms": "GET /v1/jobs/{id} during the load",
+    "read_p99_ms": "GET /v1/jobs/{id} during the load",
+}
+
+
 def report(results: dict[str, Any]) -> None:
     for title, key in (
         ("Durable transitions through the engine, 200 jobs in flight", "transitions"),
         ("Three-step jobs over HTTP, services in the same process, 200 in flight", "http"),
         ("Three-step jobs over HTTP, services over the pull gateway, 200 in flight", "pull"),
     ):
-        show(title, [{"measure": name, "value": value} for name, value in results[key].items()])
+        show(
+            title,
+            [
+                {"measure": name, "value": value, "what it is": MEANING.get(name, "")}
+                for name, value in results[key].items()
+            ],
+        )
+    report_components(results["http_components"])
+
+
+def report_components(found: dict[str, Any]) -> None:
+    if "not_available" in found:
+        print(f"Time by component is not available: {found['not_available']}")
+        return
+    title = "Where the server's time goes, services in the same process, 200 in flight"
+    show(f"{title} ({found['samples']:,} samples)", found["components"])
+    if found["files_of_other"]:
+        print(f"other: {found['files_of_other']}")
 
 
 def main() -> None:

@@ -7,17 +7,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from bench.measure import percentile, spending
+from bench.measure import Spent, percentile, spending
+from bench.sampling import NotSampledError, sample
 from bench.transitions import envelope
 from bench.wire import Connection
 
 LUCIUS = str(Path(sys.executable).parent / "lucius")
 SERVICES = ("ocr", "embedding", "sis")
+Numbers = dict[str, Any]
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -69,95 +73,146 @@ async def _ready(port: int, process: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("the server ended before it was ready")
 
 
-async def one_job(connection: Connection, number: int) -> float:
-    """Submit, then wait for the end. Seconds from the one to the other."""
-    started = time.perf_counter()
-    status, answer = await connection.post("/v1/orchestrate", envelope(number, f"t{number % 16}"))
-    assert status == 202, answer
-    path = f"/v1/jobs/{answer['jobId']}?wait_seconds=30"
+@dataclass
+class Load:
+    """What a closed loop of jobs saw: how long each took, and how many decisions moved it."""
+
+    latencies: list[float] = field(default_factory=list)
+    decisions: int = 0
+
+    async def one_job(self, connection: Connection, number: int) -> None:
+        """Submit, then wait for the end."""
+        started = time.perf_counter()
+        body = envelope(number, f"t{number % 16}")
+        status, answer = await connection.post("/v1/orchestrate", body)
+        assert status == 202, answer
+        job = await _ended(connection, answer["jobId"])
+        assert job["state"] == "SUCCEEDED", job
+        self.latencies.append(time.perf_counter() - started)
+        self.decisions += job["version"]
+
+
+async def _ended(connection: Connection, job_id: str) -> dict[str, Any]:
     while True:
-        status, job = await connection.get(path)
+        status, job = await connection.get(f"/v1/jobs/{job_id}?wait_seconds=30")
         assert status == 200, job
         if job["state"] in ("SUCCEEDED", "FAILED_FINAL", "CANCELLED"):
-            assert job["state"] == "SUCCEEDED", job
-            return time.perf_counter() - started
+            return cast(dict[str, Any], job)
 
 
-async def closed_loop(server: Server, jobs: int, in_flight: int, first: int) -> list[float]:
-    numbers = iter(range(first, first + jobs))
-    latencies: list[float] = []
+async def closed_loop(server: Server, numbers: Iterable[int], in_flight: int) -> Load:
+    load, left = Load(), iter(numbers)
 
     async def worker() -> None:
         connection = await Connection.open(server.port)
-        for number in numbers:
-            latencies.append(await one_job(connection, number))
+        for number in left:
+            await load.one_job(connection, number)
         await connection.close()
 
     await asyncio.gather(*(worker() for _ in range(in_flight)))
-    return latencies
+    return load
 
 
-async def measure(data: Path, jobs: int = 3000, in_flight: int = 200) -> dict[str, float]:
-    async with serving(data) as server:
-        await closed_loop(server, 200, 20, first=1_000_000)
-        idle = await closed_loop(server, 50, 1, first=2_000_000)
-        reading = asyncio.create_task(_reads(server))
-        before = server.cpu()
+async def warm(server: Server) -> None:
+    await closed_loop(server, range(1_000_000, 1_000_200), 20)
+
+
+async def under_load(server: Server, jobs: int, in_flight: int) -> tuple[Numbers, Spent]:
+    """What both ways to run services have in common."""
+    before = server.cpu()
+    async with reading(server) as reads:
         with spending() as spent:
-            loaded = await closed_loop(server, jobs, in_flight, first=0)
-        cpu = server.cpu() - before
-        reading.cancel()
-        reads = await reading
-        return {
-            "jobs_per_s": jobs / spent.seconds,
-            "p50_ms": percentile(loaded, 0.5) * 1000,
-            "p99_ms": percentile(loaded, 0.99) * 1000,
-            "idle_p50_ms": percentile(idle, 0.5) * 1000,
-            "read_p99_ms": percentile(reads, 0.99) * 1000,
-            "server_cpu_ms_per_job": cpu / jobs * 1000,
-            "client_cpu_ms_per_job": spent.cpu / jobs * 1000,
-            "rss_mb": server.resident() / 2**20,
-        }
+            load = await closed_loop(server, range(jobs), in_flight)
+    cpu = server.cpu() - before
+    return {
+        "jobs_per_s": jobs / spent.seconds,
+        "decisions_per_s": load.decisions / spent.seconds,
+        "decisions_per_job": load.decisions / jobs,
+        "p50_ms": percentile(load.latencies, 0.5) * 1000,
+        "p99_ms": percentile(load.latencies, 0.99) * 1000,
+        "read_p50_ms": percentile(reads, 0.5) * 1000,
+        "read_p99_ms": percentile(reads, 0.99) * 1000,
+        "server_cpu_ms_per_job": cpu / jobs * 1000,
+    }, spent
 
 
-async def _reads(server: Server) -> list[float]:
-    """A reader that looks at one job ten times a second, all the while."""
+@asynccontextmanager
+async def reading(server: Server) -> AsyncIterator[list[float]]:
+    """Seconds of the reads of one that looks at a job ten times a second, all the while."""
+    latencies: list[float] = []
+    reader = asyncio.create_task(_read_forever(server, latencies))
+    try:
+        yield latencies
+    finally:
+        reader.cancel()
+        with suppress(asyncio.CancelledError):
+            await reader
+
+
+async def _read_forever(server: Server, latencies: list[float]) -> None:
     connection = await Connection.open(server.port)
     _, page = await connection.get("/v1/jobs?limit=1")
     path = f"/v1/jobs/{page['jobs'][0]['jobId']}"
-    latencies: list[float] = []
+    while True:
+        started = time.perf_counter()
+        status, job = await connection.get(path)
+        assert status == 200, job
+        latencies.append(time.perf_counter() - started)
+        await asyncio.sleep(0.1)
+
+
+# -- services in the server ------------------------------------------------------------------
+
+
+async def measure(
+    data: Path, jobs: int = 3000, in_flight: int = 200, sampled_seconds: int = 8
+) -> tuple[Numbers, Numbers]:
+    """The numbers; then, from a second load that they do not depend on, where the time goes."""
+    async with serving(data) as server:
+        await warm(server)
+        idle = await closed_loop(server, range(2_000_000, 2_000_050), 1)
+        numbers, spent = await under_load(server, jobs, in_flight)
+        numbers |= {
+            "idle_p50_ms": percentile(idle.latencies, 0.5) * 1000,
+            "client_cpu_ms_per_job": spent.cpu / jobs * 1000,
+            "rss_mb": server.resident() / 2**20,
+        }
+        cpu = numbers["server_cpu_ms_per_job"]
+        raw = data.with_suffix(".stacks")
+        return numbers, await by_component(server, raw, in_flight, sampled_seconds, cpu)
+
+
+async def by_component(
+    server: Server, raw: Path, in_flight: int, seconds: int, cpu_ms_per_job: float
+) -> Numbers:
+    """The load goes on for as long as the server is sampled."""
+    sampling = asyncio.create_task(sample(server.pid, seconds, raw))
+    await closed_loop(server, takewhile(lambda _: not sampling.done(), count(3_000_000)), in_flight)
     try:
-        while True:
-            started = time.perf_counter()
-            await connection.get(path)
-            latencies.append(time.perf_counter() - started)
-            await asyncio.sleep(0.1)
-    except asyncio.CancelledError:
-        return latencies
+        profile = await sampling
+    except NotSampledError as error:
+        return {"not_available": str(error)}
+    return {
+        "samples": profile.counts.total(),
+        "samples_waiting": profile.waiting,
+        "components": profile.rows(cpu_ms_per_job),
+        "files_of_other": dict(profile.unknown.most_common(10)),
+    }
 
 
 # -- workers that speak only HTTP ------------------------------------------------------------
 
 
-async def measure_pull(data: Path, jobs: int = 3000, in_flight: int = 200) -> dict[str, float]:
+async def measure_pull(data: Path, jobs: int = 3000, in_flight: int = 200) -> Numbers:
     """The same jobs, with the services outside: they pull directives and post replies in batches."""
     async with serving(data, services=False) as server:
         workers = [asyncio.create_task(_worker(server, name)) for name in SERVICES]
-        await closed_loop(server, 200, 20, first=1_000_000)
-        before = server.cpu()
-        with spending() as spent:
-            loaded = await closed_loop(server, jobs, in_flight, first=0)
-        cpu = server.cpu() - before
+        await warm(server)
+        numbers, spent = await under_load(server, jobs, in_flight)
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-    return {
-        "jobs_per_s": jobs / spent.seconds,
-        "p50_ms": percentile(loaded, 0.5) * 1000,
-        "p99_ms": percentile(loaded, 0.99) * 1000,
-        "server_cpu_ms_per_job": cpu / jobs * 1000,
-        "client_and_worker_cpu_ms_per_job": spent.cpu / jobs * 1000,
-    }
+    return numbers | {"client_and_worker_cpu_ms_per_job": spent.cpu / jobs * 1000}
 
 
 async def _worker(server: Server, service: str) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import shutil
-import sqlite3
 import statistics
 import tempfile
 import time
@@ -11,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from bench.bare import record, replay, replay_by_row
 from bench.ledger_bulk import LANES, bulk_load, live_id, queue
 from lucius.core.effects import Decision
 from lucius.core.states import JobState
 from lucius.ledgers.sqlite import SqliteLedger
-from lucius.ledgers.sqlite_schema import connect
 from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import Made, at, life_of, make
 
@@ -24,22 +23,6 @@ JOBS_PER_TASK = 5
 ROUNDS = 3
 Numbers = dict[str, float]
 Lives = list[list[tuple[Made, list[Decision]]]]
-
-
-class Recorder:
-    """A connection that notes every statement, so that the same can be run without a ledger."""
-
-    def __init__(self, conn: sqlite3.Connection) -> None:
-        self._conn = conn
-        self.statements: list[tuple[str, Any]] = []
-
-    def execute(self, sql: str, params: Any = ()) -> sqlite3.Cursor:
-        if not sql.startswith("SELECT"):
-            self.statements.append((sql, params))
-        return self._conn.execute(sql, params)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._conn, name)
 
 
 def lives(tasks: int = TASKS, jobs: int = JOBS_PER_TASK) -> Lives:
@@ -63,13 +46,13 @@ async def writes(folder: Path) -> Numbers:
 
 
 async def _round(folder: Path) -> Numbers:
-    """Saves of 200 tasks at once, then the same statements from one plain loop."""
-    path, work = folder / "ledger.db", lives()
+    """Saves of 200 tasks at once, then the same rows from a plain loop."""
+    path, start, work = folder / "ledger.db", folder / "start.db", lives()
     ledger = await SqliteLedger.open(path)
     for together in zip(*work, strict=True):
         await asyncio.gather(*(ledger.create(m.claim, m.job, m.events) for m, _ in together))
     await ledger.close()
-    shutil.copy(path, folder / "bare.db")
+    shutil.copy(path, start)
     ledger = await SqliteLedger.open(path)
     recorder = record(ledger)
     gc.collect()
@@ -77,13 +60,15 @@ async def _round(folder: Path) -> Numbers:
     saves, seconds = await _drive(ledger, work)
     gc.unfreeze()
     await ledger.close()
-    bare = replay(folder / "bare.db", recorder.statements)
-    commits = sum(sql == "COMMIT" for sql, _ in recorder.statements)
+    bare = replay(start, recorder.statements, folder / "bare.db")
+    bare_rows = replay_by_row(start, recorder.statements, folder / "bare_rows.db")
     return {
         "saves_per_s": saves / seconds,
         "bare_saves_per_s": saves / bare,
         "share_of_bare": bare / seconds,
-        "saves_per_commit": saves / commits,
+        "bare_rows_saves_per_s": saves / bare_rows,
+        "share_of_bare_rows": bare_rows / seconds,
+        "saves_per_commit": saves / recorder.commits,
         "bytes_per_job": path.stat().st_size / (TASKS * JOBS_PER_TASK),
     }
 
@@ -101,24 +86,6 @@ async def _drive(ledger: SqliteLedger, work: Lives) -> tuple[int, float]:
     started = time.perf_counter()
     saves = sum(await asyncio.gather(*(task(row) for row in work)))
     return saves, time.perf_counter() - started
-
-
-def record(ledger: SqliteLedger) -> Recorder:
-    """From now on every statement of this ledger is noted."""
-    writer = ledger._writing()
-    recorder = Recorder(writer._conn)
-    writer._conn = recorder  # type: ignore[assignment]
-    return recorder
-
-
-def replay(path: Path, statements: list[tuple[str, Any]]) -> float:
-    conn = connect(path)
-    started = time.perf_counter()
-    for sql, params in statements:
-        conn.execute(sql, params)
-    seconds = time.perf_counter() - started
-    conn.close()
-    return seconds
 
 
 async def idle(folder: Path) -> Numbers:

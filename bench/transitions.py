@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.ledger import record, replay
+from bench.bare import record, replay, replay_by_row
 from bench.measure import percentile, spending
 from lucius.configs.files import FileConfig
 from lucius.core.effects import Effect, PublishDirective
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
+from lucius.core.states import JobState
 from lucius.engines.ingress import Ingress, IngressPolicy
 from lucius.engines.outbox import OutboxEngine
 from lucius.ledgers.sqlite import SqliteLedger
@@ -24,8 +25,6 @@ from lucius.ports.ledger import Ledger
 Numbers = dict[str, float]
 
 STEPS = ("ocr", "embedding", "sis")
-INPUTS = 1 + 2 * len(STEPS)
-"""A three-step job awaits this many commits: create, three ACKs, three RESULTs."""
 
 
 def envelope(number: int, tenant_id: str) -> dict[str, Any]:
@@ -47,6 +46,9 @@ class Driver:
     engine: OutboxEngine
     asked: dict[tuple[str, str], "asyncio.Future[PublishDirective]"] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
+    """One of each awaited input: the submission, and each ACK and RESULT."""
+    decisions: int = 0
+    """Of the finished jobs; a release that goes out in the save of another input is one too."""
 
     def __post_init__(self) -> None:
         self.engine.perform = self.perform
@@ -72,12 +74,17 @@ class Driver:
             bound = (step_id, asked.attempt_no, asked.lease_id)
             await self._timed(job_id, AckReceived(*bound, worker_id="bench"))
             output = {"uri": f"s3://bucket/work/{job_id}/{step_id}"}
-            await self._timed(job_id, ResultReceived(*bound, ResultStatus.SUCCEEDED, output))
+            result = ResultReceived(*bound, ResultStatus.SUCCEEDED, output)
+            job = await self._timed(job_id, result)
+        assert job.state is JobState.SUCCEEDED, job
+        self.decisions += job.version
 
-    async def _timed(self, job_id: str, received: AckReceived | ResultReceived) -> None:
+    async def _timed(self, job_id: str, received: AckReceived | ResultReceived) -> Job:
         started = time.perf_counter()
-        await self.engine.apply(job_id, received)
+        applied = await self.engine.apply(job_id, received)
         self.latencies.append(time.perf_counter() - started)
+        assert applied is not None
+        return applied.job
 
 
 def make_engine(ledger: Ledger) -> OutboxEngine:
@@ -99,7 +106,8 @@ async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> Num
     return {
         "seconds": spent.seconds,
         "jobs_per_s": jobs / spent.seconds,
-        "transitions_per_s": jobs * INPUTS / spent.seconds,
+        "transitions_per_s": len(driver.latencies) / spent.seconds,
+        "decisions_per_s": driver.decisions / spent.seconds,
         "cpu_ms_per_job": spent.cpu / jobs * 1000,
         "p50_ms": percentile(driver.latencies, 0.5) * 1000,
         "p99_ms": percentile(driver.latencies, 0.99) * 1000,
@@ -107,23 +115,26 @@ async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> Num
 
 
 async def beside_bare(folder: Path, jobs: int, in_flight: int) -> Numbers:
-    """The load, then the very statements that it wrote, in the same batches, from one plain loop."""
-    path = folder / "transitions.db"
+    """The load, then the rows that it wrote, in the same batches, from a plain loop."""
+    path, start = folder / "transitions.db", folder / "start.db"
     ledger = await SqliteLedger.open(path)
     await load(ledger, in_flight, in_flight, first=10_000_000)
     await ledger.close()
-    shutil.copy(path, folder / "bare.db")
+    shutil.copy(path, start)
     ledger = await SqliteLedger.open(path)
     recorder = record(ledger)
     numbers = await load(ledger, jobs, in_flight)
     await ledger.close()
-    bare = replay(folder / "bare.db", recorder.statements)
-    commits = sum(sql == "COMMIT" for sql, _ in recorder.statements)
+    transitions = numbers["transitions_per_s"] * numbers["seconds"]
+    bare = replay(start, recorder.statements, folder / "bare.db")
+    bare_rows = replay_by_row(start, recorder.statements, folder / "bare_rows.db")
     return {
         **numbers,
-        "bare_transitions_per_s": jobs * INPUTS / bare,
+        "bare_transitions_per_s": transitions / bare,
         "share_of_bare": bare / numbers["seconds"],
-        "transitions_per_commit": jobs * INPUTS / commits,
+        "bare_rows_transitions_per_s": transitions / bare_rows,
+        "share_of_bare_rows": bare_rows / numbers["seconds"],
+        "transitions_per_commit": transitions / recorder.commits,
     }
 
 

@@ -1,0 +1,156 @@
+"""Which part of the server a sampled stack belongs to: a table, and the sums over a profile.
+
+A sample goes to the innermost frame that the table names. What the table does not know is not hidden in
+its caller: it is `other`, with its file, until somebody adds it here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+WAITING: Final = "waiting"
+OTHER: Final = "other"
+LOOP: Final = "event loop"
+_CALLER: Final = "its caller"
+
+COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
+    "HTTP protocol": (
+        *("uvicorn/", "httptools/", "starlette/", "fastapi/"),
+        *("lucius/bootstrap/protocol", "lucius/api/app.py", "lucius/api/operation.py"),
+    ),
+    "API routes and views": ("lucius/api/", "lucius/engines/gateway", "lucius/engines/bulk"),
+    "ingress": (
+        *("lucius/engines/ingress", "lucius/engines/envelope", "lucius/engines/rules"),
+        *("lucius/engines/sizes", "lucius/engines/faults", "lucius/configs/"),
+        *("lucius/core/routing", "lucius/core/references", "lucius/core/idempotency"),
+    ),
+    "reading replies": ("lucius/engines/reconciler", "lucius/core/wire.py:parse_reply"),
+    "engine around a decision": ("lucius/engines/outbox.py", "lucius/engines/cache"),
+    "deciding": (
+        *("lucius/core/decide", "lucius/core/callbacks", "lucius/core/turn"),
+        *("lucius/core/sequence", "lucius/core/ticks", "lucius/core/control"),
+        *("lucius/core/retry", "lucius/core/table", "lucius/core/audit"),
+        *("lucius/engines/outbox.py:decided", "lucius/engines/outbox.py:joined"),
+    ),
+    "releasing steps": (
+        *("lucius/engines/releases", "lucius/engines/window", "lucius/engines/ready"),
+        "lucius/engines/outbox.py:OutboxEngine._release_at_once",
+    ),
+    "encoding and queueing saves": (
+        "lucius/ledgers/sqlite.py",
+        *("lucius/ledgers/sqlite_batch.py:Save", "lucius/ledgers/sqlite_batch.py:Create"),
+        "lucius/ledgers/sqlite_writer.py:Writer.submit",
+        "lucius/ledgers/sqlite_writer.py:Writer._hand_over",
+    ),
+    "writer: staging rows": (
+        *("lucius/ledgers/sqlite_batch", "lucius/ledgers/sqlite_memory"),
+        "lucius/ledgers/sqlite_rows.py:Rows._portions",
+        "lucius/ledgers/sqlite_rows.py:_statement",
+    ),
+    "writer: SQLite statements": ("lucius/ledgers/sqlite_rows",),
+    "writer: commit and fsync": ("lucius/ledgers/sqlite_writer",),
+    "after the commit": (
+        "lucius/ledgers/sqlite_writer.py:Writer._answer",
+        "lucius/engines/outbox.py:OutboxEngine._committed",
+        "lucius/engines/outbox.py:OutboxEngine._perform",
+        "lucius/engines/outbox.py:OutboxEngine._answers",
+        "lucius/engines/reconciler.py:Reconciler.woken",
+        "lucius/engines/waits",
+    ),
+    "metrics, logs, traces": (
+        *("lucius/engines/metric", "lucius/engines/instruments", "lucius/engines/move_log"),
+        *("lucius/engines/observer", "lucius/telemetry/", "lucius/api/metrics"),
+        *("lucius/api/tracing", "opentelemetry/", "prometheus_client/", "logging/"),
+    ),
+    "dispatching": ("lucius/engines/dispatcher", "lucius/engines/outbox_retry"),
+    "bus": ("lucius/buses/",),
+    "kit and services": ("lucius/platform/", "lucius/workspaces/", "bench/echo"),
+    "reading the ledger": ("lucius/ledgers/sqlite_queries", "lucius/ledgers/sqlite_list"),
+    LOOP: ("asyncio/runners", "asyncio/base_events", "uvloop/"),
+    _CALLER: (
+        *("lucius/core/job", "lucius/core/plan", "lucius/core/states", "lucius/core/effects"),
+        *("lucius/core/inputs", "lucius/core/evolve", "lucius/core/ids", "lucius/core/wire"),
+        *("lucius/core/json_faults", "lucius/core/limits", "lucius/core/errors"),
+        *("lucius/ports/", "lucius/ledgers/codec", "lucius/ledgers/plan_codec"),
+        *("lucius/ledgers/event_codec", "lucius/ledgers/stored_json", "lucius/ledgers/rules"),
+        *("lucius/api/tokens", "lucius/bootstrap/runtime", "lucius/engines/outage"),
+    ),
+    OTHER: ("lucius/",),
+}
+"""Beginnings of `file:function`; of those that fit, the longest counts.
+
+What several components use counts for its caller, and so does any library that is not listed.
+"""
+
+WAITS: Final = (
+    "lucius/ledgers/sqlite_writer.py:Writer._take",
+    "concurrent/futures/thread.py:_worker",
+    "threading.py:Condition.wait",
+    "selectors.py:",
+)
+"""Innermost frames of threads with nothing to do. The sampler leaves out threads that sleep, but sees some
+that are just going to; it cannot tell this for uvloop, whose turns and waits are one frame (`LOOP`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Samples by component, without those that wait; and the files behind `other`."""
+
+    counts: Counter[str]
+    waiting: int
+    unknown: Counter[str]
+
+    def rows(self, cpu_ms_per_job: float) -> list[dict[str, Any]]:
+        """Each component's share, and what it is of the CPU that a job was measured to take."""
+        busy = self.counts.total()
+        return [
+            {
+                "component": name,
+                "share": n / busy,
+                "cpu_us_per_job": n / busy * cpu_ms_per_job * 1e3,
+            }
+            for name, n in self.counts.most_common()
+        ]
+
+
+def profile(lines: Iterable[str]) -> Profile:
+    """Sum up the lines of `py-spy record -f raw`: frames from the outermost on, then a count."""
+    counts, unknown = Counter[str](), Counter[str]()
+    for line in lines:
+        stack, _, count = line.rpartition(" ")
+        component, file = _component(stack)
+        counts[component] += int(count)
+        if component == OTHER:
+            unknown[file] += int(count)
+    waiting = counts.pop(WAITING, 0)
+    return Profile(counts, waiting, unknown)
+
+
+def _component(stack: str) -> tuple[str, str]:
+    """The component of a stack, and the file that decided it."""
+    places = [_place(frame) for frame in reversed(stack.split(";"))]
+    if places[0].startswith(WAITS):
+        return WAITING, ""
+    for place in places:
+        name = _named(place)
+        if name != _CALLER:
+            return name, place.partition(":")[0]
+    return OTHER, places[0].partition(":")[0]
+
+
+@cache
+def _place(frame: str) -> str:
+    """`Rows.run (lucius/ledgers/sqlite_rows.py:29)` as `lucius/ledgers/sqlite_rows.py:Rows.run`."""
+    function, _, where = frame.rpartition(" (")
+    return f"{where.rstrip(')').rpartition(':')[0]}:{function}"
+
+
+@cache
+def _named(place: str) -> str:
+    fitting = ((len(start), name) for start, name in _STARTS if place.startswith(start))
+    return max(fitting, default=(0, _CALLER))[1]
+
+
+_STARTS: Final = [(start, name) for name, starts in COMPONENTS.items() for start in starts]

@@ -1,0 +1,1 @@
+"""Tests of what the benchmarks say, not of how fast anything is."""
