@@ -71,7 +71,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     LOOP: ("asyncio/runners", "asyncio/base_events", "uvloop/"),
     _CALLER: (
         *("lucius/core/job", "lucius/core/plan", "lucius/core/states", "lucius/core/effects"),
-        *("lucius/core/inputs", "lucius/core/evolve", "lucius/core/ids", "lucius/core/wire"),
+        *("lucius/core/inputs", "lucius/core/record", "lucius/core/ids", "lucius/core/wire"),
         *("lucius/core/json_faults", "lucius/core/limits", "lucius/core/errors"),
         *("lucius/ports/", "lucius/ledgers/codec", "lucius/ledgers/plan_codec"),
         *("lucius/ledgers/event_codec", "lucius/ledgers/stored_json", "lucius/ledgers/rules"),
