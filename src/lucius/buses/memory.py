@@ -49,7 +49,10 @@ class _Queue:
 
     def matches(self, message: Message) -> bool:
         properties = message.properties
-        return all(properties.get(name) in accepted for name, accepted in self.filters)
+        for name, accepted in self.filters:  # noqa: SIM110 - without a generator: it runs for every message
+            if properties.get(name) not in accepted:
+                return False
+        return True
 
     def put(self, item: _Item) -> None:
         self.ready.append(item)

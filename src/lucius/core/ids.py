@@ -1,16 +1,41 @@
 """Ids. Job ids sort by time, so that the rows of live jobs lie together; lease ids cannot be guessed."""
 
 from datetime import UTC, datetime
-from os import urandom
+from os import register_at_fork, urandom
+from typing import Final
+
+_FETCHED: Final = 4096
+
+
+class _Random:
+    """Bytes of the operating system, fetched many at a time: each fetch gives up the interpreter."""
+
+    def __init__(self) -> None:
+        self._bytes = b""
+        self._at = 0
+
+    def forget(self) -> None:
+        self._bytes, self._at = b"", 0
+
+    def hex(self, size: int) -> str:
+        """Never the same bytes twice."""
+        start, self._at = self._at, self._at + size
+        if self._at > len(self._bytes):
+            self._bytes, start, self._at = urandom(_FETCHED), 0, size
+        return self._bytes[start : self._at].hex()
+
+
+_random: Final = _Random()
+register_at_fork(after_in_child=_random.forget)
 
 
 def new_job_id(now: datetime) -> str:
     milliseconds = int(now.timestamp() * 1000)
-    return f"job_{milliseconds:012x}{urandom(10).hex()}"
+    return f"job_{milliseconds:012x}{_random.hex(10)}"
 
 
 def new_lease_id() -> str:
-    return urandom(16).hex()
+    return _random.hex(16)
 
 
 def accepted_at(job_id: str) -> datetime | None:

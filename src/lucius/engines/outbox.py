@@ -16,6 +16,7 @@ from lucius.core.routing import LANES
 from lucius.engines.cache import JobCache
 from lucius.engines.ingress import Admission, Ingress
 from lucius.engines.observer import Incident, Observer
+from lucius.engines.pace import Pace
 from lucius.engines.releases import Releases
 from lucius.engines.waits import Waits
 from lucius.engines.window import Key
@@ -25,6 +26,9 @@ from lucius.ports.ledger import Created, Duplicate, KeyReused, Ledger, Limits, S
 ALL_LANES: Final = frozenset(range(LANES))
 RACES: Final = 20
 """How often a lost compare-and-swap is tried again before the caller is told."""
+
+A_TURN: Final = 16
+"""Jobs that are submitted or answered in one turn of the event loop."""
 
 Listener = Callable[[Job | None, Decision], None]
 """Told of every committed decision, with the job as it was before."""
@@ -50,6 +54,7 @@ class OutboxEngine:
         self.ready = self.releases.ready
         self.pump_all = self.releases.pump_all
         self.cache = JobCache()
+        self.pace = Pace(A_TURN)
         self.waits = Waits()
         self.listeners: list[Listener] = []
         self.observer = Observer()
@@ -64,6 +69,7 @@ class OutboxEngine:
     async def submit(
         self, envelope: Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> Submitted:
+        await self.pace.turn()
         now = self.now()
         admission = self._ingress.admit(
             envelope, job_id=new_job_id(now), now=now, idempotency_key=idempotency_key

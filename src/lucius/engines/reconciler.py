@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from lucius.engines.outbox import OutboxEngine
 from lucius.ports.bus import Bus, Delivery, Subscription
 from lucius.ports.ledger import DueJob
 from lucius.telemetry.logs import message_fields
-from lucius.telemetry.spans import applying
+from lucius.telemetry.spans import applying_together
 
 log = logging.getLogger("lucius.reconciler")
 
@@ -159,6 +158,7 @@ class Reconciler:
         async with asyncio.timeout(SILENCE.total_seconds()):
             deliveries = await self._bus.receive(REPLIES, self._topics, BATCH, IDLE)
         for together in by_job(deliveries):
+            await self._engine.pace.turn()
             self._engine.spawn(self._replies(together))
         self._settling += len(deliveries)
         while self._settling >= BATCH:
@@ -190,9 +190,7 @@ class Reconciler:
         if not read:
             return
         job_id, inputs = read[0][1][0], [received for _, (_, received) in read]
-        with ExitStack() as spans:
-            for delivery, (_, received) in read:
-                spans.enter_context(applying(delivery.message.body, received))
+        with applying_together((d.message.body, received) for d, (_, received) in read):
             applied = await self._engine.apply_all(job_id, inputs)
         for delivery, _ in read:
             if applied is None:

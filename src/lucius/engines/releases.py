@@ -6,7 +6,7 @@ from typing import Any
 
 from lucius.core.ids import new_lease_id
 from lucius.core.inputs import EntryReleased
-from lucius.core.job import Job, Step
+from lucius.core.job import Execution, Job, Step
 from lucius.core.states import AbortReason, StepState
 from lucius.engines.outage import persistently
 from lucius.engines.ready import ReadyQueues, Waiting
@@ -37,9 +37,10 @@ class Releases:
         found: list[tuple[Key, EntryReleased]] = []
         if lane not in self._lanes:
             return found
-        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+        for index, step in enumerate(job.steps):
             if step.state is not StepState.DISPATCHING or not step.ready:
                 continue
+            planned = job.plan.steps[index]
             key = (planned.service, lane)
             if not self.ready.waits(key) and self.windows.room(key):
                 self.windows.reserve(key)
@@ -54,12 +55,13 @@ class Releases:
     # -- keeping in step ---------------------------------------------------------------------
 
     def committed(self, before: Job | None, job: Job) -> None:
-        lane = job.plan.routing.lane
-        for index, (planned, step) in enumerate(zip(job.plan.steps, job.steps, strict=True)):
+        plan = job.plan
+        for index, step in enumerate(job.steps):
             earlier = before.steps[index] if before is not None else None
             if step is earlier:
                 continue
-            key = (planned.service, lane)
+            planned = plan.steps[index]
+            key = (planned.service, plan.routing.lane)
             if earlier is not None:
                 self._close_ended(key, earlier, job, index)
             if step.unacked:
@@ -91,7 +93,7 @@ class Releases:
             self.pump(key)
 
     def _closed(self, lease_id: str, step: Step) -> None:
-        execution = next((e for e in step.executions if e.exec_id == lease_id), None)
+        execution = _of_lease(step, lease_id)
         if execution is not None and execution.started_at is not None:
             self.windows.acknowledged(lease_id)
         elif (
@@ -135,3 +137,10 @@ class Releases:
             self.windows.unreserve(key)
             self.ready.settle(waiting)
             self.pump(key)
+
+
+def _of_lease(step: Step, lease_id: str) -> Execution | None:
+    for execution in reversed(step.executions):
+        if execution.exec_id == lease_id:
+            return execution
+    return None

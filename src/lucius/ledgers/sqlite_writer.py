@@ -32,6 +32,8 @@ BY_CONTENT: Final = (
 """Errors that one operation causes by itself: the others of its batch are tried without it."""
 
 
+AT_ONCE: Final = 16
+"""Operations that are answered in one turn of the event loop: others want a turn too."""
 SWITCH_SECONDS: Final = 0.0005
 """How long a busy event loop may keep the interpreter from the writer, which needs it several times a
 commit. At Python's default of 5 ms, a loop that always has work cuts the throughput to a fifth."""
@@ -92,7 +94,11 @@ class Writer:
                 self.inflight.add(cell, change)
             for key, change in batch.held:
                 self.held.add(key, change)
-        for operation in operations:
+        self._resolve(operations)
+
+    def _resolve(self, operations: Sequence[Operation]) -> None:
+        """A portion now, the rest in the next turn of the loop."""
+        for operation in operations[:AT_ONCE]:
             future: asyncio.Future[Any] | None = operation.future
             if future is None or future.done():
                 continue
@@ -100,6 +106,8 @@ class Writer:
                 future.set_exception(operation.outcome)
             else:
                 future.set_result(operation.outcome)
+        if len(operations) > AT_ONCE:
+            self._loop.call_soon(self._resolve, operations[AT_ONCE:])
 
     # -- in the thread -----------------------------------------------------------------------
 

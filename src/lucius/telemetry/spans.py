@@ -1,6 +1,6 @@
 """The spans of a job: each message on its way out, each execution, each reply that is applied."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Final
@@ -44,6 +44,16 @@ def applying(reply: Mapping[str, Any], received: Callback, otherwise: object = N
         return NO_SPAN
     parent = reply.get("traceparent") or otherwise
     return open_span(f"apply {received.kind.value}", parent, SpanKind.CONSUMER, _ids(reply))
+
+
+def applying_together(replies: Iterable[tuple[Mapping[str, Any], Callback]]) -> NoSpan | ExitStack:
+    """Replies that move their job in one save: each has its span."""
+    if not active():
+        return NO_SPAN
+    with ExitStack() as spans:
+        for body, received in replies:
+            spans.enter_context(applying(body, received))
+        return spans.pop_all()
 
 
 class TracedBus:
