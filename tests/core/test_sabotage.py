@@ -192,6 +192,16 @@ def backoffs_of_pausing_jobs_are_due(patch: Patch) -> None:
     patch.setitem(retry._RULES, StepState.FAILED_RETRY, always)
 
 
+def drafts_are_the_job_itself(patch: Patch) -> None:
+    """A turn writes on the steps that it was given instead of on copies."""
+
+    def taken(draft: Turn, index: int) -> Step:
+        draft.changed = True
+        return draft.steps[index]
+
+    patch.setattr(Turn, "own_step", taken)
+
+
 SABOTAGES: list[tuple[Callable[[Patch], None], Configuration, str]] = [
     (closed_jobs_listen, NETWORK, "1: a terminal state never changes"),
     (saves_are_blind, RACE, "1: a closed job came back"),
@@ -206,6 +216,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], Configuration, str]] = [
     (entries_are_left_open, CONTROL, "6: "),
     (events_are_dropped, NETWORK, "7: every state change is in the events"),
     (leases_are_not_compared, NETWORK, "8: what is for another job moves this one"),
+    (drafts_are_the_job_itself, NETWORK, "pure: the given job is not written on"),
     (nobody_looks_again, NETWORK, "due_at: nobody will look again"),
     (backoffs_of_pausing_jobs_are_due, STAGE, "due_at: a tick at due_at changes nothing"),
 ]

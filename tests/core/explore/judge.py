@@ -8,7 +8,7 @@ from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.core.plan import Plan
 from tests.core.explore.agreement import check_strangers
-from tests.core.explore.invariants import check_decision, check_job, check_tick
+from tests.core.explore.invariants import check_decision, check_job, check_tick, require
 from tests.core.explore.world import NOW, Catalogue, come
 
 Move = tuple[str, str, str, str]
@@ -47,7 +47,9 @@ class Judge:
         job = self.catalogue.jobs[number]
         if deadline is not None:
             job = come(job, deadline)
+        was = hash(job)
         decision = core.decide(job, received, NOW)
+        require(hash(job) == was, "pure: the given job is not written on")
         check_decision(job, received, decision)
         if deadline is not None:
             check_tick(job, decision)
