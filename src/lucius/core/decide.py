@@ -9,6 +9,7 @@ from lucius.core.inputs import (
     AckReceived,
     BusRestarted,
     CancelRequested,
+    DirectiveUnclaimed,
     Dismissed,
     EffectSettled,
     EntryReleased,
@@ -63,6 +64,8 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
             return _entry_released(turn, received)
         case PublishConfirmed() | PublishRefused():
             return _published(turn, received)
+        case DirectiveUnclaimed():
+            return _unclaimed(turn, received)
         case AckReceived() | HeartbeatReceived() | LeaseReturned() | ResultReceived():
             return callbacks.callback(turn, received)
         case Ticked():
@@ -136,3 +139,19 @@ def _refused(turn: Turn, index: int, fault: Fault) -> None:
             ready_at=turn.now + wait,
         )
         turn.set_step(index, used=used, fault=fault, updated_at=turn.now)
+
+
+def _unclaimed(turn: Turn, received: DirectiveUnclaimed) -> Decision:
+    """Written down for people, once an attempt. A service may be starting: the ACK clock still rules."""
+    index = turn.job.plan.index_of(received.step_id)
+    if index is None:
+        return rejected(turn.job, "UNKNOWN_STEP")
+    step = turn.steps[index]
+    if not step.unacked or not matches(step.execution, received):
+        return Decision(turn.job, Outcome.ALREADY, changed=False)
+    if step.executions[-1].unclaimed_at is not None:
+        return Decision(turn.job, Outcome.DUPLICATE, changed=False)
+    about(turn, received.step_id, step.execution)
+    turn.data = {"service": turn.plan(index).service, "topic": turn.job.plan.routing.topic}
+    turn.set_execution(index, unclaimed_at=turn.now)
+    return turn.decision(Outcome.APPLIED)
