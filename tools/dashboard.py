@@ -59,7 +59,7 @@ WELL: Final = (
         (("sum by (incident) (increase(lucius_incidents_total[1h]))", "{{incident}}"),),
         width=4,
         kind="stat",
-        about="Outages, replies set aside, failed background tasks, stuck ticks.",
+        about="Outages, replies set aside, failed tasks, stuck ticks, directives that nobody takes.",
     ),
 )
 JOBS: Final = (

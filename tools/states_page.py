@@ -48,6 +48,7 @@ INPUTS: Final = {
     Kind.ENTRY_RELEASED: "the dispatch window has room",
     Kind.PUBLISH_CONFIRMED: "the bus has taken the directive",
     Kind.PUBLISH_REFUSED: "the bus has refused the directive",
+    Kind.DIRECTIVE_UNCLAIMED: "the bus has the directive, and no service is subscribed to take it",
     Kind.ACK: "ACK: a service has taken a slot for it",
     Kind.HEARTBEAT: "HEARTBEAT: the service is still at work",
     Kind.LEASE_RETURNED: "RELEASE: a draining service gives its lease back",

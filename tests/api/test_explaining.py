@@ -6,6 +6,7 @@ from lucius.api.explain import explain
 from lucius.core.inputs import (
     AckReceived,
     CancelRequested,
+    DirectiveUnclaimed,
     EntryReleased,
     Input,
     PauseRequested,
@@ -52,6 +53,33 @@ async def test_a_retry_says_when_and_after_what(world: World, job_id: str) -> No
     assert explain(world.jobs[job_id]) == (
         "step ocr waits for a retry at 2026-01-27T10:01:31Z after ACK_TIMEOUT (attempt 1 of 3)"
     )
+
+
+async def test_a_directive_that_nobody_takes_is_not_taken_for_a_slow_service(
+    world: World, job_id: str
+) -> None:
+    reply = await world.out(job_id)
+    bound = ("ocr", 1, reply["lease_id"])
+    await world.apply(job_id, DirectiveUnclaimed(*bound))
+    untaken = "(attempt 1 of 3, which no service was subscribed to take)"
+    assert explain(world.jobs[job_id]) == (
+        f"step ocr waits for ocr-service to acknowledge it by 2026-01-27T10:00:30Z {untaken}"
+    )
+    world.pass_time(seconds=31)
+    await world.apply(job_id, Ticked())
+    assert explain(world.jobs[job_id]) == (
+        f"step ocr waits for a retry at 2026-01-27T10:01:31Z after ACK_TIMEOUT {untaken}"
+    )
+
+
+async def test_a_directive_that_is_taken_after_all_is_being_worked_on(
+    world: World, job_id: str
+) -> None:
+    reply = await world.out(job_id)
+    bound = ("ocr", 1, reply["lease_id"])
+    await world.apply(job_id, DirectiveUnclaimed(*bound))
+    await world.apply(job_id, AckReceived(*bound))
+    assert explain(world.jobs[job_id]).endswith("(attempt 1 of 3)")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from lucius.core.decide import decide
 from lucius.core.inputs import (
     BusRestarted,
     CancelRequested,
+    DirectiveUnclaimed,
     Dismissed,
     EffectSettled,
     EntryReleased,
@@ -43,6 +44,7 @@ Script = list[tuple[int, str, int]]
 BOUND: dict[str, Callable[[str, int, str], Input]] = {
     "confirm": PublishConfirmed,
     "refuse": lambda step, attempt, lease: PublishRefused(step, attempt, lease, BROKEN),
+    "unclaimed": DirectiveUnclaimed,
     "heartbeat": lambda step, attempt, lease: HeartbeatReceived(step, attempt, lease, "w-1"),
     "return": LeaseReturned,
     "succeed": lambda step, attempt, lease: ResultReceived(

@@ -78,6 +78,17 @@ async def test_catch_all_takes_exactly_what_nobody_takes(h: Harness) -> None:
 
 
 @on_every_bus
+async def test_catch_all_leaves_what_a_later_subscription_takes(h: Harness) -> None:
+    await h.subscribe("unrouted", catch_all=True)
+    await h.publish("stray", step_type="TRANSLATE")
+    await h.bus.complete(await h.one("unrouted"))
+    await h.subscribe("translate", step_type=("TRANSLATE",))
+    await h.publish("taken", step_type="TRANSLATE")
+    assert (await h.one("translate")).message.message_id == "taken"
+    assert await h.nothing("unrouted")
+
+
+@on_every_bus
 async def test_what_no_subscription_takes_is_dropped(h: Harness) -> None:
     await h.subscribe("ocr", step_type=("OCR",))
     await h.publish("stray", step_type="TRANSLATE")

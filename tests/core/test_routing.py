@@ -12,6 +12,7 @@ from lucius.core.routing import (
     LANES,
     choose_mode,
     directive_topics,
+    every_directive_topic,
     lane_of,
     parse_mode,
     reply_topic,
@@ -99,6 +100,11 @@ def test_other_topologies_share_one_grid(topology: str) -> None:
     topics = directive_topics(topology)
     assert topics == tuple(f"global-bus-p{lane}" for lane in range(16))
     assert route("tenant_a", "doc-1", BURST, topology=topology).topic in topics
+
+
+def test_the_topics_of_some_lanes_are_those_of_every_topology() -> None:
+    assert every_directive_topic([3]) == ("global-bus-p3", "global-default-p3", "global-burst-p3")
+    assert len(every_directive_topic()) == 3 * LANES
 
 
 @given(st.text())

@@ -34,16 +34,16 @@ class Stamp(Service):
         return Output()
 
 
-def protocol(*steps: str, required: str = "text") -> str:
+def protocol(*steps: str, required: str = "text", step_type: str = "STAMP") -> str:
     schema = {"type": "object", "required": [required]}
     return yaml.safe_dump(
         {
-            "step_types": {"STAMP": {"service": "stamp", "payload_schema": schema}},
+            "step_types": {step_type: {"service": "stamp", "payload_schema": schema}},
             "protocols": [
                 {
                     "request_type": "STAMP",
                     "protocol_id": f"stamp_{len(steps)}",
-                    "steps": [{"type": "STAMP", "id": step} for step in steps],
+                    "steps": [{"type": step_type, "id": step} for step in steps],
                 }
             ],
         }
@@ -154,6 +154,18 @@ async def test_a_running_job_ends_though_its_protocol_was_taken_away(
     await stamp.began.wait()
     async with noticed(runtime):
         (folder / "stamp.yaml").unlink()
+    stamp.go.set()
+    assert (await ended(runtime, job_id)).state is JobState.SUCCEEDED
+
+
+async def test_a_running_job_ends_though_its_service_is_named_for_other_step_types(
+    runtime: Runtime, folder: Path, stamp: Stamp
+) -> None:
+    await put(runtime, folder, protocol("first", "second"))
+    payload = {"steps": {"first": {"text": "x"}, "second": {"text": "y"}}}
+    job_id = (await runtime.engine.submit(envelope("k", **payload))).job_id
+    await stamp.began.wait()
+    await put(runtime, folder, protocol("only", step_type="SEAL"))
     stamp.go.set()
     assert (await ended(runtime, job_id)).state is JobState.SUCCEEDED
 

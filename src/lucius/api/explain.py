@@ -36,7 +36,7 @@ def _failed(job: Job) -> str:
     fault = f": {job.fault.code}: {job.fault.message}" if job.fault else ""
     for plan, step in zip(job.plan.steps, job.steps, strict=True):
         if step.state is StepState.FAILED_FINAL:
-            tries = f"attempt {step.attempt_no} of {plan.policy.max_attempts}"
+            tries = _attempt(step.attempt_no, plan, step)
             return f"step {plan.step_id} failed for good ({tries}){fault}{_sequel(job)}"
     return f"the job failed{fault}{_sequel(job)}"
 
@@ -68,8 +68,7 @@ def _waiting(job: Job) -> str:
 
 
 def _step(job: Job, plan: StepPlan, step: Step) -> str:
-    name, most = f"step {plan.step_id}", plan.policy.max_attempts
-    used = f"attempt {step.used} of {most}"
+    name, used = f"step {plan.step_id}", _attempt(step.used, plan, step)
     after = f" after {step.fault.code} ({used})" if step.fault and step.used else ""
     entry, execution = step.entry, step.execution
     if step.state is StepState.FAILED_RETRY:
@@ -81,7 +80,7 @@ def _step(job: Job, plan: StepPlan, step: Step) -> str:
             f"{name} waits for room in the dispatch window of {plan.service}"
             f" on lane {job.plan.routing.lane}{after}"
         )
-    attempt = f"attempt {step.attempt_no} of {most}"
+    attempt = _attempt(step.attempt_no, plan, step)
     until = execution.lease_expires_at if execution is not None else None
     by = f" by {instant(until)}" if until is not None else ""
     if step.state is StepState.DISPATCHING:
@@ -91,3 +90,11 @@ def _step(job: Job, plan: StepPlan, step: Step) -> str:
     owner = execution.lease_owner if execution is not None else None
     worker = f"{plan.service} ({owner})" if owner else plan.service
     return f"{name} is being worked on by {worker}; a result or heartbeat is due{by} ({attempt})"
+
+
+def _attempt(number: int, plan: StepPlan, step: Step) -> str:
+    """The latest attempt. One that nobody was there for is not merely a slow one."""
+    latest, known = step.execution, f"attempt {number} of {plan.policy.max_attempts}"
+    if latest is None or latest.unclaimed_at is None or latest.started_at is not None:
+        return known
+    return f"{known}, which no service was subscribed to take"

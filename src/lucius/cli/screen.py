@@ -152,7 +152,7 @@ def event_line(event: "EventShape") -> str:
     if event["data"]:
         note = "  " + ", ".join(f"{key}={value}" for key, value in event["data"].items())
     at = event["created_at"]
-    return f"{at[:23] + 'Z' if len(at) > 24 else at}  {event['type']:<17}  {what}{attempt}{note}"
+    return f"{at[:23] + 'Z' if len(at) > 24 else at}  {event['type']:<19}  {what}{attempt}{note}"
 
 
 def _moves(moves: "Sequence[str]") -> str:

@@ -8,6 +8,7 @@ from lucius.core.inputs import (
     AckReceived,
     BusRestarted,
     CancelRequested,
+    DirectiveUnclaimed,
     Dismissed,
     EffectSettled,
     EntryReleased,
@@ -65,6 +66,8 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
             return _entry_released(turn, received)
         case PublishConfirmed() | PublishRefused():
             return _published(turn, received)
+        case DirectiveUnclaimed():
+            return _unclaimed(turn, received)
         case Ticked():
             return ticks.tick(turn, received)
         case BusRestarted():
@@ -137,3 +140,19 @@ def _refused(turn: Turn, index: int, fault: Fault) -> None:
         )
         step = turn.own_step(index)
         step.used, step.fault, step.updated_at = used, fault, turn.now
+
+
+def _unclaimed(turn: Turn, received: DirectiveUnclaimed) -> Decision:
+    """Written down for people, once an attempt. A service may be starting: the ACK clock still rules."""
+    index = turn.job.plan.index_of(received.step_id)
+    if index is None:
+        return rejected(turn.job, "UNKNOWN_STEP")
+    step = turn.steps[index]
+    if not step.unacked or not matches(step.execution, received):
+        return Decision(turn.job, Outcome.ALREADY, changed=False)
+    if step.executions[-1].unclaimed_at is not None:
+        return Decision(turn.job, Outcome.DUPLICATE, changed=False)
+    about(turn, received.step_id, step.execution)
+    turn.data = {"service": turn.plan(index).service, "topic": turn.job.plan.routing.topic}
+    turn.own_execution(index).unclaimed_at = turn.now
+    return turn.decision(Outcome.APPLIED)

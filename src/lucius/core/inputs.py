@@ -12,6 +12,7 @@ class Kind(StrEnum):
     ENTRY_RELEASED = "entry_released"
     PUBLISH_CONFIRMED = "publish_confirmed"
     PUBLISH_REFUSED = "publish_refused"
+    DIRECTIVE_UNCLAIMED = "directive_unclaimed"
     ACK = "ack"
     HEARTBEAT = "heartbeat"
     LEASE_RETURNED = "lease_returned"
@@ -67,6 +68,16 @@ class PublishRefused:
     attempt_no: int
     lease_id: str
     fault: Fault
+
+
+@record
+class DirectiveUnclaimed:
+    """The bus has it, and no service is subscribed to take it."""
+
+    kind: ClassVar[Kind] = Kind.DIRECTIVE_UNCLAIMED
+    step_id: str
+    attempt_no: int
+    lease_id: str
 
 
 @record
@@ -179,10 +190,13 @@ class Redriven:
 
 
 Callback = AckReceived | HeartbeatReceived | LeaseReturned | ResultReceived
+Bound = Callback | PublishConfirmed | PublishRefused | DirectiveUnclaimed
+"""Speaks of one attempt under one lease."""
 Input = (
     EntryReleased
     | PublishConfirmed
     | PublishRefused
+    | DirectiveUnclaimed
     | Callback
     | Ticked
     | BusRestarted

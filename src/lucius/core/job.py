@@ -45,7 +45,10 @@ class Entry:
 
 @record
 class Execution:
-    """One attempt of one step. `exec_id` is its lease id; `final` marks the abort that ended the step."""
+    """One attempt of one step. `exec_id` is its lease id; `final` marks the abort that ended the step.
+
+    `unclaimed_at`: the bus had its directive by then, and no service was subscribed to take it.
+    """
 
     exec_id: str
     attempt_no: int
@@ -54,6 +57,7 @@ class Execution:
     lease_expires_at: datetime | None = None
     lease_owner: str | None = None
     started_at: datetime | None = None
+    unclaimed_at: datetime | None = None
     finished_at: datetime | None = None
     reason: AbortReason | None = None
     final: bool = False

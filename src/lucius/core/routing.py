@@ -1,5 +1,6 @@
 """Routing: which mode a job runs in and which of the 16 lanes it takes. Decided once, at ingress."""
 
+from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
@@ -66,16 +67,16 @@ def directive_topic(lane: int, mode: Mode, topology: str) -> str:
     return f"global-bus-p{lane}"
 
 
-def directive_topics(topology: str) -> tuple[str, ...]:
+def directive_topics(topology: str, lanes: Sequence[int] = range(LANES)) -> tuple[str, ...]:
     """Every directive topic that a service listens on."""
     if topology == "isolated":
-        return tuple(directive_topic(n, m, topology) for m in Mode for n in range(LANES))
-    return tuple(directive_topic(n, Mode.DEFAULT, topology) for n in range(LANES))
+        return tuple(directive_topic(n, m, topology) for m in Mode for n in lanes)
+    return tuple(directive_topic(n, Mode.DEFAULT, topology) for n in lanes)
 
 
-def every_directive_topic() -> tuple[str, ...]:
+def every_directive_topic(lanes: Sequence[int] = range(LANES)) -> tuple[str, ...]:
     """Of all topologies: a job keeps the topic that it was routed to, whatever is configured by then."""
-    return tuple(dict.fromkeys(topic for t in TOPOLOGIES for topic in directive_topics(t)))
+    return tuple(dict.fromkeys(topic for t in TOPOLOGIES for topic in directive_topics(t, lanes)))
 
 
 def reply_topic(lane: int) -> str:

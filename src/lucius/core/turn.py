@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from lucius.core.effects import Decision, Effect, Event, Outcome, PublishDirective
-from lucius.core.inputs import Callback, Kind, PublishConfirmed, PublishRefused
+from lucius.core.inputs import Bound, Kind
 from lucius.core.job import Entry, Execution, Fault, Job, Step
 from lucius.core.plan import Json, StepPlan
 from lucius.core.record import amend, copied
@@ -317,9 +317,7 @@ def rejected(job: Job, code: str) -> Decision:
     return Decision(job, Outcome.REJECTED, changed=False, code=code)
 
 
-def matches(
-    execution: Execution | None, received: Callback | PublishConfirmed | PublishRefused
-) -> bool:
+def matches(execution: Execution | None, received: Bound) -> bool:
     return (
         execution is not None
         and execution.exec_id == received.lease_id

@@ -37,11 +37,15 @@ class BusGateway:
         if catalog is self._catalog:
             return
         for service, step_types in services_of(catalog).items():
-            if self._ensured.get(service) != step_types:
-                await self._ensure(service, step_types)
+            await self._ensure(service, step_types)
         self._catalog = catalog
 
-    async def _ensure(self, service: str, step_types: tuple[str, ...]) -> None:
+    async def _ensure(self, service: str, named: tuple[str, ...]) -> None:
+        """A subscription only widens: jobs that are under way keep the step types of their protocol."""
+        ensured = self._ensured.get(service, ())
+        step_types = tuple(sorted({*ensured, *named}))
+        if step_types == ensured:
+            return
         filters = {"step_type": step_types}
         await self._bus.ensure([Subscription(topic, service, filters) for topic in self._topics])
         self._ensured[service] = step_types

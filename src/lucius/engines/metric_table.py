@@ -30,9 +30,11 @@ REPLY_KINDS: Final[Mapping[type, str]] = {
 CAUSES: Final[Mapping[Incident, tuple[str, ...]]] = {
     Incident.OUTAGE: ("bus", "ledger"),
     Incident.REPLY_SET_ASIDE: ("BAD_TOKEN", "INVALID_CALLBACK", "UNKNOWN_JOB"),
-    Incident.TASK_FAILED: ("engine", "tick", "reconciler", "configuration"),
+    Incident.TASK_FAILED: ("engine", "tick", "unclaimed", "reconciler", "configuration"),
     Incident.STUCK: ("due",),
+    Incident.UNCLAIMED: ("unknown",),
 }
+"""Those that are known beforehand; a directive that nobody takes names a service of its job's plan."""
 
 
 class EngineInstruments(Instruments):
@@ -81,7 +83,8 @@ class EngineInstruments(Instruments):
         )
         self.incidents = Count(
             "lucius_incidents_total",
-            "What went wrong outside of any job: outages, replies set aside, failed tasks, stuck ticks",
+            "What went wrong outside of any job: outages, replies set aside, failed tasks, stuck ticks, "
+            "directives that nobody takes (the cause is their service)",
             ("incident", "cause"),
         )
         self.backlog = Level(

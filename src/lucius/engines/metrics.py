@@ -9,6 +9,7 @@ from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import LedgerError
 from lucius.core.inputs import Input, Kind
 from lucius.core.job import Execution, Job, Step
+from lucius.core.plan import Plan
 from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
 from lucius.engines.instruments import Labels
 from lucius.engines.metric_table import (
@@ -53,8 +54,9 @@ class EngineMetrics(EngineInstruments, Observer):
 
     def listen(self, before: Job | None, decision: Decision) -> None:
         job = decision.job
+        self._meet(job.plan)
         if before is None:
-            self._accepted(job)
+            self.accepted.add(job.plan.request_type)
         for index, step in enumerate(job.steps):
             earlier = before.steps[index] if before is not None else None
             if step is not earlier:
@@ -71,6 +73,7 @@ class EngineMetrics(EngineInstruments, Observer):
             self.replies.add(kind, outcome.value)
 
     def took_up(self, job: Job) -> None:
+        self._meet(job.plan)
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             self._count_running(planned.service, job.plan.routing.lane, None, step)
 
@@ -79,16 +82,18 @@ class EngineMetrics(EngineInstruments, Observer):
 
     # -- decisions ---------------------------------------------------------------------------
 
-    def _accepted(self, job: Job) -> None:
-        request_type = job.plan.request_type
-        self.accepted.add(request_type)
-        if request_type not in self._met:
-            self._met.add(request_type)
-            for state in TERMINAL_JOB:
-                self.ended.expect(request_type, state.value)
-            for planned in job.plan.steps:
-                for reason in AbortReason:
-                    self.attempts_failed.expect(planned.service, reason.value)
+    def _meet(self, plan: Plan) -> None:
+        """The first job of its type, new or of an earlier process: shown as 0 is what may happen to it."""
+        request_type = plan.request_type
+        if request_type in self._met:
+            return
+        self._met.add(request_type)
+        for state in TERMINAL_JOB:
+            self.ended.expect(request_type, state.value)
+        for planned in plan.steps:
+            self.incidents.expect(Incident.UNCLAIMED.value, planned.service)
+            for reason in AbortReason:
+                self.attempts_failed.expect(planned.service, reason.value)
 
     def _ended(self, before: Job | None, job: Job) -> None:
         was_in_dlq = before is not None and before.in_dlq

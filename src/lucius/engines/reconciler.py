@@ -20,6 +20,7 @@ from lucius.engines.dispatcher import Dispatcher
 from lucius.engines.observer import Incident, Outage
 from lucius.engines.outage import OUTAGE_PAUSE, persistently
 from lucius.engines.outbox import OutboxEngine
+from lucius.engines.unclaimed import UnclaimedReporter
 from lucius.ports.bus import Bus, Delivery, Subscription
 from lucius.ports.ledger import DueJob
 from lucius.telemetry.logs import message_fields
@@ -58,6 +59,7 @@ class Reconciler:
         self._horizon = longest_lease + PUBLISH_GRACE
         self._look = look
         self._guard = guard
+        self._unclaimed = UnclaimedReporter(engine, bus)
         self._topics = [reply_topic(lane) for lane in sorted(engine.lanes)]
         self._settling = 0
         self._settled = asyncio.Event()
@@ -72,6 +74,7 @@ class Reconciler:
     async def prepare(self) -> None:
         """Make the topology, take up what is out, and fill the ready queues."""
         await self._bus.ensure([Subscription(topic, REPLIES) for topic in self._topics])
+        await self._unclaimed.prepare()
         await self._recover()
         await self._engine.ready.recover(self._engine.lanes)
         self._engine.pump_all()
@@ -81,6 +84,7 @@ class Reconciler:
             tasks.create_task(self._dispatcher.run())
             tasks.create_task(self._tick_forever())
             tasks.create_task(self._consume_forever())
+            tasks.create_task(self._unclaimed.run())
 
     # -- what is due -------------------------------------------------------------------------
 

@@ -135,6 +135,8 @@ def _execution(run: Execution, place: int) -> Doc:
         doc["owner"] = run.lease_owner
     if run.started_at is not None:
         doc["started"] = micros(run.started_at)
+    if run.unclaimed_at is not None:
+        doc["unclaimed"] = micros(run.unclaimed_at)
     if run.finished_at is not None:
         doc["finished"] = micros(run.finished_at)
     if run.reason is not None:
@@ -157,7 +159,9 @@ JOB_FIELDS: Final = _names(
 )
 STEP_FIELDS: Final = _names("state attempt used entry runs retry result fault updated completed")
 ENTRY_FIELDS: Final = _names("state created attempt lease released asked ready sent")
-RUN_FIELDS: Final = _names("id attempt state leased expires owner started finished reason final")
+RUN_FIELDS: Final = _names(
+    "id attempt state leased expires owner started unclaimed finished reason final"
+)
 
 
 def decode_job(plan: Plan, raw: bytes) -> Job:
@@ -245,6 +249,7 @@ def _read_execution(doc: Doc, place: int) -> Execution:
         lease_expires_at=_at(doc, "expires"),
         lease_owner=doc.get("owner"),
         started_at=_at(doc, "started"),
+        unclaimed_at=_at(doc, "unclaimed"),
         finished_at=_at(doc, "finished"),
         reason=AbortReason(doc["reason"]) if "reason" in doc else None,
         final=doc.get("final", False),

@@ -8,6 +8,7 @@ from lucius.core.inputs import (
     AckReceived,
     BusRestarted,
     CancelRequested,
+    DirectiveUnclaimed,
     Dismissed,
     EffectSettled,
     EntryReleased,
@@ -56,6 +57,7 @@ def _replies(step_id: str, attempt_no: int, lease_id: str) -> Iterator[Input]:
     lease = (step_id, attempt_no, lease_id)
     yield PublishConfirmed(*lease)
     yield PublishRefused(*lease, Fault("REFUSED", "no"))
+    yield DirectiveUnclaimed(*lease)
     yield AckReceived(*lease, worker_id="local-1")
     yield HeartbeatReceived(*lease, worker_id="local-1")
     yield LeaseReturned(*lease, worker_id="local-1")

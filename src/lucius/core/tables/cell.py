@@ -33,7 +33,8 @@ CALLBACKS: Final = (
     Kind.FAILURE_FINAL,
 )
 PUBLISHED: Final = (Kind.PUBLISH_CONFIRMED, Kind.PUBLISH_REFUSED)
-AFTERWARDS: Final = (Kind.EFFECT_SETTLED, Kind.DISMISSED, Kind.REDRIVEN)
+UNMOVING: Final = (Kind.DIRECTIVE_UNCLAIMED, Kind.EFFECT_SETTLED, Kind.DISMISSED, Kind.REDRIVEN)
+"""No step, execution or entry moves on these."""
 
 
 def row(

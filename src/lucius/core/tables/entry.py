@@ -4,7 +4,7 @@ from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import EntryState as N
-from lucius.core.tables.cell import AFTERWARDS, CALLBACKS, Row, row
+from lucius.core.tables.cell import CALLBACKS, UNMOVING, Row, row
 
 _CLOSED: Final = row(
     {},
@@ -32,7 +32,7 @@ ENTRY: Final[dict[N, Row]] = {
             K.LEASE_RETURNED,
             K.BUS_RESTARTED,
             K.RESUME,
-            *AFTERWARDS,
+            *UNMOVING,
         ),
     ),
     N.RELEASED: row(
@@ -43,7 +43,7 @@ ENTRY: Final[dict[N, Row]] = {
             K.TICK: (N.FAILED_FINAL,),
             K.CANCEL: (N.FAILED_FINAL,),
         },
-        ignore=(K.SUBMITTED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *AFTERWARDS),
+        ignore=(K.SUBMITTED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *UNMOVING),
         reject=(K.ENTRY_RELEASED,),
     ),
     N.SENT: _CLOSED,

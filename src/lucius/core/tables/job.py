@@ -8,7 +8,9 @@ from lucius.core.tables.cell import CALLBACKS, PUBLISHED, Row, row
 
 _STRANGE: Final = (K.SUBMITTED, K.DISMISSED, K.REDRIVEN)
 """No input for a job that is under way."""
-_PASSING: Final = (*PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, K.EFFECT_SETTLED)
+_NOTED: Final = (K.DIRECTIVE_UNCLAIMED, K.EFFECT_SETTLED)
+"""They move no job."""
+_PASSING: Final = (*PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, *_NOTED)
 """What a closed job takes note of, at most."""
 
 JOB: Final[dict[J, Row]] = {
@@ -20,7 +22,7 @@ JOB: Final[dict[J, Row]] = {
             K.PAUSE: (J.PAUSED,),
             K.TICK: (J.FAILED_FINAL,),
         },
-        ignore=(*PUBLISHED, *CALLBACKS, K.BUS_RESTARTED, K.EFFECT_SETTLED),
+        ignore=(*PUBLISHED, *CALLBACKS, K.BUS_RESTARTED, *_NOTED),
         reject=(K.ENTRY_RELEASED, K.DISMISSED, K.REDRIVEN),
     ),
     J.DISPATCHING: row(
@@ -41,7 +43,7 @@ JOB: Final[dict[J, Row]] = {
             K.PUBLISH_CONFIRMED,
             K.BUS_RESTARTED,
             K.RESUME,
-            K.EFFECT_SETTLED,
+            *_NOTED,
         ),
         reject=_STRANGE,
     ),
@@ -63,7 +65,7 @@ JOB: Final[dict[J, Row]] = {
             K.ACK,
             K.HEARTBEAT,
             K.RESUME,
-            K.EFFECT_SETTLED,
+            *_NOTED,
         ),
         reject=_STRANGE,
     ),
@@ -79,7 +81,7 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.RESUME: (J.DISPATCHING, J.IN_PROGRESS),
         },
-        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, K.PAUSE, K.EFFECT_SETTLED),
+        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, K.PAUSE, *_NOTED),
         reject=(K.ENTRY_RELEASED, *_STRANGE),
     ),
     J.PAUSED: row(
@@ -98,7 +100,7 @@ JOB: Final[dict[J, Row]] = {
             K.FAILURE_FINAL,
             K.BUS_RESTARTED,
             K.PAUSE,
-            K.EFFECT_SETTLED,
+            *_NOTED,
         ),
         reject=(K.ENTRY_RELEASED, *_STRANGE),
     ),
@@ -116,7 +118,7 @@ JOB: Final[dict[J, Row]] = {
             ),
             (J.CANCELLED,),
         ),
-        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, K.EFFECT_SETTLED),
+        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
         reject=(K.ENTRY_RELEASED, K.PAUSE, K.RESUME, *_STRANGE),
     ),
     J.SUCCEEDED: row(

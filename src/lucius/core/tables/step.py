@@ -4,7 +4,7 @@ from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import StepState as S
-from lucius.core.tables.cell import AFTERWARDS, CALLBACKS, PUBLISHED, Row, row
+from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNMOVING, Row, row
 
 _ENDED: Final = (S.FAILED_RETRY, S.FAILED_FINAL, S.CANCELLED)
 _RETURNED: Final = (S.DISPATCHING, S.PENDING, S.FAILED_RETRY, S.CANCELLED)
@@ -20,7 +20,7 @@ _CLOSED: Final = row(
         K.PAUSE,
         K.RESUME,
         K.SUBMITTED,
-        *AFTERWARDS,
+        *UNMOVING,
     ),
     reject=(K.ENTRY_RELEASED,),
 )
@@ -43,7 +43,7 @@ STEP: Final[dict[S, Row]] = {
             K.TICK,
             K.BUS_RESTARTED,
             K.PAUSE,
-            *AFTERWARDS,
+            *UNMOVING,
         ),
         reject=(K.ENTRY_RELEASED,),
     ),
@@ -61,7 +61,7 @@ STEP: Final[dict[S, Row]] = {
             K.CANCEL: (S.CANCELLED,),
             K.PAUSE: (S.PENDING, S.FAILED_RETRY),
         },
-        ignore=(K.ENTRY_RELEASED, K.BUS_RESTARTED, K.RESUME, *AFTERWARDS),
+        ignore=(K.ENTRY_RELEASED, K.BUS_RESTARTED, K.RESUME, *UNMOVING),
         reject=(K.SUBMITTED,),
     ),
     S.AWAITING_ACK: row(
@@ -75,7 +75,7 @@ STEP: Final[dict[S, Row]] = {
             K.TICK: _ENDED,
             K.CANCEL: (S.CANCELLED,),
         },
-        ignore=(*PUBLISHED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *AFTERWARDS),
+        ignore=(*PUBLISHED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *UNMOVING),
         reject=(K.SUBMITTED, K.ENTRY_RELEASED),
     ),
     S.IN_PROGRESS: row(
@@ -88,7 +88,7 @@ STEP: Final[dict[S, Row]] = {
             K.TICK: _ENDED,
             K.CANCEL: (S.CANCELLED,),
         },
-        ignore=(*PUBLISHED, K.ACK, K.HEARTBEAT, K.PAUSE, K.RESUME, *AFTERWARDS),
+        ignore=(*PUBLISHED, K.ACK, K.HEARTBEAT, K.PAUSE, K.RESUME, *UNMOVING),
         reject=(K.SUBMITTED, K.ENTRY_RELEASED),
     ),
     S.FAILED_RETRY: row(
@@ -108,7 +108,7 @@ STEP: Final[dict[S, Row]] = {
             K.BUS_RESTARTED,
             K.PAUSE,
             K.RESUME,
-            *AFTERWARDS,
+            *UNMOVING,
         ),
         reject=(K.SUBMITTED, K.ENTRY_RELEASED),
     ),
