@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lucius.core.inputs import CancelRequested, EffectSettled
+from lucius.core.inputs import CancelRequested, EffectSettled, Redriven
 from lucius.ports.ledger import Duplicate, JobQuery
 from tests.conformance.jobs import at, claim_of, life_of, make, name_of
 from tests.conformance.ledger_registry import ADAPTERS, LANES, Harness
@@ -80,4 +80,20 @@ async def test_pruning_many_takes_all_of_them(on: Harness) -> None:
     assert await on.ledger.load(name_of("job", 7)) is None
     assert (await on.ledger.list(JobQuery())).jobs == [kept]
     assert len(await on.ledger.due(FOREVER, LANES, 10)) == 1
+    assert await on.ledger.verify() == []
+
+
+@on_every(ADAPTERS)
+async def test_a_redriven_job_stays_as_long_as_the_one_that_took_over(on: Harness) -> None:
+    """They share a workspace: that of the first."""
+    later = make("later")
+    job = await on.apply(await on.create(make("first")), CancelRequested())
+    await on.apply(job, Redriven(later.job.job_id))
+    new = await on.create(later)
+    assert await on.ledger.prune(FOREVER, 10) == 0
+    assert await on.ledger.load(job.job_id) is not None
+    await on.apply(new, CancelRequested())
+    assert await on.ledger.prune(FOREVER, 10) == 1
+    assert await on.ledger.prune(FOREVER, 10) == 1
+    assert (await on.ledger.list(JobQuery())).jobs == []
     assert await on.ledger.verify() == []

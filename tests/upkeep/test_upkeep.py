@@ -1,5 +1,7 @@
 """`lucius verify` and `lucius ledger prune` on the data that a real runtime has left behind."""
 
+import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +19,15 @@ step_types: {SCRIPTED: {service: scripted}}
 protocols: [{request_type: SCRIPTED, protocol_id: scripted_v1, steps: [SCRIPTED]}]
 """
 
+ENVELOPE = {
+    "tenant_id": "acme",
+    "request_type": "SCRIPTED",
+    "input_ref": "s3://bucket/in",
+    "output_ref": "s3://bucket/out",
+    "payload": {},
+    "schema_version": "v1",
+}
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
@@ -32,16 +43,7 @@ async def job(settings: Settings) -> Job:
     """One job that has succeeded, and whose process has ended."""
     runtime = await build(settings, [Scripted()])
     async with runtime.running():
-        submitted = await runtime.engine.submit(
-            {
-                "tenant_id": "acme",
-                "request_type": "SCRIPTED",
-                "input_ref": "s3://bucket/in",
-                "output_ref": "s3://bucket/out",
-                "payload": {},
-                "schema_version": "v1",
-            }
-        )
+        submitted = await runtime.engine.submit(ENVELOPE)
         ended = await runtime.engine.ended(submitted.job_id, 30)
     assert ended is not None
     assert ended.terminal
@@ -82,3 +84,19 @@ async def test_pruning_takes_a_job_and_its_workspace_and_leaves_what_is_younger(
     assert await prune(settings, datetime.now(UTC) + timedelta(seconds=1)) == 1
     assert not list(job_folders(settings))
     assert await verify(settings) == []
+
+
+async def test_a_server_deletes_what_it_keeps_no_longer(settings: Settings, job: Job) -> None:
+    runtime = await build(replace(settings, retention=timedelta()), [Scripted()])
+    async with runtime.running(), asyncio.timeout(30):
+        while await runtime.engine.job(job.job_id) is not None or list(job_folders(settings)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert await verify(settings) == []
+
+
+async def test_a_server_without_retention_keeps_everything(settings: Settings, job: Job) -> None:
+    runtime = await build(settings, [Scripted()])
+    async with runtime.running():
+        await runtime.engine.submit({**ENVELOPE, "payload": {"again": True}})
+        assert await runtime.engine.job(job.job_id) == job
+    assert folder_of(settings, job).is_dir()

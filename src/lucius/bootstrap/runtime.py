@@ -26,6 +26,7 @@ from lucius.bootstrap.adapters import (
     rate_limit,
 )
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
+from lucius.bootstrap.upkeep import prune_open
 from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
@@ -54,6 +55,8 @@ log = logging.getLogger("lucius")
 SLOTS: Final = 64
 """Steps that each embedded service runs at once."""
 RESTART_PAUSE: Final = timedelta(seconds=1)
+PRUNE_PAUSE: Final = timedelta(minutes=10)
+"""Between two looks for jobs that are kept no longer."""
 
 
 @dataclass
@@ -152,6 +155,7 @@ class Runtime:
         background = [
             asyncio.create_task(self._supervise("reconciler", self.reconciler.run)),
             asyncio.create_task(self._supervise("configuration", self._refresh_forever)),
+            asyncio.create_task(self._supervise("retention", self._prune_forever)),
         ]
         try:
             yield self
@@ -184,6 +188,18 @@ class Runtime:
             if await self.config.refresh():
                 log.info("the configuration has changed: %s", self.config.catalog().version)
                 await self.gateway.prepare()
+
+    async def _prune_forever(self) -> None:
+        retention = self.settings.retention
+        if retention is None:
+            await asyncio.Future()
+            return
+        while True:
+            deleted = await prune_open(self.settings, self.ledger, utc_now() - retention)
+            if deleted:
+                self.engine.cache.forget_ended()
+                log.info("%d jobs that ended before %s ago are deleted", deleted, retention)
+            await asyncio.sleep(PRUNE_PAUSE.total_seconds())
 
     def end_waits(self) -> None:
         """Requests that wait for something are answered now, so that they do not delay the end."""

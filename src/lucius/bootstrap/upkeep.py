@@ -10,13 +10,14 @@ from urllib.parse import unquote, urlsplit
 
 from lucius.bootstrap.adapters import ledger_path, open_ledger
 from lucius.core.ids import accepted_at
-from lucius.core.job import Job
 from lucius.ledgers.sqlite_backup import restore
 from lucius.platform.commit import COMMITS, CommitRecord
-from lucius.ports.ledger import Drift, JobQuery, Ledger
+from lucius.ports.ledger import Drift, Ledger
 from lucius.settings import Settings
 
-PAGE: Final = 500
+PAGE: Final = 256
+PAUSE: Final = 0.01
+"""Seconds between two portions."""
 
 
 async def verify(settings: Settings) -> list[Drift]:
@@ -47,40 +48,27 @@ async def prune(settings: Settings, before: datetime) -> int:
     """Delete jobs that ended before that and owe nothing, then the workspaces nobody refers to."""
     ledger = await open_ledger(settings)
     try:
-        deleted = 0
-        while count := await ledger.prune(before, PAGE):
-            deleted += count
-        await _sweep(settings, ledger, before)
-        return deleted
+        return await prune_open(settings, ledger, before)
     finally:
         await ledger.close()
 
 
-async def _sweep(settings: Settings, ledger: Ledger, before: datetime) -> None:
-    """A job that is gone leaves a folder; a redriven job keeps the folder of its root alive."""
-    old = [folder for folder in job_folders(settings) if _older(folder.name, before)]
-    if not old:
-        return
-    kept = {root async for job in every_job(ledger) for root in (job.job_id, job.plan.root)}
-    for folder in old:
-        if folder.name not in kept:
-            await asyncio.to_thread(shutil.rmtree, folder)
+async def prune_open(settings: Settings, ledger: Ledger, before: datetime) -> int:
+    """The same on a ledger that is in use: in short transactions, with pauses in between."""
+    deleted = 0
+    while count := await ledger.prune(before, PAGE):
+        deleted += count
+        await asyncio.sleep(PAUSE)
+    for folder in await asyncio.to_thread(_older, settings, before):
+        if await ledger.load(folder.name) is None:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    return deleted
 
 
-def _older(job_id: str, before: datetime) -> bool:
-    at = accepted_at(job_id)
-    return at is not None and at < before
-
-
-async def every_job(ledger: Ledger) -> AsyncIterator[Job]:
-    cursor: str | None = None
-    while True:
-        page = await ledger.list(JobQuery(limit=PAGE, cursor=cursor))
-        for job in page.jobs:
-            yield job
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+def _older(settings: Settings, before: datetime) -> list[Path]:
+    """Folders of jobs that were accepted before: those of later ones are in use, or soon will be."""
+    folders = ((folder, accepted_at(folder.name)) for folder in job_folders(settings))
+    return [folder for folder, at in folders if at is not None and at < before]
 
 
 def job_folders(settings: Settings) -> Iterator[Path]:

@@ -1,6 +1,5 @@
 """`lucius ledger` and `lucius verify`: the stored data, without a server."""
 
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -11,9 +10,6 @@ from lucius.cli.session import echo_json, run, with_json
 
 if TYPE_CHECKING:
     from lucius.settings import Settings
-
-_CENTURY = 100 * 365 * 86400
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 @runtime_checkable
@@ -31,13 +27,12 @@ class Age(click.ParamType[timedelta]):
     def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        match = re.fullmatch(r"(\d+)([smhdw])", str(value).strip())
-        if match is None or len(match[1]) > 12:
-            self.fail("must be a number with s, m, h, d or w, such as 30d", param, ctx)
-        seconds = int(match[1]) * _UNITS[match[2]]
-        if seconds > _CENTURY:
-            self.fail("must be at most a hundred years", param, ctx)
-        return timedelta(seconds=seconds)
+        from lucius.settings.kinds import AGE
+
+        try:
+            return AGE.parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def with_data(command: Any) -> Any:
@@ -82,7 +77,8 @@ def ledger() -> None:
 def prune(older_than: timedelta, data: Path, as_json: bool) -> None:
     """Delete jobs that ended longer ago than that and owe nothing, and their workspaces.
 
-    The server must not be running: it is the one that writes.
+    The server must not be running: it is the one that writes. It prunes by itself where
+    LUCIUS_RETENTION says for how long jobs are kept.
     """
     from lucius import bootstrap
 

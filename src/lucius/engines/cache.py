@@ -40,6 +40,10 @@ class JobCache:
         self._live.pop(job_id, None)
         self._ended.pop(job_id, None)
 
+    def forget_ended(self) -> None:
+        """Some of them were deleted."""
+        self._ended.clear()
+
     def __len__(self) -> int:
         return len(self._live) + len(self._ended)
 

@@ -129,7 +129,7 @@ class MemoryLedger:
     async def prune(self, before: datetime, limit: int) -> int:
         ended = (r for r in self.jobs.values() if r.job.terminal and not r.job.owed)
         old = (r for r in ended if r.job.completed_at and r.job.completed_at < before)
-        doomed = list(islice(old, limit))
+        doomed = list(islice((r for r in old if r.job.redriven_by not in self.jobs), limit))
         for record in doomed:
             job_id, key = record.job.job_id, (record.claim.tenant_id, record.claim.claim_hash)
             if key in self.claims and self.claims[key][1] == job_id:

@@ -13,7 +13,10 @@ from lucius.ledgers.stored_json import micros
 # A debt has a moment at which it falls due, so a job without one owes nothing.
 FIND: Final = """
     SELECT jobs.no, id, tenant, claim_hash FROM jobs LEFT JOIN plans USING (no)
-    WHERE completed_at < ? AND due_at IS NULL AND schema <= ? ORDER BY completed_at LIMIT ?"""
+    WHERE completed_at < ? AND due_at IS NULL AND schema <= ? AND NOT EXISTS (
+        SELECT 1 FROM jobs AS later
+        WHERE later.id = json_extract(CAST(jobs.doc AS TEXT), '$.redriven'))
+    ORDER BY completed_at LIMIT ?"""
 DROP_CLAIMS: Final = Rows(
     3,
     "DELETE FROM claims WHERE (tenant, claim_hash) IN (SELECT c.tenant, c.claim_hash"

@@ -187,7 +187,8 @@ class Ledger(Protocol):
     async def prune(self, before: datetime, limit: int) -> int:
         """Delete up to `limit` terminal jobs that were completed before and owe nothing.
 
-        The claim goes first. Returns how many jobs were deleted.
+        The claim goes first. A job that was redriven stays for as long as the one that took over
+        from it: they share a workspace. Returns how many jobs were deleted.
         """
 
     async def verify(self) -> Sequence[Drift]:

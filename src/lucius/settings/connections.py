@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from lucius.core.routing import LANES, TOPOLOGIES
 from lucius.settings.kinds import (
+    AGE_OR_NONE,
     FLAG,
     NAMES,
     SECONDS,
@@ -73,6 +74,12 @@ class Storage:
         one_of("sqlite", "memory", "ledger", "table"),
         "sqlite",
         "The ledger: embedded, in memory, in one Azure table, or in separate Azure tables",
+    )
+    retention: timedelta | None = setting(
+        "RETENTION",
+        AGE_OR_NONE,
+        "none",
+        "How long jobs are kept after their end; then the server deletes them and their workspaces",
     )
     table_connection: str = setting(
         "TABLE_CONNECTION",

@@ -15,6 +15,8 @@ T = TypeVar("T")
 PREFIX: Final = "LUCIUS_"
 MASK: Final = "********"
 NONE: Final = "none"
+AGE_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+LONGEST_AGE: Final = 100 * 365 * 86400
 _USERINFO: Final = re.compile(r"//[^/@\s]*@")
 
 
@@ -24,6 +26,8 @@ class Kind(Generic[T]):
 
     name: str
     parse: Callable[[str], T]
+    show: Callable[[T], str] | None = None
+    """A value as a user would set it, where that is not what `show` makes of it."""
 
 
 Derive = Callable[[Mapping[str, Any]], str]
@@ -113,6 +117,25 @@ def _seconds(text: str) -> timedelta:
     return timedelta(seconds=_number(text, 0.001, MAX_SECONDS))
 
 
+def _age(text: str) -> timedelta:
+    """A number with a unit: what is measured in days should not be written in seconds."""
+    found = re.fullmatch(r"(\d{1,12})([smhdw])", text.strip())
+    if found is None:
+        raise ValueError("must be a number with s, m, h, d or w, such as 30d")
+    seconds = int(found[1]) * AGE_UNITS[found[2]]
+    if not 0 <= seconds <= LONGEST_AGE:
+        raise ValueError("must be at most a hundred years")
+    return timedelta(seconds=seconds)
+
+
+def _shown_age(age: timedelta | None) -> str:
+    if age is None:
+        return NONE
+    seconds = int(age.total_seconds())
+    unit = next(u for u in reversed(AGE_UNITS) if seconds % AGE_UNITS[u] == 0)
+    return f"{seconds // AGE_UNITS[unit]}{unit}"
+
+
 def _waits(text: str) -> tuple[timedelta, ...]:
     waits = tuple(timedelta(seconds=_number(part, 0, MAX_SECONDS)) for part in text.split(","))
     if len(waits) > 20:
@@ -181,6 +204,10 @@ FLAG: Final = Kind("true or false", _flag)
 SECONDS: Final = Kind("seconds", _seconds)
 SECONDS_OR_NONE: Final = Kind("seconds or none", lambda text: _or_none(text, _seconds))
 RATE_OR_NONE: Final = Kind("number or none", lambda text: _or_none(text, _rate))
+AGE: Final = Kind("age", _age, _shown_age)
+AGE_OR_NONE: Final = Kind(
+    "age, such as 30d, or none", lambda text: _or_none(text, _age), _shown_age
+)
 WAITS: Final = Kind("seconds, comma-separated", _waits)
 NAMES: Final = Kind("names, comma-separated", _names)
 KEYS: Final = Kind("id:secret, comma-separated", _keys)

@@ -67,7 +67,8 @@ class Settings(
         """What is in force and where it came from; secrets are masked."""
         for name, row in ROWS.items():
             value = getattr(self, name)
-            text = (MASK if value else NONE) if row.secret else show(value)
+            shown = row.kind.show or show
+            text = (MASK if value else NONE) if row.secret else shown(value)
             yield Line(row.env, text, self.sources.get(row.env, "default"), row.about)
 
     def retry_policy(self) -> RetryPolicy:
