@@ -102,7 +102,13 @@ class Step:
     @property
     def ready(self) -> bool:
         """Held, and waiting for nothing but room in the dispatch window."""
-        return self.held and self.entry is not None and self.entry.ready_at is None
+        entry = self.entry
+        return (
+            self.state is StepState.DISPATCHING
+            and entry is not None
+            and entry.state is EntryState.HELD
+            and entry.ready_at is None
+        )
 
     @property
     def unacked(self) -> bool:

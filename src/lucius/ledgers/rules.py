@@ -120,7 +120,7 @@ class HeldCounts(dict[QueueKey, int]):
 
 def ready_steps(job: Job) -> tuple[int, ...]:
     """The steps whose entries wait for nothing but room in the window."""
-    return tuple(index for index, step in enumerate(job.steps) if step.ready)
+    return tuple([index for index, step in enumerate(job.steps) if step.ready])
 
 
 def queue_of(job: Job, index: int) -> QueueKey:
