@@ -344,6 +344,15 @@ _ALL: Final = (
         "Send fewer and shorter headers; a body belongs into the body.",
     ),
     ProblemCode(
+        "REQUEST_TIMEOUT",
+        408,
+        "The request did not arrive in time",
+        "The head or the body of the request was not complete within the time that clients have for it"
+        " (`LUCIUS_REQUEST_HEAD_SECONDS`, `LUCIUS_REQUEST_BODY_SECONDS`). Nothing was done, and the"
+        " connection is closed.",
+        "Repeat the request on a new connection. If the network is that slow, have the settings raised.",
+    ),
+    ProblemCode(
         "CROSS_ORIGIN",
         403,
         "A web page of another origin may not do this",

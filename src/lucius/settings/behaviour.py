@@ -158,6 +158,15 @@ class LimitsSection:
     max_body_bytes: int = setting(
         "MAX_BODY_BYTES", whole(1024, 2**26), "1048576", "Largest HTTP request body"
     )
+    request_head_timeout: timedelta = setting(
+        "REQUEST_HEAD_SECONDS",
+        SECONDS,
+        "10",
+        "How long a client may take to send the head of a request",
+    )
+    request_body_timeout: timedelta = setting(
+        "REQUEST_BODY_SECONDS", SECONDS, "30", "And to send its body"
+    )
     rate_limit_per_second: float | None = setting(
         "RATE_LIMIT_PER_SECOND",
         RATE_OR_NONE,
