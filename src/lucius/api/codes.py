@@ -324,7 +324,8 @@ _ALL: Final = (
         "RATE_LIMITED",
         429,
         "The caller sends too many requests",
-        "Requests of a caller are limited to so many a second. Nothing was done.",
+        "Requests of a caller are limited to so many a second, and so are replies for a tenant. Nothing"
+        " was done.",
         "Repeat the request later, unchanged.",
         retry_after=True,
     ),

@@ -15,6 +15,7 @@ T = TypeVar("T")
 PREFIX: Final = "LUCIUS_"
 MASK: Final = "********"
 NONE: Final = "none"
+MAX_RATE: Final = 1_000_000
 _USERINFO: Final = re.compile(r"//[^/@\s]*@")
 
 
@@ -104,8 +105,8 @@ def _rate(text: str) -> float:
         value = float(text)
     except ValueError:
         raise ValueError("must be a number") from None
-    if not 0.01 <= value <= 1e6:
-        raise ValueError("must be from 0.01 to 1000000")
+    if not 0.01 <= value <= MAX_RATE:
+        raise ValueError(f"must be from 0.01 to {MAX_RATE}")
     return value
 
 

@@ -113,6 +113,7 @@ OPERATIONS: Final = (
         {200: Answer("Directives, each with its `callback_token`", DirectivesShape)},
         codes=("SERVICE_NOT_FOUND", "NOT_SUPPORTED", "BUS_UNAVAILABLE"),
         parameters=(_SERVICE,),
+        worker=True,
         body=_PULL,
         body_required=False,
         description="A directive that is not acknowledged in time is handed out again.",
@@ -126,6 +127,7 @@ OPERATIONS: Final = (
         Role.SERVICE,
         {200: Answer("One outcome for each reply, in order", RepliesShape)},
         parameters=(_SERVICE,),
+        worker=True,
         body=_REPLIES,
     ),
 )
