@@ -42,9 +42,21 @@ _REPLIES: Final[dict[str, Any]] = {
             "type": "array",
             "maxItems": MAX_REPLIES,
             "items": {
-                **_REPLY,
-                "required": [*_REPLY["required"], "callback_token"],
-                "properties": {**_REPLY["properties"], "callback_token": {"type": "string"}},
+                "anyOf": [
+                    {
+                        **_REPLY,
+                        "title": "Reply",
+                        "required": [*_REPLY["required"], "callback_token"],
+                        "properties": {
+                            **_REPLY["properties"],
+                            "callback_token": {"type": "string"},
+                        },
+                    },
+                    {
+                        "title": "Anything else",
+                        "description": "Refused by itself, with an outcome that says why",
+                    },
+                ]
             },
         }
     },
