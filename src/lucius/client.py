@@ -26,7 +26,7 @@ from lucius.api.shapes import (
 
 DEFAULT_URL: Final = "http://127.0.0.1:8700"
 ENDED: Final = frozenset(("SUCCEEDED", "FAILED_FINAL", "CANCELLED"))
-_RETRIED: Final = frozenset((429, 502, 503, 504))
+_RETRIED: Final = frozenset((408, 429, 502, 503, 504))
 _POLL_SECONDS: Final = 30.0
 _BULK_SECONDS: Final = 300.0
 
@@ -53,7 +53,7 @@ class ProblemError(ClientError):
 class Client:
     """`async with Client() as client: await client.submit(envelope)`.
 
-    Requests that may be repeated are, on connection errors and on 429, 502, 503 and 504.
+    Requests that may be repeated are, on connection errors and on 408, 429, 502, 503 and 504.
     """
 
     def __init__(

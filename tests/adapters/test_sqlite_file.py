@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from lucius.core.errors import (
     LedgerUnavailableError,
 )
 from lucius.core.job import Job
+from lucius.ledgers import sqlite_list
 from lucius.ledgers.sqlite import SqliteLedger
 from lucius.ledgers.sqlite_schema import MIGRATIONS, connect, migrate, version_of
+from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import life_of, make
 
 ADD_NOTE = ("ALTER TABLE jobs ADD COLUMN note TEXT", "CREATE INDEX jobs_note ON jobs (note)")
@@ -154,6 +157,26 @@ async def test_a_reader_opens_a_ledger_that_nobody_writes(tmp_path: Path) -> Non
 
 
 # -- upgrading -------------------------------------------------------------------------------
+
+
+async def test_the_event_loop_turns_while_jobs_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, turned = tmp_path / "ledger.db", threading.Event()
+    await filled(path, 3)
+    count_in = sqlite_list.count_in
+
+    def slow(path: Path, query: JobQuery) -> int:
+        assert turned.wait(10), "on the event loop nobody could end this"
+        return count_in(path, query)
+
+    monkeypatch.setattr(sqlite_list, "count_in", slow)
+    ledger = await SqliteLedger.open_readonly(path)
+    counting = asyncio.create_task(ledger.count(JobQuery()))
+    await asyncio.sleep(0)
+    turned.set()
+    assert await counting == 3
+    await ledger.close()
 
 
 async def test_a_file_of_an_older_version_is_upgraded_with_its_jobs(tmp_path: Path) -> None:

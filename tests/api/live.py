@@ -1,5 +1,6 @@
 """The HTTP surface over the real engine, ledger and bus; workers are whoever pulls."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -58,6 +59,18 @@ class Live:
     async def dlq(self) -> list[str]:
         answer = await self.client.get("/v1/admin/dlq")
         return [job["jobId"] for job in answer.json()["jobs"]]
+
+    async def linked(self, job_id: str) -> str:
+        """The job that took over, once the old one says so."""
+        engine, moved = self.runtime.engine, asyncio.Event()
+        engine.listeners.append(lambda before, decision: moved.set())
+        while True:
+            job = await engine.job(job_id)
+            assert job is not None
+            if job.redriven_by is not None:
+                return job.redriven_by
+            await moved.wait()
+            moved.clear()
 
     # -- workers -----------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from lucius.api.context import Caller, Role
+from lucius.core.effects import Outcome
 from lucius.engines import bulk
 from lucius.ports.ledger import JobQuery
 from tests.api.live import Live, live
@@ -41,9 +42,27 @@ async def test_a_dry_run_counts_and_moves_nothing(lucius: Live) -> None:
         "applied": 0,
         "already": 0,
         "refused": {},
+        "refusals": [],
         "more": False,
     }
     assert await states(lucius) == before
+
+
+async def test_a_dry_run_counts_all_that_match_beyond_the_limit(
+    lucius: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "PAGE", 2)
+    jobs = [await lucius.accepted(str(number)) for number in range(7)]
+    for limit, more in ((3, True), (6, True), (7, False)):
+        answer = await lucius.bulk("cancel", {}, dry_run=True, limit=limit)
+        assert (answer["matched"], answer["more"]) == (7, more), "more: one request is not enough"
+    await lucius.bulk("cancel", {}, immediate=True)
+    cancelled = {"state": "CANCELLED"}
+    assert (await lucius.bulk("redrive", cancelled, limit=2))["applied"] == 2
+    for job_id in jobs[-2:]:
+        await lucius.linked(job_id)
+    answer = await lucius.bulk("redrive", cancelled, dry_run=True, limit=1)
+    assert answer["matched"] == 5, "those that were redriven are not counted"
 
 
 async def test_what_matches_is_paused_resumed_and_cancelled(lucius: Live) -> None:
@@ -78,13 +97,13 @@ async def test_a_limit_is_kept_and_the_same_request_goes_on(
 async def test_orders_are_given_a_bounded_number_at_once(world: World) -> None:
     running = most = 0
 
-    async def order(job_id: str) -> str:
+    async def order(job_id: str) -> Outcome:
         nonlocal running, most
         running += 1
         most = max(most, running)
         await asyncio.sleep(0)
         running -= 1
-        return "applied"
+        return Outcome.APPLIED
 
     async with client_of(context_of(world)) as client:
         for number in range(200):
@@ -125,10 +144,40 @@ async def test_what_is_dismissed_leaves_the_dlq_and_is_not_redriven(lucius: Live
 
 async def test_refusals_are_counted_by_code(tmp_path: Path) -> None:
     async with live(tmp_path, max_inflight="2") as lucius:
-        for key in ("a", "b", "c"):
-            await lucius.failed(key)
+        failed = [await lucius.failed(key) for key in ("a", "b", "c")]
         answer = await lucius.bulk("redrive", {})
     assert counts(answer) == (3, 2, 0, {"GLOBAL_SATURATED": 1})
+    (refusal,) = answer["refusals"]
+    assert refusal["code"] == "GLOBAL_SATURATED"
+    assert refusal["jobId"] in failed
+
+
+async def test_refusals_are_listed_up_to_a_number(
+    lucius: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "MOST_REFUSALS", 2)
+    for key in ("a", "b", "c"):
+        await lucius.failed(key)
+    answer = await lucius.bulk("redrive", {}, payload={"language": 7})
+    assert (answer["refused"], len(answer["refusals"])) == ({"INVALID_PAYLOAD": 3}, 2)
+
+
+async def test_a_corrected_payload_is_given_to_each_job_that_it_suits(lucius: Live) -> None:
+    prompts = {"prompt_set": ["what is it?"]}
+    ocr = await lucius.failed("ocr")
+    sis = await lucius.accepted("sis", request_type="SIS", payload=prompts)
+    await lucius.work("FAILED_FINAL", "sis")
+    counted = await lucius.bulk("redrive", {}, payload={}, dry_run=True)
+    assert counts(counted) == (2, 0, 0, {})
+    answer = await lucius.bulk("redrive", {}, payload={"language": "de"})
+    assert counts(answer) == (2, 1, 0, {"INVALID_PAYLOAD": 1})
+    (refusal,) = answer["refusals"]
+    assert (refusal["jobId"], refusal["code"]) == (sis, "INVALID_PAYLOAD")
+    assert refusal["errors"] == [{"pointer": "/payload/prompt_set", "detail": "is required"}]
+    new = await lucius.job(await lucius.linked(ocr))
+    assert new["steps"][0]["payload"] == {"language": "de"}
+    assert await lucius.dlq() == [sis], "what was refused stays where it was"
+    assert counts(await lucius.bulk("redrive", {}, payload=prompts)) == (1, 1, 0, {})
 
 
 @pytest.mark.parametrize(
@@ -146,6 +195,8 @@ async def test_refusals_are_counted_by_code(tmp_path: Path) -> None:
         ("redrive", {"filter": {"created_to": 12}}, "/filter/created_to"),
         ("cancel", {"filter": {}, "dry_run": "yes"}, "/dry_run"),
         ("cancel", {"filter": {}, "immediate": 1}, "/immediate"),
+        ("redrive", {"filter": {}, "payload": [{}]}, "/payload"),
+        ("redrive", {"filter": {}, "payload": "{}", "dry_run": True}, "/payload"),
         ("dismiss", {"filter": {}, "limit": 0}, "/limit"),
         ("dismiss", {"filter": {}, "limit": True}, "/limit"),
     ],

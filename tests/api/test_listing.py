@@ -1,11 +1,13 @@
 """Lists are filtered, paged and bound to the caller; a cursor continues only its own list."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import pytest
 
 from lucius.core.states import JobState
+from tests.api.live import live
 from tests.api.world import World, accepted
 
 
@@ -50,13 +52,33 @@ async def test_filters_reach_the_ledger(client: httpx.AsyncClient, world: World)
         {"limit": "9999999999999999999999"},
         {"limit": "-5"},
         {"created_from": "yesterday"},
-        {"created_to": "0001-01-01T00:00:00+23:00"},
+        {"created_to": "2026-13-01T00:00:00Z"},
     ],
 )
 async def test_a_bad_filter_is_refused(client: httpx.AsyncClient, query: dict[str, str]) -> None:
     answer = await client.get("/v1/jobs", params=query)
     assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_PARAMETER")
     assert answer.json()["errors"][0]["parameter"] in query
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [
+        ("0001-01-01T00:00:01+02:00", "9999-12-31T23:59:59-02:00"),
+        ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"),
+    ],
+)
+async def test_an_instant_at_the_edge_of_the_calendar_is_one(
+    tmp_path: Path, since: str, until: str
+) -> None:
+    async with live(tmp_path) as lucius:
+        job_id = await lucius.accepted()
+        span = {"created_from": since, "created_to": until}
+        jobs = (await lucius.client.get("/v1/jobs", params=span)).json()["jobs"]
+        assert [job["jobId"] for job in jobs] == [job_id]
+        assert (await lucius.bulk("cancel", span, dry_run=True))["matched"] == 1
+        never = {"created_to": since}
+        assert (await lucius.bulk("cancel", never, dry_run=True))["matched"] == 0
 
 
 @pytest.mark.parametrize("cursor", ["2", "x.2", "é.2", "%00", "." * 50])

@@ -1,6 +1,5 @@
 """Redrive: once for each failed job, from the failed step on, with the payload that is wanted."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,19 +14,6 @@ TWO_STEPS = {"request_type": "OCR->EMBEDDING"}
 async def lucius(tmp_path: Path) -> AsyncIterator[Live]:
     async with live(tmp_path) as lucius:
         yield lucius
-
-
-async def linked(lucius: Live, job_id: str) -> str:
-    """The job that took over, once the old one says so."""
-    engine, moved = lucius.runtime.engine, asyncio.Event()
-    engine.listeners.append(lambda before, decision: moved.set())
-    while True:
-        job = await engine.job(job_id)
-        assert job is not None
-        if job.redriven_by is not None:
-            return job.redriven_by
-        await moved.wait()
-        moved.clear()
 
 
 async def test_a_corrected_payload_reaches_the_failed_step_alone(lucius: Live) -> None:
@@ -80,7 +66,7 @@ async def test_a_redrive_that_fails_is_redriven_in_its_turn(lucius: Live) -> Non
     first = await lucius.failed("k")
     second = (await lucius.order(first, "redrive")).json()["jobId"]
     assert await lucius.work("FAILED_FINAL") == second
-    assert await linked(lucius, first) == second
+    assert await lucius.linked(first) == second
     assert await lucius.dlq() == [second]
     third = (await lucius.order(second, "redrive", payload={"pages": 5})).json()["jobId"]
     (directive,) = await lucius.pull()
@@ -88,7 +74,7 @@ async def test_a_redrive_that_fails_is_redriven_in_its_turn(lucius: Live) -> Non
     assert directive["effect_key"].startswith(f"{first}:"), "one effect for the whole chain"
     await lucius.answer(directive)
     assert (await lucius.job(third))["state"] == "SUCCEEDED"
-    assert await linked(lucius, second) == third
+    assert await lucius.linked(second) == third
     assert await lucius.dlq() == []
 
 
@@ -96,7 +82,7 @@ async def test_the_dlq_shows_a_job_until_it_is_redriven_or_dismissed(lucius: Liv
     redriven, dismissed, left = [await lucius.failed(key) for key in ("a", "b", "c")]
     assert await lucius.dlq() == [left, dismissed, redriven]
     await lucius.order(redriven, "redrive")
-    await linked(lucius, redriven)
+    await lucius.linked(redriven)
     assert (await lucius.post(f"/v1/admin/dlq/{dismissed}:dismiss")).status_code == 200
     assert await lucius.dlq() == [left]
     assert (await lucius.order(dismissed, "redrive")).status_code == 202, "on second thoughts"

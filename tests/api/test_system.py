@@ -3,6 +3,7 @@
 import httpx
 import pytest
 
+from lucius.api.limits import HostCheck
 from tests.api.world import World, accepted, client_of, context_of
 
 
@@ -94,3 +95,28 @@ async def test_what_the_router_refuses_is_a_problem_too(client: httpx.AsyncClien
     assert answer.headers["allow"] == "GET"
     answer = await client.options("/v1/jobs/x:cancel")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+async def test_what_no_route_takes_is_counted_under_one_name(world: World) -> None:
+    context = context_of(world, hosts=HostCheck(["lucius"]))
+    assert context.registry is not None
+    async with client_of(context) as client:
+        for number in range(3):
+            assert (await client.get(f"/nothing/{number}")).status_code == 404
+        assert (await client.delete("/v1/orchestrate")).status_code == 405
+        assert (await client.request("BREW", "/v1/orchestrate")).status_code == 405
+        assert (await client.get("/healthz", headers={"host": "evil.test"})).status_code == 421
+        await client.get("/v1/jobs/unknown")
+    counted = {
+        tuple(sample.labels[name] for name in ("method", "route", "status")): sample.value
+        for family in context.registry.collect()
+        for sample in family.samples
+        if sample.name == "lucius_http_requests_total"
+    }
+    assert counted == {
+        ("GET", "(unrouted)", "404"): 3,
+        ("DELETE", "(unrouted)", "405"): 1,
+        ("OTHER", "(unrouted)", "405"): 1,
+        ("GET", "(unrouted)", "421"): 1,
+        ("GET", "/v1/jobs/{jobId}", "404"): 1,
+    }

@@ -150,6 +150,9 @@ class World:
         end = start + query.limit
         return JobPage(found[start:end], str(end) if end < len(found) else None)
 
+    async def count(self, query: JobQuery) -> int:
+        return sum(self._listed(job, query) for job in self.jobs.values())
+
     def _listed(self, job: Job, query: JobQuery) -> bool:
         return (
             (query.tenant_ids is None or job.tenant_id in query.tenant_ids)

@@ -30,7 +30,7 @@ def flaky(failures: int, seen: list[httpx.Request], answer: httpx.Response | Non
     return handle
 
 
-@pytest.mark.parametrize("status", [None, 429, 503])
+@pytest.mark.parametrize("status", [None, 408, 429, 503])
 async def test_a_submit_is_repeated_with_the_same_key_and_body(status: int | None) -> None:
     seen: list[httpx.Request] = []
     answer = httpx.Response(status, headers={"retry-after": "0"}) if status else None

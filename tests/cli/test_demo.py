@@ -22,3 +22,14 @@ def test_the_demo_succeeds_and_can_be_repeated(tmp_path: Path) -> None:
     assert answer["job"]["state"] == "SUCCEEDED"
     assert answer["job"]["jobId"] not in plain.stdout
     assert len(answer["output"]["answers"]) == 3
+
+
+def test_a_document_that_cannot_be_read_ends_the_demo_with_1(tmp_path: Path) -> None:
+    document = tmp_path / "empty.pdf"
+    document.write_bytes(b"%PDF-1.4\n%%EOF\n")
+    command = [sys.executable, "-m", "lucius.cli.main", "demo", "--data", str(tmp_path / "data")]
+    words = [*command, "--document", str(document)]
+    failed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert failed.returncode == 1, failed.stderr
+    assert "FAILED_FINAL" in failed.stderr
+    assert "final output" not in failed.stdout

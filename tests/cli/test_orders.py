@@ -73,6 +73,14 @@ def test_failed_jobs_are_redriven_and_dismissed_together(server: Server, shell: 
     assert shell.run("dlq").stdout == "no jobs\n"
 
 
+def test_many_are_redriven_with_a_corrected_payload(server: Server, shell: Shell) -> None:
+    failed_job(server, shell)
+    result = shell.run("jobs", "redrive", "--yes", "--payload", '{"language": "de"}')
+    assert (result.exit_code, result.stdout) == (0, "1 redriven\n")
+    assert server.world.jobs["job_1"].plan.payload == {"language": "de"}
+    assert shell.run("jobs", "redrive", "--yes", "--payload", "[]").exit_code == 2
+
+
 def test_a_job_is_redriven_with_a_corrected_payload(server: Server, shell: Shell) -> None:
     job_id = failed_job(server, shell)
     result = shell.run("job", "redrive", job_id, "--payload", '{"language": "de"}')

@@ -99,6 +99,14 @@ async def test_every_filter_finds_what_it_names_newest_first(on: Harness) -> Non
 
 
 @on_every(ADAPTERS)
+async def test_a_count_is_of_all_that_match_whatever_the_page(on: Harness) -> None:
+    jobs = await fill(on)
+    for query in QUERIES:
+        expected = sum(wanted(query, job) for job in jobs)
+        assert await on.ledger.count(replace(query, limit=2)) == expected, query
+
+
+@on_every(ADAPTERS)
 async def test_a_walk_sees_each_job_once_while_new_ones_arrive(on: Harness) -> None:
     jobs = await fill(on)
     query, found = JobQuery(limit=5), list[str]()

@@ -156,6 +156,84 @@ async def test_without_tracing_a_traceparent_is_passed_on_as_it_came(tmp_path: P
         assert (await client.get(f"/v1/jobs/{job_id}")).json()["traceparent"] == GIVEN
 
 
+STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
+
+
+async def test_a_tracestate_goes_with_its_traceparent_as_it_came(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, client):
+        await submitted(client, traceparent=GIVEN, tracestate=STATE)
+        assert (await pulled(client))["tracestate"] == STATE
+        headers = [("traceparent", GIVEN), *(("tracestate", part) for part in STATE.split(","))]
+        await submitted(client, headers=headers, doc_id="2", idempotency_key="2")
+        assert (await pulled(client))["tracestate"] == STATE
+
+
+@pytest.mark.parametrize(
+    ("headers", "fields"),
+    [
+        ({}, {"tracestate": STATE}),
+        ({"tracestate": STATE}, {}),
+        ({"tracestate": STATE, "traceparent": "garbage"}, {}),
+        ({"tracestate": STATE}, {"traceparent": GIVEN}),
+        ({}, {"traceparent": GIVEN, "tracestate": "garbage"}),
+        ({}, {"traceparent": GIVEN, "tracestate": 7}),
+    ],
+    ids=["alone", "a header alone", "of no parent", "of another parent", "malformed", "no text"],
+)
+@pytest.mark.parametrize("tracing", [False, True])
+async def test_a_tracestate_without_its_parent_or_without_sense_is_dropped(
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    headers: dict[str, str],
+    fields: dict[str, Any],
+    tracing: bool,
+) -> None:
+    if tracing:
+        request.getfixturevalue("spans")
+    async with serving(tmp_path) as (_, client):
+        await submitted(client, headers=headers, **fields)
+        assert "tracestate" not in await pulled(client)
+
+
+async def test_spans_from_the_client_to_the_reply_carry_the_tracestate(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    async with serving(tmp_path, [Scripted()]) as (_, client):
+        await ended(client, await submitted(client, traceparent=GIVEN, tracestate=STATE))
+        await ended(client, await submitted(client, doc_id="2", idempotency_key="2"))
+    states: dict[str, set[str]] = {}
+    for span in spans.get_finished_spans():
+        assert span.context is not None
+        if trace_of(span) == TRACE:
+            states.setdefault(span.name, set()).add(span.context.trace_state.to_header())
+        else:
+            assert span.context.trace_state.to_header() == "", "another trace has none of it"
+    assert {"publish DIRECTIVE", "execute OCR", "apply ack", "apply success"} < set(states)
+    assert set.union(*states.values()) == {STATE}
+
+
+async def test_a_reply_over_http_has_the_tracestate_it_names_or_that_of_its_job(
+    spans: InMemorySpanExporter, tmp_path: Path
+) -> None:
+    async with serving(tmp_path) as (_, client):
+        await submitted(client, traceparent=GIVEN, tracestate=STATE)
+        directive = await pulled(client)
+        token = {"authorization": f"Bearer {directive['callback_token']}"}
+        urls, worker = directive["callback_urls"], f"00-{TRACE}-{'7' * 16}-01"
+        await client.post(urls["ack"], json=answer_to(directive), headers=token)
+        beat = answer_to(directive, type="HEARTBEAT", callback_token=directive["callback_token"])
+        await client.post("/v1/services/ocr/replies", json={"replies": [beat]})
+        result = answer_to(directive, status="SUCCEEDED")
+        own = {"traceparent": worker, "tracestate": "mine=1"}
+        await client.post(urls["result"], json=result, headers={**token, **own})
+    applied = {
+        span.name: span.context.trace_state.to_header()
+        for span in spans.get_finished_spans()
+        if span.name.startswith("apply") and span.context is not None
+    }
+    assert applied == {"apply ack": STATE, "apply heartbeat": STATE, "apply success": "mine=1"}
+
+
 def test_without_tracing_a_span_costs_less_than_two_microseconds() -> None:
     body = {"traceparent": GIVEN, "jobId": "job_1", "step_type": "OCR"}
     received = AckReceived("ocr", 1, "lease")

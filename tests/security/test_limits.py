@@ -101,11 +101,10 @@ async def test_guessing_credentials_is_limited_and_takes_nothing_from_others(wor
     assert answers == [401, 401, 429, 200]
 
 
-async def test_health_and_callbacks_are_not_counted(world: World) -> None:
+async def test_health_is_not_counted(world: World) -> None:
     async with api(context_of(world, rate=RateLimit(1, Clock()))) as client:
         for _ in range(5):
             assert (await client.get("/healthz")).status_code == 200
-            assert (await client.post("/v1/callbacks/ack", json={})).status_code == 422
 
 
 async def test_a_refusal_is_a_problem_with_a_moment_to_come_back(world: World) -> None:

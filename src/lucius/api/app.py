@@ -55,11 +55,13 @@ class Application(FastAPI):
     """
 
     short_ways: dict[tuple[str, str], Endpoint]
+    metrics: HttpMetrics
     hosts: HostCheck | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             if self.hosts is not None and (refusal := self.hosts.refusal(scope)) is not None:
+                self.metrics.unrouted(scope["method"], refusal.known.status)
                 await problem_response(refusal)(scope, receive, send)
                 return
             method, path = scope["method"], scope["path"]
@@ -95,17 +97,15 @@ def create_app(context: ApiContext) -> FastAPI:
     app.state.feeds = feeds
     app.short_ways = {}
     app.hosts = context.hosts
-    metrics = HttpMetrics(context.registry)
+    app.metrics = HttpMetrics(context.registry)
     for operation in OPERATIONS:
-        _mount(app, context, operation, metrics)
+        _mount(app, context, operation)
     _complete_openapi(app)
     return app
 
 
-def _mount(
-    app: Application, context: ApiContext, operation: Operation, metrics: HttpMetrics
-) -> None:
-    observe = metrics.observer(operation.method, operation.path)
+def _mount(app: Application, context: ApiContext, operation: Operation) -> None:
+    observe = app.metrics.observer(operation.method, operation.path)
     call = traced(operation, endpoint(context, operation, observe))
     if "{" not in operation.path or operation.path == f"{_JOB}{{jobId}}":
         app.short_ways[operation.method, operation.path] = call
@@ -148,6 +148,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         problem = Problem("NOT_FOUND")
     else:
         problem = Problem("INVALID_BODY", str(error.detail))
+    request.app.metrics.unrouted(request.method, problem.known.status)
     return problem_response(problem)
 
 

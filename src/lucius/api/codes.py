@@ -324,7 +324,8 @@ _ALL: Final = (
         "RATE_LIMITED",
         429,
         "The caller sends too many requests",
-        "Requests of a caller are limited to so many a second. Nothing was done.",
+        "Requests of a caller are limited to so many a second, and so are replies for a tenant. Nothing"
+        " was done.",
         "Repeat the request later, unchanged.",
         retry_after=True,
     ),
@@ -342,6 +343,15 @@ _ALL: Final = (
         "The request's head is too large",
         "The request line or the headers are larger or more than this server accepts.",
         "Send fewer and shorter headers; a body belongs into the body.",
+    ),
+    ProblemCode(
+        "REQUEST_TIMEOUT",
+        408,
+        "The request did not arrive in time",
+        "The head or the body of the request was not complete within the time that clients have for it"
+        " (`LUCIUS_REQUEST_HEAD_SECONDS`, `LUCIUS_REQUEST_BODY_SECONDS`). Nothing was done, and the"
+        " connection is closed.",
+        "Repeat the request on a new connection. If the network is that slow, have the settings raised.",
     ),
     ProblemCode(
         "CROSS_ORIGIN",

@@ -83,6 +83,8 @@ class ApiContext:
     """None: authentication is off, and everyone may do everything."""
     rate: RateLimit | None = None
     """For each caller, or for each address where callers are not known."""
+    worker_rate: RateLimit | None = None
+    """For workers: replies by the tenant of their token, the pull gateway by caller or address."""
     hosts: HostCheck | None = None
     """None: requests may name any host."""
     refresh: Callable[[Mapping[str, bool]], Awaitable[None]] | None = None

@@ -1,11 +1,12 @@
 """A filter of jobs in a request body: the same fields as in the job list, bounded to the caller's tenants."""
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from lucius.api.body import field_problem
 from lucius.api.context import Caller
+from lucius.api.requests import utc
 from lucius.core.idempotency import normal_request_type
 from lucius.core.states import JobState
 from lucius.ports.ledger import JobQuery
@@ -100,7 +101,6 @@ def _moment(given: Mapping[str, Any], name: str) -> datetime | None:
     if name not in given:
         return None
     try:
-        at = datetime.fromisoformat(given[name])
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except (ValueError, TypeError, OverflowError):
+        return utc(given[name])
+    except (ValueError, TypeError):
         raise field_problem(f"/filter/{name}", "must be an RFC 3339 instant") from None

@@ -9,6 +9,9 @@ from lucius.engines.instruments import Count, Distribution, Instruments
 
 Observe = Callable[[int, float], None]
 _BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
+UNROUTED: Final = "(unrouted)"
+"""The route of requests that none takes. What they ask for is no label: anyone may ask for anything."""
+_METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _TEXTS: Final = {status: str(status) for status in range(100, 600)}
 
 
@@ -30,6 +33,10 @@ class HttpMetrics(HttpInstruments):
         super().__init__()
         if registry is not None:
             self.register(registry)
+
+    def unrouted(self, method: str, status: int) -> None:
+        """An answer that no operation gave."""
+        self.requests.add(method if method in _METHODS else "OTHER", UNROUTED, _TEXTS[status])
 
     def observer(self, method: str, route: str) -> Observe:
         requests, seconds = self.requests.add, self.seconds.add

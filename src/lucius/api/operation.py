@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from lucius.api.context import ANYONE, ApiContext, Caller, Role
-from lucius.api.limits import client_of
+from lucius.api.limits import RateLimit, client_of
 from lucius.api.metrics import Observe
 from lucius.api.problems import Problem, problem_response
 from lucius.core.errors import LuciusError
@@ -54,6 +54,8 @@ class Operation:
     callback_token: bool = False
     deprecated: bool = False
     hidden: bool = False
+    worker: bool = False
+    """Workers call it: it is charged to their limit."""
     every_tenant: bool = False
     """It shows or moves what belongs to all tenants: not for a caller that is bound to some."""
 
@@ -85,11 +87,12 @@ class DirectRoute(APIRoute):
 def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> Endpoint:
     """The way into every operation: who calls, may they, and what comes out if it goes wrong."""
     handler = operation.handler
+    rate = context.worker_rate if operation.worker else context.rate
 
     async def call(request: Request) -> Response:
         started = perf_counter()
         try:
-            caller = await _caller(context, operation, request)
+            caller = await _caller(context, operation, request, rate)
             response = await handler(context, request, caller)
         except LuciusError as error:
             response = problem_response(error)
@@ -106,11 +109,13 @@ def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> End
     return call
 
 
-async def _caller(context: ApiContext, operation: Operation, request: Request) -> Caller:
+async def _caller(
+    context: ApiContext, operation: Operation, request: Request, rate: RateLimit | None
+) -> Caller:
     role = operation.role
-    if role is None or (context.authenticate is None and context.rate is None):
+    if role is None or (context.authenticate is None and rate is None):
         return ANYONE
-    caller = await _known(context, request)
+    caller = await _known(context, request, rate)
     if role not in caller.roles:
         raise Problem("FORBIDDEN", f"this needs the role {role.value}")
     if operation.every_tenant and caller.tenants is not None:
@@ -118,13 +123,24 @@ async def _caller(context: ApiContext, operation: Operation, request: Request) -
     return caller
 
 
-async def _known(context: ApiContext, request: Request) -> Caller:
+async def _known(context: ApiContext, request: Request, rate: RateLimit | None) -> Caller:
     """The caller, charged for the request. Whoever cannot say who they are is charged by address."""
-    caller, rate = None, context.rate
-    try:
-        if context.authenticate is not None:
+    if context.authenticate is None:
+        caller, who = ANYONE, client_of(request)
+    else:
+        try:
             caller = await context.authenticate(request)
-    finally:
-        if rate is not None:
-            rate.take(f"caller {caller.name}" if caller is not None else client_of(request))
-    return caller or ANYONE
+        except LuciusError:
+            charge_stranger(context, request)
+            raise
+        who = f"caller {caller.name}"
+    if rate is not None:
+        rate.take(who)
+    return caller
+
+
+def charge_stranger(context: ApiContext, request: Request) -> None:
+    """For a request that nobody answers for, whatever it was meant for."""
+    rate = context.rate or context.worker_rate
+    if rate is not None:
+        rate.take(client_of(request))

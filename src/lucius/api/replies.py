@@ -26,6 +26,8 @@ async def take_reply(
     )
     if tenant_id is None or body.get("tenant_id", tenant_id) != tenant_id:
         raise _refused("CALLBACK_TOKEN_INVALID")
+    if context.worker_rate is not None:
+        context.worker_rate.take(f"tenant {tenant_id}")
     job = await context.engine.job(job_id)
     if job is not None and job.tenant_id != tenant_id:
         raise _refused("CALLBACK_TOKEN_INVALID")

@@ -1,6 +1,6 @@
 """Reading path, query and headers: a value of the right kind, or a problem that names the parameter."""
 
-from datetime import UTC, datetime
+from datetime import MINYEAR, UTC, datetime
 from typing import Final
 
 from starlette.requests import Request
@@ -60,10 +60,19 @@ def moment(request: Request, name: str) -> datetime | None:
     if text is None:
         return None
     try:
-        at = datetime.fromisoformat(text.replace(" ", "+"))
-        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    except (ValueError, OverflowError):
+        return utc(text.replace(" ", "+"))
+    except ValueError:
         raise parameter_problem(name, "must be an RFC 3339 instant") from None
+
+
+def utc(text: str) -> datetime:
+    """An instant with or without its zone. What lies beyond the calendar is its first or last moment."""
+    at = datetime.fromisoformat(text)
+    try:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except OverflowError:
+        edge = datetime.min if at.year == MINYEAR else datetime.max
+        return edge.replace(tzinfo=UTC)
 
 
 def words(request: Request, name: str) -> list[str]:

@@ -220,10 +220,28 @@ class RetriedShape(TypedDict):
     failed: int
 
 
-class BulkShape(TypedDict):
-    """What one order did to all jobs that match; a dry run only counts. `refused` counts by code.
+class FaultShape(TypedDict):
+    """`pointer` is a JSON pointer into the body; `parameter` the name of a query parameter or header."""
 
-    `more`: the limit was reached and jobs are left; the same request again goes on.
+    detail: str
+    pointer: NotRequired[str]
+    parameter: NotRequired[str]
+
+
+class RefusalShape(TypedDict):
+    """Why one job did not take an order for many."""
+
+    jobId: str
+    code: str
+    detail: str
+    errors: NotRequired[list[FaultShape]]
+
+
+class BulkShape(TypedDict):
+    """What one order did to all jobs that match; a dry run counts them all and moves none.
+
+    `refused` counts by code, `refusals` lists the first hundred. `more`: the limit was reached and jobs
+    are left, so the same request again goes on; in a dry run, that one request would not take them all.
     """
 
     dry_run: bool
@@ -231,6 +249,7 @@ class BulkShape(TypedDict):
     applied: int
     already: int
     refused: dict[str, int]
+    refusals: list[RefusalShape]
     more: bool
 
 
@@ -262,14 +281,6 @@ class ReadinessShape(TypedDict):
 
     status: str
     checks: dict[str, str]
-
-
-class FaultShape(TypedDict):
-    """`pointer` is a JSON pointer into the body; `parameter` the name of a query parameter or header."""
-
-    detail: str
-    pointer: NotRequired[str]
-    parameter: NotRequired[str]
 
 
 class ProblemShape(TypedDict):

@@ -1,14 +1,15 @@
 """One span for each HTTP request, opened once its parent is known.
 
-The parent is the `traceparent` of the body where there is one, else that of the header. So the span is
-opened by the handler that has read the body, or at the end for those that never ask; it begins with
-the request either way. Without tracing nothing of this is on the way of a request.
+The parent is the `traceparent` of the body where there is one, else that of the header, each with the
+`tracestate` beside it. So the span is opened by the handler that has read the body, or at the end for
+those that never ask; it begins with the request either way. Without tracing nothing of this is on the
+way of a request.
 """
 
 import time
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from opentelemetry.trace import SpanKind
 from starlette.requests import Request
@@ -21,26 +22,37 @@ from lucius.telemetry import tracing
 from lucius.telemetry.spans import applying
 
 
+class Parent(NamedTuple):
+    """What a trace goes on from, as it was given; either may be missing or malformed."""
+
+    traceparent: object = None
+    tracestate: object = None
+
+
+NOBODY: Final = Parent()
+
+
 class RequestSpan:
-    def __init__(self, operation: Operation, header: str | None) -> None:
+    def __init__(self, operation: Operation, header: Parent) -> None:
         self._operation = operation
         self._header = header
         self._began_ns = time.time_ns()
         self.span: tracing.NoSpan | None = None
 
-    def open(self, given: object, otherwise: object) -> tracing.NoSpan:
+    def open(self, given: Parent, otherwise: Parent = NOBODY) -> tracing.NoSpan:
         """The first to ask names the parent; a traceparent that is malformed counts as none."""
         if self.span is None:
             method, path = self._operation.method, self._operation.path
-            parent = next((p for p in (given, self._header, otherwise) if tracing.parsed(p)), None)
+            parents = (given, self._header, otherwise)
+            above, state = next((p for p in parents if tracing.parsed(p.traceparent)), NOBODY)
             about = {"http.request.method": method, "http.route": path}
             name, kind = f"{method} {path}", SpanKind.SERVER
-            self.span = tracing.open_span(name, parent, kind, about, self._began_ns)
+            self.span = tracing.open_span(name, above, kind, about, self._began_ns, state)
             self.span.__enter__()
         return self.span
 
     def answered(self, status: int) -> None:
-        span = self.open(None, None)
+        span = self.open(NOBODY)
         span.note("http.response.status_code", status)
         if status >= 500:
             span.failed(str(status))
@@ -55,10 +67,13 @@ def continue_trace(envelope: dict[str, Any]) -> None:
     request = _request.get()
     if request is None:
         return
-    given = envelope.get("traceparent")
-    span = request.open(given, None)
-    if given is None or tracing.parsed(given) is not None:
+    given = _of(envelope)
+    span = request.open(given)
+    if given.traceparent is None or tracing.parsed(given.traceparent) is not None:
         envelope["traceparent"] = span.traceparent
+        envelope.pop("tracestate", None)
+        if span.tracestate is not None:
+            envelope["tracestate"] = span.tracestate
 
 
 def applying_here(
@@ -71,10 +86,10 @@ def applying_here(
     request = _request.get()
     if request is None:
         return tracing.NO_SPAN
-    if not alone:
-        return applying(reply, received, job.plan.traceparent)
-    above = request.open(reply.get("traceparent"), job.plan.traceparent).traceparent
-    return applying({**reply, "traceparent": above}, received)
+    own, of_job = _of(reply), Parent(job.plan.traceparent, job.plan.extra.get("tracestate"))
+    if alone:
+        return applying(request.open(own, of_job).below(reply), received)
+    return applying({**reply, **of_job._asdict()} if not own.traceparent else reply, received)
 
 
 def traced(operation: Operation, call: Endpoint) -> Endpoint:
@@ -97,6 +112,16 @@ def traced(operation: Operation, call: Endpoint) -> Endpoint:
     return answer
 
 
-def _header(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    found = next((value for name, value in headers if name == b"traceparent"), None)
-    return found.decode("latin-1") if found is not None else None
+def _of(message: Mapping[str, Any]) -> Parent:
+    return Parent(message.get("traceparent"), message.get("tracestate"))
+
+
+def _header(headers: Iterable[tuple[bytes, bytes]]) -> Parent:
+    """`tracestate` may come in several headers, which are one list."""
+    above, states = None, []
+    for name, value in headers:
+        if name == b"traceparent":
+            above = above or value.decode("latin-1")
+        elif name == b"tracestate":
+            states.append(value.decode("latin-1"))
+    return Parent(above, ",".join(states) or None)

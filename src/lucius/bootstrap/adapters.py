@@ -96,6 +96,11 @@ def rate_limit(settings: Settings) -> RateLimit | None:
     return RateLimit(per_second) if per_second is not None else None
 
 
+def worker_rate_limit(settings: Settings) -> RateLimit | None:
+    per_second = settings.worker_rate_limit_per_second
+    return RateLimit(per_second) if per_second is not None else None
+
+
 def host_check(settings: Settings) -> HostCheck | None:
     """Where everyone may do everything, only the names of loopback and of the public URL are ours."""
     if settings.auth != "none":

@@ -1,14 +1,28 @@
-"""HTTP on the wire: uvicorn's protocol, with a bound on the head of a request, which has none of its own."""
+"""HTTP on the wire: uvicorn's protocol, with bounds on the head of a request, which has none of its own.
 
-from typing import Final
+It also says what a client still owes, for whoever watches the clock.
+"""
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Final, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from lucius.api.problems import Problem, problem_response
 
 MAX_HEAD_BYTES: Final = 32 * 1024
 """Request line and headers together."""
 MAX_HEADERS: Final = 100
+
+
+class Owed(Enum):
+    """What the client has to send before anyone can go on."""
+
+    REQUEST = auto()
+    """Anything that begins one: the connection is new and silent, or brings what is no request."""
+    HEAD = auto()
+    BODY = auto()
 
 
 class HeadTooLargeError(Exception):
@@ -50,12 +64,32 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _refuse(self) -> None:
         self._too_large = True
-        self.transport.write(refusal())
+        self.transport.write(refusal("HEADERS_TOO_LARGE"))
+        self.transport.close()
+
+    def owed(self) -> Owed | None:
+        """None: it is the server's turn, or the connection rests between two requests."""
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        if self.transport.is_closing():
+            return None
+        if cycle is not None and not cycle.response_complete:
+            ours = self._in_head or self.pipeline or self.flow.read_paused
+            ours = ours or cycle.waiting_for_100_continue or not cycle.more_body
+            return None if ours else Owed.BODY
+        if self._in_head:
+            return Owed.HEAD
+        return Owed.REQUEST if self.timeout_keep_alive_task is None else None
+
+    def give_up(self, owed: Owed) -> None:
+        """Hang up, with an answer where one is due: a request has begun, and none has been given."""
+        if owed is Owed.HEAD or (owed is Owed.BODY and not self.cycle.response_started):
+            self.transport.write(refusal("REQUEST_TIMEOUT"))
         self.transport.close()
 
 
-def refusal() -> bytes:
-    answer = problem_response(Problem("HEADERS_TOO_LARGE"))
-    lines = [b"HTTP/1.1 431 Request Header Fields Too Large", b"connection: close"]
+def refusal(code: str) -> bytes:
+    answer = problem_response(Problem(code))
+    status = HTTPStatus(answer.status_code)
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), b"connection: close"]
     lines += [name + b": " + value for name, value in answer.raw_headers]
     return b"\r\n".join([*lines, b"", bytes(answer.body)])

@@ -24,6 +24,7 @@ from lucius.bootstrap.adapters import (
     open_ledger,
     open_workspace,
     rate_limit,
+    worker_rate_limit,
 )
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.bootstrap.upkeep import prune_open
@@ -221,6 +222,7 @@ class Runtime:
                 registry=self.registry,
                 authenticate=authenticator(self.settings),
                 rate=rate_limit(self.settings),
+                worker_rate=worker_rate_limit(self.settings),
                 hosts=host_check(self.settings),
                 backlog=self.metrics.rows,
                 refresh=self.metrics.refresh,

@@ -15,6 +15,7 @@ import uvicorn
 
 from lucius.bootstrap.protocol import BoundedProtocol
 from lucius.bootstrap.runtime import Runtime, build
+from lucius.bootstrap.slow_clients import SlowClients
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
 from lucius.settings import Settings
@@ -31,9 +32,20 @@ class Server(uvicorn.Server):
     `ending` is called first: it answers the requests that only wait.
     """
 
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], Awaitable[None]]) -> None:
+    ticks_a_look = 10
+    """Ten ticks are a second; so often it looks for slow clients."""
+
+    def __init__(
+        self, config: uvicorn.Config, ending: Callable[[], Awaitable[None]], slow: SlowClients
+    ) -> None:
         super().__init__(config)
         self._ending = ending
+        self._slow = slow
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % self.ticks_a_look == 0:
+            self._slow.sweep(self.server_state.connections)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._ending()
@@ -96,10 +108,12 @@ async def _serve_on(listener: socket.socket, address: str, runtime: Runtime) -> 
         proxy_headers=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
+    settings = runtime.settings
+    slow = SlowClients(settings.request_head_timeout, settings.request_body_timeout)
     async with runtime.running():
         settle_collector()
         log.info("listening on %s", address)
-        await Server(config, ending).serve(sockets=[listener])
+        await Server(config, ending, slow).serve(sockets=[listener])
 
 
 def settle_collector() -> None:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lucius.cli.session import Session, with_server
+from lucius.cli.submit import read_payload
 
 if TYPE_CHECKING:
-    from lucius.api.shapes import BulkShape
+    from lucius.api.shapes import BulkShape, RefusalShape
     from lucius.client import Client
 
+MOST_SHOWN = 10
 DONE = {
     "cancel": "cancelled or being cancelled",
     "pause": "paused or pausing",
@@ -53,6 +55,18 @@ def cancel_many(
     session: Session, dry_run: bool, yes: bool, immediate: bool, **filters: Any
 ) -> None:
     run_order(session, "cancel", _given(filters), dry_run=dry_run, yes=yes, immediate=immediate)
+
+
+@click.command("redrive", help="Redrive all failed jobs that match. Counts them and asks first.")
+@which_jobs
+@click.option("--payload", metavar="JSON|@FILE", help="A corrected payload, for each of them.")
+@with_server
+def redrive_many(
+    session: Session, dry_run: bool, yes: bool, payload: str | None, **filters: Any
+) -> None:
+    """See `lucius dlq`."""
+    more = {"payload": read_payload(payload)} if payload is not None else {}
+    run_order(session, "redrive", _given(filters), dry_run=dry_run, yes=yes, **more)
 
 
 def _given(filters: dict[str, Any]) -> dict[str, Any]:
@@ -99,8 +113,7 @@ def is_asked() -> bool:
 
 
 def _matched(counted: "BulkShape") -> str:
-    count = f"{counted['matched']}{' or more' if counted['more'] else ''}"
-    return f"{count} job{'' if counted['matched'] == 1 else 's'}"
+    return f"{counted['matched']} job{'' if counted['matched'] == 1 else 's'}"
 
 
 def _show_count(counted: "BulkShape") -> None:
@@ -129,6 +142,7 @@ def _added(total: "BulkShape", page: "BulkShape") -> "BulkShape":
         "refused": {
             code: total["refused"].get(code, 0) + page["refused"].get(code, 0) for code in codes
         },
+        "refusals": [*total["refusals"], *page["refusals"]],
         "more": page["more"],
     }
 
@@ -138,12 +152,21 @@ def _show_tally(verb: str, tally: "BulkShape") -> None:
     click.echo(f"{tally['applied']} {DONE[verb]}{already}")
     for code, count in sorted(tally["refused"].items()):
         click.echo(f"{count} refused: {code}", err=True)
+    for refusal in tally["refusals"][:MOST_SHOWN]:
+        click.echo(f"  {refusal['jobId']} {refusal['code']}: {_why(refusal)}", err=True)
+
+
+def _why(refusal: "RefusalShape") -> str:
+    faults = [
+        f"{fault.get('pointer', '')} {fault['detail']}" for fault in refusal.get("errors", ())
+    ]
+    return "; ".join(faults) or refusal["detail"]
 
 
 ORDERS: tuple[click.Command, ...] = (
     cancel_many,
     bulk_command("pause", "Pause all jobs that match."),
     bulk_command("resume", "Resume all paused jobs that match."),
-    bulk_command("redrive", "Redrive all failed jobs that match (see `lucius dlq`)."),
+    redrive_many,
     bulk_command("dismiss", "Take all failed jobs that match out of `lucius dlq`."),
 )

@@ -12,6 +12,7 @@ from lucius.core.limits import ENTITY_BYTES, MAX_DEPTH
 from lucius.core.plan import EMPTY, Json, Mode
 from lucius.core.references import ReferencePolicy, reference_faults, webhook_fault
 from lucius.core.routing import MODE_SPELLINGS, parse_mode
+from lucius.core.tracestate import tracestate
 from lucius.engines.faults import (
     INVALID_ENVELOPE,
     PAYLOAD_TOO_LARGE,
@@ -111,7 +112,7 @@ def read_envelope(
         correlation_id=_text(given, "correlation_id", faults),
         traceparent=None if traceparent is None else _traceparent(traceparent, faults),
         callback_urls=() if callback_urls is None else _urls(callback_urls, policy, faults),
-        extra=_extra(given),
+        extra=_extra(given, traced=traceparent is not None),
         size=size,
     )
 
@@ -123,10 +124,14 @@ def _object(given: Any, faults: Faults) -> dict[str, Any]:
     return dict(given)
 
 
-def _extra(given: Mapping[str, Any]) -> Json:
+def _extra(given: Mapping[str, Any], *, traced: bool) -> Json:
     if KNOWN_FIELDS.issuperset(given):
         return EMPTY
-    return {name: value for name, value in given.items() if name not in KNOWN_FIELDS}
+    extra = {name: value for name, value in given.items() if name not in KNOWN_FIELDS}
+    if "tracestate" in extra:
+        state = tracestate(extra.pop("tracestate"))
+        return extra if state is None or not traced else {**extra, "tracestate": state}
+    return extra
 
 
 def _text(

@@ -178,6 +178,9 @@ class MemoryLedger:
         more = len(found) > len(page)
         return JobPage([job for _, job in page], cursor_of(query, page[-1][0]) if more else None)
 
+    async def count(self, query: JobQuery) -> int:
+        return sum(matches(query, record.job) for record in self.jobs.values())
+
     async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
         history = self.history.get(job_id, [])
         start = bisect_right(history, after, key=lambda event: event.seq)

@@ -62,6 +62,7 @@ class SqliteLedger:
         self._writer = writer
         self._lock = lock
         self._foreign = ForeignErrors(path)
+        self._counting = asyncio.Lock()
 
     @classmethod
     async def open(cls, path: Path | str, *, migrations: Sequence[Migration] = MIGRATIONS) -> Self:
@@ -164,6 +165,11 @@ class SqliteLedger:
             jobs += sqlite_list.decode(found.rows[start : start + DECODED_AT_ONCE])
             await asyncio.sleep(0)
         return JobPage(jobs, sqlite_list.next_cursor(query, found))
+
+    async def count(self, query: JobQuery) -> int:
+        """Beside the event loop, and one at a time: it reads as much of an index as there are jobs."""
+        async with self._counting:
+            return await asyncio.to_thread(sqlite_list.count_in, self.path, query)
 
     async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
         with self._foreign:

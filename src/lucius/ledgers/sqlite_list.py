@@ -6,13 +6,16 @@ of rows. So a page may be short, or even empty, and still have a cursor.
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import product
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from lucius.core.errors import LedgerTooNewError
 from lucius.core.job import Job
 from lucius.ledgers.rules import Place, cursor_of, place_of
 from lucius.ledgers.sqlite_queries import read_job
+from lucius.ledgers.sqlite_schema import ForeignErrors, connect_readonly
 from lucius.ledgers.stored_json import micros
 from lucius.ports.ledger import JobQuery
 
@@ -50,6 +53,27 @@ def find(conn: sqlite3.Connection, query: JobQuery) -> Found:
         return _walk(conn, query, scan)
     finally:
         conn.execute("COMMIT")
+
+
+def count_in(path: Path, query: JobQuery) -> int:
+    """All that match. Nothing is bounded here, so it is no work for the event loop."""
+    with ForeignErrors(path), closing(connect_readonly(path)) as conn:
+        return _count(conn, query, _scan(query))
+
+
+def _count(conn: sqlite3.Connection, query: JobQuery, scan: Scan) -> int:
+    """Streams have no row in common, so their counts add up."""
+    conn.execute("BEGIN")
+    rest = [*_span(query), *scan.residue]
+    where = "".join(f" AND {term.sql}" for term in rest)
+    values = tuple(value for term in rest for value in term.params)
+    return sum(
+        conn.execute(
+            f"SELECT count(*) FROM jobs INDEXED BY {scan.by} WHERE {stream.sql}{where}",
+            (*stream.params, *values),
+        ).fetchone()[0]
+        for stream in scan.streams
+    )
 
 
 def decode(rows: Sequence[tuple[str, int, bytes, bytes]]) -> list[Job]:
@@ -142,10 +166,13 @@ def _candidates(query: JobQuery, scan: Scan, most: int) -> Term:
 
 
 def _bounds(query: JobQuery) -> list[Term]:
-    bounds = []
     after = place_of(query)
-    if after is not None:
-        bounds.append(Term("(created_at, no) < (?, ?)", after))
+    bounds = _span(query)
+    return bounds if after is None else [Term("(created_at, no) < (?, ?)", after), *bounds]
+
+
+def _span(query: JobQuery) -> list[Term]:
+    bounds = []
     if query.created_from is not None:
         bounds.append(Term("created_at >= ?", (micros(query.created_from),)))
     if query.created_to is not None:

@@ -8,6 +8,7 @@ from lucius.core.record import record
 from lucius.core.routing import reply_topic
 from lucius.core.wire import effect_key
 from lucius.platform.errors import InvalidDirectiveError
+from lucius.telemetry.tracing import NoSpan
 
 Key = tuple[str, str, int, str]
 DEFAULT_ACK_SECONDS: Final = 30.0
@@ -33,11 +34,10 @@ class Directive:
         """What makes two directives the same piece of work."""
         return self.job_id, self.step_id, self.attempt_no, self.lease_id
 
-    def under(self, traceparent: str | None) -> "Directive":
+    def under(self, span: NoSpan) -> "Directive":
         """The same work below another span: replies, and what the service calls, go on from there."""
-        if traceparent is None:
-            return self
-        return replace(self, body={**self.body, "traceparent": traceparent})
+        body = span.below(self.body)
+        return self if body is self.body else replace(self, body=body)
 
     @property
     def workspace(self) -> str:

@@ -91,7 +91,7 @@ class Execution:
         directive = await self._accepted()
         if directive is not None:
             with executing(directive.body) as self._span:
-                await self._serve(directive.under(self._span.traceparent))
+                await self._serve(directive.under(self._span))
 
     async def _serve(self, directive: Directive) -> None:
         sent_at = await self._acknowledged(directive)

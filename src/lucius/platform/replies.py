@@ -63,8 +63,9 @@ def reply(
         "correlation_id": given.get("correlation_id"),
         "traceparent": given.get("traceparent"),
     }
-    if "callback_token" in given:
-        body["callback_token"] = given["callback_token"]
+    for name in ("tracestate", "callback_token"):
+        if name in given:
+            body[name] = given[name]
     if fields:
         body.update(fields)
     named = kind if serial is None else f"{kind}:{serial}"

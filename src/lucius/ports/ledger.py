@@ -179,6 +179,13 @@ class Ledger(Protocol):
         RequestError INVALID_CURSOR for a cursor that was made for other filters.
         """
 
+    async def count(self, query: JobQuery) -> int:
+        """How many jobs match, however many there are; other tasks go on meanwhile.
+
+        `limit` and `cursor` do not count. A job that a newer version wrote matches here, although
+        `list` leaves it out.
+        """
+
     async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
         """Events with a `seq` greater than `after`, in order, without gaps."""
 

@@ -14,6 +14,7 @@ from lucius.settings.kinds import (
     COUNT_OR_NONE,
     FLAG,
     KEYS,
+    MAX_RATE,
     NAMES,
     PATH,
     RATE_OR_NONE,
@@ -28,11 +29,18 @@ from lucius.settings.kinds import (
 )
 
 EMBEDDED_BACKENDS: Final = ("sqlite", "memory")
+WORKERS_SHARE: Final = 20
+"""One command makes several steps, and each of them a pull, an ACK, heartbeats and a result."""
 
 
 def _schemes(others: Mapping[str, Any]) -> str:
     embedded = others["storage_backend"] in EMBEDDED_BACKENDS
     return ",".join(EMBEDDED_SCHEMES if embedded else DEPLOYED_SCHEMES)
+
+
+def _worker_rate(others: Mapping[str, Any]) -> str:
+    limit = others["rate_limit_per_second"]
+    return "none" if limit is None else str(min(WORKERS_SHARE * limit, MAX_RATE))
 
 
 def _log_format(others: Mapping[str, Any]) -> str:
@@ -158,11 +166,27 @@ class LimitsSection:
     max_body_bytes: int = setting(
         "MAX_BODY_BYTES", whole(1024, 2**26), "1048576", "Largest HTTP request body"
     )
+    request_head_timeout: timedelta = setting(
+        "REQUEST_HEAD_SECONDS",
+        SECONDS,
+        "10",
+        "How long a client may take to send the head of a request",
+    )
+    request_body_timeout: timedelta = setting(
+        "REQUEST_BODY_SECONDS", SECONDS, "30", "And to send its body"
+    )
     rate_limit_per_second: float | None = setting(
         "RATE_LIMIT_PER_SECOND",
         RATE_OR_NONE,
         "none",
         "HTTP requests a second of one caller, or of one address where callers are not known",
+    )
+    worker_rate_limit_per_second: float | None = setting(
+        "WORKER_RATE_LIMIT_PER_SECOND",
+        RATE_OR_NONE,
+        _worker_rate,
+        "HTTP replies a second for one tenant, and requests to the pull gateway of one caller",
+        shown=f"{WORKERS_SHARE} times LUCIUS_RATE_LIMIT_PER_SECOND",
     )
 
 

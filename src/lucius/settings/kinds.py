@@ -17,6 +17,7 @@ MASK: Final = "********"
 NONE: Final = "none"
 AGE_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 LONGEST_AGE: Final = 100 * 365 * 86400
+MAX_RATE: Final = 1_000_000
 _USERINFO: Final = re.compile(r"//[^/@\s]*@")
 
 
@@ -108,8 +109,8 @@ def _rate(text: str) -> float:
         value = float(text)
     except ValueError:
         raise ValueError("must be a number") from None
-    if not 0.01 <= value <= 1e6:
-        raise ValueError("must be from 0.01 to 1000000")
+    if not 0.01 <= value <= MAX_RATE:
+        raise ValueError(f"must be from 0.01 to {MAX_RATE}")
     return value
 
 

@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind
 
 from lucius.core.inputs import Callback
 from lucius.ports.bus import Bus, DeadLetter, Delivery, Message, Subscription
-from lucius.telemetry.tracing import NO_SPAN, NoSpan, active, open_span
+from lucius.telemetry.tracing import NO_SPAN, Attributes, NoSpan, active, open_span
 
 _IDS: Final = (
     ("lucius.job_id", "jobId"),
@@ -35,15 +35,19 @@ def executing(directive: Mapping[str, Any]) -> NoSpan:
     if not active():
         return NO_SPAN
     name = f"execute {directive.get('step_type')}"
-    return open_span(name, directive.get("traceparent"), SpanKind.CONSUMER, _ids(directive))
+    return _open(name, directive, SpanKind.CONSUMER, _ids(directive))
 
 
-def applying(reply: Mapping[str, Any], received: Callback, otherwise: object = None) -> NoSpan:
-    """A reply that moves its job. `otherwise` is its parent if it names none."""
+def applying(reply: Mapping[str, Any], received: Callback) -> NoSpan:
+    """A reply that moves its job."""
     if not active():
         return NO_SPAN
-    parent = reply.get("traceparent") or otherwise
-    return open_span(f"apply {received.kind.value}", parent, SpanKind.CONSUMER, _ids(reply))
+    return _open(f"apply {received.kind.value}", reply, SpanKind.CONSUMER, _ids(reply))
+
+
+def _open(name: str, above: Mapping[str, Any], kind: SpanKind, about: Attributes) -> NoSpan:
+    parent, state = above.get("traceparent"), above.get("tracestate")
+    return open_span(name, parent, kind, about, state=state)
 
 
 def applying_together(replies: Iterable[tuple[Mapping[str, Any], Callback]]) -> NoSpan | ExitStack:
@@ -57,7 +61,7 @@ def applying_together(replies: Iterable[tuple[Mapping[str, Any], Callback]]) -> 
 
 
 class TracedBus:
-    """A bus that opens a span for each message it publishes, and sends that span's traceparent."""
+    """A bus that opens a span for each message it publishes, and sends the message below it."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -106,7 +110,6 @@ def _under(spans: ExitStack, topic: str, message: Message) -> Message:
     body = message.body
     name = f"publish {body.get('type')}"
     about = {**_ids(body), "messaging.destination.name": topic}
-    span = open_span(name, body.get("traceparent"), SpanKind.PRODUCER, about)
+    span = _open(name, body, SpanKind.PRODUCER, about)
     spans.enter_context(span)
-    given = {**body, "traceparent": span.traceparent or body.get("traceparent")}
-    return Message(message.message_id, given, message.properties)
+    return Message(message.message_id, span.below(body), message.properties)

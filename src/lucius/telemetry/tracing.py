@@ -1,4 +1,4 @@
-"""Traces: a span is opened under the W3C `traceparent` that a message or request carries.
+"""Traces: a span is opened under the W3C `traceparent` and `tracestate` that a message or request carries.
 
 Off until a provider is given. While off, opening a span is one look at a flag.
 """
@@ -11,6 +11,8 @@ from typing import Any, Final, Self
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
+
+from lucius.core.tracestate import tracestate
 
 NAME: Final = "lucius"
 _TRACEPARENT: Final = re.compile(
@@ -44,6 +46,11 @@ class NoSpan:
 
     __slots__ = ()
     traceparent: str | None = None
+    tracestate: str | None = None
+
+    def below(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The message as it goes on from here: as it came."""
+        return message
 
     def __enter__(self) -> Self:
         return self
@@ -66,12 +73,20 @@ NO_SPAN: Final = NoSpan()
 class OpenSpan(NoSpan):
     """Current while it is entered, so that spans of other libraries hang below it."""
 
-    __slots__ = ("_span", "_token", "traceparent")
+    __slots__ = ("_span", "_token", "traceparent", "tracestate")
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
         self._token: Any = None
-        self.traceparent = _written(span.get_span_context())
+        context = span.get_span_context()
+        self.traceparent = _written(context)
+        self.tracestate = context.trace_state.to_header() or None
+
+    def below(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        """With this span as its parent."""
+        given = {**message, "traceparent": self.traceparent}
+        given.pop("tracestate", None)
+        return given if self.tracestate is None else {**given, "tracestate": self.tracestate}
 
     def __enter__(self) -> Self:
         self._token = contexts.attach(trace.set_span_in_context(self._span))
@@ -102,11 +117,15 @@ def open_span(
     kind: SpanKind = SpanKind.INTERNAL,
     attributes: Attributes | None = None,
     began_ns: int | None = None,
+    state: object = None,
 ) -> NoSpan:
-    """Below `parent`, a traceparent; one that is missing or malformed begins a new trace."""
+    """Below `parent`, a traceparent; one that is missing or malformed begins a new trace.
+
+    `state` is the tracestate that came with it.
+    """
     if _tracer is None:
         return NO_SPAN
-    above = parsed(parent)
+    above = parsed(parent, state)
     span = _tracer.start_span(
         name,
         context=_ROOT if above is None else trace.set_span_in_context(above, _ROOT),
@@ -117,12 +136,14 @@ def open_span(
     return OpenSpan(span)
 
 
-def parsed(traceparent: object) -> trace.Span | None:
+def parsed(traceparent: object, state: object = None) -> trace.Span | None:
     found = _TRACEPARENT.fullmatch(traceparent) if isinstance(traceparent, str) else None
     if found is None:
         return None
     trace_no, span_no, flags = (int(part, 16) for part in found.groups())
-    above = trace.SpanContext(trace_no, span_no, True, trace.TraceFlags(flags))
+    known = tracestate(state) if state is not None else None
+    vendors = trace.TraceState.from_header([known]) if known is not None else None
+    above = trace.SpanContext(trace_no, span_no, True, trace.TraceFlags(flags), vendors)
     return trace.NonRecordingSpan(above)
 
 

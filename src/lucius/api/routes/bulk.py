@@ -1,7 +1,7 @@
 """Control of many jobs at once: one order for all that match a filter, after a dry run that counts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -11,13 +11,14 @@ from lucius.api.body import field_problem, json_object
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.filters import filter_schema, job_filter
 from lucius.api.operation import Answer, Handler, Operation, json_response
-from lucius.api.shapes import BulkShape
+from lucius.api.shapes import BulkShape, RefusalShape
 from lucius.core.inputs import CancelRequested, Dismissed, PauseRequested, ResumeRequested
 from lucius.core.job import Job
 from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, JobState
 from lucius.core.wire import whole
-from lucius.engines.bulk import Order, Tally, give, move_order, redrive_order
+from lucius.engines.bulk import Order, Refusal, Tally, count, give, move_order, redrive_order
 from lucius.ports.engine import Engine
+from lucius.ports.ledger import JobQuery
 
 DEFAULT_LIMIT: Final = 10_000
 MAX_LIMIT: Final = 100_000
@@ -28,6 +29,20 @@ _IMMEDIATE: Final[dict[str, Any]] = {
         "description": "End the jobs now, without waiting for steps that are under way",
     }
 }
+_PAYLOAD: Final[dict[str, Any]] = {
+    "payload": {
+        "type": ["object", "null"],
+        "description": "Replaces the payload of each job. Jobs that it does not suit are refused.",
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What an order says beside the jobs that it is for."""
+
+    immediate: bool = False
+    payload: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +52,19 @@ class Verb:
     name: str
     summary: str
     states: tuple[JobState, ...]
-    order: Callable[[Engine, bool], Order]
+    order: Callable[[Engine, How], Order]
     unasked: tuple[JobState, ...] | None = None
     dead_letters: bool = False
     """Of the failed jobs, only those in the dead-letter view."""
     immediate: bool = False
     """Whether the order can be given as `immediate`."""
+    payload: bool = False
+    """Whether the order can come with a payload."""
+
+    @property
+    def says(self) -> dict[str, Any]:
+        """The properties of its body that other orders do not have."""
+        return (_IMMEDIATE if self.immediate else {}) | (_PAYLOAD if self.payload else {})
 
     def takes(self, job: Job) -> bool:
         """Pages are read while jobs move, so each is looked at again."""
@@ -50,13 +72,23 @@ class Verb:
             return job.in_dlq
         return job.state in self.states and job.redriven_by is None
 
+    def narrowed(self, query: JobQuery) -> JobQuery:
+        """Where only dead letters are meant, the ledger knows which they are."""
+        only_failed = self.dead_letters and query.states == {JobState.FAILED_FINAL}
+        return replace(query, states=None, dlq=True) if only_failed else query
+
+    def beyond(self, query: JobQuery) -> Callable[[Job], bool] | None:
+        """What a query cannot say: a cancelled job that was redriven is not redriven again."""
+        redriven = query.states is not None and JobState.CANCELLED in query.states
+        return self.takes if redriven else None
+
 
 VERBS: Final = (
     Verb(
         "cancel",
         "Cancel all jobs that match",
         _LIVE,
-        lambda engine, immediate: move_order(engine, CancelRequested(immediate=immediate)),
+        lambda engine, how: move_order(engine, CancelRequested(immediate=how.immediate)),
         unasked=tuple(state for state in _LIVE if state is not JobState.CANCELLING),
         immediate=True,
     ),
@@ -76,9 +108,10 @@ VERBS: Final = (
         "redrive",
         "Redrive all failed jobs that match and are neither redriven nor dismissed",
         (JobState.FAILED_FINAL, JobState.CANCELLED),
-        lambda engine, _: redrive_order(engine),
+        lambda engine, how: redrive_order(engine, how.payload),
         unasked=(JobState.FAILED_FINAL,),
         dead_letters=True,
+        payload=True,
     ),
     Verb(
         "dismiss",
@@ -93,14 +126,16 @@ VERBS: Final = (
 def _handler(verb: Verb) -> Handler:
     async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
         body = await json_object(request, context.options.max_body_bytes)
-        dry_run, immediate = _flag(body, "dry_run"), verb.immediate and _flag(body, "immediate")
-        limit = _limit(body)
-        unasked = verb.states if immediate else verb.unasked or verb.states
-        query = job_filter(body, caller, verb.states, unasked)
-        order = None if dry_run else verb.order(context.engine, immediate)
+        dry_run, limit, how = _flag(body, "dry_run"), _limit(body), _how(body, verb)
+        unasked = verb.states if how.immediate else verb.unasked or verb.states
+        query = verb.narrowed(job_filter(body, caller, verb.states, unasked))
         if query.tenant_ids is not None and not query.tenant_ids:
             tally = Tally()
+        elif dry_run:
+            matched = await count(context.ledger, query, verb.beyond(query))
+            tally = Tally(matched, more=matched > limit)
         else:
+            order = verb.order(context.engine, how)
             tally = await give(context.ledger, query, verb.takes, order, limit)
         return json_response(_answer(tally, dry_run=dry_run))
 
@@ -115,8 +150,23 @@ def _answer(tally: Tally, *, dry_run: bool) -> BulkShape:
         "applied": tally.applied,
         "already": tally.already,
         "refused": dict(tally.refused),
+        "refusals": [_refusal(job_id, refusal) for job_id, refusal in tally.refusals],
         "more": tally.more,
     }
+
+
+def _refusal(job_id: str, refusal: Refusal) -> RefusalShape:
+    shape: RefusalShape = {"jobId": job_id, "code": refusal.code, "detail": refusal.detail}
+    if refusal.faults:
+        shape["errors"] = [{"pointer": at, "detail": detail} for at, detail in refusal.faults]
+    return shape
+
+
+def _how(body: dict[str, Any], verb: Verb) -> How:
+    payload = body.get("payload") if verb.payload else None
+    if payload is not None and not isinstance(payload, dict):
+        raise field_problem("/payload", "must be an object")
+    return How(verb.immediate and _flag(body, "immediate"), payload)
 
 
 def _flag(body: dict[str, Any], name: str) -> bool:
@@ -139,7 +189,11 @@ def _schema(verb: Verb) -> dict[str, Any]:
         "required": ["filter"],
         "properties": {
             "filter": filter_schema(verb.states),
-            "dry_run": {"type": "boolean", "description": "Only count", "default": False},
+            "dry_run": {
+                "type": "boolean",
+                "description": "Only count all that match, beyond the limit too",
+                "default": False,
+            },
             "limit": {
                 "type": "integer",
                 "minimum": 1,
@@ -147,7 +201,7 @@ def _schema(verb: Verb) -> dict[str, Any]:
                 "default": DEFAULT_LIMIT,
                 "description": "At most so many jobs; repeat the request while `more` is true",
             },
-            **(_IMMEDIATE if verb.immediate else {}),
+            **verb.says,
         },
     }
 

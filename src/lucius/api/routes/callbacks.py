@@ -7,10 +7,19 @@ from starlette.responses import Response
 
 from lucius.api.body import json_object
 from lucius.api.context import ApiContext, Caller
-from lucius.api.operation import JSON, Answer, Handler, Operation, json_response
+from lucius.api.operation import (
+    JSON,
+    Answer,
+    Handler,
+    Operation,
+    charge_stranger,
+    json_response,
+)
+from lucius.api.problems import code_of
 from lucius.api.replies import answer, take_reply
 from lucius.api.shapes import CallbackShape, HeartbeatShape
 from lucius.core.effects import Outcome
+from lucius.core.errors import LuciusError
 
 _ID: Final = {"type": "string", "minLength": 1, "maxLength": 256}
 _BOUND: Final[dict[str, Any]] = {
@@ -53,6 +62,10 @@ def reply_schema(kind: str | None) -> dict[str, Any]:
     }
 
 
+_CHARGED: Final = frozenset(
+    ("JOB_NOT_FOUND", "UNKNOWN_STEP", "STALE_ATTEMPT", "RATE_LIMITED", "LEDGER_UNAVAILABLE")
+)
+"""Refusals that come after the token has said whose reply it is."""
 _PLAIN: Final = {
     outcome: json_response({"outcome": outcome.value}).body
     for outcome in (Outcome.APPLIED, Outcome.DUPLICATE, Outcome.LATE)
@@ -69,8 +82,13 @@ def bearer(request: Request) -> str | None:
 
 def _handler(kind: str) -> Handler:
     async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
-        body = await json_object(request, context.options.max_body_bytes)
-        received, applied = await take_reply(context, body, bearer(request), kind)
+        try:
+            body = await json_object(request, context.options.max_body_bytes)
+            received, applied = await take_reply(context, body, bearer(request), kind)
+        except LuciusError as error:
+            if code_of(error) not in _CHARGED:
+                charge_stranger(context, request)
+            raise
         if kind == "HEARTBEAT":
             return json_response(answer(received, applied))
         return Response(_PLAIN[applied.outcome], media_type=JSON)
@@ -96,6 +114,7 @@ def _operation(kind: str, summary: str) -> Operation:
             "JOB_NOT_FOUND",
             "UNKNOWN_STEP",
             "STALE_ATTEMPT",
+            "RATE_LIMITED",
         ),
         body=reply_schema(kind),
         callback_token=True,

@@ -42,9 +42,21 @@ _REPLIES: Final[dict[str, Any]] = {
             "type": "array",
             "maxItems": MAX_REPLIES,
             "items": {
-                **_REPLY,
-                "required": [*_REPLY["required"], "callback_token"],
-                "properties": {**_REPLY["properties"], "callback_token": {"type": "string"}},
+                "anyOf": [
+                    {
+                        **_REPLY,
+                        "title": "Reply",
+                        "required": [*_REPLY["required"], "callback_token"],
+                        "properties": {
+                            **_REPLY["properties"],
+                            "callback_token": {"type": "string"},
+                        },
+                    },
+                    {
+                        "title": "Anything else",
+                        "description": "Refused by itself, with an outcome that says why",
+                    },
+                ]
             },
         }
     },
@@ -113,6 +125,7 @@ OPERATIONS: Final = (
         {200: Answer("Directives, each with its `callback_token`", DirectivesShape)},
         codes=("SERVICE_NOT_FOUND", "NOT_SUPPORTED", "BUS_UNAVAILABLE"),
         parameters=(_SERVICE,),
+        worker=True,
         body=_PULL,
         body_required=False,
         description="A directive that is not acknowledged in time is handed out again.",
@@ -126,6 +139,7 @@ OPERATIONS: Final = (
         Role.SERVICE,
         {200: Answer("One outcome for each reply, in order", RepliesShape)},
         parameters=(_SERVICE,),
+        worker=True,
         body=_REPLIES,
     ),
 )

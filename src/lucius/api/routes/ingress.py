@@ -57,6 +57,9 @@ ENVELOPE: Final[dict[str, Any]] = {
         },
         "correlation_id": _STRING,
         "traceparent": {"type": "string", "pattern": f"^{_TRACEPARENT.pattern.decode()}$"},
+        "tracestate": {
+            "description": "A W3C tracestate that goes with `traceparent`; dropped if it is not valid"
+        },
     },
 }
 
@@ -73,15 +76,19 @@ async def orchestrate(context: ApiContext, request: Request, caller: Caller) -> 
 
 def _from_headers(request: Request, envelope: dict[str, Any]) -> str | None:
     """The key, and what the envelope leaves to the headers. One pass over them."""
-    key = None
+    key, states, named = None, b"", envelope.get("traceparent") is not None
     for name, value in request.scope["headers"]:
         if name == b"idempotency-key":
             key = value.decode("latin-1")
         elif name == b"traceparent":
             if _TRACEPARENT.fullmatch(value):  # One that is malformed is to be ignored.
                 envelope.setdefault("traceparent", value.decode())
+        elif name == b"tracestate":
+            states = states + b"," + value if states else value
         elif name == b"x-correlation-id":
             envelope.setdefault("correlation_id", value.decode("latin-1"))
+    if states and not named:
+        envelope["tracestate"] = states.decode("latin-1")
     return key
 
 
@@ -124,6 +131,7 @@ def _operation(path: str, *, deprecated: bool) -> Operation:
         parameters=(
             header_parameter("Idempotency-Key", "Counts as `idempotency_key`", _STRING),
             header_parameter("traceparent", "Counts as `traceparent`, if the body has none"),
+            header_parameter("tracestate", "Counts as `tracestate`, with the header `traceparent`"),
             header_parameter(
                 "X-Correlation-Id", "Counts as `correlation_id`, if the body has none"
             ),

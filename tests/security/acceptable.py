@@ -1,0 +1,83 @@
+"""The OpenAPI document narrowed to what the server under test accepts.
+
+The contract is the same for every installation, so it cannot say which protocols there are, what
+their payloads hold, or which references are allowed. Told that, a generator makes requests that have to
+be accepted.
+"""
+
+from copy import deepcopy
+from typing import Any, Final
+
+from lucius.configs.files import FileConfig
+
+Json = dict[str, Any]
+CATALOG: Final = FileConfig().catalog()
+_TEXT: Final = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 100,
+    "pattern": "^[!-~]([ -~]*[!-~])?$",
+}
+_URI: Final = {
+    "type": "string",
+    "maxLength": 200,
+    "pattern": r"^((https|s3|az|abfs|gs)://[a-z][a-z0-9-]*|file://)(/[A-Za-z0-9_-]+)+$",
+}
+_REFERENCE: Final = {
+    "anyOf": [_URI, {"type": "object", "required": ["uri"], "properties": {"uri": _URI}}]
+}
+_WEBHOOK: Final = {"type": "string", "pattern": r"^https://[a-z]+\.example\.com/[a-z0-9]*$"}
+
+
+def acceptable(document: Json) -> Json:
+    """A copy, with the bodies and headers of what creates jobs."""
+    narrowed = deepcopy(document)
+    for path in ("/v1/orchestrate", "/v1/commands"):
+        _body(narrowed, path)["schema"] = _envelope(_body(narrowed, path)["schema"])
+        for parameter in narrowed["paths"][path]["post"]["parameters"]:
+            parameter["schema"] = _TEXT
+    redrive = _body(narrowed, "/v1/jobs/{jobId}:redrive")["schema"]
+    redrive["properties"]["payload"] = {"anyOf": [_payload("OCR"), {"type": "null"}]}
+    return narrowed
+
+
+def _body(document: Json, path: str) -> Json:
+    body: Json = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+    return body
+
+
+def _envelope(schema: Json) -> Json:
+    """A protocol and a payload for it; a key comes in the header alone, so that the two agree."""
+    properties = {
+        **schema["properties"],
+        "tenant_id": _TEXT,
+        "doc_id": _TEXT,
+        "correlation_id": _TEXT,
+        "input_ref": _REFERENCE,
+        "output_ref": _REFERENCE,
+        "callback_urls": {"type": "array", "items": _WEBHOOK, "maxItems": 8},
+    }
+    del properties["idempotency_key"]
+    return {"anyOf": [_for(name, schema, properties) for name in CATALOG.protocols]}
+
+
+def _for(request_type: str, schema: Json, properties: Json) -> Json:
+    own = {"request_type": {"const": request_type}, "payload": _payload(request_type)}
+    return {
+        "type": "object",
+        "required": [*schema["required"], "doc_id"],
+        "additionalProperties": False,
+        "properties": {**properties, **own},
+    }
+
+
+def _payload(request_type: str) -> Json:
+    """One for all steps, so it has to suit each of them."""
+    schemas = CATALOG.protocols[request_type].schemas.values()
+    return {
+        "type": "object",
+        "required": [name for schema in schemas for name in schema.get("required", ())],
+        "properties": {
+            name: rule for schema in schemas for name, rule in schema.get("properties", {}).items()
+        },
+    }
