@@ -145,6 +145,15 @@ _ALL: Final = (
         "Use an allowed scheme and host, or have the allowlist changed.",
     ),
     ProblemCode(
+        "REFERENCE_PROTECTED",
+        422,
+        "A reference leads to what LUCIUS keeps for itself",
+        "A `file` reference leads into the data directory (ledger, keys) or into the workspaces of the"
+        " jobs, by its name or through a link. Nobody may name these, whatever their role.",
+        "Copy the document to a place that is open to jobs (`LUCIUS_INPUT_ROOTS`), and have outputs"
+        " written to one (`LUCIUS_OUTPUT_ROOTS`).",
+    ),
+    ProblemCode(
         "DOC_ID_REQUIRED",
         422,
         "BURST needs a document id",

@@ -19,6 +19,7 @@ from lucius.bootstrap.adapters import (
     authenticator,
     check_engine,
     host_check,
+    ingress_policy,
     open_bus,
     open_config,
     open_ledger,
@@ -74,7 +75,7 @@ class Runtime:
         settings = self.settings
         self.down: dict[str, str] = {}
         self.tokens = CallbackTokens(callback_keys(settings))
-        ingress = Ingress(self.config, settings.ingress_policy())
+        ingress = Ingress(self.config, ingress_policy(settings))
         self.engine = OutboxEngine(self.ledger, ingress, now=utc_now, limits=ingress.limits)
         self.metrics = EngineMetrics(self.engine)
         self.metrics.register(self.registry)

@@ -4,7 +4,7 @@ A reference is a URI, or an object whose `uri` is one. What is refused is named 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -16,6 +16,7 @@ from lucius.core.addresses import outside_fault
 INVALID: Final = "REFERENCE_INVALID"
 NOT_ALLOWED: Final = "REFERENCE_NOT_ALLOWED"
 HAS_CREDENTIALS: Final = "REFERENCE_HAS_CREDENTIALS"
+PROTECTED: Final = "REFERENCE_PROTECTED"
 
 MAX_URI: Final = 2048
 DEPLOYED_SCHEMES: Final = ("https", "s3", "az", "abfs", "gs")
@@ -41,10 +42,14 @@ _CONTAINER_SCHEMES: Final = frozenset(("abfs", "abfss", "wasb", "wasbs"))
 
 @dataclass(frozen=True, slots=True)
 class ReferencePolicy:
-    """Which references are allowed. `hosts` are globs over host or `host:port`; none means any host."""
+    """Which references are allowed. `hosts` are globs over host or `host:port`; none means any host.
+
+    `protects` says of a path whether it leads to what LUCIUS keeps for itself on this machine.
+    """
 
     schemes: tuple[str, ...] = EMBEDDED_SCHEMES
     hosts: tuple[str, ...] = ()
+    protects: Callable[[str], bool] | None = None
 
 
 class ReferenceFault(NamedTuple):
@@ -96,7 +101,8 @@ def webhook_fault(url: Any, schemes: tuple[str, ...], hosts: tuple[str, ...]) ->
 def _uri_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
     plain = _PLAIN.fullmatch(uri)
     if plain is not None and len(uri) <= MAX_URI and ".." not in uri:
-        return _place_faults(plain[1], plain[2].lower(), plain[2].lower(), pointer, policy)
+        place = _Place(plain[1], plain[2].lower(), plain[2].lower(), plain[3] or "")
+        return _place_faults(place, pointer, policy)
     reason = _malformed(uri)
     if reason is not None:
         return [ReferenceFault(INVALID, pointer, reason)]
@@ -117,8 +123,9 @@ def _split_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[Refer
         return [ReferenceFault(INVALID, pointer, reason)]
     secret = _secret_in(parts)
     faults = [ReferenceFault(HAS_CREDENTIALS, pointer, secret)] if secret is not None else []
-    place = f"{host}:{port}" if port is not None else host
-    return faults + _place_faults(parts.scheme, host, place, pointer, policy)
+    address = f"{host}:{port}" if port is not None else host
+    place = _Place(parts.scheme, host, address, parts.path)
+    return faults + _place_faults(place, pointer, policy)
 
 
 def _malformed(uri: str) -> str | None:
@@ -166,23 +173,48 @@ def _secret_in(parts: SplitResult) -> str | None:
     return None
 
 
-def _place_faults(
-    scheme: str, host: str, place: str, pointer: str, policy: ReferencePolicy
-) -> list[ReferenceFault]:
+class _Place(NamedTuple):
+    """Where a reference leads. `address` is the host with the port that it names, if any."""
+
+    scheme: str
+    host: str
+    address: str
+    path: str
+
+
+def _place_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
+    scheme, host = place.scheme, place.host
     if scheme not in policy.schemes:
         allowed = ", ".join(policy.schemes)
         return [ReferenceFault(NOT_ALLOWED, pointer, f"scheme {scheme} is not one of {allowed}")]
     if scheme == "file":
-        if host in ("", "localhost"):
-            return []
-        return [ReferenceFault(INVALID, pointer, "a file reference names no host: file:///path")]
+        return _file_faults(place, pointer, policy)
     if not host:
         return [ReferenceFault(INVALID, pointer, "must name a host, bucket or container")]
     if policy.hosts:
         allowed_place = _any_of(policy.hosts)
-        if not (allowed_place.fullmatch(host) or allowed_place.fullmatch(place)):
+        if not (allowed_place.fullmatch(host) or allowed_place.fullmatch(place.address)):
             return [ReferenceFault(NOT_ALLOWED, pointer, f"host {host} is not allowed")]
     return []
+
+
+def _file_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
+    if place.host not in ("", "localhost"):
+        return [ReferenceFault(INVALID, pointer, "a file reference names no host: file:///path")]
+    if policy.protects is not None and any(map(policy.protects, _readings(place.path))):
+        reason = "leads into the data directory or the workspaces of LUCIUS"
+        return [ReferenceFault(PROTECTED, pointer, reason)]
+    return []
+
+
+def _readings(path: str) -> Iterator[str]:
+    """The path as it is, and with its escapes undone as often as `_unsafe_path` lets them nest."""
+    while True:
+        yield path
+        decoded = unquote(path)
+        if decoded == path:
+            return
+        path = decoded
 
 
 @lru_cache(maxsize=64)
