@@ -11,7 +11,7 @@ from lucius.api.keys import KeyFile
 from lucius.api.limits import HostCheck, RateLimit, host_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
-from lucius.core.errors import LuciusError
+from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.demo import SERVICES
 from lucius.engines.ingress import IngressPolicy
 from lucius.ledgers.memory import MemoryLedger
@@ -22,12 +22,14 @@ from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
+from lucius.settings.kinds import show
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace, path_of
 from lucius.workspaces.memory import MemoryWorkspace
 from lucius.workspaces.places import Places
 
 LEDGER_FILE: Final = "ledger.db"
+WORKSPACE_SCHEMES: Final = ("file", "mem")
 
 
 class UnsupportedError(LuciusError):
@@ -74,11 +76,24 @@ def open_workspace(settings: Settings) -> Workspace:
     return WorkspaceByScheme({"file": local, "mem": memory})
 
 
+def check_workspace(settings: Settings) -> None:
+    """Services that run here write where LUCIUS_WORKSPACE_URL says, or do not start."""
+    scheme = settings.workspace_url.partition(":")[0].lower()
+    if scheme not in WORKSPACE_SCHEMES:
+        raise UnsupportedError(
+            f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}: the services of this build write"
+            f" to {' or '.join(WORKSPACE_SCHEMES)}; run them elsewhere (lucius up --no-services)"
+        )
+
+
 def workspace_root(settings: Settings) -> Path:
     """Where the workspaces of the jobs lie; where they would, if they are not files."""
-    if settings.workspace_url.startswith("file:"):
+    if not settings.workspace_url.lower().startswith("file:"):
+        return settings.data_dir.absolute() / "workspace"
+    try:
         return Path(path_of(settings.workspace_url))
-    return settings.data_dir.absolute() / "workspace"
+    except WorkspaceRefusedError as error:
+        raise UnsupportedError(f"LUCIUS_WORKSPACE_URL: {error}") from error
 
 
 def ingress_policy(settings: Settings) -> IngressPolicy:

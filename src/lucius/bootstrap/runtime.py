@@ -18,6 +18,7 @@ from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
     check_engine,
+    check_workspace,
     host_check,
     ingress_policy,
     open_bus,
@@ -232,6 +233,8 @@ class Runtime:
 async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime:
     """A runtime of the adapters that the settings name."""
     check_engine(settings)
+    if services:
+        check_workspace(settings)
     config, bus = open_config(settings), traced(open_bus(settings))
     return Runtime(
         settings=settings,
