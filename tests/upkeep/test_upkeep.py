@@ -27,21 +27,22 @@ def settings(tmp_path: Path) -> Settings:
     )
 
 
+ENVELOPE = {
+    "tenant_id": "acme",
+    "request_type": "SCRIPTED",
+    "input_ref": "s3://bucket/in",
+    "output_ref": "s3://bucket/out",
+    "payload": {},
+    "schema_version": "v1",
+}
+
+
 @pytest.fixture
 async def job(settings: Settings) -> Job:
     """One job that has succeeded, and whose process has ended."""
     runtime = await build(settings, [Scripted()])
     async with runtime.running():
-        submitted = await runtime.engine.submit(
-            {
-                "tenant_id": "acme",
-                "request_type": "SCRIPTED",
-                "input_ref": "s3://bucket/in",
-                "output_ref": "s3://bucket/out",
-                "payload": {},
-                "schema_version": "v1",
-            }
-        )
+        submitted = await runtime.engine.submit(ENVELOPE)
         ended = await runtime.engine.ended(submitted.job_id, 30)
     assert ended is not None
     assert ended.terminal

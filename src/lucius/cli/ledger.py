@@ -66,7 +66,7 @@ def verify(data: Path, as_json: bool) -> None:
     else:
         for drift in found:
             click.echo(f"{drift['kind']}: {drift['subject']}: {drift['detail']}")
-        click.echo(f"{len(found)} contradictions" if found else "clean")
+        click.echo(f"{len(found)} to look at" if found else "clean")
     click.get_current_context().exit(1 if found else 0)
 
 
