@@ -20,7 +20,8 @@ _ALL: Final = (
         "INVALID_JSON",
         400,
         "The body is not valid JSON",
-        "The body could not be read as one JSON document in UTF-8. NaN and Infinity are not JSON.",
+        "The body could not be read as one JSON document in UTF-8. NaN, Infinity and"
+        " numbers beyond what a double holds are not taken.",
         "Send one JSON document, encoded as UTF-8 without a byte order mark.",
     ),
     ProblemCode(
@@ -99,8 +100,9 @@ _ALL: Final = (
         "INVALID_ENVELOPE",
         422,
         "The command is not valid",
-        "Fields of the envelope are missing or have the wrong type. `errors` lists every one.",
-        "Correct the fields that `errors` points to.",
+        "Fields of the envelope are missing, have the wrong type, or cannot be stored unchanged (an"
+        " integer beyond 64 bits, invalid Unicode). `errors` lists every one.",
+        "Correct the fields that `errors` points to. Send long numbers as strings.",
     ),
     ProblemCode(
         "UNSUPPORTED_SCHEMA_VERSION",
