@@ -122,8 +122,10 @@ _ALL: Final = (
         "INVALID_PAYLOAD",
         422,
         "The payload does not fit its step's schema",
-        "The payload of a step fails the schema that the protocol declares. `errors` lists every fault.",
-        "`GET /v1/protocols` shows the schema of each step.",
+        "The payload of a step fails the schema that the protocol declares, or `payload.steps` names a"
+        " step that the protocol does not have. `errors` lists every fault.",
+        "`GET /v1/protocols` shows the steps and their schemas. One step takes the payload whole; several"
+        " take `payload.steps.<step_id>`, or all of them a payload without `steps`.",
     ),
     ProblemCode(
         "REFERENCE_INVALID",
