@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from lucius.core.addresses import outside_fault
+from lucius.core.credentials import SECRET_NAMES, secret_in
 
 INVALID: Final = "REFERENCE_INVALID"
 NOT_ALLOWED: Final = "REFERENCE_NOT_ALLOWED"
@@ -22,22 +23,10 @@ MAX_URI: Final = 2048
 DEPLOYED_SCHEMES: Final = ("https", "s3", "az", "abfs", "gs")
 EMBEDDED_SCHEMES: Final = ("file", *DEPLOYED_SCHEMES)
 
-SECRET_NAMES: Final = frozenset(
-    {"sig", "signature", "sas", "sas_token", "token", "access_token", "id_token", "refresh_token"}
-    | {"auth", "auth_token", "authorization", "credential", "credentials"}
-    | {"password", "passwd", "pwd", "secret", "client_secret", "secret_key", "connection_string"}
-    | {"api_key", "apikey", "account_key", "access_key", "awsaccesskeyid", "googleaccessid"}
-    | {"x-amz-signature", "x-amz-credential", "x-amz-security-token"}
-    | {"x-goog-signature", "x-goog-credential"}
-)
-"""Query parameters and fields that carry a right to read or write, whatever their case."""
-
 _PLAIN: Final = re.compile(r"([a-z][a-z0-9+.-]*)://([A-Za-z0-9._-]*)(/[A-Za-z0-9/_.~=+-]*)?")
 """Most references: nothing escaped, no user, port, query or fragment. Only `..` is left to refuse."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST: Final = re.compile(r"[\w.~-]+|\[[0-9A-Fa-f:.]+\]")
-_CONTAINER_SCHEMES: Final = frozenset(("abfs", "abfss", "wasb", "wasbs"))
-"""Here the part before `@` names the container, not a user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +110,7 @@ def _split_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[Refer
     reason = _unsafe_path(parts.path)
     if reason is not None:
         return [ReferenceFault(INVALID, pointer, reason)]
-    secret = _secret_in(parts)
+    secret = secret_in(parts)
     faults = [ReferenceFault(HAS_CREDENTIALS, pointer, secret)] if secret is not None else []
     address = f"{host}:{port}" if port is not None else host
     place = _Place(parts.scheme, host, address, parts.path)
@@ -154,23 +143,6 @@ def _unsafe_path(path: str) -> str | None:
             return "hides a control character or a backslash behind an escape"
         path = decoded
     return "is escaped too many times"
-
-
-def _secret_in(parts: SplitResult) -> str | None:
-    user, at, _ = parts.netloc.rpartition("@")
-    if at and (parts.scheme not in _CONTAINER_SCHEMES or ":" in user):
-        return "names a user or password before the host"
-    names = {
-        unquote_plus(pair.partition("=")[0]).strip().lower()
-        for text in (parts.query, parts.fragment)
-        for pair in re.split("[&;?]", text)
-    }
-    found = sorted(names & SECRET_NAMES)
-    if found:
-        return f"carries the credential parameter {found[0]}"
-    if {"se", "sp"} <= names:
-        return "carries a shared access signature (se, sp)"
-    return None
 
 
 class _Place(NamedTuple):
