@@ -17,6 +17,14 @@ class ProblemCode:
 _ALL: Final = (
     # -- reading a request -------------------------------------------------------------------
     ProblemCode(
+        "INVALID_HTTP",
+        400,
+        "The request is not valid HTTP",
+        "The request line, a header or the framing of the body cannot be read, so the connection was"
+        " closed without looking further.",
+        "Send HTTP/1.1. TLS belongs to a proxy in front of this server.",
+    ),
+    ProblemCode(
         "INVALID_JSON",
         400,
         "The body is not valid JSON",

@@ -1,5 +1,9 @@
-"""HTTP on the wire: uvicorn's protocol, with a bound on the head of a request, which has none of its own."""
+"""HTTP on the wire: uvicorn's protocol, with a bound on the head of a request, which has none of its own.
 
+What never becomes a request is answered with a problem document too.
+"""
+
+from http import HTTPStatus
 from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -46,16 +50,18 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._too_large:
             self._refuse()
         else:
-            super().send_400_response(msg)
+            self.transport.write(refusal("INVALID_HTTP"))
+            self.transport.close()
 
     def _refuse(self) -> None:
         self._too_large = True
-        self.transport.write(refusal())
+        self.transport.write(refusal("HEADERS_TOO_LARGE"))
         self.transport.close()
 
 
-def refusal() -> bytes:
-    answer = problem_response(Problem("HEADERS_TOO_LARGE"))
-    lines = [b"HTTP/1.1 431 Request Header Fields Too Large", b"connection: close"]
+def refusal(code: str) -> bytes:
+    answer = problem_response(Problem(code))
+    status = HTTPStatus(answer.status_code)
+    lines = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode()), b"connection: close"]
     lines += [name + b": " + value for name, value in answer.raw_headers]
     return b"\r\n".join([*lines, b"", bytes(answer.body)])
