@@ -61,7 +61,8 @@ class General:
         "PUBLIC_URL",
         URL,
         "",
-        "Base URL under which platform services reach the API; empty: where it listens",
+        "Base URL under which platform services reach the API; empty: where it listens, if that is"
+        " one address",
     )
     log_level: str = setting(
         "LOG_LEVEL",
