@@ -40,17 +40,26 @@ class LocalWorkspace:
         protected: Sequence[Path] = (),
     ) -> None:
         self._root = os.path.realpath(root)
-        self._own: tuple[str, ...] = (self._root,)
+        self._folders: tuple[str, ...] = ()
+        self._found: tuple[str, ...] | None = (self._root,)
         self._writable = tuple(os.path.realpath(place) for place in writable)
         self._readable = (*self._writable, *(os.path.realpath(place) for place in readable))
         self._protected = Places(protected)
+        self._protected_from_jobs = Places([*protected, self._root])
 
     def within(self, *folders: str) -> "LocalWorkspace":
         """Folders that are not below the root are left out: who names them gets nothing there."""
         scoped = copy.copy(self)
-        scoped._own = tuple(real for real in map(self._folder, folders) if real is not None)
-        scoped._protected = self._protected.and_also(self._root)
+        scoped._folders, scoped._found = folders, None
+        scoped._protected = self._protected_from_jobs
         return scoped
+
+    def _own(self) -> tuple[str, ...]:
+        """What is served before anything is protected. Looked for when it is needed: many never ask."""
+        if self._found is None:
+            found = map(self._folder, self._folders)
+            self._found = tuple(real for real in found if real is not None)
+        return self._found
 
     def _folder(self, uri: str) -> str | None:
         try:
@@ -85,7 +94,7 @@ class LocalWorkspace:
     def _list(self, prefix: str) -> list[str]:
         """As in an object store, a prefix need not end at a slash."""
         start = self._path(prefix, self._readable)
-        if prefix.endswith("/") or start in (*self._own, *self._readable):
+        if prefix.endswith("/") or start in (*self._own(), *self._readable):
             start = start.rstrip("/") + "/"
         found = (path for path in _walk(os.path.dirname(start)) if path.startswith(start))
         return sorted(Path(path).as_uri() for path in found if self._open(path))
@@ -95,12 +104,12 @@ class LocalWorkspace:
         real = real_path(path_of(uri))
         if not self._open(real):
             raise WorkspaceRefusedError(f"{uri} is not open to this job")
-        if not any(below(real, root) for root in (*self._own, *roots)):
+        if not any(below(real, root) for root in (*self._own(), *roots)):
             raise WorkspaceRefusedError(f"{uri} is outside the workspace")
         return real
 
     def _open(self, real: str) -> bool:
-        return any(below(real, own) for own in self._own) or not self._protected.hold(real)
+        return any(below(real, own) for own in self._own()) or not self._protected.hold(real)
 
     async def list(self, prefix: str) -> list[str]:
         return await _in_thread(prefix, lambda: self._list(prefix))

@@ -15,9 +15,6 @@ class Places:
     def __init__(self, paths: Sequence[Path | str]) -> None:
         self._paths = tuple(real_path(os.path.abspath(path)) for path in paths)
 
-    def and_also(self, path: str) -> "Places":
-        return Places((*self._paths, path))
-
     def hold(self, path: str) -> bool:
         """Whether a path leads to one of the places or below; the file itself need not exist."""
         real = real_path(path)
