@@ -119,8 +119,9 @@ def test_no_limit_is_spelt_none() -> None:
 # -- defaults that follow from others --------------------------------------------------------
 
 
-def test_references_to_files_are_only_for_embedded_backends() -> None:
+def test_references_to_files_are_only_for_one_user_on_embedded_backends() -> None:
     assert load().reference_schemes == EMBEDDED_SCHEMES
+    assert load(AUTH="keys").reference_schemes == DEPLOYED_SCHEMES
     azure = load(STORAGE_BACKEND="ledger", TABLE_CONNECTION="c")
     assert azure.reference_schemes == DEPLOYED_SCHEMES
     assert azure.ingress_policy().references.schemes == DEPLOYED_SCHEMES

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, cast
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 
@@ -27,6 +28,9 @@ from lucius.api.shapes import (
 DEFAULT_URL: Final = "http://127.0.0.1:8700"
 ENDED: Final = frozenset(("SUCCEEDED", "FAILED_FINAL", "CANCELLED"))
 _RETRIED: Final = frozenset((408, 429, 502, 503, 504))
+_UNTOUCHED: Final = frozenset((429,))
+"""Answers that say that nothing was created."""
+_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _POLL_SECONDS: Final = 30.0
 _BULK_SECONDS: Final = 300.0
 
@@ -96,19 +100,29 @@ class Client:
     # -- jobs --------------------------------------------------------------------------------
 
     async def submit(
-        self, envelope: Mapping[str, Any], *, idempotency_key: str | None = None
+        self,
+        envelope: Mapping[str, Any],
+        *,
+        idempotency_key: str | None = None,
+        by_body: bool = False,
     ) -> SubmittedShape:
         """Submit once, however often it must be sent: every try carries the same key.
 
-        Without a key the body is the key: the same command again finds the same job.
+        Without a key the call makes one, so the same command in another call is another job. With
+        `by_body` the body is the key instead, and the same command finds the same job, unless that
+        has failed. Then a try whose answer is lost is not repeated: it might make a second job.
         """
         key = idempotency_key or envelope.get("idempotency_key")
+        if not key and not by_body:
+            key = uuid4().hex
         headers: dict[str, str] = {}
         if key and _fits_header(str(key)):
             headers["idempotency-key"] = str(key)
         elif key:
             envelope = {**envelope, "idempotency_key": key}
-        answer = await self._request("POST", "/v1/orchestrate", body=envelope, headers=headers)
+        answer = await self._request(
+            "POST", "/v1/orchestrate", body=envelope, headers=headers, repeatable=bool(key)
+        )
         return cast(SubmittedShape, answer)
 
     async def job(self, job_id: str, *, wait_seconds: float = 0) -> JobShape:
@@ -240,8 +254,9 @@ class Client:
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         patience: float = 0,
+        repeatable: bool = True,
     ) -> Any:
-        """Every request here may be repeated: reads, orders, and submits with a key."""
+        """Reads, orders and submits with a key may be repeated; others only if nothing can have happened."""
         request = self._http.build_request(method, path, params=query, json=body, headers=headers)
         if patience:
             request.extensions["timeout"]["read"] += patience
@@ -250,11 +265,11 @@ class Client:
             try:
                 answer = await self._http.send(request)
             except httpx.TransportError as error:
-                if last:
+                if last or not (repeatable or isinstance(error, _NEVER_SENT)):
                     raise self._unreachable(error) from error
                 await asyncio.sleep(self._pause(attempt))
                 continue
-            if answer.status_code not in _RETRIED or last:
+            if last or answer.status_code not in (_RETRIED if repeatable else _UNTOUCHED):
                 break
             await asyncio.sleep(_asked_wait(answer) or self._pause(attempt))
         if not answer.is_success:

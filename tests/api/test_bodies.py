@@ -1,11 +1,15 @@
 """Bodies have one meaning or none: everything else is a problem document, and nothing is created."""
 
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from lucius.api.context import ApiOptions
+from tests.api.live import BOUND, live
+from tests.api.live import ENVELOPE as LIVE_ENVELOPE
 from tests.api.world import ENVELOPE, World, client_of, context_of
 
 DEEP = b'{"a":' * 65 + b"1" + b"}" * 65
@@ -51,6 +55,66 @@ async def test_a_long_number_is_read_in_no_time(client: httpx.AsyncClient) -> No
     body = b'{"a": ' + b"9" * 200_000 + b"}"
     answer = await client.post("/v1/orchestrate", content=body)
     assert answer.status_code in (400, 422)
+
+
+LONG = ["18446744073709551616", "-9223372036854775809", "123456789012345678901234567890", "9" * 300]
+
+
+@pytest.mark.parametrize("number", LONG)
+async def test_an_integer_that_would_be_changed_is_refused_by_its_place(
+    tmp_path: Path, number: str
+) -> None:
+    """As floats, neighbours are one number: two requests would be one job."""
+    payload = {"language": "en", "deep": [{"n/1": "NUMBER"}]}
+    body = json.dumps({**LIVE_ENVELOPE, "payload": payload}).replace('"NUMBER"', number)
+    headers = {"content-type": "application/json"}
+    async with live(tmp_path) as world:
+        answer = await world.client.post("/v1/orchestrate", content=body, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_ENVELOPE")
+        assert answer.json()["errors"] == [
+            {"pointer": "/payload/deep/0/n~11", "detail": "is an integer beyond 64 bits"}
+        ]
+        job_id = await world.failed("k")
+        redriven = f'{{"payload": {{"n": {number}}}}}'
+        answer = await world.client.post(
+            f"/v1/jobs/{job_id}:redrive", content=redriven, headers=headers
+        )
+        assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_ENVELOPE")
+
+
+@pytest.mark.parametrize("number", LONG)
+async def test_a_result_cannot_carry_one_either(tmp_path: Path, number: str) -> None:
+    async with live(tmp_path) as world:
+        await world.accepted()
+        (directive,) = await world.pull()
+        reply = {name: directive[name] for name in BOUND} | {"status": "SUCCEEDED"}
+        body = json.dumps({**reply, "output_ref": {"uri": "s3://b/x", "size": "NUMBER"}})
+        answer = await world.client.post(
+            "/v1/callbacks/result",
+            content=body.replace('"NUMBER"', number),
+            headers={"authorization": f"Bearer {directive['callback_token']}"},
+        )
+        assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_CALLBACK")
+        assert answer.json()["errors"][0]["pointer"] == "/output_ref/size"
+
+
+@pytest.mark.parametrize("number", [2**64 - 1, -(2**63), 10**18, 0, -1])
+async def test_integers_of_64_bits_are_kept_exactly(tmp_path: Path, number: int) -> None:
+    async with live(tmp_path) as world:
+        await world.accepted(payload={"n": number})
+        (directive,) = await world.pull()
+        assert directive["payload"] == {"n": number}
+        assert (await world.submit(payload={"n": number})).json()["duplicate"]
+        other = number - 1 if number > 0 else number + 1
+        assert not (await world.submit(payload={"n": other})).json()["duplicate"]
+
+
+async def test_a_key_named_twice_beside_a_long_integer_is_still_found(
+    client: httpx.AsyncClient,
+) -> None:
+    body = b'{"n": 123456789012345678901234567890, "a": 1, "a": 2}'
+    answer = await client.post("/v1/orchestrate", content=body)
+    assert answer.json()["code"] == "DUPLICATE_KEY"
 
 
 async def test_a_declared_length_over_the_limit_is_refused_unread(world: World) -> None:

@@ -70,6 +70,24 @@ async def test_an_unknown_service_is_a_problem(lucius: Live) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "SERVICE_NOT_FOUND")
 
 
+@pytest.mark.parametrize("replies", [[], [{}], [{"jobId": "j", "callback_token": "t"}]], ids=str)
+async def test_an_unknown_service_has_no_replies_either(lucius: Live, replies: list[Any]) -> None:
+    answer = await lucius.post("/v1/services/nobody/replies", {"replies": replies})
+    assert (answer.status_code, answer.json()["code"]) == (404, "SERVICE_NOT_FOUND")
+    known = await lucius.post("/v1/services/ocr/replies", {"replies": replies})
+    assert known.status_code == 200
+
+
+async def test_a_result_with_its_token_counts_under_a_name_that_is_gone(lucius: Live) -> None:
+    """A protocol may be taken away while its service works: what was done is not lost for it."""
+    await lucius.accepted()
+    (directive,) = await lucius.pull()
+    bound = {name: directive[name] for name in (*BOUND, "callback_token")}
+    reply = {**bound, "type": "RESULT", "status": "SUCCEEDED", "output_ref": "s3://b/x"}
+    answer = await lucius.post("/v1/services/gone/replies", {"replies": [reply, {}]})
+    assert [each["status"] for each in answer.json()["outcomes"]] == [200, 422]
+
+
 async def test_a_worker_that_comes_late_finds_what_was_published_before(lucius: Live) -> None:
     """Subscriptions exist from the start, so nothing is published to nobody."""
     job_id = await lucius.accepted()

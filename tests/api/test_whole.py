@@ -120,3 +120,12 @@ async def test_lists_page_over_the_real_ledger(client: httpx.AsyncClient) -> Non
     ).json()
     assert {job["jobId"] for job in first["jobs"] + rest["jobs"]} == made
     assert rest["next_cursor"] is None
+
+
+async def test_a_worker_gets_the_payload_of_its_one_step_whole(client: httpx.AsyncClient) -> None:
+    payload = {"steps": {"pages": 3}, "language": "en"}
+    submitted = await client.post(
+        "/v1/orchestrate", json={**ENVELOPE, "request_type": "OCR", "payload": payload}
+    )
+    assert submitted.status_code == 202
+    assert (await pulled(client, "ocr"))["payload"] == payload

@@ -1,11 +1,14 @@
 """The client repeats what may be repeated, with the same key, and says what went wrong."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 import pytest
 
-from lucius.client import Client, ProblemError, UnreachableError
+from lucius.client import Client, ClientError, ProblemError, UnreachableError
+from tests.api.live import ENVELOPE as LIVE_ENVELOPE
+from tests.api.live import live
 from tests.api.world import ENVELOPE, World, client_of, context_of
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -39,6 +42,69 @@ async def test_a_submit_is_repeated_with_the_same_key_and_body(status: int | Non
     assert submitted["jobId"] == "j"
     assert [request.headers["idempotency-key"] for request in seen] == ["k-1"] * 3
     assert len({request.content for request in seen}) == 1
+
+
+@pytest.mark.parametrize("status", [None, 429, 502, 503, 504])
+async def test_without_a_key_the_call_makes_one_and_keeps_it(status: int | None) -> None:
+    seen: list[httpx.Request] = []
+    answer = httpx.Response(status, headers={"retry-after": "0"}) if status else None
+    async with client_with(flaky(2, seen, answer)) as client:
+        await client.submit(ENVELOPE)
+        await client.submit(ENVELOPE)
+    first, second = ([r.headers["idempotency-key"] for r in seen[:3]], seen[3])
+    assert len(set(first)) == 1
+    assert len(first[0]) >= 32
+    assert second.headers["idempotency-key"] != first[0]
+
+
+async def test_a_lost_answer_makes_no_second_job_even_if_the_first_has_failed(
+    tmp_path: Path,
+) -> None:
+    """A claim of the body does not hold against a job that failed; the key of the call does."""
+    async with live(tmp_path) as lucius:
+        inner = lucius.client._transport
+
+        async def losing(request: httpx.Request) -> httpx.Response:
+            answer = await inner.handle_async_request(request)
+            await answer.aread()
+            if not lost:
+                lost.append(request)
+                await lucius.work("FAILED_FINAL")
+                raise httpx.ReadError("the answer is lost")
+            return answer
+
+        lost: list[httpx.Request] = []
+        transport = httpx.MockTransport(losing)
+        async with Client("http://lucius", backoff_seconds=0, transport=transport) as client:
+            submitted = await client.submit(LIVE_ENVELOPE)
+            assert submitted["duplicate"] is True
+            assert len((await client.jobs())["jobs"]) == 1
+
+
+@pytest.mark.parametrize("status", [None, 502, 503, 504])
+async def test_by_body_nothing_is_repeated_that_may_have_been_taken(status: int | None) -> None:
+    seen: list[httpx.Request] = []
+
+    def lose(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        if status is None:
+            raise httpx.ReadError("the answer is lost", request=request)
+        return httpx.Response(status, json={})
+
+    async with client_with(lose) as client:
+        with pytest.raises(ClientError):
+            await client.submit(ENVELOPE, by_body=True)
+    assert len(seen) == 1
+    assert "idempotency-key" not in seen[0].headers
+
+
+@pytest.mark.parametrize("status", [None, 429])
+async def test_by_body_what_was_never_taken_is_repeated(status: int | None) -> None:
+    seen: list[httpx.Request] = []
+    answer = httpx.Response(status, headers={"retry-after": "0"}) if status else None
+    async with client_with(flaky(2, seen, answer)) as client:
+        assert (await client.submit(ENVELOPE, by_body=True))["jobId"] == "j"
+    assert len(seen) == 3
 
 
 async def test_a_server_that_stays_away_is_unreachable() -> None:
@@ -87,8 +153,8 @@ async def test_a_job_is_submitted_waited_for_and_read(world: World) -> None:
     async with client_of(context_of(world)) as http:
         transport = http._transport
         async with Client("http://lucius", transport=transport) as client:
-            job_id = (await client.submit(ENVELOPE))["jobId"]
-            assert (await client.submit(ENVELOPE))["duplicate"] is True
+            job_id = (await client.submit(ENVELOPE, by_body=True))["jobId"]
+            assert (await client.submit(ENVELOPE, by_body=True))["duplicate"] is True
             assert (await client.pause(job_id))["state"] == "PAUSED"
             assert (await client.resume(job_id)).get("outcome") == "applied"
             await client.cancel(job_id)

@@ -1,13 +1,16 @@
 """Every command: 0 done, 1 failed, 2 wrong usage. Whatever is typed, nobody sees a traceback."""
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from lucius.bootstrap import open_ledger
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested, PauseRequested, ResultStatus
+from lucius.settings import load_settings
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 from tests.cli.test_commands import SUBMIT, finish
@@ -58,7 +61,7 @@ FAILED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("submit",): ("--type", "NOPE", "--input", "s3://b/in.pdf"),
     ("jobs", "list"): ("--state", "DONE"),
     ("jobs", "cancel"): ("--state", "SUCCEEDED", "--yes"),
-    ("verify",): ("--data", "{data}/nowhere"),
+    ("verify",): ("--data", "{data}/corrupt"),
     ("ledger", "prune"): ("--older-than", "1d", "--data", "{data}/corrupt"),
     ("ledger", "backup"): ("{data}/copy.db", "--data", "{data}/corrupt"),
     ("ledger", "restore"): ("{data}/keys.json", "--force", "--data", "{data}"),
@@ -80,11 +83,16 @@ def jobs(server: Server, shell: Shell) -> dict[str, str]:
     return ids
 
 
+async def empty_ledger(data: Path) -> None:
+    ledger = await open_ledger(load_settings({"LUCIUS_DATA_DIR": str(data)}))
+    await ledger.close()
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A data directory with a ledger, a backup of it, a key, and beside it a ledger that is none."""
     runner, here = CliRunner(), str(tmp_path)
-    runner.invoke(main, ["ledger", "prune", "--older-than", "1d", "--data", here])
+    asyncio.run(empty_ledger(tmp_path))
     runner.invoke(main, ["ledger", "backup", str(tmp_path / "saved.db"), "--data", here])
     create = ["keys", "create", "fixed", "--role", "read", "--all-tenants", "--data", here]
     key = runner.invoke(main, create)
@@ -135,6 +143,30 @@ def test_wrong_usage_exits_with_2(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*path, "--no-such-option"])
     assert_quiet(result)
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify",),
+        ("ledger", "prune", "--older-than", "1d"),
+        ("ledger", "backup", "{folder}/copy.db"),
+        ("ledger", "info"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("given", ["option", "variable"])
+def test_a_directory_without_a_ledger_is_wrong_usage_and_stays_without_one(
+    tmp_path: Path, words: tuple[str, ...], given: str
+) -> None:
+    typo = tmp_path / "typo"
+    typed = [word.format(folder=tmp_path) for word in words]
+    typed += ["--data", str(typo)] if given == "option" else []
+    result = CliRunner().invoke(main, typed, env={"LUCIUS_DATA_DIR": str(typo)})
+    assert_quiet(result)
+    assert result.exit_code == 2
+    assert f"there is no ledger in {typo}" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", [p for p in DONE if p[0] in ("job", "jobs", "dlq", "outbox")])

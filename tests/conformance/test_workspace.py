@@ -94,3 +94,28 @@ async def test_what_is_outside_the_root_is_refused(h: Harness) -> None:
 @on_every_workspace
 async def test_what_is_inside_the_root_is_writable(h: Harness) -> None:
     assert h.workspace.writable(h.root + "some/object")
+
+
+@on_every_workspace
+async def test_a_job_reaches_its_own_folders_and_no_others(h: Harness) -> None:
+    own, first = h.root + "sys/a/job_2/", h.root + "sys/a/job_1"
+    other = h.root + "sys/b/job_3/output.txt"
+    await h.workspace.write(other, b"b's")
+    scoped = h.workspace.within(own, first)
+    for uri in (own + "x", first + "/_commits/x.json"):
+        await scoped.write(uri, b"mine")
+        assert await h.workspace.read(uri) == b"mine", "it is the same storage"
+    for uri in (other, h.root + "sys/a/job_20/x", h.root + "x", own + "../job_3/x", *h.outside):
+        assert not scoped.writable(uri)
+        for attempt in (scoped.read(uri), scoped.write(uri, b"x"), scoped.create(uri, b"x")):
+            with pytest.raises(WorkspaceRefusedError):
+                await attempt
+    assert await h.workspace.read(other) == b"b's"
+
+
+@on_every_workspace
+async def test_a_folder_above_the_jobs_opens_none_of_them(h: Harness) -> None:
+    await h.workspace.write(h.root + "sys/b/job_3/output.txt", b"b's")
+    for folder in (h.root, h.root.rstrip("/"), "elsewhere://x/", ""):
+        with pytest.raises(WorkspaceRefusedError):
+            await h.workspace.within(folder).read(h.root + "sys/b/job_3/output.txt")

@@ -80,7 +80,8 @@ class MemoryAdapter:
 
     def run(self, body: Body) -> None:
         outside = ("mem://other/object", "mem://root/../other/object", "file:///object", "object")
-        harness = Harness(MemoryWorkspace("mem://root/"), "mem://root/", outside)
+        workspace = MemoryWorkspace("mem://root/", jobs="mem://root/")
+        harness = Harness(workspace, "mem://root/", outside)
         asyncio.run(_await(body, harness))
 
 

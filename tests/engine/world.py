@@ -27,7 +27,7 @@ def envelope(tenant_id: str = "tenant_a", number: int = 0, **fields: Any) -> dic
         "request_type": "OCR->EMBEDDING->SIS",
         "input_ref": f"s3://bucket/{tenant_id}/{number}.pdf",
         "output_ref": f"s3://bucket/{tenant_id}/{number}.json",
-        "payload": {"steps": {"sis": {"prompt_set": ["who?"]}}},
+        "payload": {"prompt_set": ["who?"]},
         "schema_version": "v1",
         **fields,
     }

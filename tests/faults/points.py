@@ -76,6 +76,11 @@ class _Pointed:
         self._name = name
         self._points = points
 
+    def within(self, *folders: str) -> "_Pointed":
+        """What one job sees of a workspace passes the same points."""
+        scoped = cast(Any, self._target).within(*folders)
+        return _Pointed(scoped, self._name, self._points)
+
     def __getattr__(self, operation: str) -> Any:
         found = getattr(self._target, operation)
         return partial(self._call, operation) if inspect.iscoroutinefunction(found) else found

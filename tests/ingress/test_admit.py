@@ -10,8 +10,9 @@ from lucius.configs.files import PACKAGED, FileConfig
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import body_hash, key_hash
 from lucius.core.plan import DecisionSource, Mode
+from lucius.engines.faults import Faults
 from lucius.engines.ingress import Ingress, IngressPolicy, tenant_folder
-from lucius.engines.rules import Rules, step_payloads
+from lucius.engines.rules import Rules, check_payload, step_payloads
 from lucius.ports.config import TenantConfig
 from lucius.ports.ledger import Claim, Limits
 from tests.ingress.requests import (
@@ -79,6 +80,22 @@ def test_a_single_step_takes_the_payload_as_it_is() -> None:
     assert plan.payload_of("ocr") == {"language": "de", "new": [1]}
 
 
+@pytest.mark.parametrize("own", [{"pages": 3}, {"ocr": {"pages": 3}}, ["a"], 3, None], ids=str)
+def test_a_single_step_may_have_a_field_steps_of_its_own(own: Any) -> None:
+    payload = {"steps": own, "language": "de"}
+    plan = admit(request(request_type="OCR", payload=payload)).plan
+    assert plan.payload_of("ocr") == payload
+
+
+def test_the_last_step_of_several_is_not_taken_for_a_single_one() -> None:
+    """A redrive checks only what is left, and that may be one step."""
+    rule = Rules(catalog()).protocol("OCR->EMBEDDING->SIS")
+    assert rule is not None
+    faults, payload = Faults(), {"steps": {"sis": {"prompt_set": ["a"]}}}
+    check_payload(payload, rule.steps[-1:], faults, known=rule.step_ids)
+    assert not faults
+
+
 def test_a_payload_without_steps_goes_to_every_step() -> None:
     payload = {"prompt_set": ["a"], "language": "en", "chunk_size": 64}
     plan = admit(request(payload=payload)).plan
@@ -86,7 +103,7 @@ def test_a_payload_without_steps_goes_to_every_step() -> None:
 
 
 def test_steps_without_required_fields_may_be_left_out() -> None:
-    plan = admit(request(payload={"steps": {"sis": {"prompt_set": ["a"]}, "later": {}}})).plan
+    plan = admit(request(payload={"steps": {"sis": {"prompt_set": ["a"]}}})).plan
     assert plan.payload_of("ocr") == {}
 
 
@@ -220,5 +237,5 @@ def test_what_is_validated_is_what_the_services_get(
     rule = Rules(catalog()).protocol(request_type)
     assert rule is not None
     plan = replace(admit().plan, payload=payload, steps=rule.protocol.steps)
-    for step, _, value in step_payloads(payload, rule.steps):
+    for step, _, value in step_payloads(payload, rule.steps, single=len(rule.steps) == 1):
         assert value == plan.payload_of(step.step_id)

@@ -112,6 +112,21 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "INVALID_PAYLOAD",
         "/payload/steps/ocr",
     ),
+    "a payload for a step that is not there": (
+        {"payload": {"steps": {**STEPS, "embeding/1": {"chunk_size": 1}}}},
+        "INVALID_PAYLOAD",
+        "/payload/steps/embeding~11",
+    ),
+    "steps that are no object, for several steps": (
+        {"payload": {"steps": [STEPS], "prompt_set": ["a"]}},
+        "INVALID_PAYLOAD",
+        "/payload/steps",
+    ),
+    "steps that are null, for several steps": (
+        {"payload": {"steps": None, "prompt_set": ["a"]}},
+        "INVALID_PAYLOAD",
+        "/payload/steps",
+    ),
     "a shared payload of the wrong type": (
         {"request_type": "OCR", "payload": {"pages": 0}},
         "INVALID_PAYLOAD",

@@ -121,6 +121,13 @@ def test_a_corrected_payload_must_suit_the_steps_that_are_left() -> None:
     ]
 
 
+def test_a_corrected_payload_names_only_steps_of_the_job() -> None:
+    payload = {"steps": {**STEPS, "embeding": {"chunk_size": 64}}}
+    with pytest.raises(RequestError) as raised:
+        redrive(ended(), payload)
+    assert [at for at, _ in raised.value.faults] == ["/payload/steps/embeding"]
+
+
 def test_steps_that_are_done_are_not_asked_for_their_payload() -> None:
     payload = {"steps": {**STEPS, "ocr": {"pages": -1}}}
     assert redrive(ended(), payload).plan.payload == payload

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lucius.platform import FatalError, InvalidPayloadError, ObjectMissingError, Task
+from lucius.platform.commit import folders
 from lucius.platform.directive import parse_directive
 from lucius.platform.payload import parse_payload
 from lucius.workspaces.memory import MemoryWorkspace
@@ -86,6 +87,20 @@ def _task(**fields: Any) -> tuple[Task, MemoryWorkspace]:
         "input_ref": "mem://in",
     }
     return Task(parse_directive(body | fields), {}, workspace), workspace
+
+
+@pytest.mark.parametrize(
+    ("effect_key", "expected"),
+    [
+        ("job_1:sis:0", ("mem://w/job_1/",)),
+        ("job_0:sis:0", ("mem://w/job_1/", "mem://w/job_0/")),
+    ],
+)
+def test_a_job_may_touch_its_workspace_and_the_one_where_its_effect_began(
+    effect_key: str, expected: tuple[str, ...]
+) -> None:
+    task, _ = _task(effect_key=effect_key)
+    assert folders(task._directive) == expected
 
 
 async def test_a_task_reads_its_input_and_earlier_outputs() -> None:

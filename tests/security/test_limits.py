@@ -262,3 +262,25 @@ async def test_a_large_body_before_the_next_head_is_no_head() -> None:
     post = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body)
     async with server() as port:
         assert b" 431 " not in await said(port, post + body + head()[:-2], b"\r\n")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"garbage\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        head(b"no colon"),
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: abc\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+    ids=["a word", "a version", "a header", "a length", "a chunk", "TLS"],
+)
+async def test_what_is_not_http_is_answered_with_a_problem(garbage: bytes) -> None:
+    async with server() as port:
+        answer = await said(port, garbage)
+    first, _, rest = answer.partition(b"\r\n")
+    headers, _, body = rest.partition(b"\r\n\r\n")
+    assert first == b"HTTP/1.1 400 Bad Request"
+    assert b"content-type: application/problem+json" in headers
+    assert json.loads(body)["code"] == "INVALID_HTTP"

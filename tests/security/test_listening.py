@@ -5,9 +5,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap.serve import UnsafeAddressError, check_address, is_loopback, serve
+from lucius.bootstrap.serve import (
+    NoPublicUrlError,
+    UnsafeAddressError,
+    check_address,
+    check_callable,
+    is_loopback,
+    serve,
+)
 from lucius.cli.main import main
 from lucius.settings import load_settings
+from tests.cli.up import up
 
 REACHABLE = [
     "0.0.0.0",
@@ -45,3 +53,25 @@ def test_lucius_up_says_why_it_does_not_start(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "authentication is off" in result.stderr
     assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "", "0", "::", "::ffff:0.0.0.0"])
+async def test_on_every_interface_workers_must_be_told_where_to_call_back(
+    host: str, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    settings = load_settings({"LUCIUS_DATA_DIR": str(data), "LUCIUS_AUTH": "keys"})
+    with pytest.raises(NoPublicUrlError, match="LUCIUS_PUBLIC_URL"):
+        await serve(settings, host=host, port=0, services=())
+    assert not data.exists()
+
+
+def test_an_address_of_one_interface_is_one_to_call_back() -> None:
+    for bound in ("127.0.0.1", "192.168.0.1", "fe80::1%eth0", "::1"):
+        check_callable("http://x", bound)
+
+
+def test_with_a_public_url_it_listens_everywhere(tmp_path: Path) -> None:
+    env = {"LUCIUS_AUTH": "keys", "LUCIUS_PUBLIC_URL": "https://lucius.example"}
+    with up(tmp_path, "--host", "0.0.0.0", **env):
+        pass

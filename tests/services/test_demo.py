@@ -32,7 +32,8 @@ class Stage:
 
     async def __aenter__(self) -> "Stage":
         await self.bus.ensure([Subscription(REPLIES, REPLIES)])
-        workspace = LocalWorkspace(self.folder, readable=[EXAMPLES])
+        folder = self.folder
+        workspace = LocalWorkspace(folder / "jobs", readable=[EXAMPLES], writable=[folder])
         for kind in SERVICES:
             runner = ServiceRunner(kind(), self.bus, workspace)
             await runner.start()
@@ -57,7 +58,7 @@ class Stage:
             "routing_key_used": "tenant_a",
             "reply_topic": REPLIES,
             "input_ref": SAMPLE.as_uri(),
-            "workspace_ref": self.folder.as_uri() + "/job_1/",
+            "workspace_ref": self.folder.as_uri() + "/jobs/job_1/",
             "payload": {},
         } | fields
         message = Message(step_type, body, directive_properties(body))
@@ -88,13 +89,13 @@ async def test_three_steps_answer_questions_about_the_sample(tmp_path: Path) -> 
             output_ref={"uri": wanted},
         )
         assert [r["status"] for r in (ocr, embedding, sis)] == ["SUCCEEDED"] * 3
-        assert ocr["output_ref"]["uri"] == (tmp_path / "job_1/ocr/output.txt").as_uri()
+        assert ocr["output_ref"]["uri"] == (tmp_path / "jobs/job_1/ocr/output.txt").as_uri()
         assert sis["output_ref"]["uri"] == wanted
-        assert "18,400 crowns" in stage.text("job_1/ocr/output.txt")
-        vectors = json.loads(stage.text("job_1/embedding/vectors.json"))
+        assert "18,400 crowns" in stage.text("jobs/job_1/ocr/output.txt")
+        vectors = json.loads(stage.text("jobs/job_1/embedding/vectors.json"))
         assert len(vectors["chunks"][0]["vector"]) == vectors["dimensions"] == 256
         result = json.loads(stage.text("out/answers.json"))
-        assert stage.text("job_1/sis/result.json") == stage.text("out/answers.json")
+        assert stage.text("jobs/job_1/sis/result.json") == stage.text("out/answers.json")
     first, second = (answer["answer"] for answer in result["answers"])
     assert first.startswith("The Harbour Board pays 18,400 crowns a year")
     assert "restore it within six hours" in second
@@ -105,7 +106,7 @@ async def test_each_service_also_works_alone_on_a_document(tmp_path: Path) -> No
         embedding = await stage.step("EMBEDDING")
         sis = await stage.step("SIS", payload={"prompt_set": ["When does the agreement begin?"]})
         assert embedding["status"] == sis["status"] == "SUCCEEDED"
-        (answer,) = json.loads(stage.text("job_1/sis/result.json"))["answers"]
+        (answer,) = json.loads(stage.text("jobs/job_1/sis/result.json"))["answers"]
     assert "1 March 2026" in answer["answer"]
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import build
+from lucius.bootstrap import build, demo_services
 from lucius.bootstrap.adapters import UnsupportedError
 from lucius.settings import load_settings
+from tests.api.live import live
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,43 @@ async def test_the_reconciler_looks_at_what_is_due_as_often_as_it_is_told(tmp_pa
     assert runtime.reconciler._pause() == timedelta(seconds=0.5).total_seconds()
     await runtime.webhooks.close()
     await runtime.ledger.close()
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/work", "file://host/work"])
+async def test_a_workspace_that_no_service_here_can_write_is_refused_by_name(
+    url: str, tmp_path: Path
+) -> None:
+    environ = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_WORKSPACE_URL": url}
+    with pytest.raises(UnsupportedError, match="LUCIUS_WORKSPACE_URL"):
+        await build(load_settings(environ), demo_services())
+
+
+async def test_workers_elsewhere_may_have_a_workspace_elsewhere(tmp_path: Path) -> None:
+    async with live(tmp_path / "data", workspace_url="s3://bucket/work") as world:
+        await world.accepted()
+        (directive,) = await world.pull()
+    assert directive["workspace_ref"].startswith("s3://bucket/work/lucius/tenant_a/job_")
+
+
+@pytest.mark.parametrize("folder", ["elsewhere", "with space", "linked"])
+async def test_a_demo_job_runs_in_the_workspace_that_is_configured(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "doc.txt").write_text("a document")
+    (tmp_path / "target").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "target")
+    workspace = tmp_path / folder
+    async with live(
+        tmp_path / ".lucius", services=demo_services(), workspace_url=workspace.as_uri()
+    ) as world:
+        job_id = await world.accepted(
+            request_type="OCR->EMBEDDING",
+            input_ref=(tmp_path / "doc.txt").as_uri(),
+            output_ref="s3://bucket/out",
+        )
+        answer = await world.client.get(f"/v1/jobs/{job_id}", params={"wait_seconds": 20})
+        assert answer.json()["state"] == "SUCCEEDED", answer.text
+    promoted = workspace / "lucius/tenant_a" / job_id / "ocr/output.txt"
+    assert "a document" in promoted.read_text()
+    assert not (tmp_path / ".lucius/workspace").exists()

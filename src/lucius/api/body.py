@@ -10,6 +10,9 @@ from starlette.requests import Request
 from lucius.api.problems import Problem
 
 MAX_DEPTH: Final = 64
+BEYOND: Final = 2**80
+"""Stands for an integer of more digits than 64 bits have."""
+_EXACT_IN_ORJSON: Final = range(-(2**63), 2**64)
 
 
 async def json_object(request: Request, limit: int) -> dict[str, Any]:
@@ -44,7 +47,11 @@ async def read(request: Request, limit: int) -> bytes:
 
 
 def parsed(body: bytes) -> Any:
-    """orjson refuses what is not JSON; a second, slower pass finds keys that are named twice."""
+    """orjson refuses what is not JSON; a second, slower pass finds keys that are named twice.
+
+    It also finds integers that orjson has turned into floats. They are kept as they are, so that
+    whoever stores or hashes the value refuses them by their place.
+    """
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -53,7 +60,10 @@ def parsed(body: bytes) -> Any:
         raise Problem("INVALID_JSON", f"the body is not valid JSON: {error}") from None
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise Problem("NESTING_TOO_DEEP")
-    _DECODER.decode(body.decode())
+    try:
+        _DECODER.decode(body.decode())
+    except LongIntegerError:
+        return _EXACT.decode(body.decode())
     return value
 
 
@@ -97,6 +107,25 @@ def _depth(value: Any) -> int:
     return depth
 
 
+class LongIntegerError(Exception):
+    """Raised inside the second pass: orjson has read an integer as the float that is nearest."""
+
+
+def _short(text: str) -> None:
+    if len(text) > 18 and _integer(text) not in _EXACT_IN_ORJSON:
+        raise LongIntegerError
+
+
+def _integer(text: str) -> int:
+    """A very long one is slow to convert, and any that is too long to store will do for it."""
+    return int(text) if len(text) <= 20 else (-BEYOND if text.startswith("-") else BEYOND)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _unique(pairs)
+    return dict(pairs)
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) != len(pairs):
         seen: set[str] = set()
@@ -106,8 +135,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> None:
             seen.add(key)
 
 
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_int=len, parse_float=len)
-"""`parse_int=len`: numbers were checked already, and a very long one is slow to convert."""
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_short, parse_float=len)
+"""`parse_float=len`: floats were checked already."""
+_EXACT: Final = json.JSONDecoder(object_pairs_hook=_once, parse_int=_integer)
 
 
 def text_field(body: Mapping[str, Any], name: str) -> str | None:

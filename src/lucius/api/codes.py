@@ -17,10 +17,19 @@ class ProblemCode:
 _ALL: Final = (
     # -- reading a request -------------------------------------------------------------------
     ProblemCode(
+        "INVALID_HTTP",
+        400,
+        "The request is not valid HTTP",
+        "The request line, a header or the framing of the body cannot be read, so the connection was"
+        " closed without looking further.",
+        "Send HTTP/1.1. TLS belongs to a proxy in front of this server.",
+    ),
+    ProblemCode(
         "INVALID_JSON",
         400,
         "The body is not valid JSON",
-        "The body could not be read as one JSON document in UTF-8. NaN and Infinity are not JSON.",
+        "The body could not be read as one JSON document in UTF-8. NaN, Infinity and"
+        " numbers beyond what a double holds are not taken.",
         "Send one JSON document, encoded as UTF-8 without a byte order mark.",
     ),
     ProblemCode(
@@ -99,8 +108,9 @@ _ALL: Final = (
         "INVALID_ENVELOPE",
         422,
         "The command is not valid",
-        "Fields of the envelope are missing or have the wrong type. `errors` lists every one.",
-        "Correct the fields that `errors` points to.",
+        "Fields of the envelope are missing, have the wrong type, or cannot be stored unchanged (an"
+        " integer beyond 64 bits, invalid Unicode). `errors` lists every one.",
+        "Correct the fields that `errors` points to. Send long numbers as strings.",
     ),
     ProblemCode(
         "UNSUPPORTED_SCHEMA_VERSION",
@@ -120,8 +130,10 @@ _ALL: Final = (
         "INVALID_PAYLOAD",
         422,
         "The payload does not fit its step's schema",
-        "The payload of a step fails the schema that the protocol declares. `errors` lists every fault.",
-        "`GET /v1/protocols` shows the schema of each step.",
+        "The payload of a step fails the schema that the protocol declares, or `payload.steps` names a"
+        " step that the protocol does not have. `errors` lists every fault.",
+        "`GET /v1/protocols` shows the steps and their schemas. One step takes the payload whole; several"
+        " take `payload.steps.<step_id>`, or all of them a payload without `steps`.",
     ),
     ProblemCode(
         "REFERENCE_INVALID",
@@ -143,6 +155,15 @@ _ALL: Final = (
         "A reference is outside the policy",
         "The scheme or host of a reference is not on the allowlist.",
         "Use an allowed scheme and host, or have the allowlist changed.",
+    ),
+    ProblemCode(
+        "REFERENCE_PROTECTED",
+        422,
+        "A reference leads to what LUCIUS keeps for itself",
+        "A `file` reference leads into the data directory (ledger, keys) or into the workspaces of the"
+        " jobs, by its name or through a link. Nobody may name these, whatever their role.",
+        "Copy the document to a place that is open to jobs (`LUCIUS_INPUT_ROOTS`), and have outputs"
+        " written to one (`LUCIUS_OUTPUT_ROOTS`).",
     ),
     ProblemCode(
         "DOC_ID_REQUIRED",

@@ -58,6 +58,9 @@ class PullGateway(Protocol):
         `gone` returns when the worker has hung up: nothing is handed out to it then.
         """
 
+    def knows(self, service: str) -> bool:
+        """Whether a protocol names the service, or has since this process began."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApiOptions:

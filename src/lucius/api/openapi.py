@@ -19,6 +19,7 @@ _ALWAYS: Final = (
     "MISDIRECTED_REQUEST",
     "HEADERS_TOO_LARGE",
     "REQUEST_TIMEOUT",
+    "INVALID_HTTP",
 )
 _WITH_BODY: Final = (
     "INVALID_JSON",

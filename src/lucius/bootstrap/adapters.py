@@ -1,6 +1,7 @@
 """Which adapter serves which port, by the settings. No other module names them."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -10,8 +11,9 @@ from lucius.api.keys import KeyFile
 from lucius.api.limits import HostCheck, RateLimit, host_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
-from lucius.core.errors import LuciusError
+from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.demo import SERVICES
+from lucius.engines.ingress import IngressPolicy
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite import SqliteLedger
 from lucius.platform import Service
@@ -20,11 +22,14 @@ from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
+from lucius.settings.kinds import show
 from lucius.workspaces.by_scheme import WorkspaceByScheme
-from lucius.workspaces.local import LocalWorkspace
+from lucius.workspaces.local import LocalWorkspace, path_of
 from lucius.workspaces.memory import MemoryWorkspace
+from lucius.workspaces.places import Places
 
 LEDGER_FILE: Final = "ledger.db"
+WORKSPACE_SCHEMES: Final = ("file", "mem")
 
 
 class UnsupportedError(LuciusError):
@@ -60,10 +65,42 @@ def open_bus(settings: Settings) -> Bus:
 
 
 def open_workspace(settings: Settings) -> Workspace:
-    """The scheme of a reference chooses. `file` reaches the workspace and the current directory."""
-    root, here = settings.data_dir.absolute() / "workspace", Path.cwd()
-    local = LocalWorkspace(root, readable=[here], writable=[here])
-    return WorkspaceByScheme({"file": local, "mem": MemoryWorkspace()})
+    """The scheme of a reference chooses. `file` reaches the workspaces and the roots in the settings."""
+    local = LocalWorkspace(
+        workspace_root(settings),
+        readable=[Path(root).expanduser() for root in settings.input_roots],
+        writable=[Path(root).expanduser() for root in settings.output_roots],
+        protected=[settings.data_dir],
+    )
+    memory = MemoryWorkspace(jobs=settings.workspace_url)
+    return WorkspaceByScheme({"file": local, "mem": memory})
+
+
+def check_workspace(settings: Settings) -> None:
+    """Services that run here write where LUCIUS_WORKSPACE_URL says, or do not start."""
+    scheme = settings.workspace_url.partition(":")[0].lower()
+    if scheme not in WORKSPACE_SCHEMES:
+        raise UnsupportedError(
+            f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}: the services of this build write"
+            f" to {' or '.join(WORKSPACE_SCHEMES)}; run them elsewhere (lucius up --no-services)"
+        )
+
+
+def workspace_root(settings: Settings) -> Path:
+    """Where the workspaces of the jobs lie; where they would, if they are not files."""
+    if not settings.workspace_url.lower().startswith("file:"):
+        return settings.data_dir.absolute() / "workspace"
+    try:
+        return Path(path_of(settings.workspace_url))
+    except WorkspaceRefusedError as error:
+        raise UnsupportedError(f"LUCIUS_WORKSPACE_URL: {error}") from error
+
+
+def ingress_policy(settings: Settings) -> IngressPolicy:
+    """No reference of a request leads to the secrets of this process, or to the work of others."""
+    policy = settings.ingress_policy()
+    kept = Places([settings.data_dir, workspace_root(settings)])
+    return replace(policy, references=replace(policy.references, protects=kept.hold))
 
 
 def ledger_path(settings: Settings) -> Path:

@@ -1,6 +1,7 @@
 """HTTP on the wire: uvicorn's protocol, with bounds on the head of a request, which has none of its own.
 
-It also says what a client still owes, for whoever watches the clock.
+What never becomes a request is answered with a problem document too. It also says what a client
+still owes, for whoever watches the clock.
 """
 
 from enum import Enum, auto
@@ -60,7 +61,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._too_large:
             self._refuse()
         else:
-            super().send_400_response(msg)
+            self.transport.write(refusal("INVALID_HTTP"))
+            self.transport.close()
 
     def _refuse(self) -> None:
         self._too_large = True

@@ -18,7 +18,9 @@ from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
     check_engine,
+    check_workspace,
     host_check,
+    ingress_policy,
     open_bus,
     open_config,
     open_ledger,
@@ -78,7 +80,7 @@ class Runtime:
         settings = self.settings
         self.down: dict[str, str] = {}
         self.tokens = CallbackTokens(callback_keys(settings))
-        ingress = Ingress(self.config, settings.ingress_policy())
+        ingress = Ingress(self.config, ingress_policy(settings))
         self.engine = OutboxEngine(self.ledger, ingress, now=utc_now, limits=ingress.limits)
         self.metrics = EngineMetrics(self.engine)
         self.metrics.register(self.registry)
@@ -249,6 +251,8 @@ class Runtime:
 async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime:
     """A runtime of the adapters that the settings name."""
     check_engine(settings)
+    if services:
+        check_workspace(settings)
     config, bus = open_config(settings), traced(open_bus(settings))
     return Runtime(
         settings=settings,

@@ -74,6 +74,21 @@ def check_address(settings: Settings, host: str) -> None:
         )
 
 
+class NoPublicUrlError(LuciusError):
+    """It listens everywhere, and nobody has said under which name it is called."""
+
+
+def check_callable(address: str, bound: str) -> None:
+    """Directives name the URLs that workers answer to: those of every interface lead nowhere."""
+    ip = ipaddress.ip_address(bound.partition("%")[0])
+    mapped = getattr(ip, "ipv4_mapped", None) or ip
+    if mapped.is_unspecified:
+        raise NoPublicUrlError(
+            f"{address} listens on every interface, but is no address that workers could call back:"
+            " set LUCIUS_PUBLIC_URL to the URL under which they reach this server"
+        )
+
+
 def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -87,6 +102,7 @@ async def serve(settings: Settings, *, host: str, port: int, services: Sequence[
     with contextlib.closing(_listen(host, port)) as listener:
         address = _address(host, listener)
         if not settings.public_url:
+            check_callable(address, listener.getsockname()[0])
             settings = replace(settings, public_url=address)
         runtime = await build(settings, services)
         await _serve_on(listener, address, runtime)

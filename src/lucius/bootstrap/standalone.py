@@ -3,7 +3,7 @@
 import asyncio
 import signal
 
-from lucius.bootstrap.adapters import open_bus, open_workspace
+from lucius.bootstrap.adapters import check_workspace, open_bus, open_workspace
 from lucius.core.routing import every_directive_topic
 from lucius.platform import Service, ServiceRunner
 from lucius.settings import Settings
@@ -12,6 +12,7 @@ from lucius.telemetry.spans import traced
 
 async def run_service(settings: Settings, service: Service, *, slots: int) -> None:
     """Until SIGINT or SIGTERM; then running steps finish, or their leases are given back."""
+    check_workspace(settings)
     bus = traced(open_bus(settings))
     topics = every_directive_topic()
     runner = ServiceRunner(service, bus, open_workspace(settings), slots=slots, topics=topics)

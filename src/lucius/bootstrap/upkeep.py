@@ -2,16 +2,16 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from lucius.bootstrap.adapters import ledger_path, open_ledger
+from lucius.bootstrap.effects import check_effects
 from lucius.core.ids import accepted_at
 from lucius.ledgers.sqlite_backup import restore
-from lucius.platform.commit import COMMITS, CommitRecord
 from lucius.ports.ledger import Drift, Ledger
 from lucius.settings import Settings
 
@@ -25,23 +25,9 @@ async def verify(settings: Settings) -> list[Drift]:
     ledger = await open_ledger(settings, readonly=True)
     try:
         drifts = list(await ledger.verify())
-        for folder in job_folders(settings):
-            drifts += [drift async for drift in _orphans(ledger, folder)]
-        return drifts
+        return drifts + await check_effects(ledger, list(job_folders(settings)))
     finally:
         await ledger.close()
-
-
-async def _orphans(ledger: Ledger, folder: Path) -> AsyncIterator[Drift]:
-    """An effect without its job."""
-    for path in sorted((folder / COMMITS).glob("*.json")):
-        try:
-            record = CommitRecord.decoded(path.read_bytes())
-        except (ValueError, KeyError, TypeError) as error:
-            yield Drift("commit_record_corrupt", str(path), str(error))
-            continue
-        if await ledger.load(record.job_id) is None and await ledger.load(folder.name) is None:
-            yield Drift("effect_without_job", str(path), f"there is no job {record.job_id}")
 
 
 async def prune(settings: Settings, before: datetime) -> int:

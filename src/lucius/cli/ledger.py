@@ -54,14 +54,14 @@ def verify(data: Path, as_json: bool) -> None:
     """Read everything that is stored and report what contradicts itself."""
     from lucius import bootstrap
 
-    drifts = run(bootstrap.verify(settings_for(data)))
+    drifts = run(bootstrap.verify(settings_of_ledger(data)))
     found = [{"kind": d.kind, "subject": d.subject, "detail": d.detail} for d in drifts]
     if as_json:
         echo_json({"clean": not found, "drift": found})
     else:
         for drift in found:
             click.echo(f"{drift['kind']}: {drift['subject']}: {drift['detail']}")
-        click.echo(f"{len(found)} contradictions" if found else "clean")
+        click.echo(f"{len(found)} to look at" if found else "clean")
     click.get_current_context().exit(1 if found else 0)
 
 
@@ -82,8 +82,8 @@ def prune(older_than: timedelta, data: Path, as_json: bool) -> None:
     """
     from lucius import bootstrap
 
-    before = datetime.now(UTC) - older_than
-    deleted = run(bootstrap.prune(settings_for(data), before))
+    settings, before = settings_of_ledger(data), datetime.now(UTC) - older_than
+    deleted = run(bootstrap.prune(settings, before))
     _show({"deleted": deleted}, f"{deleted} jobs deleted", as_json)
 
 
@@ -92,6 +92,16 @@ def settings_for(data: Path, **options: str) -> "Settings":
     from lucius.settings import load_settings
 
     return load_settings(options={"LUCIUS_DATA_DIR": str(data), **options})
+
+
+def settings_of_ledger(data: Path) -> "Settings":
+    """As `settings_for`, where a ledger is looked after: a wrong directory must not become one."""
+    from lucius import bootstrap
+
+    settings = settings_for(data)
+    if settings.storage_backend == "sqlite" and not bootstrap.ledger_path(settings).exists():
+        raise click.BadParameter(f"there is no ledger in {data}", param_hint="--data")
+    return settings
 
 
 @ledger.command()
@@ -107,7 +117,7 @@ def backup(target: Path, data: Path, as_json: bool) -> None:
 async def _backup(data: Path, target: Path) -> None:
     from lucius import bootstrap
 
-    ledger = await bootstrap.open_ledger(settings_for(data), readonly=True)
+    ledger = await bootstrap.open_ledger(settings_of_ledger(data), readonly=True)
     try:
         if not isinstance(ledger, BacksUp):
             raise click.ClickException("this ledger is backed up with its own storage's tools")
@@ -143,7 +153,7 @@ async def _facts(data: Path) -> dict[str, Any]:
     from lucius import bootstrap
     from lucius.ports.ledger import JobQuery
 
-    settings = settings_for(data)
+    settings = settings_of_ledger(data)
     ledger = await bootstrap.open_ledger(settings, readonly=True)
     try:
         live = await ledger.inflight()

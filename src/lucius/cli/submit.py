@@ -48,7 +48,9 @@ def submit(
     }
     if callback_urls:
         envelope["callback_urls"] = list(callback_urls)
-    answer = session.call(lambda client: client.submit(envelope, idempotency_key=key))
+    answer = session.call(
+        lambda client: client.submit(envelope, idempotency_key=key, by_body=key is None)
+    )
     if wait:
         if not session.as_json:
             _show(answer)

@@ -121,7 +121,7 @@ class Plan:
 
     def payload_of(self, step_id: str) -> Any:
         """One step: the payload is its own. Several: `payload.steps.<step_id>`, or the whole for each."""
-        if len(self.steps) == 1 and "steps" not in self.payload:
+        if len(self.steps) == 1:
             return self.payload
         by_step = self.payload.get("steps")
         if not isinstance(by_step, Mapping):

@@ -4,47 +4,41 @@ A reference is a URI, or an object whose `uri` is one. What is refused is named 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from lucius.core.addresses import outside_fault
+from lucius.core.credentials import SECRET_NAMES, secret_in
 
 INVALID: Final = "REFERENCE_INVALID"
 NOT_ALLOWED: Final = "REFERENCE_NOT_ALLOWED"
 HAS_CREDENTIALS: Final = "REFERENCE_HAS_CREDENTIALS"
+PROTECTED: Final = "REFERENCE_PROTECTED"
 
 MAX_URI: Final = 2048
 DEPLOYED_SCHEMES: Final = ("https", "s3", "az", "abfs", "gs")
 EMBEDDED_SCHEMES: Final = ("file", *DEPLOYED_SCHEMES)
 
-SECRET_NAMES: Final = frozenset(
-    {"sig", "signature", "sas", "sas_token", "token", "access_token", "id_token", "refresh_token"}
-    | {"auth", "auth_token", "authorization", "credential", "credentials"}
-    | {"password", "passwd", "pwd", "secret", "client_secret", "secret_key", "connection_string"}
-    | {"api_key", "apikey", "account_key", "access_key", "awsaccesskeyid", "googleaccessid"}
-    | {"x-amz-signature", "x-amz-credential", "x-amz-security-token"}
-    | {"x-goog-signature", "x-goog-credential"}
-)
-"""Query parameters and fields that carry a right to read or write, whatever their case."""
-
 _PLAIN: Final = re.compile(r"([a-z][a-z0-9+.-]*)://([A-Za-z0-9._-]*)(/[A-Za-z0-9/_.~=+-]*)?")
 """Most references: nothing escaped, no user, port, query or fragment. Only `..` is left to refuse."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST: Final = re.compile(r"[\w.~-]+|\[[0-9A-Fa-f:.]+\]")
-_CONTAINER_SCHEMES: Final = frozenset(("abfs", "abfss", "wasb", "wasbs"))
-"""Here the part before `@` names the container, not a user."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferencePolicy:
-    """Which references are allowed. `hosts` are globs over host or `host:port`; none means any host."""
+    """Which references are allowed. `hosts` are globs over host or `host:port`; none means any host.
+
+    `protects` says of a path whether it leads to what LUCIUS keeps for itself on this machine.
+    """
 
     schemes: tuple[str, ...] = EMBEDDED_SCHEMES
     hosts: tuple[str, ...] = ()
+    protects: Callable[[str], bool] | None = None
 
 
 class ReferenceFault(NamedTuple):
@@ -96,7 +90,8 @@ def webhook_fault(url: Any, schemes: tuple[str, ...], hosts: tuple[str, ...]) ->
 def _uri_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
     plain = _PLAIN.fullmatch(uri)
     if plain is not None and len(uri) <= MAX_URI and ".." not in uri:
-        return _place_faults(plain[1], plain[2].lower(), plain[2].lower(), pointer, policy)
+        place = _Place(plain[1], plain[2].lower(), plain[2].lower(), plain[3] or "")
+        return _place_faults(place, pointer, policy)
     reason = _malformed(uri)
     if reason is not None:
         return [ReferenceFault(INVALID, pointer, reason)]
@@ -115,10 +110,11 @@ def _split_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[Refer
     reason = _unsafe_path(parts.path)
     if reason is not None:
         return [ReferenceFault(INVALID, pointer, reason)]
-    secret = _secret_in(parts)
+    secret = secret_in(parts)
     faults = [ReferenceFault(HAS_CREDENTIALS, pointer, secret)] if secret is not None else []
-    place = f"{host}:{port}" if port is not None else host
-    return faults + _place_faults(parts.scheme, host, place, pointer, policy)
+    address = f"{host}:{port}" if port is not None else host
+    place = _Place(parts.scheme, host, address, parts.path)
+    return faults + _place_faults(place, pointer, policy)
 
 
 def _malformed(uri: str) -> str | None:
@@ -149,40 +145,48 @@ def _unsafe_path(path: str) -> str | None:
     return "is escaped too many times"
 
 
-def _secret_in(parts: SplitResult) -> str | None:
-    user, at, _ = parts.netloc.rpartition("@")
-    if at and (parts.scheme not in _CONTAINER_SCHEMES or ":" in user):
-        return "names a user or password before the host"
-    names = {
-        unquote_plus(pair.partition("=")[0]).strip().lower()
-        for text in (parts.query, parts.fragment)
-        for pair in re.split("[&;?]", text)
-    }
-    found = sorted(names & SECRET_NAMES)
-    if found:
-        return f"carries the credential parameter {found[0]}"
-    if {"se", "sp"} <= names:
-        return "carries a shared access signature (se, sp)"
-    return None
+class _Place(NamedTuple):
+    """Where a reference leads. `address` is the host with the port that it names, if any."""
+
+    scheme: str
+    host: str
+    address: str
+    path: str
 
 
-def _place_faults(
-    scheme: str, host: str, place: str, pointer: str, policy: ReferencePolicy
-) -> list[ReferenceFault]:
+def _place_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
+    scheme, host = place.scheme, place.host
     if scheme not in policy.schemes:
         allowed = ", ".join(policy.schemes)
         return [ReferenceFault(NOT_ALLOWED, pointer, f"scheme {scheme} is not one of {allowed}")]
     if scheme == "file":
-        if host in ("", "localhost"):
-            return []
-        return [ReferenceFault(INVALID, pointer, "a file reference names no host: file:///path")]
+        return _file_faults(place, pointer, policy)
     if not host:
         return [ReferenceFault(INVALID, pointer, "must name a host, bucket or container")]
     if policy.hosts:
         allowed_place = _any_of(policy.hosts)
-        if not (allowed_place.fullmatch(host) or allowed_place.fullmatch(place)):
+        if not (allowed_place.fullmatch(host) or allowed_place.fullmatch(place.address)):
             return [ReferenceFault(NOT_ALLOWED, pointer, f"host {host} is not allowed")]
     return []
+
+
+def _file_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
+    if place.host not in ("", "localhost"):
+        return [ReferenceFault(INVALID, pointer, "a file reference names no host: file:///path")]
+    if policy.protects is not None and any(map(policy.protects, _readings(place.path))):
+        reason = "leads into the data directory or the workspaces of LUCIUS"
+        return [ReferenceFault(PROTECTED, pointer, reason)]
+    return []
+
+
+def _readings(path: str) -> Iterator[str]:
+    """The path as it is, and with its escapes undone as often as `_unsafe_path` lets them nest."""
+    while True:
+        yield path
+        decoded = unquote(path)
+        if decoded == path:
+            return
+        path = decoded
 
 
 @lru_cache(maxsize=64)

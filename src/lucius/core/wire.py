@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
+from lucius.core.credentials import SECRET_NAMES, may_carry, without_credentials
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import canonical_json
 from lucius.core.inputs import (
@@ -146,7 +147,7 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     worker, stamp = _optional(body, "worker_id"), _optional(body, "timestamp")
     if status is not None:
         fault = _fault(body) if status is not ResultStatus.SUCCEEDED else None
-        ref = output if plain else bounded_ref(output)
+        ref = output if plain else bounded_ref(without_credentials(output))
         return job_id, ResultReceived(*bound, status, ref, fault, worker, stamp)
     if given == "ACK":
         return job_id, AckReceived(*bound, worker_id=worker, timestamp=stamp)
@@ -209,9 +210,12 @@ def bounded(text: str, limit: int = MAX_STRING) -> str:
 
 
 def _plain(ref: Any) -> bool:
-    """A short reference in ASCII, as almost all are: it needs no closer look, and no cutting."""
+    """A short reference in ASCII, as almost all are: it needs no closer look, and no cutting.
+
+    Nor can it carry credentials, which are looked for in all others.
+    """
     if type(ref) is str:
-        return len(ref) <= _PLAIN and ref.isascii()
+        return len(ref) <= _PLAIN and ref.isascii() and not may_carry(ref)
     if type(ref) is not dict or len(ref) > 4:
         return False
     left = _PLAIN
@@ -220,6 +224,8 @@ def _plain(ref: Any) -> bool:
             return False
         left -= len(name) + len(value)
         if left < 0 or not name.isascii() or not value.isascii():
+            return False
+        if name.lower() in SECRET_NAMES or may_carry(value):
             return False
     return True
 

@@ -6,7 +6,7 @@ import jsonschema_rs
 
 from lucius.core.errors import RequestError
 from lucius.core.json_faults import pointer
-from lucius.core.references import HAS_CREDENTIALS, INVALID, NOT_ALLOWED
+from lucius.core.references import HAS_CREDENTIALS, INVALID, NOT_ALLOWED, PROTECTED
 
 INVALID_ENVELOPE: Final = "INVALID_ENVELOPE"
 UNSUPPORTED_SCHEMA_VERSION: Final = "UNSUPPORTED_SCHEMA_VERSION"
@@ -27,6 +27,7 @@ CODES: Final = {
     INVALID: (422, "a reference is not valid"),
     HAS_CREDENTIALS: (422, "a reference must not carry credentials"),
     NOT_ALLOWED: (422, "a reference is outside the policy"),
+    PROTECTED: (422, "a reference leads to what LUCIUS keeps for itself"),
     INVALID_PAYLOAD: (422, "the payload does not fit the schema of its step"),
     DOC_ID_REQUIRED: (422, "mode BURST spreads a tenant's work by document: doc_id is required"),
     BURST_NOT_ALLOWED: (403, "this tenant may not use mode BURST"),

@@ -50,6 +50,9 @@ class BusGateway:
         await self._bus.ensure([Subscription(topic, service, filters) for topic in self._topics])
         self._ensured[service] = step_types
 
+    def knows(self, service: str) -> bool:
+        return service in self._ensured or service in services_of(self._config.catalog())
+
     def close(self) -> None:
         """The process is about to end: whoever waits for directives is answered with none."""
         self._closing.set()
@@ -64,7 +67,9 @@ class BusGateway:
     ) -> Sequence[Mapping[str, Any]]:
         await self.prepare()
         if service not in self._ensured:
-            raise RequestError("SERVICE_NOT_FOUND", f"no protocol names the service {service!r}")
+            raise RequestError(
+                "SERVICE_NOT_FOUND", f"no protocol names the service {service[:128]!r}"
+            )
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         found = await self._bus.receive(service, self._topics, limit, AT_ONCE)

@@ -89,7 +89,7 @@ class Ingress:
         decided = self._decide_mode(rules, read, faults)
         protocol = self._protocol(rules, read, faults)
         if protocol is not None and read.payload is not None:
-            check_payload(read.payload, protocol.steps, faults)
+            check_payload(read.payload, protocol.steps, faults, known=protocol.step_ids)
             if read.size > self._small:
                 self._check_sizes(envelope, read, protocol, faults)
         if faults or protocol is None:
@@ -167,7 +167,8 @@ class Ingress:
         encoded_json({"payload": plan.payload})
         rest = [step for step in plan.steps if step.step_id not in plan.carried]
         rules = self._current()
-        check_payload(plan.payload, rules.steps_of(rest), faults)
+        known = [step.step_id for step in plan.steps]
+        check_payload(plan.payload, rules.steps_of(rest), faults, known=known)
         parts = {"/input_ref": plan.input_ref, "/output_ref": plan.output_ref, "": plan.extra}
         steps = tuple(zip(plan.steps, rules.steps_of(plan.steps), strict=True))
         check_sizes(parts, plan.payload, steps, self._policy.max_payload_bytes, faults)

@@ -7,9 +7,10 @@ from typing import Any, Final
 import jsonschema_rs
 
 from lucius.core.idempotency import normal_request_type
+from lucius.core.json_faults import pointer
 from lucius.core.plan import EMPTY, DecisionSource, Json, Mode, StepPlan
 from lucius.core.routing import choose_mode
-from lucius.engines.faults import Faults
+from lucius.engines.faults import INVALID_PAYLOAD, Faults
 from lucius.ports.config import Catalog, JobProtocol, TenantConfig
 
 Decided = tuple[Mode, DecisionSource, str]
@@ -30,6 +31,7 @@ class StepRule:
 class ProtocolRule:
     protocol: JobProtocol
     steps: tuple[StepRule, ...]
+    step_ids: tuple[str, ...]
 
 
 class Rules:
@@ -37,7 +39,9 @@ class Rules:
         self.catalog = catalog
         self._by_step_type: dict[str, jsonschema_rs.Draft202012Validator] = {}
         self._protocols = {
-            name: ProtocolRule(protocol, self._compiled(protocol))
+            name: ProtocolRule(
+                protocol, self._compiled(protocol), tuple(step.step_id for step in protocol.steps)
+            )
             for name, protocol in catalog.protocols.items()
         }
 
@@ -91,9 +95,14 @@ def _rule(step_id: str, validator: jsonschema_rs.Draft202012Validator | None) ->
     return StepRule(step_id, f"/payload/steps/{step_id}", validator)
 
 
-def step_payloads(payload: Json, steps: Sequence[StepRule]) -> Iterator[tuple[StepRule, str, Any]]:
-    """Each step with its payload and where that stands, as `Plan.payload_of` will give it."""
-    by_step = payload.get("steps")
+def step_payloads(
+    payload: Json, steps: Sequence[StepRule], *, single: bool
+) -> Iterator[tuple[StepRule, str, Any]]:
+    """Each step with its payload and where that stands, as `Plan.payload_of` will give it.
+
+    `single`: the job has one step in all, whose payload may have a field `steps` of its own.
+    """
+    by_step = None if single else payload.get("steps")
     for step in steps:
         if isinstance(by_step, dict):
             yield step, step.pointer, by_step.get(step.step_id, EMPTY)
@@ -101,7 +110,25 @@ def step_payloads(payload: Json, steps: Sequence[StepRule]) -> Iterator[tuple[St
             yield step, "/payload", payload
 
 
-def check_payload(payload: Json, steps: Sequence[StepRule], faults: Faults) -> None:
-    for step, at, value in step_payloads(payload, steps):
+def check_payload(
+    payload: Json, steps: Sequence[StepRule], faults: Faults, *, known: Sequence[str]
+) -> None:
+    """`known`: the ids of all steps of the job; `steps` may leave out those that are done."""
+    single = len(known) == 1
+    if not single and "steps" in payload:
+        _check_ids(payload["steps"], known, faults)
+    for step, at, value in step_payloads(payload, steps, single=single):
         if step.validator is not None and not step.validator.is_valid(value):
             faults.add_payload(step.validator, value, at)
+
+
+def _check_ids(by_step: Any, known: Sequence[str], faults: Faults) -> None:
+    """What is addressed to no step would reach nobody."""
+    if not isinstance(by_step, dict):
+        reason = "must be an object that holds the payload of each step by its id"
+        faults.add(INVALID_PAYLOAD, "/payload/steps", reason)
+        return
+    for step_id in by_step:
+        if step_id not in known:
+            reason = f"names no step of this job, which has {', '.join(known)}"
+            faults.add(INVALID_PAYLOAD, "/payload/steps" + pointer(step_id), reason)

@@ -45,7 +45,8 @@ def _check_steps(
 ) -> None:
     stages = [plan.stage for plan, _ in steps]
     rules = [rule for _, rule in steps]
-    for stage, (_, at, value) in zip(stages, step_payloads(payload, rules), strict=True):
+    parts = step_payloads(payload, rules, single=len(rules) == 1)
+    for stage, (_, at, value) in zip(stages, parts, strict=True):
         text = orjson.dumps(value)
         if not fits_property(text):
             faults.add(PAYLOAD_TOO_LARGE, at, _TOO_LONG)

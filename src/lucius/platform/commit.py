@@ -4,11 +4,12 @@ Executions may happen twice; an effect does not. Creating the record, if it is a
 moment that decides whose staged output counts.
 """
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from lucius.core.errors import WorkspaceError
 from lucius.platform.directive import Directive, uri_of
@@ -71,9 +72,22 @@ def record_uri(directive: Directive) -> str:
     return f"{workspace}{COMMITS}{sha256(directive.effect_key.encode()).hexdigest()[:32]}.json"
 
 
+def folders(directive: Directive) -> tuple[str, ...]:
+    """The workspaces that a job may touch: its own, and the one where its effect began."""
+    own, record = directive.workspace, record_uri(directive)
+    root = record[: record.rindex(COMMITS)]
+    return (own,) if root == own else (own, root)
+
+
 class Commits:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+
+    def within(self, *folders: str) -> Self:
+        """The same, where only these workspaces of jobs can be reached."""
+        scoped = copy.copy(self)
+        scoped._workspace = self._workspace.within(*folders)
+        return scoped
 
     async def find(self, directive: Directive) -> CommitRecord | None:
         data = await self._workspace.read(record_uri(directive))

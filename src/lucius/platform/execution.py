@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from lucius.core.errors import BusError, LuciusError, PublishRefusedError
 from lucius.platform.backoff import Backoff
-from lucius.platform.commit import Commits
+from lucius.platform.commit import Commits, folders
 from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.errors import InvalidDirectiveError, RetryableError, TimeLimitError, classify
 from lucius.platform.lease import Lease
@@ -201,7 +201,7 @@ class Execution:
 
     async def _committed(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:
         """Prepare, commit, promote. Whoever meets a record reports its result, winner or not."""
-        commits = self._kit.commits
+        commits = self._kit.commits.within(*folders(directive))
         record = await commits.find(directive)
         if record is None:
             output = await self._executed(directive)
@@ -215,7 +215,7 @@ class Execution:
     async def _executed(self, directive: Directive) -> Output:
         service = self._kit.service
         payload = parse_payload(service.payload_model, directive.body.get("payload"))
-        self._task = task = Task(directive, payload, self._kit.workspace)
+        self._task = task = Task(directive, payload, self._workspace(directive))
         if self._cancel_requested:
             task.request_cancel()
         try:
@@ -226,6 +226,11 @@ class Execution:
             if _cancelled_from_outside():
                 raise
             raise RetryableError("execute() cancelled itself", code="CANCELLED_ITSELF") from error
+
+    def _workspace(self, directive: Directive) -> Workspace:
+        """What this job may touch. A service without outputs may do without a workspace."""
+        named = directive.body.get("workspace_ref") is not None
+        return self._kit.workspace.within(*(folders(directive) if named else ()))
 
     async def _finish(self, directive: Directive, result: Mapping[str, Any]) -> None:
         try:

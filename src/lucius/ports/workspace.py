@@ -9,6 +9,12 @@ class Workspace(Protocol):
     WorkspaceRefusedError: a URI that it does not serve. WorkspaceError: the storage failed.
     """
 
+    def within(self, *folders: str) -> "Workspace":
+        """The same objects as one job may touch them: of the jobs' workspaces only these folders.
+
+        Places that are open to every job stay open.
+        """
+
     def writable(self, uri: str) -> bool:
         """Whether objects may be written there. Says nothing about whether the storage is up."""
 

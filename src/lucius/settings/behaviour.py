@@ -34,8 +34,13 @@ WORKERS_SHARE: Final = 20
 
 
 def _schemes(others: Mapping[str, Any]) -> str:
-    embedded = others["storage_backend"] in EMBEDDED_BACKENDS
-    return ",".join(EMBEDDED_SCHEMES if embedded else DEPLOYED_SCHEMES)
+    """Files of this machine may be named only where there is one user, who can read them anyway."""
+    single = others["auth"] == "none" and others["storage_backend"] in EMBEDDED_BACKENDS
+    return ",".join(EMBEDDED_SCHEMES if single else DEPLOYED_SCHEMES)
+
+
+def _roots(others: Mapping[str, Any]) -> str:
+    return "." if others["auth"] == "none" else ""
 
 
 def _worker_rate(others: Mapping[str, Any]) -> str:
@@ -64,7 +69,8 @@ class General:
         "PUBLIC_URL",
         URL,
         "",
-        "Base URL under which platform services reach the API; empty: where it listens",
+        "Base URL under which platform services reach the API; empty: where it listens, if that is"
+        " one address",
     )
     log_level: str = setting(
         "LOG_LEVEL",
@@ -235,7 +241,21 @@ class Security:
         NAMES,
         _schemes,
         "Schemes that references may have",
-        shown=f"{','.join(EMBEDDED_SCHEMES)}; deployed without `file`",
+        shown=f"{','.join(EMBEDDED_SCHEMES)}; without `file` where deployed or with authentication",
+    )
+    input_roots: tuple[str, ...] = setting(
+        "INPUT_ROOTS",
+        NAMES,
+        _roots,
+        "Directories whose files platform services may read by `file` references, for every tenant",
+        shown="the current directory with LUCIUS_AUTH=none, else none",
+    )
+    output_roots: tuple[str, ...] = setting(
+        "OUTPUT_ROOTS",
+        NAMES,
+        _roots,
+        "Directories that `output_ref` may name files in; they are readable too",
+        shown="the current directory with LUCIUS_AUTH=none, else none",
     )
     reference_hosts: tuple[str, ...] = setting(
         "REFERENCE_HOSTS",

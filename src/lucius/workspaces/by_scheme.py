@@ -18,6 +18,11 @@ class WorkspaceByScheme:
             raise WorkspaceRefusedError(f"no workspace serves {uri}")
         return self._workspaces[scheme]
 
+    def within(self, *folders: str) -> "WorkspaceByScheme":
+        return WorkspaceByScheme(
+            {scheme: served.within(*folders) for scheme, served in self._workspaces.items()}
+        )
+
     def writable(self, uri: str) -> bool:
         served = self._workspaces.get(uri.partition(":")[0].lower())
         return served is not None and served.writable(uri)

@@ -1,10 +1,11 @@
 """Workspace objects as local files, addressed by `file://` URIs.
 
-What is written is durable when the call returns. Paths outside the roots are refused, whatever
-way (`..`, symbolic links) they take.
+What is written is durable when the call returns. Paths outside the roots are refused, and so is
+what is protected inside of them, whatever way (`..`, symbolic links) they take.
 """
 
 import asyncio
+import copy
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
+from lucius.workspaces.places import Places, below, real_path
 
 INLINE_BYTES: Final = 256 * 1024
 """Reading this much from the page cache is quicker than handing it to a thread."""
@@ -26,13 +28,45 @@ class LocalWorkspace:
     """Implements `lucius.ports.workspace.Workspace` below `root`.
 
     `readable` and `writable` add further places: where inputs come from, where outputs may go.
+    `protected` is out of reach even where it lies inside of those.
     """
 
     def __init__(
-        self, root: Path, *, readable: Sequence[Path] = (), writable: Sequence[Path] = ()
+        self,
+        root: Path,
+        *,
+        readable: Sequence[Path] = (),
+        writable: Sequence[Path] = (),
+        protected: Sequence[Path] = (),
     ) -> None:
-        self._writable = tuple(os.path.realpath(place) for place in (root, *writable))
+        self._root = os.path.realpath(root)
+        self._folders: tuple[str, ...] = ()
+        self._found: tuple[str, ...] | None = (self._root,)
+        self._writable = tuple(os.path.realpath(place) for place in writable)
         self._readable = (*self._writable, *(os.path.realpath(place) for place in readable))
+        self._protected = Places(protected)
+        self._protected_from_jobs = Places([*protected, self._root])
+
+    def within(self, *folders: str) -> "LocalWorkspace":
+        """Folders that are not below the root are left out: who names them gets nothing there."""
+        scoped = copy.copy(self)
+        scoped._folders, scoped._found = folders, None
+        scoped._protected = self._protected_from_jobs
+        return scoped
+
+    def _own(self) -> tuple[str, ...]:
+        """What is served before anything is protected. Looked for when it is needed: many never ask."""
+        if self._found is None:
+            found = map(self._folder, self._folders)
+            self._found = tuple(real for real in found if real is not None)
+        return self._found
+
+    def _folder(self, uri: str) -> str | None:
+        try:
+            real = real_path(path_of(uri))
+        except WorkspaceRefusedError:
+            return None
+        return real if real != self._root and below(real, self._root) else None
 
     def writable(self, uri: str) -> bool:
         try:
@@ -60,18 +94,22 @@ class LocalWorkspace:
     def _list(self, prefix: str) -> list[str]:
         """As in an object store, a prefix need not end at a slash."""
         start = self._path(prefix, self._readable)
-        if prefix.endswith("/") or start in self._readable:
+        if prefix.endswith("/") or start in (*self._own(), *self._readable):
             start = start.rstrip("/") + "/"
         found = (path for path in _walk(os.path.dirname(start)) if path.startswith(start))
-        return sorted(Path(path).as_uri() for path in found)
+        return sorted(Path(path).as_uri() for path in found if self._open(path))
 
     def _path(self, uri: str, roots: tuple[str, ...]) -> str:
-        """The real path behind a URI, if it lies below one of the roots."""
-        named = path_of(uri)
-        real = os.path.realpath(named)
-        if not any(_below(real, root) for root in roots):
+        """The real path behind a URI, if it may be touched there."""
+        real = real_path(path_of(uri))
+        if not self._open(real):
+            raise WorkspaceRefusedError(f"{uri} is not open to this job")
+        if not any(below(real, root) for root in (*self._own(), *roots)):
             raise WorkspaceRefusedError(f"{uri} is outside the workspace")
         return real
+
+    def _open(self, real: str) -> bool:
+        return any(below(real, own) for own in self._own()) or not self._protected.hold(real)
 
     async def list(self, prefix: str) -> list[str]:
         return await _in_thread(prefix, lambda: self._list(prefix))
@@ -91,10 +129,6 @@ def path_of(uri: str) -> str:
     if ".." in path.split("/"):
         raise WorkspaceRefusedError(f"{uri!r} steps out of its directory")
     return path
-
-
-def _below(path: str, root: str) -> bool:
-    return path == root or root == "/" or path.startswith(root + "/")
 
 
 @contextmanager

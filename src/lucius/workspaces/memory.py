@@ -1,5 +1,6 @@
 """Workspace objects in memory, addressed by `mem://` URIs: for tests, and gone with the process."""
 
+import copy
 from typing import Final
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
@@ -8,19 +9,38 @@ SCHEME: Final = "mem://"
 
 
 class MemoryWorkspace:
-    """Implements `lucius.ports.workspace.Workspace`."""
+    """Implements `lucius.ports.workspace.Workspace`.
 
-    def __init__(self, root: str = SCHEME) -> None:
+    `jobs`: below which the workspaces of the jobs lie, each to be reached by its own job only.
+    """
+
+    def __init__(self, root: str = SCHEME, *, jobs: str | None = None) -> None:
         self._root = root
+        self._jobs = None if jobs is None else jobs.rstrip("/") + "/"
+        self._own: tuple[str, ...] | None = None
         self._failure: WorkspaceError | None = None
         self.objects: dict[str, bytes] = {}
+
+    def within(self, *folders: str) -> "MemoryWorkspace":
+        if self._jobs is None:
+            return self
+        scoped, named = copy.copy(self), (folder.rstrip("/") + "/" for folder in folders)
+        scoped._own = tuple(
+            each for each in named if each.startswith(self._jobs) and each != self._jobs
+        )
+        return scoped
 
     def fail_with(self, error: WorkspaceError | None) -> None:
         """Play an outage: everything raises until this is called with None."""
         self._failure = error
 
     def writable(self, uri: str) -> bool:
-        return uri.startswith(self._root) and ".." not in uri.split("/")
+        return uri.startswith(self._root) and ".." not in uri.split("/") and self._open(uri)
+
+    def _open(self, uri: str) -> bool:
+        if self._own is None or self._jobs is None or not uri.startswith(self._jobs):
+            return True
+        return uri.startswith(self._own)
 
     def _check(self, uri: str) -> None:
         if self._failure is not None:

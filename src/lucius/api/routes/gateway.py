@@ -33,6 +33,8 @@ _PULL: Final[dict[str, Any]] = {
         "wait_seconds": {"type": "number", "minimum": 0, "maximum": 60, "default": 0},
     },
 }
+_UNPROVEN: Final = (401, 422)
+"""Outcomes of replies that no token has shown to be genuine."""
 _REPLY: Final = reply_schema(None)
 _REPLIES: Final[dict[str, Any]] = {
     "type": "object",
@@ -84,7 +86,10 @@ async def pull_directives(context: ApiContext, request: Request, caller: Caller)
 
 
 async def take_replies(context: ApiContext, request: Request, caller: Caller) -> Response:
-    """Each reply is judged on its own; those of one job in order, those of several together."""
+    """Each reply is judged on its own; those of one job in order, those of several together.
+
+    A service that no protocol names any more may still answer what it was given: its tokens prove it.
+    """
     body = await json_object(request, context.options.max_body_bytes)
     replies = body.get("replies")
     if not isinstance(replies, list) or len(replies) > MAX_REPLIES:
@@ -99,6 +104,10 @@ async def take_replies(context: ApiContext, request: Request, caller: Caller) ->
             outcomes[at] = await _taken(context, replies[at])
 
     await asyncio.gather(*(take(places) for places in by_job.values()))
+    service: str = request.path_params["service"]
+    if context.gateway is not None and not context.gateway.knows(service):
+        if all(outcome["status"] in _UNPROVEN for outcome in outcomes):
+            raise Problem("SERVICE_NOT_FOUND", f"no protocol names the service {service[:128]!r}")
     return json_response({"outcomes": outcomes})
 
 
@@ -138,6 +147,7 @@ OPERATIONS: Final = (
         "services",
         Role.SERVICE,
         {200: Answer("One outcome for each reply, in order", RepliesShape)},
+        codes=("SERVICE_NOT_FOUND",),
         parameters=(_SERVICE,),
         worker=True,
         body=_REPLIES,

@@ -43,7 +43,8 @@ ENVELOPE: Final[dict[str, Any]] = {
         "output_ref": _REFERENCE,
         "payload": {
             "type": "object",
-            "description": "One step: its payload. Several: `steps.<step_id>`, or one for all.",
+            "description": "One step: its payload, whole. Several: `steps.<step_id>`, and no other"
+            " ids there; or, without `steps`, one for all.",
         },
         "schema_version": {"type": "string", "enum": ["v1", "1", "1.0"]},
         "mode": {"type": "string", "enum": ["DEFAULT", "SAFE", "BURST"]},
