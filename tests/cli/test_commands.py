@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lucius.core.inputs import ResultReceived, ResultStatus
 from lucius.core.job import Fault
+from lucius.ports.ledger import JobPage, JobQuery
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 
@@ -134,6 +136,22 @@ def test_jobs_are_listed_with_filters(shell: Shell) -> None:
     result = shell.run("jobs", "--state", "DONE")
     assert result.exit_code == 1
     assert "state: must be among" in result.stderr
+
+
+def test_an_empty_page_with_a_cursor_is_not_taken_for_the_end(
+    server: Server, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, whole = failed_job(server, shell), server.world.list
+
+    async def behind_empty_pages(query: JobQuery) -> JobPage:
+        if query.cursor in (None, "one"):
+            return JobPage((), "two" if query.cursor else "one")
+        return await whole(replace(query, cursor=None))
+
+    monkeypatch.setattr(server.world, "list", behind_empty_pages)
+    for words in (("jobs",), ("dlq",)):
+        assert job_id in shell.run(*words).stdout
+        assert [job["jobId"] for job in shell.json(*words)["jobs"]] == [job_id]
 
 
 def test_the_dlq_is_listed_redriven_and_dismissed(server: Server, shell: Shell) -> None:

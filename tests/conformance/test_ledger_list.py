@@ -1,5 +1,6 @@
 """Lists of jobs: newest first, by any filter, page after page, while new jobs arrive."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -116,6 +117,15 @@ async def test_a_walk_sees_each_job_once_while_new_ones_arrive(on: Harness) -> N
 async def test_jobs_of_one_instant_are_all_found_in_a_fixed_order(on: Harness) -> None:
     jobs = [await on.create(make(n)) for n in range(7)]
     assert await walk(on, JobQuery(limit=2)) == jobs[::-1]
+
+
+@on_every(ADAPTERS)
+async def test_a_page_is_not_empty_because_many_newer_jobs_are_of_another_kind(on: Harness) -> None:
+    wanted = [await on.create(make("wanted", types=("SIS",), now=at(0)))]
+    others = [make(n, types=("OCR",), now=at(n)) for n in range(1, 520)]
+    await asyncio.gather(*(on.create(made) for made in others))
+    page = await on.ledger.list(JobQuery(tenant_ids=["tenant_a"], request_type="SIS"))
+    assert (list(page.jobs), page.next_cursor) == (wanted, None)
 
 
 @on_every(ADAPTERS)

@@ -141,6 +141,8 @@ class EventsShape(TypedDict):
 
 
 class JobsShape(TypedDict):
+    """A page may be short, or even empty, while `next_cursor` is set: only null means the end."""
+
     jobs: list[JobShape]
     next_cursor: str | None
 

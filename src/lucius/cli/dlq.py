@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lucius.cli.groups import ListByDefault
-from lucius.cli.jobs import filter_options, query_of, show_page
+from lucius.cli.jobs import filter_options, first_found, query_of, show_page
 from lucius.cli.session import Session, with_server
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def dlq() -> None:
 @with_server
 def listed(session: Session, **filters: Any) -> None:
     """List failed jobs, newest first."""
-    session.show(session.call(lambda client: client.dlq(**query_of(filters))), show_page)
+    page = session.call(lambda client: first_found(client.dlq, query_of(filters)))
+    session.show(page, show_page)
 
 
 @dlq.command()
