@@ -173,3 +173,11 @@ def test_an_unknown_job_is_a_message(shell: Shell) -> None:
     result = shell.run("job", "show", "nope")
     assert result.exit_code == 1
     assert result.stderr.startswith("lucius: JOB_NOT_FOUND:")
+
+
+def test_with_json_a_refusal_is_an_object_with_its_code_and_faults(shell: Shell) -> None:
+    result = shell.run("job", "show", "nope", "--json")
+    assert (result.exit_code, json.loads(result.stderr)["code"]) == (1, "JOB_NOT_FOUND")
+    said = json.loads(shell.run("jobs", "--state", "DONE", "--json").stderr)
+    assert said["code"] == "INVALID_PARAMETER"
+    assert said["errors"][0]["parameter"] == "state"

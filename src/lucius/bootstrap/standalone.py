@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
 
 from lucius.bootstrap.adapters import open_bus, open_workspace
 from lucius.core.routing import every_directive_topic
@@ -10,7 +11,9 @@ from lucius.settings import Settings
 from lucius.telemetry.spans import traced
 
 
-async def run_service(settings: Settings, service: Service, *, slots: int) -> None:
+async def run_service(
+    settings: Settings, service: Service, *, slots: int, ready: Callable[[], None]
+) -> None:
     """Until SIGINT or SIGTERM; then running steps finish, or their leases are given back."""
     bus = traced(open_bus(settings))
     topics = every_directive_topic()
@@ -19,6 +22,7 @@ async def run_service(settings: Settings, service: Service, *, slots: int) -> No
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     await runner.start()
+    ready()
     try:
         await stopping.wait()
     finally:

@@ -1,5 +1,6 @@
 """The processes: `lucius up`, `lucius service run`."""
 
+import json
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Final
 import click
 
 from lucius.cli.ledger import settings_for, with_data
-from lucius.cli.session import run
+from lucius.cli.session import run, with_json
 
 STACKS: Final[dict[str, dict[str, str]]] = {
     "embedded": {},
@@ -36,19 +37,46 @@ STACKS: Final[dict[str, dict[str, str]]] = {
     help="Also run this service, found from the current directory; may be given several times.",
 )
 @click.option("--stack", type=click.Choice(list(STACKS)), default="embedded", show_default=True)
+@with_json
 def up(
-    host: str, port: int, data: Path, no_services: bool, named: tuple[str, ...], stack: str
+    host: str,
+    port: int,
+    data: Path,
+    no_services: bool,
+    named: tuple[str, ...],
+    stack: str,
+    as_json: bool,
 ) -> None:
-    """Run everything in one process: API, reconciler and demo services."""
+    """Run everything in one process: API, reconciler and demo services.
+
+    With --json its logs are JSON, and one line on standard output says when it is ready.
+    """
     from lucius import bootstrap
 
-    options = dict(STACKS[stack])
-    settings = settings_for(data, **options)
+    settings = settings_for(data, **STACKS[stack], **logs(as_json))
     services = [] if no_services else bootstrap.demo_services()
     sys.path.insert(0, str(Path.cwd()))
     services += [bootstrap.named_service(name) for name in named]
     with bootstrap.observed(settings):
-        run_quickly(bootstrap.serve(settings, host=host, port=port, services=services))
+        run_quickly(
+            bootstrap.serve(
+                settings,
+                host=host,
+                port=port,
+                services=services,
+                ready=lambda url: told(as_json, url=url),
+            )
+        )
+
+
+def logs(as_json: bool) -> dict[str, str]:
+    return {"LUCIUS_LOG_FORMAT": "json"} if as_json else {}
+
+
+def told(as_json: bool, **about: str) -> None:
+    """For a program that started this process and waits for it."""
+    if as_json:
+        click.echo(json.dumps({**about, "ready": True}))
 
 
 @click.group()
@@ -62,11 +90,15 @@ def service() -> None:
     "--slots", default=8, show_default=True, type=click.IntRange(1), help="Steps at once."
 )
 @with_data
-def run_service(name: str, slots: int, data: Path) -> None:
-    """Run a platform service until it is stopped; it drains first."""
+@with_json
+def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
+    """Run a platform service until it is stopped; it drains first.
+
+    With --json its logs are JSON, and one line on standard output says when it is ready.
+    """
     from lucius import bootstrap
 
-    settings = settings_for(data)
+    settings = settings_for(data, **logs(as_json))
     if settings.bus_backend == "memory":
         raise click.ClickException(
             "the memory bus lives inside one process, so a service outside of it receives nothing.\n"
@@ -76,7 +108,11 @@ def run_service(name: str, slots: int, data: Path) -> None:
     sys.path.insert(0, str(Path.cwd()))
     found = bootstrap.named_service(name)
     with bootstrap.observed(settings):
-        run_quickly(bootstrap.run_service(settings, found, slots=slots))
+        run_quickly(
+            bootstrap.run_service(
+                settings, found, slots=slots, ready=lambda: told(as_json, service=found.name)
+            )
+        )
 
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:
