@@ -61,7 +61,7 @@ def test_wrong_usage_exits_with_two(args: list[str]) -> None:
     ("args", "code", "exit_code"),
     [
         (["jobs", "--url", "http://127.0.0.1:9"], "UNREACHABLE", 1),
-        (["jobs", "--url", "http://["], "FAILED", 1),
+        (["jobs", "--api-key", "ключ"], "FAILED", 1),
         (["jobs", "--limit", "0"], "USAGE", 2),
         (["submit"], "USAGE", 2),
         (["nope"], "USAGE", 2),

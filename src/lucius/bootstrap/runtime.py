@@ -66,6 +66,8 @@ class Runtime:
     config: ConfigSource
     workspace: Workspace
     services: Sequence[Service] = ()
+    reconciles: bool = True
+    """Whether what is due is moved here too, or by other processes."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     webhook_transport: httpx.AsyncBaseTransport | None = None
     """How webhooks are sent; None: over a transport that only leads outside."""
@@ -148,10 +150,12 @@ class Runtime:
         await self.gateway.prepare()
         for runner in self.runners:
             await runner.start()
-        await self.reconciler.prepare()
+        tasks = {"configuration": self._refresh_forever}
+        if self.reconciles:
+            await self.reconciler.prepare()
+            tasks["reconciler"] = self.reconciler.run
         background = [
-            asyncio.create_task(self._supervise("reconciler", self.reconciler.run)),
-            asyncio.create_task(self._supervise("configuration", self._refresh_forever)),
+            asyncio.create_task(self._supervise(name, run)) for name, run in tasks.items()
         ]
         try:
             yield self
@@ -228,7 +232,9 @@ class Runtime:
             raise LuciusError("the bus does not deliver replies")
 
 
-async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime:
+async def build(
+    settings: Settings, services: Sequence[Service] = (), *, reconciles: bool = True
+) -> Runtime:
     """A runtime of the adapters that the settings name."""
     check_engine(settings)
     config, bus = open_config(settings), traced(open_bus(settings))
@@ -239,6 +245,7 @@ async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime
         config=config,
         workspace=open_workspace(settings),
         services=services,
+        reconciles=reconciles,
     )
 
 

@@ -1,4 +1,4 @@
-"""`lucius up`: one process on one port, ready when `/readyz` answers, drained on SIGTERM."""
+"""`lucius up` and `lucius orchestrator`: one port, ready when `/readyz` answers, drained on SIGTERM."""
 
 import asyncio
 import contextlib
@@ -89,7 +89,8 @@ async def serve(
     *,
     host: str,
     port: int,
-    services: Sequence[Service],
+    services: Sequence[Service] = (),
+    reconciles: bool = True,
     ready: Callable[[str], None] = _unheard,
 ) -> None:
     """Run until SIGINT or SIGTERM. The port is taken first, so that two servers cannot both start.
@@ -101,7 +102,7 @@ async def serve(
         address = _address(host, listener)
         if not settings.public_url:
             settings = replace(settings, public_url=address)
-        runtime = await build(settings, services)
+        runtime = await build(settings, services, reconciles=reconciles)
         await _serve_on(listener, runtime, lambda: _tell(address, ready))
 
 

@@ -16,7 +16,7 @@ from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import service, up
+from lucius.cli.processes import orchestrator, reconciler, service, up
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
 
@@ -63,6 +63,8 @@ for command in (show, watch, events, cancel, pause, resume, redrive):
     job.add_command(command)
 for command in (
     up,
+    orchestrator,
+    reconciler,
     demo,
     submit,
     jobs,

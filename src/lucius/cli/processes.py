@@ -1,15 +1,18 @@
-"""The processes: `lucius up`, `lucius service run`."""
+"""The processes: `lucius up`, `lucius orchestrator`, `lucius reconciler`, `lucius service run`."""
 
 import json
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from lucius.cli.ledger import settings_for, with_data
 from lucius.cli.session import run, with_json
+
+if TYPE_CHECKING:
+    from lucius.settings import Settings
 
 STACKS: Final[dict[str, dict[str, str]]] = {
     "embedded": {},
@@ -24,9 +27,22 @@ STACKS: Final[dict[str, dict[str, str]]] = {
 """What each stack sets; everything else comes from the environment."""
 
 
+def with_address(command: Any) -> Any:
+    for option in (
+        click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65535)),
+        click.option("--host", default="127.0.0.1", show_default=True),
+    ):
+        command = option(command)
+    return command
+
+
+def with_stack(command: Any) -> Any:
+    choice = click.Choice(list(STACKS))
+    return click.option("--stack", type=choice, default="embedded", show_default=True)(command)
+
+
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65535))
+@with_address
 @with_data
 @click.option("--no-services", is_flag=True, help="Without the demo services.")
 @click.option(
@@ -36,7 +52,7 @@ STACKS: Final[dict[str, dict[str, str]]] = {
     metavar="MODULE:NAME",
     help="Also run this service, found from the current directory; may be given several times.",
 )
-@click.option("--stack", type=click.Choice(list(STACKS)), default="embedded", show_default=True)
+@with_stack
 @with_json
 def up(
     host: str,
@@ -67,6 +83,53 @@ def up(
                 ready=lambda url: told(as_json, url=url),
             )
         )
+
+
+@click.command()
+@with_address
+@with_data
+@with_stack
+@with_json
+def orchestrator(host: str, port: int, data: Path, stack: str, as_json: bool) -> None:
+    """Run the API alone, beside `lucius reconciler`, over a shared ledger and bus."""
+    from lucius import bootstrap
+
+    settings = settings_for(data, **STACKS[stack], **logs(as_json))
+    bootstrap.check_address(settings, host)
+    check_shared(settings, "orchestrator")
+    with bootstrap.observed(settings):
+        run_quickly(
+            bootstrap.serve(
+                settings,
+                host=host,
+                port=port,
+                reconciles=False,
+                ready=lambda url: told(as_json, url=url),
+            )
+        )
+
+
+@click.command()
+@with_data
+@with_stack
+@with_json
+def reconciler(data: Path, stack: str, as_json: bool) -> None:
+    """Run dispatcher, sweepers and reply consumers alone, over a shared ledger and bus."""
+    from lucius import bootstrap
+
+    settings = settings_for(data, **STACKS[stack], **logs(as_json))
+    check_shared(settings, "reconciler")
+    with bootstrap.observed(settings):
+        run_quickly(bootstrap.reconcile(settings, ready=lambda: told(as_json)))
+
+
+def check_shared(settings: "Settings", verb: str) -> None:
+    from lucius import bootstrap
+
+    try:
+        bootstrap.check_shared(settings, verb)
+    except bootstrap.NotSharedError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def logs(as_json: bool) -> dict[str, str]:
