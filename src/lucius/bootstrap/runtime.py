@@ -26,11 +26,11 @@ from lucius.bootstrap.adapters import (
     rate_limit,
 )
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
+from lucius.bootstrap.services import runners_of
 from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
-from lucius.core.routing import every_directive_topic
 from lucius.engines.dispatcher import Dispatcher
 from lucius.engines.gateway import BusGateway
 from lucius.engines.ingress import Ingress
@@ -101,18 +101,18 @@ class Runtime:
             look=settings.outbox_retry_interval,
             guard=self._guard,
         )
-        self.gateway = BusGateway(self.bus, self.config)
-        self.runners = [self._runner(service) for service in self.services]
+        self.gateway = BusGateway(self.bus, self.config, topology=settings.lane_topology)
+        self.runners = [runner for service in self.services for runner in self._runners(service)]
         self.engine.listeners.append(self._pass_cancel_on)
 
-    def _runner(self, service: Service) -> ServiceRunner:
-        return ServiceRunner(
+    def _runners(self, service: Service) -> list[ServiceRunner]:
+        return runners_of(
             service,
             self.bus,
             self.workspace,
+            topology=self.settings.lane_topology,
             slots=SLOTS,
             worker_id=f"{EMBEDDED}{service.name}",
-            topics=every_directive_topic(),
         )
 
     def _pass_cancel_on(self, before: Job | None, decision: Decision) -> None:

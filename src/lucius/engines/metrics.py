@@ -9,6 +9,7 @@ from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import LedgerError
 from lucius.core.inputs import Input, Kind
 from lucius.core.job import Execution, Job, Step
+from lucius.core.plan import service_of
 from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
 from lucius.engines.instruments import Labels
 from lucius.engines.metric_table import (
@@ -150,10 +151,11 @@ class EngineMetrics(EngineInstruments, Observer):
         engine = self._engine
         rows: dict[tuple[str, int], BacklogRow] = {}
         for queue in await engine.ledger.ready_queues(engine.lanes):
-            _row(rows, queue.service, queue.lane)["held"] += queue.held
-        for key, (released, size) in engine.windows.snapshot().items():
-            row = _row(rows, *key)
-            row["released"], row["window"] = released, size
+            _row(rows, service_of(queue.line), queue.lane)["held"] += queue.held
+        for (line, lane), (released, size) in engine.windows.snapshot().items():
+            row = _row(rows, service_of(line), lane)
+            row["released"] += released
+            row["window"] += size
         for key, running in self._running.items():
             _row(rows, *key)["in_progress"] = running
         return [row for _, row in sorted(rows.items())]

@@ -153,10 +153,10 @@ class SqliteLedger:
         return held.view(frozenset(lanes))
 
     async def ready(
-        self, service: str, lane: int, tenant_id: str, after: int, limit: int
+        self, line: str, lane: int, tenant_id: str, after: int, limit: int
     ) -> Sequence[ReadyEntry]:
         with self._foreign:
-            queue = (service, lane, tenant_id)
+            queue = (line, lane, tenant_id)
             return sqlite_queries.ready(self._reader, queue, after, limit)
 
     async def list(self, query: JobQuery) -> JobPage:
