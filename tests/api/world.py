@@ -201,6 +201,9 @@ class Config:
     async def refresh(self) -> bool:
         return False
 
+    def fault(self) -> str | None:
+        return None
+
 
 TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 

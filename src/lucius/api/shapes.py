@@ -260,10 +260,14 @@ class HealthShape(TypedDict):
 
 
 class ReadinessShape(TypedDict):
-    """`checks` names every dependency: `ok`, or what is wrong with it."""
+    """`checks` names every dependency: `ok`, or what is wrong with it.
+
+    `warnings` does not make the process unready: it goes on with what was in force before.
+    """
 
     status: str
     checks: dict[str, str]
+    warnings: dict[str, str]
 
 
 class FaultShape(TypedDict):

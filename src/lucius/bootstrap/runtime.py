@@ -211,12 +211,16 @@ class Runtime:
                 rate=rate_limit(self.settings),
                 hosts=host_check(self.settings),
                 backlog=self.metrics.rows,
-                refresh=self.metrics.refresh,
+                refresh=self._measure,
                 retry_outbox=OutboxRetry(self.engine, self.config.catalog),
                 gateway=self.gateway,
                 options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
             )
         )
+
+    async def _measure(self, up: Mapping[str, bool]) -> None:
+        self.metrics.config_valid.show({(): float(self.config.fault() is None)})
+        await self.metrics.refresh(up)
 
     async def _check_ledger(self) -> None:
         await self.ledger.inflight()

@@ -102,6 +102,10 @@ class EngineInstruments(Instruments):
         self.dependency_up = Level(
             "lucius_dependency_up", "1 if the readiness check of it passes, else 0", ("dependency",)
         )
+        self.config_valid = Level(
+            "lucius_config_valid", "1 if the newest configuration is in force, 0 if it is not valid"
+        )
+        self.config_valid.show({(): 1})
         self.build = Level("lucius_build_info", "Always 1", ("version",))
         self.build.show({(__version__,): 1})
         self._expect_fixed()
