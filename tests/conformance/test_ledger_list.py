@@ -152,8 +152,10 @@ async def test_a_cursor_is_bound_to_its_filters(on: Harness) -> None:
 @on_every(ADAPTERS)
 async def test_the_dead_letter_view_lets_go_of_what_was_dealt_with(on: Harness) -> None:
     jobs = [job for job in await fill(on) if job.in_dlq]
+    assert await on.ledger.dlq_size() == len(jobs)
     await on.apply(jobs[0], Dismissed())
     await on.apply(jobs[1], Redriven("another"))
     assert await walk(on, JobQuery(dlq=True)) == jobs[:1:-1]
+    assert await on.ledger.dlq_size() == len(jobs) - 2
     states = [JobState.FAILED_FINAL]
     assert len(await walk(on, JobQuery(states=states))) == len(jobs)

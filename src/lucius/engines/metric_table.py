@@ -13,7 +13,6 @@ from lucius.engines.observer import Incident
 MAX_TENANTS: Final = 200
 """Tenants with a series of their own: those with the most live jobs."""
 OTHERS: Final = "(others)"
-MAX_DLQ: Final = 1000
 TRACKS: Final = {
     AbortReason.PUBLISH_REFUSED: "publish",
     AbortReason.ACK_TIMEOUT: "ack",
@@ -95,7 +94,7 @@ class EngineInstruments(Instruments):
             f"Live jobs; the {MAX_TENANTS} busiest tenants, the rest as {OTHERS}",
             ("tenant_id",),
         )
-        self.dlq = Level("lucius_dlq_jobs", f"Jobs in the dead-letter view (at most {MAX_DLQ})")
+        self.dlq = Level("lucius_dlq_jobs", "Jobs in the dead-letter view")
         self.overdue = Level(
             "lucius_overdue_seconds", "How long the job that is due first has been due"
         )

@@ -13,7 +13,6 @@ from lucius.core.plan import service_of
 from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
 from lucius.engines.instruments import Labels
 from lucius.engines.metric_table import (
-    MAX_DLQ,
     MAX_TENANTS,
     OTHERS,
     REPLY_KINDS,
@@ -22,7 +21,7 @@ from lucius.engines.metric_table import (
 )
 from lucius.engines.observer import Incident, Observer
 from lucius.engines.outbox import OutboxEngine
-from lucius.ports.ledger import Inflight, JobQuery
+from lucius.ports.ledger import Inflight
 
 RECOUNT: Final = timedelta(minutes=10)
 """Other processes change the dead-letter view too, so it is counted anew now and then."""
@@ -193,8 +192,7 @@ class EngineMetrics(EngineInstruments, Observer):
         now = self._engine.now()
         if self._dlq_counted_at is None or now - self._dlq_counted_at >= RECOUNT:
             self._dlq_counted_at = now
-            page = await self._engine.ledger.list(JobQuery(dlq=True, limit=MAX_DLQ))
-            self._dlq = len(page.jobs)
+            self._dlq = await self._engine.ledger.dlq_size()
 
 
 def _by_tenant(inflight: Inflight) -> dict[Labels, float]:

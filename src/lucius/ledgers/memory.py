@@ -186,6 +186,9 @@ class MemoryLedger:
     async def inflight(self) -> Inflight:
         return self.counts.view()
 
+    async def dlq_size(self) -> int:
+        return sum(record.job.in_dlq for record in self.jobs.values())
+
     async def close(self) -> None:
         """Nothing is held open."""
 

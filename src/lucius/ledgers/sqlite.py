@@ -188,6 +188,10 @@ class SqliteLedger:
             counts = writer.inflight if writer else sqlite_queries.read_counts(self._reader)
         return counts.view()
 
+    async def dlq_size(self) -> int:
+        with self._foreign:
+            return sqlite_queries.dlq_size(self._reader)
+
     # -- keeping -----------------------------------------------------------------------------
 
     async def verify(self) -> Sequence[Drift]:

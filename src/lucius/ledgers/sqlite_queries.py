@@ -136,6 +136,12 @@ def read_counts(conn: sqlite3.Connection) -> InflightCounts:
     return counts
 
 
+def dlq_size(conn: sqlite3.Connection) -> int:
+    """Counted in the index of the view, which holds nothing else."""
+    row = conn.execute("SELECT count(*) FROM jobs INDEXED BY jobs_dlq WHERE dlq = 1").fetchone()
+    return int(row[0])
+
+
 def read_held(conn: sqlite3.Connection) -> HeldCounts:
     held = HeldCounts()
     sql = "SELECT service, lane, tenant, count(*) FROM ready GROUP BY service, lane, tenant"

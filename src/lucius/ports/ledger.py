@@ -184,6 +184,9 @@ class Ledger(Protocol):
 
     async def inflight(self) -> Inflight: ...
 
+    async def dlq_size(self) -> int:
+        """How many jobs are in the dead-letter view."""
+
     async def prune(self, before: datetime, limit: int) -> int:
         """Delete up to `limit` terminal jobs that were completed before and owe nothing.
 
