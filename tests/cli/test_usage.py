@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from lucius.cli.ledger import Age
 from lucius.cli.main import main
+from lucius.settings import load_settings
 
 SLOW = {"asyncio", "fastapi", "httpx", "pydantic", "rich", "uvicorn"}
 
@@ -32,6 +33,22 @@ def test_every_command_explains_itself_and_takes_json(path: tuple[str, ...]) -> 
     result = CliRunner().invoke(main, [*path, "--help"])
     assert result.exit_code == 0
     assert "--json" in result.stdout
+
+
+def options(command: click.Command) -> list[click.Parameter]:
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    return [*command.params, *(option for each in inner for option in options(each))]
+
+
+def test_every_variable_of_the_command_line_is_a_setting_and_has_its_default() -> None:
+    read = {option.envvar: option.default for option in options(main) if option.envvar}
+    assert {"LUCIUS_TENANT", "LUCIUS_URL", "LUCIUS_API_KEY", "LUCIUS_DATA_DIR"} == set(read)
+    settings = load_settings({str(name): str(default or "x") for name, default in read.items()})
+    assert settings.warnings == ()
+    assert (load_settings({}).tenant, load_settings({}).url) == (
+        read["LUCIUS_TENANT"],
+        read["LUCIUS_URL"],
+    )
 
 
 def test_help_imports_nothing_slow() -> None:
