@@ -25,6 +25,7 @@ from lucius.core.states import JobState, StepState
 from lucius.ports.config import Catalog, ConfigSource, JobProtocol
 from lucius.ports.engine import Applied, Submitted
 from lucius.ports.ledger import JobPage, JobQuery, Ledger
+from tests.api.conforming import Conforming
 
 START = datetime(2026, 1, 27, 10, 0, tzinfo=UTC)
 STEPS = (
@@ -218,7 +219,10 @@ def context_of(world: World, **more: Any) -> ApiContext:
 async def client_of(context: ApiContext) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(context)
     transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://lucius") as client:
+    hooks: dict[str, list[Callable[..., Any]]] = {"response": [Conforming()]}
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://lucius", event_hooks=hooks
+    ) as client:
         yield client
         await app.state.feeds.close()
 

@@ -121,7 +121,7 @@ def test_events_are_listed_and_followed(shell: Shell) -> None:
     lines = shell.run("job", "events", "job_0", "--follow").stdout.splitlines()
     assert [line.split()[1] for line in lines] == ["submitted", "cancel"]
     followed = shell.run("job", "events", "job_0", "--follow", "--after", "1", "--json")
-    assert json.loads(followed.stdout)["type"] == "cancel"
+    assert json.loads(followed.stdout)["event_type"] == "cancel"
 
 
 def test_jobs_are_listed_with_filters(shell: Shell) -> None:
