@@ -164,6 +164,24 @@ def test_the_dlq_is_listed_redriven_and_dismissed(server: Server, shell: Shell) 
     assert shell.json("job", "redrive", job_id)["duplicate"] is True
 
 
+@pytest.mark.parametrize(
+    ("order", "done"), [("dismiss", "job_0 dismissed"), ("redrive", "job_0 redriven as job_2")]
+)
+def test_a_refusal_does_not_hide_what_was_done_to_the_other_jobs(
+    server: Server, shell: Shell, order: str, done: str
+) -> None:
+    failed, live = failed_job(server, shell), shell.json(*SUBMIT, "--key", "live")["jobId"]
+    result = shell.run("dlq", order, "nope", failed, live)
+    assert (result.exit_code, result.stdout) == (1, f"{done}\n")
+    assert "lucius: nope: JOB_NOT_FOUND: " in result.stderr
+    assert f"lucius: {live}: NOT_" in result.stderr
+    again = shell.run("dlq", order, failed, "nope", "--json")
+    told = json.loads(again.stdout)
+    assert again.exit_code == 1
+    assert [each["code"] for each in told["refused"]] == ["JOB_NOT_FOUND"]
+    assert len(told["jobs"]) == 1
+
+
 def test_protocols_are_shown(shell: Shell) -> None:
     assert "ocr (ocr-service)" in shell.run("protocols").stdout
     assert shell.json("protocols")["protocols"][0]["request_type"] == "OCR->EMBEDDING"
