@@ -33,10 +33,13 @@ def _rate(selector: str, *labels: str) -> tuple[tuple[str, str], ...]:
 WELL: Final = (
     Panel(
         "Dependencies",
-        (("min by (dependency) (lucius_dependency_up)", "{{dependency}}"),),
+        (
+            ("min by (dependency) (lucius_dependency_up)", "{{dependency}}"),
+            ("min(lucius_config_valid)", "configuration"),
+        ),
         width=4,
         kind="stat",
-        about="1: its readiness check passes.",
+        about="1: its readiness check passes; the newest configuration is valid and in force.",
     ),
     Panel(
         "Longest overdue",

@@ -1,7 +1,7 @@
 """The HTTP surface over the real engine, ledger and bus; workers are whoever pulls."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ import httpx
 from lucius.bootstrap import Runtime, build
 from lucius.platform import Service
 from lucius.settings import load_settings
+from tests.api.conforming import Conforming
 
 BOUND = ("jobId", "stepId", "attempt_no", "lease_id")
 ENVELOPE: Mapping[str, Any] = {
@@ -109,9 +110,13 @@ class Live:
 
 @asynccontextmanager
 async def live(
-    data: Path, *, services: Sequence[Service] = (), **settings: str
+    data: Path,
+    *,
+    services: Sequence[Service] = (),
+    conforming: Conforming | None = None,
+    **settings: str,
 ) -> AsyncIterator[Live]:
-    """Settings are given without their prefix, in lower case."""
+    """Settings are given without prefix, in lower case. Every answer is held against its shape."""
     given = {f"LUCIUS_{name.upper()}": value for name, value in settings.items()}
     loaded = load_settings(
         {"LUCIUS_DATA_DIR": str(data), "LUCIUS_PUBLIC_URL": "http://lucius", **given}
@@ -120,6 +125,9 @@ async def live(
     async with runtime.running():
         app = runtime.app()
         transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://lucius") as client:
+        hooks: dict[str, list[Callable[..., Any]]] = {"response": [conforming or Conforming()]}
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://lucius", event_hooks=hooks
+        ) as client:
             yield Live(client, runtime)
             await app.state.feeds.close()

@@ -11,7 +11,7 @@ import pytest
 
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
-from lucius.core.routing import directive_topics
+from lucius.core.routing import TOPOLOGIES, directive_topics
 from lucius.engines.gateway import BusGateway
 from lucius.ports.bus import Message
 from tests.api.live import BOUND, Live, live
@@ -63,6 +63,18 @@ class CountingBus(MemoryBus):
 
 
 # -- over HTTP -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+async def test_both_modes_are_pulled_in_every_topology(tmp_path: Path, topology: str) -> None:
+    async with live(tmp_path, lane_topology=topology) as lucius:
+        burst = await lucius.accepted("burst", mode="BURST", doc_id="d1")
+        default = await lucius.accepted("default")
+        for _ in (burst, default):
+            await lucius.work()
+        for job_id, mode in ((burst, "BURST"), (default, "DEFAULT")):
+            job = await lucius.job(job_id)
+            assert (job["state"], job["mode"]) == ("SUCCEEDED", mode)
 
 
 async def test_an_unknown_service_is_a_problem(lucius: Live) -> None:

@@ -103,7 +103,7 @@ async def test_events_come_in_pages_without_gaps(client: httpx.AsyncClient, worl
     first = (await client.get(path, params={"limit": 2})).json()["events"]
     rest = (await client.get(path, params={"after": first[-1]["seq"]})).json()["events"]
     assert [event["seq"] for event in first + rest] == [1, 2, 3]
-    assert first[0]["type"] == "submitted"
+    assert first[0]["event_type"] == "submitted"
     assert "job QUEUED->DISPATCHING" in first[0]["moves"]
 
 

@@ -43,7 +43,7 @@ async def test_requests_are_counted_by_route_and_status(client: httpx.AsyncClien
 
 
 async def test_operators_see_the_backlog_and_push_the_outbox(world: World) -> None:
-    row = {"service": "ocr", "lane": 3, "held": 2, "released": 1, "in_progress": 0}
+    row = {"service": "ocr", "lane": 3, "held": 2, "released": 1, "in_progress": 0, "window": 4}
 
     async def backlog() -> list[dict[str, object]]:
         return [row]
@@ -59,14 +59,18 @@ async def test_operators_see_the_backlog_and_push_the_outbox(world: World) -> No
 
 
 async def test_workers_pull_directives(world: World) -> None:
+    asked: list[tuple[object, ...]] = []
+
     class Gateway:
-        async def pull(self, *asked: object) -> list[dict[str, object]]:
-            return [{"asked": list(asked[:4])}]
+        async def pull(self, *given: object) -> list[dict[str, object]]:
+            asked.append(given[:4])
+            return []
 
     async with client_of(context_of(world, gateway=Gateway())) as client:
         body = {"max": 3, "wait_seconds": 0.5}
         answer = await client.post("/v1/services/ocr-service/directives:pull", json=body)
-        assert answer.json() == {"directives": [{"asked": ["ocr-service", 3, 0.5, None]}]}
+        assert answer.json() == {"directives": []}
+        assert asked == [("ocr-service", 3, 0.5, None)]
         for bad in ({"max": 0}, {"max": True}, {"max": "1"}, {"wait_seconds": 61}):
             answer = await client.post("/v1/services/ocr-service/directives:pull", json=bad)
             assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_BODY")

@@ -25,6 +25,7 @@ from lucius.core.states import JobState, StepState
 from lucius.ports.config import Catalog, ConfigSource, JobProtocol
 from lucius.ports.engine import Applied, Submitted
 from lucius.ports.ledger import JobPage, JobQuery, Ledger
+from tests.api.conforming import Conforming
 
 START = datetime(2026, 1, 27, 10, 0, tzinfo=UTC)
 STEPS = (
@@ -204,6 +205,9 @@ class Config:
     async def refresh(self) -> bool:
         return False
 
+    def fault(self) -> str | None:
+        return None
+
 
 TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 
@@ -218,7 +222,10 @@ def context_of(world: World, **more: Any) -> ApiContext:
 async def client_of(context: ApiContext) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(context)
     transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://lucius") as client:
+    hooks: dict[str, list[Callable[..., Any]]] = {"response": [Conforming()]}
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://lucius", event_hooks=hooks
+    ) as client:
         yield client
         await app.state.feeds.close()
 

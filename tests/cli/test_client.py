@@ -159,7 +159,7 @@ async def test_a_job_is_submitted_waited_for_and_read(world: World) -> None:
             assert (await client.resume(job_id)).get("outcome") == "applied"
             await client.cancel(job_id)
             assert (await client.wait(job_id, timeout_seconds=5))["state"] == "CANCELLED"
-            kinds = [event["type"] async for event in client.follow(job_id)]
+            kinds = [event["event_type"] async for event in client.follow(job_id)]
             assert kinds == ["submitted", "pause", "resume", "cancel"]
             assert len((await client.steps(job_id))["steps"]) == 2
             assert (await client.executions(job_id))["phase"] == "FAILED"

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lucius.core.inputs import ResultReceived, ResultStatus
 from lucius.core.job import Fault
+from lucius.ports.ledger import JobPage, JobQuery
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 
@@ -119,7 +121,7 @@ def test_events_are_listed_and_followed(shell: Shell) -> None:
     lines = shell.run("job", "events", "job_0", "--follow").stdout.splitlines()
     assert [line.split()[1] for line in lines] == ["submitted", "cancel"]
     followed = shell.run("job", "events", "job_0", "--follow", "--after", "1", "--json")
-    assert json.loads(followed.stdout)["type"] == "cancel"
+    assert json.loads(followed.stdout)["event_type"] == "cancel"
 
 
 def test_jobs_are_listed_with_filters(shell: Shell) -> None:
@@ -136,6 +138,22 @@ def test_jobs_are_listed_with_filters(shell: Shell) -> None:
     assert "state: must be among" in result.stderr
 
 
+def test_an_empty_page_with_a_cursor_is_not_taken_for_the_end(
+    server: Server, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, whole = failed_job(server, shell), server.world.list
+
+    async def behind_empty_pages(query: JobQuery) -> JobPage:
+        if query.cursor in (None, "one"):
+            return JobPage((), "two" if query.cursor else "one")
+        return await whole(replace(query, cursor=None))
+
+    monkeypatch.setattr(server.world, "list", behind_empty_pages)
+    for words in (("jobs",), ("dlq",)):
+        assert job_id in shell.run(*words).stdout
+        assert [job["jobId"] for job in shell.json(*words)["jobs"]] == [job_id]
+
+
 def test_the_dlq_is_listed_redriven_and_dismissed(server: Server, shell: Shell) -> None:
     job_id = failed_job(server, shell)
     assert job_id in shell.run("dlq").stdout
@@ -144,6 +162,24 @@ def test_the_dlq_is_listed_redriven_and_dismissed(server: Server, shell: Shell) 
     assert shell.run("dlq").stdout == "no jobs\n"
     assert shell.run("dlq", "redrive", job_id).stdout == f"{job_id} redriven as job_1\n"
     assert shell.json("job", "redrive", job_id)["duplicate"] is True
+
+
+@pytest.mark.parametrize(
+    ("order", "done"), [("dismiss", "job_0 dismissed"), ("redrive", "job_0 redriven as job_2")]
+)
+def test_a_refusal_does_not_hide_what_was_done_to_the_other_jobs(
+    server: Server, shell: Shell, order: str, done: str
+) -> None:
+    failed, live = failed_job(server, shell), shell.json(*SUBMIT, "--key", "live")["jobId"]
+    result = shell.run("dlq", order, "nope", failed, live)
+    assert (result.exit_code, result.stdout) == (1, f"{done}\n")
+    assert "lucius: nope: JOB_NOT_FOUND: " in result.stderr
+    assert f"lucius: {live}: NOT_" in result.stderr
+    again = shell.run("dlq", order, failed, "nope", "--json")
+    told = json.loads(again.stdout)
+    assert again.exit_code == 1
+    assert [each["code"] for each in told["refused"]] == ["JOB_NOT_FOUND"]
+    assert len(told["jobs"]) == 1
 
 
 def test_protocols_are_shown(shell: Shell) -> None:
@@ -155,3 +191,11 @@ def test_an_unknown_job_is_a_message(shell: Shell) -> None:
     result = shell.run("job", "show", "nope")
     assert result.exit_code == 1
     assert result.stderr.startswith("lucius: JOB_NOT_FOUND:")
+
+
+def test_with_json_a_refusal_is_an_object_with_its_code_and_faults(shell: Shell) -> None:
+    result = shell.run("job", "show", "nope", "--json")
+    assert (result.exit_code, json.loads(result.stderr)["code"]) == (1, "JOB_NOT_FOUND")
+    said = json.loads(shell.run("jobs", "--state", "DONE", "--json").stderr)
+    assert said["code"] == "INVALID_PARAMETER"
+    assert said["errors"][0]["parameter"] == "state"

@@ -55,7 +55,9 @@ async def beside(
     """Run the service on the bus of a server, until `meanwhile` is over and it gets a SIGTERM."""
     bus = Shared(lucius.runtime.bus)
     monkeypatch.setattr(standalone, "open_bus", lambda settings: cast(Bus, bus))
-    running = asyncio.create_task(run_service(lucius.runtime.settings, service, slots=2))
+    settings = lucius.runtime.settings
+    work = run_service(settings, service, slots=2, ready=lambda: None)
+    running = asyncio.create_task(work)
     await meanwhile()
     async with asyncio.timeout(10):
         await running

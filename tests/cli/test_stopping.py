@@ -1,13 +1,15 @@
 """SIGTERM: requests that only wait are answered at once, streams end, and the process with them."""
 
 import asyncio
+import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.cli.up import up
+from tests.cli.up import LUCIUS, clean_environment, up
 
 QUICKLY = 6.0
 """Seconds; open requests would hold the process for ten, if nobody ended them."""
@@ -30,6 +32,25 @@ async def heard(client: httpx.AsyncClient, job_id: str, listening: asyncio.Event
             text += line
             listening.set()
     return text
+
+
+def test_with_json_one_line_says_when_the_server_is_ready(tmp_path: Path) -> None:
+    words = [LUCIUS, "up", "--port", "0", "--no-services", "--data", str(tmp_path), "--json"]
+    server = subprocess.Popen(
+        words, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        assert server.stdout is not None
+        ready = json.loads(server.stdout.readline())
+        assert ready.pop("ready") is True
+        assert httpx.get(f"{ready['url']}/readyz").json()["status"] == "ready"
+        server.terminate()
+        rest, log = server.communicate(timeout=30)
+        assert rest == b""
+        assert all(json.loads(line)["message"] for line in log.splitlines())
+    finally:
+        server.kill()
+        server.wait()
 
 
 async def test_a_server_with_open_requests_ends_quickly(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Without a server: help is quick, mistakes are messages, nothing ends in a traceback."""
 
+import json
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import click
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 
 from lucius.cli.ledger import Age
 from lucius.cli.main import main
+from lucius.settings import load_settings
 
 SLOW = {"asyncio", "fastapi", "httpx", "pydantic", "rich", "uvicorn"}
 
@@ -23,14 +26,29 @@ def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:
 
 
 ALL = commands(main)
-WITHOUT_JSON = {("up",), ("service", "run")}
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_every_command_explains_itself_and_takes_json(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*path, "--help"])
     assert result.exit_code == 0
-    assert ("--json" in result.stdout) == (path not in WITHOUT_JSON)
+    assert "--json" in result.stdout
+
+
+def options(command: click.Command) -> list[click.Parameter]:
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    return [*command.params, *(option for each in inner for option in options(each))]
+
+
+def test_every_variable_of_the_command_line_is_a_setting_and_has_its_default() -> None:
+    read = {option.envvar: option.default for option in options(main) if option.envvar}
+    assert {"LUCIUS_TENANT", "LUCIUS_URL", "LUCIUS_API_KEY", "LUCIUS_DATA_DIR"} == set(read)
+    settings = load_settings({str(name): str(default or "x") for name, default in read.items()})
+    assert settings.warnings == ()
+    assert (load_settings({}).tenant, load_settings({}).url) == (
+        read["LUCIUS_TENANT"],
+        read["LUCIUS_URL"],
+    )
 
 
 def test_help_imports_nothing_slow() -> None:
@@ -54,6 +72,31 @@ def test_without_a_server_a_message_says_what_to_do(path: tuple[str, ...]) -> No
 @pytest.mark.parametrize("args", [["nope"], ["submit"], ["jobs", "--limit", "0"], ["job"]])
 def test_wrong_usage_exits_with_two(args: list[str]) -> None:
     assert CliRunner().invoke(main, args).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "exit_code"),
+    [
+        (["jobs", "--url", "http://127.0.0.1:9"], "UNREACHABLE", 1),
+        (["jobs", "--api-key", "ключ"], "FAILED", 1),
+        (["jobs", "--limit", "0"], "USAGE", 2),
+        (["submit"], "USAGE", 2),
+        (["nope"], "USAGE", 2),
+        (["ledger", "info", "--data", "/nowhere"], "LEDGER", 1),
+        (["up", "--host", "203.0.113.7"], "UNSAFE_ADDRESS", 1),
+        (["up", "--stack", "nats"], "UNSUPPORTED", 1),
+        (["service", "run", "a:b"], "FAILED", 1),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_with_json_a_mistake_is_an_object_with_a_code(
+    args: list[str], code: str, exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [*args, "--json"])
+    said = json.loads(result.stderr)
+    assert (result.exit_code, said["code"], result.stdout) == (exit_code, code, "")
+    assert said["message"]
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from lucius.core.states import StepState
 from lucius.core.table import MACHINES
 from tests.core.explore import walk as walking
 from tests.core.explore.agreement import check_agreement
 from tests.core.explore.configurations import (
+    CANCELLED_RACE,
     CONTROL,
     DEFAULT,
     DRAIN,
@@ -19,8 +21,10 @@ from tests.core.explore.configurations import (
     RACE,
     RESTART,
     STAGE,
+    STEERED_RACE,
     Configuration,
 )
+from tests.core.explore.rules import PUBLISH_NOW
 from tests.core.explore.walk import Exploration
 
 pytestmark = pytest.mark.xdist_group("exploration")
@@ -35,13 +39,15 @@ def walk(configuration: Configuration) -> Exploration:
 
 
 COUNTS = {
-    NETWORK.name: (28_504, 377, 478_820),
-    RACE.name: (13_399, 70, 176_070),
-    CONTROL.name: (5_757, 1_409, 126_514),
-    DRAIN.name: (2_365, 585, 49_808),
-    STAGE.name: (10_801, 1_905, 206_462),
-    RESTART.name: (6_478, 958, 93_181),
-    EVERYTHING.name: (20_318, 2_121, 411_924),
+    NETWORK.name: (28_504, 377, 507_139),
+    RACE.name: (13_399, 70, 188_080),
+    CANCELLED_RACE.name: (55_922, 259, 1_279_917),
+    STEERED_RACE.name: (2_033, 56, 40_663),
+    CONTROL.name: (5_757, 1_409, 131_517),
+    DRAIN.name: (2_365, 585, 51_901),
+    STAGE.name: (10_801, 1_905, 216_903),
+    RESTART.name: (6_478, 958, 99_020),
+    EVERYTHING.name: (20_318, 2_121, 431_144),
 }
 
 MADE_ELSEWHERE = {
@@ -119,6 +125,30 @@ def test_reconcilers_race_and_lose_and_crash_with_work_undone() -> None:
     happened = {action.what for _, action in found.came}
     assert {"loses the race to save", "crashes", "publishes, outcome unknown"} <= happened
     assert any(len([a for a in world.actors if a.todo]) == 2 for world in found.worlds)
+
+
+@pytest.mark.parametrize("race", [CANCELLED_RACE, STEERED_RACE], ids=named)
+def test_reconcilers_race_over_two_steps_while_a_client_steers(race: Configuration) -> None:
+    found = walk(race)
+    assert {"loses the race to save", "crashes"} <= {action.what for _, action in found.came}
+    moves = found.rules.judge.moves
+    assert ("step", "PENDING", "success", "DISPATCHING") in moves, "the second step starts"
+    assert ("job", "IN_PROGRESS", "cancel", "CANCELLING") in moves
+    assert any(
+        len([actor for actor in world.actors if actor.todo]) == 2
+        and found.rules.job(world).cancel_requested_at is not None
+        for world in found.worlds
+    )
+
+
+def test_an_operator_who_publishes_now_ends_a_backoff_and_otherwise_changes_nothing() -> None:
+    judge = walk(NETWORK).rules.judge
+    asked = [(judge.catalogue.jobs[number], verdict) for (number, received, _), verdict in
+             judge._verdicts.items() if received == PUBLISH_NOW]  # fmt: skip
+    assert any(verdict.changed for _, verdict in asked)
+    for job, verdict in asked:
+        pending = any(step.state is StepState.DISPATCHING for step in job.steps)
+        assert pending or not (verdict.changed or verdict.effects)
 
 
 def test_every_control_takes_effect_somewhere() -> None:

@@ -64,3 +64,12 @@ def test_the_first_commands_of_the_readme_are_targets_of_make() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = re.findall(r"^ {4}make ([a-z]+)", README, re.MULTILINE)
     assert {"demo", "test", "setup"} <= set(named) <= targets
+
+
+def test_the_places_that_the_readme_names_are_there() -> None:
+    table = README.partition("## Find your way")[2]
+    named = [name for row in table.splitlines() if row.startswith("| `") for name in
+             re.findall(r"`([^`]+)`", row.split("|")[1])]  # fmt: skip
+    assert len(named) > 8
+    for name in named:
+        assert (ROOT / name).exists() or (ROOT / "src/lucius" / name).exists(), name

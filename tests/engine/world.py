@@ -8,6 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.engines.dispatcher import Dispatcher
@@ -60,13 +61,14 @@ class World:
     workspace: MemoryWorkspace = field(default_factory=MemoryWorkspace)
     services: list[Service] = field(default_factory=list)
     slots: int = 25
+    policy: IngressPolicy = field(default_factory=IngressPolicy)
     engine: OutboxEngine = field(init=False)
     reconciler: Reconciler = field(init=False)
     runners: list[ServiceRunner] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         config = FileConfig()
-        ingress = Ingress(config, IngressPolicy())
+        ingress = Ingress(config, self.policy)
         self.engine = OutboxEngine(self.ledger, ingress, now=self.loop.now)
         self.dispatcher = Dispatcher(self.engine, self.bus)
         self.reconciler = Reconciler(
@@ -78,14 +80,15 @@ class World:
         await self.reconciler.prepare()
         tasks = [asyncio.create_task(self.reconciler.run())]
         for service in self.services:
-            runner = ServiceRunner(
+            self.runners += runners_of(
                 service,
                 self.bus,
                 self.workspace,
+                topology=self.policy.topology,
                 slots=self.slots,
                 worker_id=f"{EMBEDDED}{service.name}",
             )
-            self.runners.append(runner)
+        for runner in self.runners:
             await runner.start()
         try:
             yield self

@@ -33,6 +33,9 @@ class Changed:
     async def refresh(self) -> bool:
         return False
 
+    def fault(self) -> str | None:
+        return None
+
 
 def no_pinned_routing() -> Any:
     """The topic is computed from the configuration in force when a directive is published."""

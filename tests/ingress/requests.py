@@ -33,6 +33,9 @@ class FixedConfig:
     async def refresh(self) -> bool:
         return False
 
+    def fault(self) -> str | None:
+        return None
+
 
 PACKAGED = FileConfig()
 

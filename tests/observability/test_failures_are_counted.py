@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lucius.core.decide import decide
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
 from lucius.core.inputs import Dismissed, EffectSettled, PauseRequested
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import FatalError, RetryableError, Task
 from lucius.ports.bus import Message
 from lucius.ports.ledger import DueJob
+from tests.conformance.jobs import at, claim_of, failure_of, make
 from tests.faults.network import Network, kinds
 from tests.observability.world import Scripted, Watched, watched
 
@@ -58,6 +61,16 @@ async def test_the_dead_letter_view_is_counted_anew_for_what_other_processes_did
     world.metrics._dlq = 7
     await asyncio.sleep(3600)
     assert await world.value("lucius_dlq_jobs") == 1
+
+
+@watched
+async def test_the_dead_letter_view_is_counted_however_large_it_is(world: Watched) -> None:
+    failed = make("failed", types=("SIS",), released=True)
+    failed_job = decide(failed.job, failure_of(failed.job), at(1)).job
+    for n in range(1_200):
+        plan = replace(failed_job.plan, job_id=f"job-{n}")
+        await world.ledger.create(claim_of(n), replace(failed_job, plan=plan), ())
+    assert await world.value("lucius_dlq_jobs") == 1_200
 
 
 @watched

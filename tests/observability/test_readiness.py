@@ -83,3 +83,28 @@ async def test_a_scrape_shows_the_levels_as_they_are_now(tmp_path: Path) -> None
     assert 'stage="released"} 1.0' in text
     assert 'lucius_http_requests_total{method="POST",route="/v1/orchestrate",status="202"}' in text
     assert "lucius_overdue_seconds 0.0" in text
+
+
+PROTOCOLS = """
+step_types: {OCR: {service: ocr}}
+protocols: [{request_type: OCR, protocol_id: ocr, steps: [OCR]}]
+"""
+
+
+async def test_a_bad_change_of_the_protocols_is_seen_and_does_not_make_it_unready(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "protocols.yaml"
+    path.write_text(PROTOCOLS)
+    async with serving(tmp_path / "data", LUCIUS_PROTOCOLS=str(path)) as (runtime, client):
+        seen = []
+        for text in (PROTOCOLS, "protocols: nonsense", PROTOCOLS + "# better\n"):
+            path.write_text(text)
+            await runtime.config.refresh()
+            answer = await client.get("/readyz")
+            assert answer.status_code == 200
+            scraped = (await client.get("/metrics")).text
+            value = scraped.partition("\nlucius_config_valid ")[2].partition("\n")[0]
+            seen.append((list(answer.json()["warnings"]), value))
+        await submitted(client)
+    assert seen == [([], "1.0"), (["configuration"], "0.0"), ([], "1.0")]

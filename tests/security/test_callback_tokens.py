@@ -162,4 +162,4 @@ async def test_the_kit_sends_its_tokens(tmp_path: Path) -> None:
         job = await lucius.client.get(f"/v1/jobs/{job_id}", params={"wait_seconds": 20})
         events = (await lucius.client.get(f"/v1/jobs/{job_id}/events")).json()["events"]
     assert job.json()["error_code"] == "REFERENCE_REFUSED"
-    assert {"ack", "failure_final"} <= {event["type"] for event in events}
+    assert {"ack", "failure_final"} <= {event["event_type"] for event in events}

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from lucius.bootstrap.roles import check_shared
 from lucius.bootstrap.serve import (
     NoPublicUrlError,
     UnsafeAddressError,
@@ -47,12 +48,15 @@ def test_with_authentication_every_address_will_do(host: str) -> None:
     assert is_loopback(host) is (host in LOOPBACK)
 
 
-def test_lucius_up_says_why_it_does_not_start(tmp_path: Path) -> None:
-    env = {"LUCIUS_DATA_DIR": str(tmp_path), "LUCIUS_AUTH": "none"}
-    result = CliRunner().invoke(main, ["up", "--host", "0.0.0.0", "--port", "0"], env=env)
+@pytest.mark.parametrize("verb", ["up", "orchestrator"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "lucius.test"])
+def test_what_listens_says_why_it_does_not_start(verb: str, host: str, tmp_path: Path) -> None:
+    env = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_AUTH": "none"}
+    result = CliRunner().invoke(main, [verb, "--host", host, "--port", "0"], env=env)
     assert result.exit_code == 1
     assert "authentication is off" in result.stderr
     assert isinstance(result.exception, SystemExit)
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "0", "::", "::ffff:0.0.0.0"])
@@ -75,3 +79,38 @@ def test_with_a_public_url_it_listens_everywhere(tmp_path: Path) -> None:
     env = {"LUCIUS_AUTH": "keys", "LUCIUS_PUBLIC_URL": "https://lucius.example"}
     with up(tmp_path, "--host", "0.0.0.0", **env):
         pass
+
+
+@pytest.mark.parametrize(
+    ("verb", "env", "named"),
+    [
+        ("orchestrator", {}, {"LUCIUS_STORAGE_BACKEND=sqlite", "LUCIUS_BUS_BACKEND=memory"}),
+        ("orchestrator", {"LUCIUS_AUTH": "keys"}, {"LUCIUS_STORAGE_BACKEND=sqlite"}),
+        ("reconciler", {}, {"LUCIUS_STORAGE_BACKEND=sqlite", "LUCIUS_BUS_BACKEND=memory"}),
+        ("reconciler", {"LUCIUS_BUS_BACKEND": "nats"}, {"LUCIUS_STORAGE_BACKEND=sqlite"}),
+        ("reconciler", {"LUCIUS_STORAGE_BACKEND": "memory"}, {"LUCIUS_STORAGE_BACKEND=memory"}),
+    ],
+)
+def test_parts_are_refused_by_name_while_nothing_is_shared(
+    verb: str, env: dict[str, str], named: set[str], tmp_path: Path
+) -> None:
+    env = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), **env}
+    result = CliRunner().invoke(main, [verb], env=env)
+    assert result.exit_code == 2
+    assert all(name in result.stderr for name in {*named, "lucius up"})
+    assert not (tmp_path / "data").exists()
+
+
+SHARED = {
+    "LUCIUS_STORAGE_BACKEND": "ledger",
+    "LUCIUS_TABLE_CONNECTION": "x",
+    "LUCIUS_BUS_BACKEND": "nats",
+}
+
+
+@pytest.mark.parametrize("verb", ["orchestrator", "reconciler"])
+def test_backends_that_processes_share_only_have_to_be_there(verb: str, tmp_path: Path) -> None:
+    check_shared(load_settings(SHARED), verb)
+    result = CliRunner().invoke(main, [verb], env={"LUCIUS_DATA_DIR": str(tmp_path), **SHARED})
+    assert result.exit_code == 1
+    assert "is not built yet" in result.stderr

@@ -51,7 +51,7 @@ async def served(patience: timedelta = PATIENCE) -> AsyncIterator[int]:
 
     async def ending() -> None: ...
 
-    server = WatchfulServer(config, ending, SlowClients(patience, patience))
+    server = WatchfulServer(config, lambda: None, ending, SlowClients(patience, patience))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         running = asyncio.create_task(server.serve(sockets=[listener]))
         try:

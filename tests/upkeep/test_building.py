@@ -1,5 +1,6 @@
 """What a runtime is built from: settings are obeyed, and what is not built yet is refused."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -73,3 +74,21 @@ async def test_a_demo_job_runs_in_the_workspace_that_is_configured(
     promoted = workspace / "lucius/tenant_a" / job_id / "ocr/output.txt"
     assert "a document" in promoted.read_text()
     assert not (tmp_path / ".lucius/workspace").exists()
+
+
+@pytest.mark.parametrize("reconciles", [True, False])
+async def test_what_is_due_is_moved_here_only_where_that_is_its_part(
+    reconciles: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings({"LUCIUS_DATA_DIR": str(tmp_path / "data")})
+    runtime = await build(settings, reconciles=reconciles)
+    ran = asyncio.Event()
+
+    async def run() -> None:
+        ran.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(runtime.reconciler, "run", run)
+    async with runtime.running():
+        await asyncio.sleep(0)
+        assert ran.is_set() is reconciles

@@ -117,7 +117,7 @@ _ALL: Final = (
         422,
         "The schema version is not known",
         "`schema_version` names a version of the envelope that this server does not read.",
-        "Send a version that is listed in the reference of the envelope.",
+        "Send `v1` (`1` and `1.0` are spellings of it); see `docs/reference/envelope.md`.",
     ),
     ProblemCode(
         "UNKNOWN_REQUEST_TYPE",

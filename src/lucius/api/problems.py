@@ -122,7 +122,8 @@ def error_pages() -> dict[str, str]:
     index = [
         "# Error codes",
         "",
-        "Every error is a problem document (RFC 9457) with a stable `code`.",
+        "Every error is a problem document (RFC 9457) with a stable `code`. Why a step or a job failed",
+        "(`last_error_code`, `error_code`) is in the [fault codes](../fault-codes.md).",
     ]
     index += ["", "| code | status | meaning |", "|---|---|---|", *rows]
     return {"README.md": "\n".join(index) + "\n", **pages}

@@ -15,6 +15,8 @@ class OutboxShape(TypedDict):
     held: bool
     attempt_no: int
     lease_id: str | None
+    topic: str
+    partition: int
     created_at: str
     released_at: str | None
     sent_at: str | None
@@ -100,6 +102,7 @@ class ExecutionShape(TypedDict):
     """One attempt of one step; `exec_id` is its lease id."""
 
     exec_id: str
+    jobId: str
     stepId: str
     step_id: str
     attempt_no: int
@@ -117,14 +120,14 @@ class EventShape(TypedDict):
     """One line of a job's history. `seq` begins at 1 and has no gaps."""
 
     seq: int
-    type: str
+    event_type: str
     created_at: str
     jobId: str
     stepId: str | None
     attempt_no: int | None
     lease_id: str | None
     moves: list[str]
-    data: dict[str, Any] | None
+    payload: dict[str, Any] | None
 
 
 class StepsShape(TypedDict):
@@ -141,6 +144,8 @@ class EventsShape(TypedDict):
 
 
 class JobsShape(TypedDict):
+    """A page may be short, or even empty, while `next_cursor` is set: only null means the end."""
+
     jobs: list[JobShape]
     next_cursor: str | None
 
@@ -201,11 +206,14 @@ class ProtocolsShape(TypedDict):
 
 
 class BacklogRowShape(TypedDict):
+    """`window`: how many directives may be out and not acknowledged, both modes together."""
+
     service: str
     lane: int
     held: int
     released: int
     in_progress: int
+    window: int
 
 
 class BacklogShape(TypedDict):
@@ -253,8 +261,53 @@ class BulkShape(TypedDict):
     more: bool
 
 
+class CallbackUrlsShape(TypedDict):
+    ack: str
+    result: str
+    heartbeat: str
+    release: str
+
+
+class DirectiveShape(TypedDict):
+    """One attempt of one step, as on the bus. Envelope fields that LUCIUS does not know are here too.
+
+    `previous` has the results of the stages before, by step id. `effect_key` is the same for every
+    attempt of a step, redrives included: whatever is done under it should be done once.
+    """
+
+    type: str
+    jobId: str
+    tenant_id: str
+    stepId: str
+    protocol_id: str
+    request_type: str
+    step_type: str
+    service: str
+    attempt_no: int
+    lease_id: str
+    input_ref: Any
+    workspace_ref: str
+    output_ref: Any
+    payload: Any
+    previous: dict[str, Any]
+    final_step: bool
+    effect_key: str
+    ack_timeout_seconds: float
+    lease_seconds: float
+    mode: str
+    lane: int
+    routing_key_used: str
+    reply_topic: str
+    schema_version: str
+    doc_id: str | None
+    correlation_id: str | None
+    traceparent: str | None
+    callback_urls: CallbackUrlsShape
+    callback_token: str
+
+
 class DirectivesShape(TypedDict):
-    directives: list[dict[str, Any]]
+    directives: list[DirectiveShape]
 
 
 class ReplyOutcomeShape(TypedDict):
@@ -277,10 +330,14 @@ class HealthShape(TypedDict):
 
 
 class ReadinessShape(TypedDict):
-    """`checks` names every dependency: `ok`, or what is wrong with it."""
+    """`checks` names every dependency: `ok`, or what is wrong with it.
+
+    `warnings` does not make the process unready: it goes on with what was in force before.
+    """
 
     status: str
     checks: dict[str, str]
+    warnings: dict[str, str]
 
 
 class ProblemShape(TypedDict):

@@ -103,7 +103,7 @@ def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step) -> StepSha
         "created_at": instant(plan.accepted_at),
         "updated_at": _at(step.updated_at),
         "completed_at": _at(step.completed_at),
-        "outbox": _outbox_view(step.entry) if step.entry else None,
+        "outbox": _outbox_view(plan, step.entry) if step.entry else None,
     }
 
 
@@ -112,12 +112,14 @@ def _attempt(step: Step) -> Execution | None:
     return next((e for e in reversed(step.executions) if e.attempt_no > 0), None)
 
 
-def _outbox_view(entry: Entry) -> OutboxShape:
+def _outbox_view(plan: Plan, entry: Entry) -> OutboxShape:
     return {
         "state": entry_status(entry.state),
         "held": entry.released_at is None and entry.state.value == "HELD",
         "attempt_no": entry.attempt_no,
         "lease_id": entry.lease_id,
+        "topic": plan.routing.topic,
+        "partition": plan.routing.lane,
         "created_at": instant(entry.created_at),
         "released_at": _at(entry.released_at),
         "sent_at": _at(entry.sent_at),
@@ -127,13 +129,16 @@ def _outbox_view(entry: Entry) -> OutboxShape:
 
 def executions_view(job: Job) -> ExecutionsShape:
     pairs = zip(job.plan.steps, job.steps, strict=True)
-    executions = [_execution_view(plan, e) for plan, step in pairs for e in step.executions]
+    executions = [
+        _execution_view(job.job_id, plan, e) for plan, step in pairs for e in step.executions
+    ]
     return {"phase": phase_of(job).value, "executions": executions}
 
 
-def _execution_view(planned: StepPlan, execution: Execution) -> ExecutionShape:
+def _execution_view(job_id: str, planned: StepPlan, execution: Execution) -> ExecutionShape:
     return {
         "exec_id": execution.exec_id,
+        "jobId": job_id,
         "stepId": planned.step_id,
         "step_id": planned.step_id,
         "attempt_no": execution.attempt_no,
@@ -151,14 +156,14 @@ def _execution_view(planned: StepPlan, execution: Execution) -> ExecutionShape:
 def event_view(job_id: str, event: Event) -> EventShape:
     return {
         "seq": event.seq,
-        "type": event.type,
+        "event_type": event.type,
         "created_at": instant(event.at),
         "jobId": job_id,
         "stepId": event.step_id,
         "attempt_no": event.attempt_no,
         "lease_id": event.lease_id,
         "moves": list(event.moves),
-        "data": dict(event.data) if event.data is not None else None,
+        "payload": dict(event.data) if event.data is not None else None,
     }
 
 

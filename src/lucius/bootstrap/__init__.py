@@ -8,16 +8,20 @@ from lucius.bootstrap.adapters import (
     open_ledger,
     open_workspace,
 )
+from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
-from lucius.bootstrap.serve import serve
+from lucius.bootstrap.serve import check_address, serve
 from lucius.bootstrap.standalone import run_service
 from lucius.bootstrap.telemetry import observed
 from lucius.bootstrap.upkeep import prune, restore_ledger, verify
 
 __all__ = [
+    "NotSharedError",
     "Runtime",
     "build",
+    "check_address",
+    "check_shared",
     "demo_services",
     "key_file",
     "ledger_path",
@@ -26,6 +30,7 @@ __all__ = [
     "open_ledger",
     "open_workspace",
     "prune",
+    "reconcile",
     "restore_ledger",
     "run_service",
     "serve",

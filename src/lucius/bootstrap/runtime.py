@@ -29,12 +29,12 @@ from lucius.bootstrap.adapters import (
     worker_rate_limit,
 )
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
+from lucius.bootstrap.services import runners_of
 from lucius.bootstrap.upkeep import prune_open
 from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
-from lucius.core.routing import every_directive_topic
 from lucius.engines.dispatcher import Dispatcher
 from lucius.engines.gateway import BusGateway
 from lucius.engines.ingress import Ingress
@@ -72,6 +72,8 @@ class Runtime:
     config: ConfigSource
     workspace: Workspace
     services: Sequence[Service] = ()
+    reconciles: bool = True
+    """Whether what is due is moved here too, or by other processes."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     webhook_transport: httpx.AsyncBaseTransport | None = None
     """How webhooks are sent; None: over a transport that only leads outside."""
@@ -105,18 +107,18 @@ class Runtime:
             look=settings.outbox_retry_interval,
             guard=self._guard,
         )
-        self.gateway = BusGateway(self.bus, self.config)
-        self.runners = [self._runner(service) for service in self.services]
+        self.gateway = BusGateway(self.bus, self.config, topology=settings.lane_topology)
+        self.runners = [runner for service in self.services for runner in self._runners(service)]
         self.engine.listeners.append(self._pass_cancel_on)
 
-    def _runner(self, service: Service) -> ServiceRunner:
-        return ServiceRunner(
+    def _runners(self, service: Service) -> list[ServiceRunner]:
+        return runners_of(
             service,
             self.bus,
             self.workspace,
+            topology=self.settings.lane_topology,
             slots=SLOTS,
             worker_id=f"{EMBEDDED}{service.name}",
-            topics=every_directive_topic(),
         )
 
     def _pass_cancel_on(self, before: Job | None, decision: Decision) -> None:
@@ -154,11 +156,12 @@ class Runtime:
         await self.gateway.prepare()
         for runner in self.runners:
             await runner.start()
-        await self.reconciler.prepare()
+        tasks = {"configuration": self._refresh_forever}
+        if self.reconciles:
+            await self.reconciler.prepare()
+            tasks |= {"reconciler": self.reconciler.run, "retention": self._prune_forever}
         background = [
-            asyncio.create_task(self._supervise("reconciler", self.reconciler.run)),
-            asyncio.create_task(self._supervise("configuration", self._refresh_forever)),
-            asyncio.create_task(self._supervise("retention", self._prune_forever)),
+            asyncio.create_task(self._supervise(name, run)) for name, run in tasks.items()
         ]
         try:
             yield self
@@ -227,12 +230,16 @@ class Runtime:
                 worker_rate=worker_rate_limit(self.settings),
                 hosts=host_check(self.settings),
                 backlog=self.metrics.rows,
-                refresh=self.metrics.refresh,
+                refresh=self._measure,
                 retry_outbox=OutboxRetry(self.engine, self.config.catalog),
                 gateway=self.gateway,
                 options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
             )
         )
+
+    async def _measure(self, up: Mapping[str, bool]) -> None:
+        self.metrics.config_valid.show({(): float(self.config.fault() is None)})
+        await self.metrics.refresh(up)
 
     async def _check_ledger(self) -> None:
         await self.ledger.inflight()
@@ -248,7 +255,9 @@ class Runtime:
             raise LuciusError("the bus does not deliver replies")
 
 
-async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime:
+async def build(
+    settings: Settings, services: Sequence[Service] = (), *, reconciles: bool = True
+) -> Runtime:
     """A runtime of the adapters that the settings name."""
     check_engine(settings)
     if services:
@@ -261,6 +270,7 @@ async def build(settings: Settings, services: Sequence[Service] = ()) -> Runtime
         config=config,
         workspace=open_workspace(settings),
         services=services,
+        reconciles=reconciles,
     )
 
 

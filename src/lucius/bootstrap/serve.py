@@ -1,4 +1,4 @@
-"""`lucius up`: one process on one port, ready when `/readyz` answers, drained on SIGTERM."""
+"""`lucius up` and `lucius orchestrator`: one port, ready when `/readyz` answers, drained on SIGTERM."""
 
 import asyncio
 import contextlib
@@ -29,16 +29,22 @@ DRAIN_SECONDS: Final = 10
 class Server(uvicorn.Server):
     """Ends by returning, so that what runs beside it can be drained in order.
 
-    `ending` is called first: it answers the requests that only wait.
+    `ready` is called once requests are taken; `ending` first of all at the end: it answers the
+    requests that only wait.
     """
 
     ticks_a_look = 10
     """Ten ticks are a second; so often it looks for slow clients."""
 
     def __init__(
-        self, config: uvicorn.Config, ending: Callable[[], Awaitable[None]], slow: SlowClients
+        self,
+        config: uvicorn.Config,
+        ready: Callable[[], None],
+        ending: Callable[[], Awaitable[None]],
+        slow: SlowClients,
     ) -> None:
         super().__init__(config)
+        self._ready = ready
         self._ending = ending
         self._slow = slow
 
@@ -46,6 +52,10 @@ class Server(uvicorn.Server):
         if counter % self.ticks_a_look == 0:
             self._slow.sweep(self.server_state.connections)
         return await super().on_tick(counter)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._ending()
@@ -96,19 +106,39 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def serve(settings: Settings, *, host: str, port: int, services: Sequence[Service]) -> None:
-    """Run until SIGINT or SIGTERM. The port is taken first, so that two servers cannot both start."""
+def _unheard(url: str) -> None:
+    """Nobody asked to be told."""
+
+
+async def serve(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    services: Sequence[Service] = (),
+    reconciles: bool = True,
+    ready: Callable[[str], None] = _unheard,
+) -> None:
+    """Run until SIGINT or SIGTERM. The port is taken first, so that two servers cannot both start.
+
+    `ready` is told the URL once requests are answered.
+    """
     check_address(settings, host)
     with contextlib.closing(_listen(host, port)) as listener:
         address = _address(host, listener)
         if not settings.public_url:
             check_callable(address, listener.getsockname()[0])
             settings = replace(settings, public_url=address)
-        runtime = await build(settings, services)
-        await _serve_on(listener, address, runtime)
+        runtime = await build(settings, services, reconciles=reconciles)
+        await _serve_on(listener, runtime, lambda: _tell(address, ready))
 
 
-async def _serve_on(listener: socket.socket, address: str, runtime: Runtime) -> None:
+def _tell(address: str, ready: Callable[[str], None]) -> None:
+    log.info("listening on %s", address)
+    ready(address)
+
+
+async def _serve_on(listener: socket.socket, runtime: Runtime, ready: Callable[[], None]) -> None:
     app = runtime.app()
 
     async def ending() -> None:
@@ -128,8 +158,7 @@ async def _serve_on(listener: socket.socket, address: str, runtime: Runtime) -> 
     slow = SlowClients(settings.request_head_timeout, settings.request_body_timeout)
     async with runtime.running():
         settle_collector()
-        log.info("listening on %s", address)
-        await Server(config, ending, slow).serve(sockets=[listener])
+        await Server(config, ready, ending, slow).serve(sockets=[listener])
 
 
 def settle_collector() -> None:

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lucius.cli.groups import ListByDefault
-from lucius.cli.jobs import filter_options, query_of, show_page
-from lucius.cli.session import Session, with_server
+from lucius.cli.jobs import filter_options, first_found, query_of, show_page
+from lucius.cli.session import Session, echo_json, with_server
 
 if TYPE_CHECKING:
-    from lucius.api.shapes import JobShape, RedrivenShape
-    from lucius.client import Client
+    from collections.abc import Awaitable, Callable
+
+    Line = Callable[[Any], str]
 
 
 @click.group(cls=ListByDefault)
@@ -23,7 +24,8 @@ def dlq() -> None:
 @with_server
 def listed(session: Session, **filters: Any) -> None:
     """List failed jobs, newest first."""
-    session.show(session.call(lambda client: client.dlq(**query_of(filters))), show_page)
+    page = session.call(lambda client: first_found(client.dlq, query_of(filters)))
+    session.show(page, show_page)
 
 
 @dlq.command()
@@ -31,16 +33,7 @@ def listed(session: Session, **filters: Any) -> None:
 @with_server
 def dismiss(session: Session, job_ids: tuple[str, ...]) -> None:
     """Take jobs out of this view; they stay as they are."""
-
-    async def ask(client: "Client") -> "list[JobShape]":
-        return [await client.dismiss(job_id) for job_id in job_ids]
-
-    session.show({"jobs": session.call(ask)}, _show_dismissed)
-
-
-def _show_dismissed(answer: Any) -> None:
-    for job in answer["jobs"]:
-        click.echo(f"{job['jobId']} dismissed")
+    told(session, job_ids, "dismiss", lambda job: f"{job['jobId']} dismissed")
 
 
 @dlq.command()
@@ -48,13 +41,39 @@ def _show_dismissed(answer: Any) -> None:
 @with_server
 def redrive(session: Session, job_ids: tuple[str, ...]) -> None:
     """Run failed jobs again from the failed step on, as new jobs."""
-
-    async def ask(client: "Client") -> "list[RedrivenShape]":
-        return [await client.redrive(job_id) for job_id in job_ids]
-
-    session.show({"jobs": session.call(ask)}, _show_redriven)
+    told(session, job_ids, "redrive", lambda job: f"{job['redrive_of']} redriven as {job['jobId']}")
 
 
-def _show_redriven(answer: Any) -> None:
-    for job in answer["jobs"]:
-        click.echo(f"{job['redrive_of']} redriven as {job['jobId']}")
+def told(session: Session, job_ids: tuple[str, ...], order: str, line: "Line") -> None:
+    """What became of each job: one that is refused does not hide what was done to the others."""
+    jobs, refused = session.call(lambda client: _ordered(getattr(client, order), job_ids))
+    if session.as_json:
+        echo_json({"jobs": jobs, "refused": refused})
+    else:
+        for job in jobs:
+            click.echo(line(job))
+        for each in refused:
+            click.echo(f"lucius: {each['jobId']}: {each['code']}: {each['message']}", err=True)
+    click.get_current_context().exit(1 if refused else 0)
+
+
+async def _ordered(
+    order: "Callable[[str], Awaitable[Any]]", job_ids: tuple[str, ...]
+) -> tuple[list[Any], list[dict[str, str]]]:
+    from lucius.client import ProblemError, UnreachableError
+
+    jobs, refused = list[Any](), list[dict[str, str]]()
+    for job_id in job_ids:
+        try:
+            jobs.append(await order(job_id))
+        except ProblemError as error:
+            refused.append({"jobId": job_id, "code": error.code, "message": error.detail})
+        except UnreachableError as error:
+            if not jobs and not refused:
+                raise
+            rest = job_ids[job_ids.index(job_id) :]
+            refused += [
+                {"jobId": each, "code": "UNREACHABLE", "message": str(error)} for each in rest
+            ]
+            break
+    return jobs, refused

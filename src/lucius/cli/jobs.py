@@ -11,8 +11,12 @@ from lucius.cli.session import Session, echo_json, with_server
 from lucius.cli.watching import conclude, exit_code, watch_job
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from lucius.api.shapes import JobShape, JobsShape
     from lucius.client import Client
+
+    Ask = Callable[..., Awaitable[JobsShape]]
 
 
 def filter_options(command: Any) -> Any:
@@ -52,8 +56,16 @@ for order in ORDERS:
 @with_server
 def listed(session: Session, **filters: Any) -> None:
     """List jobs, newest first."""
-    page = session.call(lambda client: client.jobs(**query_of(filters)))
+    page = session.call(lambda client: first_found(client.jobs, query_of(filters)))
     session.show(page, show_page)
+
+
+async def first_found(ask: "Ask", query: dict[str, Any]) -> "JobsShape":
+    """The next page that has jobs on it: an empty one that has a cursor is not the last."""
+    page = await ask(**query)
+    while not page["jobs"] and page["next_cursor"]:
+        page = await ask(**{**query, "cursor": page["next_cursor"]})
+    return page
 
 
 def show_page(page: "JobsShape") -> None:

@@ -3,8 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
 
-import sys
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,51 +11,41 @@ from lucius import __version__
 from lucius.cli.control import cancel, pause, redrive, resume
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
+from lucius.cli.failures import message_of, show_failure
 from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import service, up
+from lucius.cli.processes import orchestrator, reconciler, service, up
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
 
+AS_JSON: Final = "lucius.json"
+
 
 class Commands(click.Group):
-    """Errors that have a message for people are shown as that message, never as a traceback."""
+    """Errors that have a message are shown as that message, never as a traceback."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Whoever asks for JSON gets it for mistakes too, even if nothing else could be understood."""
+        ctx.meta[AS_JSON] = "--json" in args
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        as_json = bool(ctx.meta[AS_JSON])
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            if not as_json:
+                raise
+            show_failure(error, error.format_message(), as_json=True)
+            ctx.exit(error.exit_code)
         except Exception as error:
-            message = _message(error)
+            message = message_of(error)
             if message is None:
                 raise
-            click.echo(f"lucius: {message}", err=True)
+            show_failure(error, message, as_json=as_json)
             ctx.exit(1)
-
-
-def _message(error: Exception) -> str | None:
-    """Only what was loaded can have been raised, so nothing is imported for this."""
-    client = sys.modules.get("lucius.client")
-    if client is not None and isinstance(error, client.UnreachableError):
-        return (
-            f"{error}\nIs the server running? `lucius up` starts one; --url or LUCIUS_URL names it."
-        )
-    if client is not None and isinstance(error, client.ProblemError):
-        lines = [str(error)]
-        lines += [
-            f"  {fault.get('pointer') or fault.get('parameter') or '/'}: {fault['detail']}"
-            for fault in error.errors
-        ]
-        return "\n".join(lines)
-    if client is not None and isinstance(error, client.ClientError):
-        return str(error)
-    errors = sys.modules.get("lucius.core.errors")
-    if errors is not None and isinstance(error, errors.LuciusError):
-        return str(error)
-    if isinstance(error, OSError | TimeoutError) and not isinstance(error, BrokenPipeError):
-        return str(error) or type(error).__name__
-    return None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -74,6 +63,8 @@ for command in (show, watch, events, cancel, pause, resume, redrive):
     job.add_command(command)
 for command in (
     up,
+    orchestrator,
+    reconciler,
     demo,
     submit,
     jobs,

@@ -1,14 +1,18 @@
-"""The processes: `lucius up`, `lucius service run`."""
+"""The processes: `lucius up`, `lucius orchestrator`, `lucius reconciler`, `lucius service run`."""
 
+import json
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from lucius.cli.ledger import settings_for, with_data
-from lucius.cli.session import run
+from lucius.cli.session import run, with_json
+
+if TYPE_CHECKING:
+    from lucius.settings import Settings
 
 STACKS: Final[dict[str, dict[str, str]]] = {
     "embedded": {},
@@ -23,9 +27,22 @@ STACKS: Final[dict[str, dict[str, str]]] = {
 """What each stack sets; everything else comes from the environment."""
 
 
+def with_address(command: Any) -> Any:
+    for option in (
+        click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65535)),
+        click.option("--host", default="127.0.0.1", show_default=True),
+    ):
+        command = option(command)
+    return command
+
+
+def with_stack(command: Any) -> Any:
+    choice = click.Choice(list(STACKS))
+    return click.option("--stack", type=choice, default="embedded", show_default=True)(command)
+
+
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65535))
+@with_address
 @with_data
 @click.option("--no-services", is_flag=True, help="Without the demo services.")
 @click.option(
@@ -35,20 +52,94 @@ STACKS: Final[dict[str, dict[str, str]]] = {
     metavar="MODULE:NAME",
     help="Also run this service, found from the current directory; may be given several times.",
 )
-@click.option("--stack", type=click.Choice(list(STACKS)), default="embedded", show_default=True)
+@with_stack
+@with_json
 def up(
-    host: str, port: int, data: Path, no_services: bool, named: tuple[str, ...], stack: str
+    host: str,
+    port: int,
+    data: Path,
+    no_services: bool,
+    named: tuple[str, ...],
+    stack: str,
+    as_json: bool,
 ) -> None:
-    """Run everything in one process: API, reconciler and demo services."""
+    """Run everything in one process: API, reconciler and demo services.
+
+    With --json its logs are JSON, and one line on standard output says when it is ready.
+    """
     from lucius import bootstrap
 
-    options = dict(STACKS[stack])
-    settings = settings_for(data, **options)
+    settings = settings_for(data, **STACKS[stack], **logs(as_json))
     services = [] if no_services else bootstrap.demo_services()
     sys.path.insert(0, str(Path.cwd()))
     services += [bootstrap.named_service(name) for name in named]
     with bootstrap.observed(settings):
-        run_quickly(bootstrap.serve(settings, host=host, port=port, services=services))
+        run_quickly(
+            bootstrap.serve(
+                settings,
+                host=host,
+                port=port,
+                services=services,
+                ready=lambda url: told(as_json, url=url),
+            )
+        )
+
+
+@click.command()
+@with_address
+@with_data
+@with_stack
+@with_json
+def orchestrator(host: str, port: int, data: Path, stack: str, as_json: bool) -> None:
+    """Run the API alone, beside `lucius reconciler`, over a shared ledger and bus."""
+    from lucius import bootstrap
+
+    settings = settings_for(data, **STACKS[stack], **logs(as_json))
+    bootstrap.check_address(settings, host)
+    check_shared(settings, "orchestrator")
+    with bootstrap.observed(settings):
+        run_quickly(
+            bootstrap.serve(
+                settings,
+                host=host,
+                port=port,
+                reconciles=False,
+                ready=lambda url: told(as_json, url=url),
+            )
+        )
+
+
+@click.command()
+@with_data
+@with_stack
+@with_json
+def reconciler(data: Path, stack: str, as_json: bool) -> None:
+    """Run dispatcher, sweepers and reply consumers alone, over a shared ledger and bus."""
+    from lucius import bootstrap
+
+    settings = settings_for(data, **STACKS[stack], **logs(as_json))
+    check_shared(settings, "reconciler")
+    with bootstrap.observed(settings):
+        run_quickly(bootstrap.reconcile(settings, ready=lambda: told(as_json)))
+
+
+def check_shared(settings: "Settings", verb: str) -> None:
+    from lucius import bootstrap
+
+    try:
+        bootstrap.check_shared(settings, verb)
+    except bootstrap.NotSharedError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def logs(as_json: bool) -> dict[str, str]:
+    return {"LUCIUS_LOG_FORMAT": "json"} if as_json else {}
+
+
+def told(as_json: bool, **about: str) -> None:
+    """For a program that started this process and waits for it."""
+    if as_json:
+        click.echo(json.dumps({**about, "ready": True}))
 
 
 @click.group()
@@ -62,11 +153,15 @@ def service() -> None:
     "--slots", default=8, show_default=True, type=click.IntRange(1), help="Steps at once."
 )
 @with_data
-def run_service(name: str, slots: int, data: Path) -> None:
-    """Run a platform service until it is stopped; it drains first."""
+@with_json
+def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
+    """Run a platform service until it is stopped; it drains first.
+
+    With --json its logs are JSON, and one line on standard output says when it is ready.
+    """
     from lucius import bootstrap
 
-    settings = settings_for(data)
+    settings = settings_for(data, **logs(as_json))
     if settings.bus_backend == "memory":
         raise click.ClickException(
             "the memory bus lives inside one process, so a service outside of it receives nothing.\n"
@@ -76,7 +171,11 @@ def run_service(name: str, slots: int, data: Path) -> None:
     sys.path.insert(0, str(Path.cwd()))
     found = bootstrap.named_service(name)
     with bootstrap.observed(settings):
-        run_quickly(bootstrap.run_service(settings, found, slots=slots))
+        run_quickly(
+            bootstrap.run_service(
+                settings, found, slots=slots, ready=lambda: told(as_json, service=found.name)
+            )
+        )
 
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:

@@ -149,10 +149,10 @@ def event_line(event: "EventShape") -> str:
     attempt = f" (attempt {event['attempt_no']})" if event["attempt_no"] else ""
     what = _moves(event["moves"]) or event["stepId"] or ""
     note = ""
-    if event["data"]:
-        note = "  " + ", ".join(f"{key}={value}" for key, value in event["data"].items())
-    at = event["created_at"]
-    return f"{at[:23] + 'Z' if len(at) > 24 else at}  {event['type']:<19}  {what}{attempt}{note}"
+    if event["payload"]:
+        note = "  " + ", ".join(f"{key}={value}" for key, value in event["payload"].items())
+    at, kind = event["created_at"], event["event_type"]
+    return f"{at[:23] + 'Z' if len(at) > 24 else at}  {kind:<19}  {what}{attempt}{note}"
 
 
 def _moves(moves: "Sequence[str]") -> str:

@@ -43,6 +43,9 @@ class FileConfig:
     def catalog(self) -> Catalog:
         return self._catalog
 
+    def fault(self) -> str | None:
+        return str(self.last_error) if self.last_error is not None else None
+
     async def refresh(self) -> bool:
         return await asyncio.to_thread(self._reload)
 

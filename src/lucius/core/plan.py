@@ -10,6 +10,8 @@ from lucius.core.record import record
 
 Json = Mapping[str, Any]
 EMPTY: Final[Json] = {}
+_IN_MODE: Final = "|"
+"""In the name of a line, before its mode. No service has it in its name."""
 
 
 class Mode(StrEnum):
@@ -128,8 +130,19 @@ class Plan:
             return self.payload
         return by_step.get(step_id, EMPTY)
 
+    def line_of(self, service: str) -> str:
+        """What waits in one line on a lane, with a window of its own: a service in one mode."""
+        if self.routing.resolved_mode is Mode.DEFAULT:
+            return service
+        return f"{service}{_IN_MODE}{self.routing.resolved_mode.value}"
+
     def index_of(self, step_id: str) -> int | None:
         for index, step in enumerate(self.steps):
             if step.step_id == step_id:
                 return index
         return None
+
+
+def service_of(line: str) -> str:
+    """The service that a line leads to."""
+    return line.partition(_IN_MODE)[0]

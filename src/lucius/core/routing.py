@@ -79,5 +79,12 @@ def every_directive_topic(lanes: Sequence[int] = range(LANES)) -> tuple[str, ...
     return tuple(dict.fromkeys(topic for t in TOPOLOGIES for topic in directive_topics(t, lanes)))
 
 
+def subscriptions_of(service: str, topology: str) -> tuple[tuple[str, Mode | None], ...]:
+    """The names of a service's subscriptions, and the mode that each takes alone, if it does."""
+    if topology == "filtered":
+        return tuple((f"{service}-{mode.value.lower()}", mode) for mode in Mode)
+    return ((service, None),)
+
+
 def reply_topic(lane: int) -> str:
     return f"global-bus-replies-p{lane}"

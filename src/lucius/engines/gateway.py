@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from lucius.core.errors import BusError, LockLostError, RequestError
-from lucius.core.routing import every_directive_topic
-from lucius.ports.bus import Bus, Delivery, Subscription
+from lucius.core.errors import LockLostError, RequestError
+from lucius.core.routing import every_directive_topic, subscriptions_of
+from lucius.engines.turns import AT_ONCE, Turns, give_back
+from lucius.ports.bus import Bus, Delivery, Property, Subscription
 from lucius.ports.config import Catalog, ConfigSource
 
-AT_ONCE: Final = timedelta()
 FOREIGN_PAUSE: Final = 0.25
 """Seconds. What belongs to other tenants is given back, and left to others for a while."""
 GIVEN_BACK: Final = 6
@@ -23,9 +23,11 @@ Gone = Callable[[], Awaitable[object]]
 class BusGateway:
     """The ACK clock is the visibility timeout: what a worker loses is dispatched again by the ledger."""
 
-    def __init__(self, bus: Bus, config: ConfigSource) -> None:
+    def __init__(self, bus: Bus, config: ConfigSource, *, topology: str = "shared") -> None:
         self._bus = bus
         self._config = config
+        self._topology = topology
+        self._turns: dict[str, Turns] = {}
         self._topics = every_directive_topic()
         self._ensured: dict[str, tuple[str, ...]] = {}
         self._catalog: Catalog | None = None
@@ -46,8 +48,13 @@ class BusGateway:
         step_types = tuple(sorted({*ensured, *named}))
         if step_types == ensured:
             return
-        filters = {"step_type": step_types}
-        await self._bus.ensure([Subscription(topic, service, filters) for topic in self._topics])
+        names = subscriptions_of(service, self._topology)
+        for name, mode in names:
+            filters: dict[str, tuple[Property, ...]] = {"step_type": step_types}
+            if mode is not None:
+                filters["mode"] = (mode.value,)
+            await self._bus.ensure([Subscription(topic, name, filters) for topic in self._topics])
+        self._turns[service] = Turns(self._bus, [name for name, _ in names], self._topics)
         self._ensured[service] = step_types
 
     def knows(self, service: str) -> bool:
@@ -70,9 +77,9 @@ class BusGateway:
             raise RequestError(
                 "SERVICE_NOT_FOUND", f"no protocol names the service {service[:128]!r}"
             )
-        loop = asyncio.get_running_loop()
+        loop, turns = asyncio.get_running_loop(), self._turns[service]
         deadline = loop.time() + wait_seconds
-        found = await self._bus.receive(service, self._topics, limit, AT_ONCE)
+        found = await turns.receive(limit, AT_ONCE)
         while True:
             own, pause = await self._own(found, tenants)
             left = deadline - loop.time()
@@ -81,11 +88,12 @@ class BusGateway:
             if pause and not await self._patient(asyncio.sleep(min(pause, left)), gone):
                 return []
             wait = timedelta(seconds=max(0.0, deadline - loop.time()))
-            receiving = asyncio.ensure_future(self._bus.receive(service, self._topics, limit, wait))
+            receiving = asyncio.ensure_future(turns.receive(limit, wait))
             stayed = await self._patient(receiving, gone)
             found = () if receiving.cancelled() else receiving.result()
             if not stayed:
-                return await self._all_given_back(found)
+                await give_back(self._bus, found)  # nothing is lost on a worker that hangs up
+                return ()
 
     async def _patient(self, work: Awaitable[Any], gone: Gone) -> bool:
         """Wait for the work, unless the worker goes away or the process ends. False: it has gone."""
@@ -110,22 +118,8 @@ class BusGateway:
             return list(found), 0.0
         own = [d for d in found if d.message.body.get("tenant_id") in tenants]
         foreign = [d for d in found if d.message.body.get("tenant_id") not in tenants]
-        for delivery in foreign:
-            if delivery.count <= GIVEN_BACK:
-                await self._given_back(delivery)
+        await give_back(self._bus, [d for d in foreign if d.count <= GIVEN_BACK])
         return own, max((FOREIGN_PAUSE * 2.0**d.count for d in foreign), default=0.0)
-
-    async def _all_given_back(self, found: Sequence[Delivery]) -> Sequence[Mapping[str, Any]]:
-        """Nothing is lost on a worker that hangs up."""
-        for delivery in found:
-            await self._given_back(delivery)
-        return ()
-
-    async def _given_back(self, delivery: Delivery) -> None:
-        try:
-            await self._bus.abandon(delivery)
-        except BusError:
-            return  # its lock runs out, and it is delivered again all the same
 
     async def _settled(self, delivery: Delivery) -> bool:
         try:

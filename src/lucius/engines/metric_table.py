@@ -13,7 +13,6 @@ from lucius.engines.observer import Incident
 MAX_TENANTS: Final = 200
 """Tenants with a series of their own: those with the most live jobs."""
 OTHERS: Final = "(others)"
-MAX_DLQ: Final = 1000
 TRACKS: Final = {
     AbortReason.PUBLISH_REFUSED: "publish",
     AbortReason.ACK_TIMEOUT: "ack",
@@ -98,13 +97,17 @@ class EngineInstruments(Instruments):
             f"Live jobs; the {MAX_TENANTS} busiest tenants, the rest as {OTHERS}",
             ("tenant_id",),
         )
-        self.dlq = Level("lucius_dlq_jobs", f"Jobs in the dead-letter view (at most {MAX_DLQ})")
+        self.dlq = Level("lucius_dlq_jobs", "Jobs in the dead-letter view")
         self.overdue = Level(
             "lucius_overdue_seconds", "How long the job that is due first has been due"
         )
         self.dependency_up = Level(
             "lucius_dependency_up", "1 if the readiness check of it passes, else 0", ("dependency",)
         )
+        self.config_valid = Level(
+            "lucius_config_valid", "1 if the newest configuration is in force, 0 if it is not valid"
+        )
+        self.config_valid.show({(): 1})
         self.build = Level("lucius_build_info", "Always 1", ("version",))
         self.build.show({(__version__,): 1})
         self._expect_fixed()

@@ -9,11 +9,10 @@ from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import LedgerError
 from lucius.core.inputs import Input, Kind
 from lucius.core.job import Execution, Job, Step
-from lucius.core.plan import Plan
+from lucius.core.plan import Plan, service_of
 from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
 from lucius.engines.instruments import Labels
 from lucius.engines.metric_table import (
-    MAX_DLQ,
     MAX_TENANTS,
     OTHERS,
     REPLY_KINDS,
@@ -155,10 +154,11 @@ class EngineMetrics(EngineInstruments, Observer):
         engine = self._engine
         rows: dict[tuple[str, int], BacklogRow] = {}
         for queue in await engine.ledger.ready_queues(engine.lanes):
-            _row(rows, queue.service, queue.lane)["held"] += queue.held
-        for key, (released, size) in engine.windows.snapshot().items():
-            row = _row(rows, *key)
-            row["released"], row["window"] = released, size
+            _row(rows, service_of(queue.line), queue.lane)["held"] += queue.held
+        for (line, lane), (released, size) in engine.windows.snapshot().items():
+            row = _row(rows, service_of(line), lane)
+            row["released"] += released
+            row["window"] += size
         for key, running in self._running.items():
             _row(rows, *key)["in_progress"] = running
         return [row for _, row in sorted(rows.items())]
@@ -196,8 +196,7 @@ class EngineMetrics(EngineInstruments, Observer):
         now = self._engine.now()
         if self._dlq_counted_at is None or now - self._dlq_counted_at >= RECOUNT:
             self._dlq_counted_at = now
-            page = await self._engine.ledger.list(JobQuery(dlq=True, limit=MAX_DLQ))
-            self._dlq = len(page.jobs)
+            self._dlq = await self._engine.ledger.count(JobQuery(dlq=True))
 
 
 def _by_tenant(inflight: Inflight) -> dict[Labels, float]:

@@ -29,7 +29,7 @@ class _Tenant:
 
 
 class ReadyQueues:
-    """For each service and lane a ring of tenants; for each tenant the head of its queue."""
+    """For each line on each lane a ring of tenants; for each tenant the head of its queue."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -39,11 +39,11 @@ class ReadyQueues:
     async def recover(self, lanes: Collection[int]) -> None:
         """After a start: every queue that the ledger holds may have entries."""
         for queue in await self._ledger.ready_queues(lanes):
-            ring = self._rings.setdefault((queue.service, queue.lane), OrderedDict())
+            ring = self._rings.setdefault((queue.line, queue.lane), OrderedDict())
             ring[queue.tenant_id] = _Tenant(more=True)
 
     def lines(self) -> list[Key]:
-        """Every service and lane that someone waits for."""
+        """Every line and lane that someone waits for."""
         return list(self._rings)
 
     def waits(self, key: Key) -> bool:
@@ -82,9 +82,9 @@ class ReadyQueues:
         self._taken.discard(waiting)
 
     async def _load(self, key: Key, tenant_id: str, tenant: _Tenant) -> None:
-        service, lane = key
+        line, lane = key
         limit = PAGE + len(self._taken)
-        page = await self._ledger.ready(service, lane, tenant_id, 0, limit)
+        page = await self._ledger.ready(line, lane, tenant_id, 0, limit)
         found = [Waiting(entry.job_id, entry.step_id) for entry in page]
         tenant.more = len(page) == limit
         tenant.heads.extend(w for w in found if w not in self._taken and w not in tenant.heads)

@@ -41,7 +41,7 @@ class Releases:
             if step.state is not StepState.DISPATCHING or not step.ready:
                 continue
             planned = job.plan.steps[index]
-            key = (planned.service, lane)
+            key = (job.plan.line_of(planned.service), lane)
             if not self.ready.waits(key) and self.windows.room(key):
                 self.windows.reserve(key)
                 found.append((key, EntryReleased(planned.step_id, new_lease_id())))
@@ -61,7 +61,7 @@ class Releases:
             if step is earlier:
                 continue
             planned = plan.steps[index]
-            key = (planned.service, plan.routing.lane)
+            key = (plan.line_of(planned.service), plan.routing.lane)
             if earlier is not None:
                 self._close_ended(key, earlier, job, index)
             if step.unacked:
@@ -73,13 +73,14 @@ class Releases:
     def overtaken(self, known: Job, job: Job) -> None:
         """Someone else moved the job: what they ended no longer counts against our windows."""
         for index, (planned, earlier) in enumerate(zip(job.plan.steps, known.steps, strict=True)):
-            self._close_ended((planned.service, job.plan.routing.lane), earlier, job, index)
+            key = (job.plan.line_of(planned.service), job.plan.routing.lane)
+            self._close_ended(key, earlier, job, index)
 
     def recovered(self, job: Job) -> None:
         """A job found at the start: what is out counts against the window again."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             if step.unacked:
-                key = (planned.service, job.plan.routing.lane)
+                key = (job.plan.line_of(planned.service), job.plan.routing.lane)
                 self.windows.opened(key, step.executions[-1].exec_id)
 
     def _close_ended(self, key: Key, earlier: Step, job: Job, index: int) -> None:

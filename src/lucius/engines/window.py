@@ -1,4 +1,4 @@
-"""The dispatch window: how many directives per service and lane may be out and not yet acknowledged.
+"""The dispatch window: how many directives per service, mode and lane may be out and not yet acknowledged.
 
 It follows the ACK delay against its recent minimum, as TCP Vegas follows the round trip: while the
 delay stays near the minimum nothing queues and the window grows; once it rises, directives wait on
@@ -12,7 +12,7 @@ from math import sqrt
 from typing import Final
 
 Key = tuple[str, int]
-"""Service and lane."""
+"""Line (a service in one mode) and lane."""
 
 FLOOR_DELAY: Final = 0.1
 """Seconds. Delays below it are the cost of batching and commits, not of a queue."""
@@ -46,7 +46,7 @@ class Minimum:
 
 
 class Window:
-    """The window of one service on one lane."""
+    """The window of one line on one lane."""
 
     __slots__ = ("limit", "minimum", "open", "reserved", "settling")
 
@@ -165,5 +165,5 @@ class Windows:
         return entry
 
     def snapshot(self) -> dict[Key, tuple[int, int]]:
-        """Per service and lane: what is out and not acknowledged, and the window's size."""
+        """Per line and lane: what is out and not acknowledged, and the window's size."""
         return {key: (w.open + w.reserved, int(w.limit)) for key, w in self._windows.items()}

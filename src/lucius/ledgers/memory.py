@@ -155,13 +155,13 @@ class MemoryLedger:
         return self.held.view(frozenset(lanes))
 
     async def ready(
-        self, service: str, lane: int, tenant_id: str, after: int, limit: int
+        self, line: str, lane: int, tenant_id: str, after: int, limit: int
     ) -> Sequence[ReadyEntry]:
-        queue = self.queues.get(QueueKey(service, lane, tenant_id))
+        queue = self.queues.get(QueueKey(line, lane, tenant_id))
         if queue is None:
             return []
         return [
-            ReadyEntry(position, *queue.entries[position], service, lane, tenant_id)
+            ReadyEntry(position, *queue.entries[position], line, lane, tenant_id)
             for position in queue.after(after, limit)
         ]
 
@@ -222,7 +222,7 @@ class MemoryLedger:
                 record = self.jobs.get(job_id)
                 if record is None or position not in record.ready.values():
                     kind = "ready_without_job" if record is None else "ready_without_step"
-                    yield Drift(kind, job_id, f"position {position} of {key.service}")
+                    yield Drift(kind, job_id, f"position {position} of {key.line}")
 
     def _examine_counts(self) -> Iterator[Drift]:
         recount = InflightCounts()

@@ -103,7 +103,7 @@ def _add(counts: dict[K, int], key: K, change: int) -> None:
 
 
 class QueueKey(NamedTuple):
-    service: str
+    line: str
     lane: int
     tenant_id: str
 
@@ -125,7 +125,7 @@ def ready_steps(job: Job) -> tuple[int, ...]:
 
 def queue_of(job: Job, index: int) -> QueueKey:
     plan = job.plan
-    return QueueKey(plan.steps[index].service, plan.routing.lane, plan.tenant_id)
+    return QueueKey(plan.line_of(plan.steps[index].service), plan.routing.lane, plan.tenant_id)
 
 
 # -- lists -----------------------------------------------------------------------------------

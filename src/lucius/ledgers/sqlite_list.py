@@ -1,7 +1,7 @@
 """Lists of jobs, newest first, at a cost that does not grow with the ledger.
 
 The most selective filter picks an index; what the index cannot decide is checked on a bounded number
-of rows. So a page may be short, or even empty, and still have a cursor.
+of rows. So what is found at once may be short, or even empty, and still have a cursor.
 """
 
 import sqlite3

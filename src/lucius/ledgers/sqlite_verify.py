@@ -166,7 +166,7 @@ def _events(job: Job, rows: list[tuple[Any, ...]]) -> Iterator[Drift]:
 
 def _ready(job: Job, column: str | None, rows: list[tuple[Any, ...]]) -> Iterator[Drift]:
     routing, steps = job.plan.routing, job.plan.steps
-    wanted = {steps[i].step_id: steps[i].service for i in ready_steps(job)}
+    wanted = {steps[i].step_id: job.plan.line_of(steps[i].service) for i in ready_steps(job)}
     stored = {step_id: service for _, step_id, service, *_ in rows}
     for step_id in wanted.keys() - stored.keys():
         yield Drift("ready_missing", job.job_id, f"step {step_id} is ready and not queued")

@@ -44,3 +44,6 @@ class ConfigSource(Protocol):
 
     async def refresh(self) -> bool:
         """Look for changes. True if a new reading is in force. A bad change is reported, not used."""
+
+    def fault(self) -> str | None:
+        """Why the newest change is not in force, if it is not."""

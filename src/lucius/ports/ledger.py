@@ -79,16 +79,16 @@ class ReadyEntry:
     position: int
     job_id: str
     step_id: str
-    service: str
+    line: str
     lane: int
     tenant_id: str
 
 
 @record
 class ReadyQueue:
-    """One tenant's held entries for one service on one lane."""
+    """One tenant's held entries in one line on one lane. See `Plan.line_of`."""
 
-    service: str
+    line: str
     lane: int
     tenant_id: str
     held: int
@@ -169,7 +169,7 @@ class Ledger(Protocol):
         """Every queue that holds at least one ready entry."""
 
     async def ready(
-        self, service: str, lane: int, tenant_id: str, after: int, limit: int
+        self, line: str, lane: int, tenant_id: str, after: int, limit: int
     ) -> Sequence[ReadyEntry]:
         """Ready entries of one queue in their order, from the first position past `after`."""
 

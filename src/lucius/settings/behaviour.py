@@ -101,6 +101,7 @@ class General:
     url: str = setting(
         "URL", URL, "http://127.0.0.1:8700", "API that the command line and the client talk to"
     )
+    tenant: str = setting("TENANT", TEXT, "default", "Tenant that `lucius submit` submits for")
     api_key: str = setting(
         "API_KEY", TEXT, "", "API key that the command line and the client send", secret=True
     )

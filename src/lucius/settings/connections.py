@@ -158,7 +158,8 @@ class BusAndRouting:
         "LANE_TOPOLOGY",
         one_of(*TOPOLOGIES),
         "shared",
-        "One grid of topics, one for each mode, or one with subscriptions filtered by mode",
+        "`shared`: one grid of topics. `isolated`: one for each mode. `filtered`: one grid, and two"
+        " subscriptions a service, `<service>-default` and `<service>-burst`, that share its slots",
     )
     routing_delimiter: str = setting(
         "ROUTING_DELIMITER",

@@ -1,4 +1,4 @@
-"""How one setting is declared, read from text and shown. The settings themselves are in `settings.py`."""
+"""How one setting is declared, read from text and shown. `behaviour.py` and `connections.py` list them."""
 
 import re
 from collections.abc import Callable, Mapping

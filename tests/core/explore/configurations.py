@@ -87,6 +87,22 @@ RACE: Final = Configuration(
     results=SUCCESS_OR_RETRY,
     reconcilers=2,
 )
+CANCELLED_RACE: Final = Configuration(
+    "two reconcilers, two steps, and a cancel at any moment",
+    small_plan(0, 1),
+    honest=False,
+    results=(ResultStatus.SUCCEEDED,),
+    reconcilers=2,
+    refusals=False,
+    controls=(CancelRequested(),),
+)
+STEERED_RACE: Final = Configuration(
+    "two reconcilers, two steps of one attempt, and every control",
+    small_plan(0, 1, attempts=1),
+    honest=False,
+    reconcilers=2,
+    controls=CONTROLS,
+)
 CONTROL: Final = Configuration(
     "cancel, pause and resume at any moment",
     small_plan(0, 1, sla=Sla(fail_job=True, fail_pause=True)),
@@ -126,7 +142,17 @@ EVERYTHING: Final = Configuration(
     controls=GENTLE,
 )
 
-DEFAULT: Final = (NETWORK, RACE, CONTROL, DRAIN, STAGE, RESTART, EVERYTHING)
+DEFAULT: Final = (
+    NETWORK,
+    RACE,
+    CANCELLED_RACE,
+    STEERED_RACE,
+    CONTROL,
+    DRAIN,
+    STAGE,
+    RESTART,
+    EVERYTHING,
+)
 
 
 def deeper(configuration: Configuration, how: str, **changes: Any) -> Configuration:
@@ -137,6 +163,8 @@ DEEP: Final = (
     deeper(NETWORK, "three attempts", plan=small_plan(0, 1, attempts=3), honest=False),
     deeper(NETWORK, "three steps", plan=small_plan(0, 1, 2), honest=False),
     deeper(RACE, "two steps", plan=small_plan(0, 1, webhooks=1), honest=False),
+    deeper(CANCELLED_RACE, "failures too", results=SUCCESS_OR_RETRY),
+    deeper(STEERED_RACE, "leases given back", leases=2),
     deeper(CONTROL, "honest services", honest=True, results=SUCCESS_OR_RETRY),
     deeper(CONTROL, "three steps", plan=small_plan(0, 1, 2), sla=False),
     deeper(DRAIN, "honest services", honest=True),

@@ -30,6 +30,7 @@ from tests.core.explore.world import NOW, STALE, Actor, Lease, World, come, dead
 REFUSED = Fault("REFUSED", "the bus said no")
 FAILED = Fault("STEP_FAILED", "no luck")
 TICK = Ticked()
+PUBLISH_NOW = Ticked(publish_now=True)
 LOCAL, REMOTE = "local-1", "remote-1"
 
 
@@ -171,6 +172,8 @@ class Rules:
             due = retry.due_at(come(job, deadline))
             if due is not None and due <= NOW:
                 yield self._act(world, "finds due", TICK, number, deadline=deadline, helps=True)
+        if not job.terminal:
+            yield self._act(world, "is told to publish now", PUBLISH_NOW, number)
 
     def _perform(self, world: World, number: int, effect: Effect) -> Iterator[Next]:
         actor = world.actors[number]

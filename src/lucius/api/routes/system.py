@@ -13,6 +13,7 @@ from lucius.api.operation import Answer, Operation, json_response
 from lucius.api.problems import problem_document
 from lucius.api.shapes import HealthShape, ReadinessShape
 
+BAD_CONFIG: Final = "the newest change is not valid and not in force; the log says why"
 _ALIVE: Final = json_response({"status": "ok"}).body
 
 
@@ -25,12 +26,23 @@ async def readyz(context: ApiContext, request: Request, caller: Caller) -> Respo
     checks = await _checked(context)
     down = [name for name, word in checks.items() if word != "ok"]
     if not down:
-        return json_response({"status": "ready", "checks": checks})
+        answer: ReadinessShape = {
+            "status": "ready",
+            "checks": checks,
+            "warnings": _warnings(context),
+        }
+        return json_response(answer)
     detail = "; ".join(f"{name}: {checks[name]}" for name in down)
     document = {**problem_document(CODES["NOT_READY"], detail), "checks": checks}
+    document["warnings"] = _warnings(context)
     response = json_response(document, 503, {"retry-after": "1"})
     response.headers["content-type"] = "application/problem+json"
     return response
+
+
+def _warnings(context: ApiContext) -> dict[str, str]:
+    """Everyone may ask, so this says only that something is wrong; the log says what."""
+    return {"configuration": BAD_CONFIG} if context.config.fault() is not None else {}
 
 
 async def _checked(context: ApiContext) -> dict[str, str]:

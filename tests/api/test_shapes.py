@@ -1,0 +1,104 @@
+"""No answer has a field that is not documented, and none lacks one that is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lucius.api.app import OPERATIONS
+from lucius.api.shapes import (
+    BacklogShape,
+    EventShape,
+    ExecutionShape,
+    JobShape,
+    OutboxShape,
+    StepShape,
+)
+from tests.api.conforming import Conforming, faults
+from tests.api.live import ENVELOPE, Live, live
+
+READS = ("", "/steps", "/executions", "/events")
+LISTS = ("/v1/jobs", "/v1/admin/dlq", "/v1/admin/backlog", "/v1/protocols", "/healthz", "/readyz")
+DOCUMENTED = {
+    (operation.method, operation.path)
+    for operation in OPERATIONS
+    if any(answer.shape for answer in operation.answers.values())
+}
+
+
+async def read_all(lucius: Live, job_id: str) -> None:
+    for path in READS:
+        await lucius.client.get(f"/v1/jobs/{job_id}{path}")
+    for path in LISTS:
+        assert (await lucius.client.get(path)).status_code == 200
+
+
+async def answered(lucius: Live) -> None:
+    """Every kind of reply, one by one and many at once."""
+    (directive,) = await lucius.pull()
+    for kind in ("ack", "heartbeat", "release"):
+        assert (await lucius.reply(kind, directive, worker_id="w")).status_code == 200
+    (again,) = await lucius.pull()
+    bound = {name: again[name] for name in ("jobId", "stepId", "attempt_no", "lease_id")}
+    batch = [{**bound, "type": kind, "callback_token": again["callback_token"]} for kind in
+             ("ACK", "HEARTBEAT")]  # fmt: skip
+    await lucius.post("/v1/services/ocr/replies", {"replies": [*batch, {"type": "ACK"}]})
+    await lucius.answer(again, "FAILED_FINAL")
+
+
+async def test_every_operation_answers_in_its_shape_and_no_other(tmp_path: Path) -> None:
+    conforming = Conforming()
+    async with live(tmp_path, conforming=conforming) as lucius:
+        job_id = await lucius.accepted("one", doc_id="d")
+        await read_all(lucius, job_id)
+        await answered(lucius)
+        await read_all(lucius, job_id)
+        await lucius.post(f"/v1/admin/dlq/{await lucius.failed('two')}:dismiss")
+        await lucius.order(job_id, "redrive")
+        other = await lucius.accepted("three")
+        for verb in ("pause", "resume", "cancel"):
+            await lucius.order(other, verb)
+        for verb in ("pause", "resume", "cancel", "redrive", "dismiss"):
+            await lucius.bulk(verb, {"tenant_id": ["tenant_a"]}, dry_run=True)
+        await lucius.post("/v1/admin/outbox/retry")
+        await lucius.client.post("/v1/commands", json=dict(ENVELOPE))
+        await lucius.client.get("/v1/jobs/nobody")
+    assert conforming.seen == DOCUMENTED
+
+
+ROW = {"service": "ocr", "lane": 1, "held": 0, "released": 0, "in_progress": 0, "window": 16}
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        (ROW, []),
+        ({**ROW, "more": 1}, ["/backlog/0/more is not documented"]),
+        ({name: ROW[name] for name in ROW if name != "window"}, ["/backlog/0/window is missing"]),
+        ({**ROW, "lane": "1"}, ["/backlog/0/lane: '1' is not <class 'int'>"]),
+        ({**ROW, "lane": True}, ["/backlog/0/lane: True is not <class 'int'>"]),
+    ],
+)
+def test_a_field_too_many_too_few_or_of_another_kind_is_found(row: Any, found: list[str]) -> None:
+    assert list(faults({"backlog": [row]}, BacklogShape)) == found
+
+
+ROWS: dict[type, str] = {
+    JobShape: "tenant_id request_type protocol_id mode doc_id state idempotency_key idempotency_hash"
+    " current_step_id current_step_index attempts_total created_at updated_at completed_at"
+    " error_code error_message correlation_id traceparent status final_output",
+    StepShape: "step_id step_index step_type service state status attempt_no lease_id lease_expires_at"
+    " input_ref workspace_ref output_ref payload resolved_mode lane routing_key_used"
+    " decision_source decision_reason result_ref last_error_code last_error_message created_at"
+    " updated_at completed_at",
+    OutboxShape: "attempt_no lease_id state topic partition created_at sent_at",
+    EventShape: "event_type payload created_at",
+    ExecutionShape: "exec_id jobId lease_owner lease_expires_at status started_at finished_at",
+}
+"""The rows of the data model that LUCIUS follows. An outbox entry is shown within its step, whose own
+fields it does not repeat."""
+
+
+@pytest.mark.parametrize("shape", ROWS, ids=lambda shape: shape.__name__)
+def test_rows_have_the_names_of_the_data_model(shape: type) -> None:
+    assert set(ROWS[shape].split()) <= set(shape.__annotations__)

@@ -1,0 +1,93 @@
+"""The topologies of the lanes: both modes arrive in each, and filtered by mode, BURST holds nobody up."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from lucius.core.plan import Mode
+from lucius.core.routing import TOPOLOGIES, lane_of, subscriptions_of
+from lucius.core.states import JobState
+from lucius.engines.ingress import IngressPolicy
+from tests.engine.world import Timed, World
+from tests.virtual import VirtualLoop, run_virtually
+
+FLOOD, QUIET_JOBS = 400, 20
+SLOTS, SECONDS = 8, 4.0
+QUIET = "quiet"
+SAME_LANE = [f"d{n}" for n in range(20_000) if lane_of(f"flooderd{n}") == lane_of(QUIET)][:FLOOD]
+ANY_LANE = [f"d{n}" for n in range(FLOOD)]
+
+
+@dataclass
+class Measured:
+    states: set[JobState]
+    used: int
+    longest: float
+    """Seconds that a DEFAULT job took at most."""
+
+
+def measure(topology: str, documents: Sequence[str]) -> Measured:
+    """A flood in mode BURST, then a DEFAULT job of another tenant every few seconds."""
+
+    async def main(loop: VirtualLoop) -> Measured:
+        services = [Timed("ocr", SECONDS)]
+        policy = IngressPolicy(topology=topology)
+        world = World(loop, services=[*services], slots=SLOTS, policy=policy)
+        async with world.running():
+            flood = [
+                await world.submit(
+                    tenant_id="flooder",
+                    number=number,
+                    request_type="OCR",
+                    payload={},
+                    mode="BURST",
+                    doc_id=doc,
+                )
+                for number, doc in enumerate(documents)
+            ]
+            await asyncio.sleep(10)
+            quiet = []
+            for number in range(QUIET_JOBS):
+                quiet.append(
+                    await world.submit(
+                        tenant_id=QUIET, number=number, request_type="OCR", payload={}
+                    )
+                )
+                await asyncio.sleep(3)
+            waits = [(await world.finished(job_id))["seconds"] for job_id in quiet]
+            jobs = [(await world.finished(job_id))["job"] for job_id in (*flood, *quiet)]
+            used = sum(step.used for job in jobs for step in job.steps)
+            return Measured({job.state for job in jobs}, used, max(waits))
+
+    return run_virtually(main)
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_both_modes_arrive_in_every_topology(topology: str) -> None:
+    measured = measure(topology, ANY_LANE[:30])
+    assert measured.states == {JobState.SUCCEEDED}
+    assert measured.used == 0
+
+
+@pytest.mark.parametrize("documents", [ANY_LANE, SAME_LANE], ids=["any lane", "same lane"])
+def test_filtered_by_mode_a_flood_of_burst_does_not_hold_up_default(
+    documents: Sequence[str],
+) -> None:
+    alone, crowded = measure("filtered", ()), measure("filtered", documents)
+    assert crowded.states == {JobState.SUCCEEDED}
+    assert crowded.longest <= 1.1 * alone.longest
+
+
+def test_in_one_subscription_the_same_flood_does() -> None:
+    assert measure("shared", ANY_LANE).longest > 5 * measure("shared", ()).longest
+
+
+def test_a_service_has_a_subscription_for_each_mode_only_where_it_is_filtered() -> None:
+    assert subscriptions_of("ocr", "filtered") == (
+        ("ocr-default", Mode.DEFAULT),
+        ("ocr-burst", Mode.BURST),
+    )
+    for topology in ("shared", "isolated"):
+        assert subscriptions_of("ocr", topology) == (("ocr", None),)
