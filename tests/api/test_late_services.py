@@ -109,8 +109,8 @@ async def test_a_job_whose_service_no_protocol_names_any_more_says_that_nobody_t
         assert "words to acknowledge it" in view["explanation"]
         assert "which no service was subscribed to take" in view["explanation"]
         events = (await lucius.client.get(f"/v1/jobs/{job_id}/events")).json()["events"]
-        (event,) = [event for event in events if event["type"] == "directive_unclaimed"]
-        assert event["data"]["service"] == "words"
+        (event,) = [event for event in events if event["event_type"] == "directive_unclaimed"]
+        assert event["payload"]["service"] == "words"
 
 
 async def test_when_the_protocol_is_back_the_next_attempt_is_taken(

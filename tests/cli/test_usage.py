@@ -82,7 +82,7 @@ def test_wrong_usage_exits_with_two(args: list[str]) -> None:
         (["jobs", "--limit", "0"], "USAGE", 2),
         (["submit"], "USAGE", 2),
         (["nope"], "USAGE", 2),
-        (["ledger", "info", "--data", "/nowhere"], "LEDGER", 1),
+        (["ledger", "info", "--data", "/nowhere"], "USAGE", 2),
         (["up", "--host", "203.0.113.7"], "UNSAFE_ADDRESS", 1),
         (["up", "--stack", "nats"], "UNSUPPORTED", 1),
         (["service", "run", "a:b"], "FAILED", 1),

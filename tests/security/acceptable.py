@@ -23,8 +23,21 @@ _URI: Final = {
     "maxLength": 200,
     "pattern": r"^((https|s3|az|abfs|gs)://[a-z][a-z0-9-]*|file://)(/[A-Za-z0-9_-]+)+$",
 }
+_PLAIN: Final = {
+    "anyOf": [
+        _TEXT,
+        {"type": "boolean"},
+        {"type": "integer", "minimum": -(2**53), "maximum": 2**53},
+        {"type": "array", "items": {"type": "number", "minimum": -1e9, "maximum": 1e9}},
+    ]
+}
+"""What every store carries unchanged: an integer beyond 64 bits is refused wherever it is."""
+_FURTHER: Final = {"patternProperties": {"^x_[a-z]+$": _PLAIN}, "additionalProperties": False}
 _REFERENCE: Final = {
-    "anyOf": [_URI, {"type": "object", "required": ["uri"], "properties": {"uri": _URI}}]
+    "anyOf": [
+        _URI,
+        {"type": "object", "required": ["uri"], "properties": {"uri": _URI}, **_FURTHER},
+    ]
 }
 _WEBHOOK: Final = {"type": "string", "pattern": r"^https://[a-z]+\.example\.com/[a-z0-9]*$"}
 
@@ -53,6 +66,7 @@ def _envelope(schema: Json) -> Json:
         "tenant_id": _TEXT,
         "doc_id": _TEXT,
         "correlation_id": _TEXT,
+        "tracestate": _TEXT,
         "input_ref": _REFERENCE,
         "output_ref": _REFERENCE,
         "callback_urls": {"type": "array", "items": _WEBHOOK, "maxItems": 8},
@@ -80,4 +94,5 @@ def _payload(request_type: str) -> Json:
         "properties": {
             name: rule for schema in schemas for name, rule in schema.get("properties", {}).items()
         },
+        **_FURTHER,
     }
