@@ -138,7 +138,7 @@ async def under_load(server: Server, jobs: int, in_flight: int) -> tuple[Numbers
 
 @asynccontextmanager
 async def reading(server: Server) -> AsyncIterator[list[float]]:
-    """Seconds of the reads of one that looks at a job ten times a second, all the while."""
+    """Seconds of the reads of one that looks at a job fifty times a second, all the while."""
     latencies: list[float] = []
     reader = asyncio.create_task(_read_forever(server, latencies))
     try:
@@ -158,7 +158,7 @@ async def _read_forever(server: Server, latencies: list[float]) -> None:
         status, job = await connection.get(path)
         assert status == 200, job
         latencies.append(time.perf_counter() - started)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.02)
 
 
 # -- services in the server ------------------------------------------------------------------

@@ -32,8 +32,11 @@ BY_CONTENT: Final = (
 """Errors that one operation causes by itself: the others of its batch are tried without it."""
 
 
-AT_ONCE: Final = 16
+AT_ONCE: Final = 32
 """Operations that are answered in one turn of the event loop: others want a turn too."""
+TURNS: Final = 4
+"""Turns of the event loop for which a batch waits for more, unless it has enough."""
+ENOUGH: Final = 64
 SWITCH_SECONDS: Final = 0.0005
 """How long a busy event loop may keep the interpreter from the writer, which needs it several times a
 commit. At Python's default of 5 ms, a loop that always has work cuts the throughput to a fifth."""
@@ -68,10 +71,16 @@ class Writer:
             raise LedgerUnavailableError(f"{self._path} is closed")
         future = operation.future = self._loop.create_future()
         if not self._pending:
-            # Whatever else this turn of the loop has to write goes into the same batch.
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._wait_for_more, TURNS)
         self._pending.append(operation)
         return future
+
+    def _wait_for_more(self, turns: int) -> None:
+        """A few turns of the loop: no time at all while it is idle, and a fuller batch while it is not."""
+        if turns and len(self._pending) < ENOUGH:
+            self._loop.call_soon(self._wait_for_more, turns - 1)
+        else:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         if self._pending:

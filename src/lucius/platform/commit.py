@@ -63,19 +63,23 @@ class CommitRecord:
         return cls(**known, promotions=promotions)
 
 
-def record_uri(directive: Directive) -> str:
-    """In the workspace of the job where the effect began: a redriven job meets its record there."""
+def origin(directive: Directive) -> str:
+    """The workspace of the job where the effect began: a redriven job meets its record there."""
     root, workspace = directive.effect_key.partition(":")[0], directive.workspace
     own = f"/{directive.job_id}/"
     if root and root != directive.job_id and workspace.endswith(own):
-        workspace = f"{workspace[: -len(own)]}/{root}/"
-    return f"{workspace}{COMMITS}{sha256(directive.effect_key.encode()).hexdigest()[:32]}.json"
+        return f"{workspace[: -len(own)]}/{root}/"
+    return workspace
+
+
+def record_uri(directive: Directive) -> str:
+    name = sha256(directive.effect_key.encode()).hexdigest()[:32]
+    return f"{origin(directive)}{COMMITS}{name}.json"
 
 
 def folders(directive: Directive) -> tuple[str, ...]:
     """The workspaces that a job may touch: its own, and the one where its effect began."""
-    own, record = directive.workspace, record_uri(directive)
-    root = record[: record.rindex(COMMITS)]
+    own, root = directive.workspace, origin(directive)
     return (own,) if root == own else (own, root)
 
 

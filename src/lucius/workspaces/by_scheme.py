@@ -9,23 +9,27 @@ from lucius.ports.workspace import Workspace
 class WorkspaceByScheme:
     """Implements `lucius.ports.workspace.Workspace` over `{"file": ..., "mem": ...}`."""
 
-    def __init__(self, workspaces: Mapping[str, Workspace]) -> None:
-        self._workspaces = dict(workspaces)
+    def __init__(
+        self, workspaces: Mapping[str, Workspace], folders: tuple[str, ...] | None = None
+    ) -> None:
+        self._workspaces = workspaces
+        self._folders = folders
 
     def _of(self, uri: str) -> Workspace:
-        scheme = uri.partition(":")[0].lower()
-        if scheme not in self._workspaces:
+        served = self._workspaces.get(uri.partition(":")[0].lower())
+        if served is None:
             raise WorkspaceRefusedError(f"no workspace serves {uri}")
-        return self._workspaces[scheme]
+        return served if self._folders is None else served.within(*self._folders)
 
     def within(self, *folders: str) -> "WorkspaceByScheme":
-        return WorkspaceByScheme(
-            {scheme: served.within(*folders) for scheme, served in self._workspaces.items()}
-        )
+        """Each job has one, and many never touch it: so the parts are narrowed when they are asked."""
+        return WorkspaceByScheme(self._workspaces, folders)
 
     def writable(self, uri: str) -> bool:
-        served = self._workspaces.get(uri.partition(":")[0].lower())
-        return served is not None and served.writable(uri)
+        try:
+            return self._of(uri).writable(uri)
+        except WorkspaceRefusedError:
+            return False
 
     async def read(self, uri: str) -> bytes | None:
         return await self._of(uri).read(uri)
