@@ -12,6 +12,7 @@ from starlette.requests import Request
 from lucius.api.context import Caller, Role
 from lucius.core.effects import Outcome
 from lucius.engines import bulk
+from lucius.engines.window import FIRST
 from lucius.ports.ledger import JobQuery
 from tests.api.live import Live, live
 from tests.api.world import World, accepted, client_of, context_of
@@ -91,7 +92,8 @@ async def test_a_limit_is_kept_and_the_same_request_goes_on(
         if not answer["more"]:
             break
     assert seen == [(3, True), (3, True), (1, False)]
-    assert (await lucius.bulk("cancel", {"state": "CANCELLING"}))["already"] == 7
+    out = int(FIRST)  # what the window has let out ends when its lease does; the rest ended at once
+    assert (await lucius.bulk("cancel", {"state": "CANCELLING"}))["already"] == out
 
 
 async def test_orders_are_given_a_bounded_number_at_once(world: World) -> None:

@@ -39,15 +39,15 @@ def walk(configuration: Configuration) -> Exploration:
 
 
 COUNTS = {
-    NETWORK.name: (28_504, 377, 507_139),
-    RACE.name: (13_399, 70, 188_080),
-    CANCELLED_RACE.name: (55_922, 259, 1_279_917),
-    STEERED_RACE.name: (2_033, 56, 40_663),
-    CONTROL.name: (5_757, 1_409, 131_517),
-    DRAIN.name: (2_365, 585, 51_901),
-    STAGE.name: (10_801, 1_905, 216_903),
-    RESTART.name: (6_478, 958, 99_020),
-    EVERYTHING.name: (20_318, 2_121, 431_144),
+    NETWORK.name: (28_504, 377, 524_727),
+    RACE.name: (13_503, 70, 197_988),
+    CANCELLED_RACE.name: (55_925, 259, 1_320_897),
+    STEERED_RACE.name: (2_037, 56, 42_055),
+    CONTROL.name: (5_757, 1_409, 137_325),
+    DRAIN.name: (2_365, 585, 53_113),
+    STAGE.name: (10_801, 1_905, 227_215),
+    RESTART.name: (6_478, 958, 102_137),
+    EVERYTHING.name: (20_318, 2_121, 447_988),
 }
 
 MADE_ELSEWHERE = {

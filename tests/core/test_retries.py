@@ -240,3 +240,44 @@ def test_a_failure_without_a_reason_still_has_a_code() -> None:
     story.fail_without_reason()
     assert story.job.fault == Fault("STEP_FAILED", "the service reported a failure without a code")
     assert story.step().executions[-1].state is ExecutionState.ABORTED
+
+
+# -- a service that is busy ------------------------------------------------------------------
+
+
+def behind_others(story: Story) -> Ticked:
+    return Ticked(queued=frozenset({story.lease()[2]}))
+
+
+def test_a_directive_behind_others_keeps_its_attempt_and_its_ack_clock_starts_again() -> None:
+    story = Story().sent()
+    for _ in range(10):
+        story.now = story.job.due_at or story.now
+        assert story.give(behind_others(story)) is Outcome.APPLIED
+        assert not story.last.events
+        assert story.step().state is StepState.AWAITING_ACK
+        assert story.due_in == RetryPolicy().ack_timeout
+    assert story.step().used == 0
+
+
+def test_it_waits_behind_others_for_four_leases_and_no_longer() -> None:
+    story = Story().sent()
+    story.now = START + 4 * RetryPolicy().lease - SECONDS
+    story.give(behind_others(story))
+    assert story.step().used == 0
+    story.now += RetryPolicy().ack_timeout
+    story.give(behind_others(story))
+    assert story.step().used == 1
+    assert story.step().executions[-1].reason is AbortReason.ACK_TIMEOUT
+
+
+def test_another_lease_or_one_that_is_at_work_is_not_waited_for() -> None:
+    story = Story().sent()
+    story.now += RetryPolicy().ack_timeout
+    story.give(Ticked(queued=frozenset({"another"})))
+    assert story.step().used == 1
+    working = Story().sent()
+    working.ack()
+    working.now += RetryPolicy().lease
+    working.give(behind_others(working))
+    assert working.step().executions[-1].reason is AbortReason.LEASE_EXPIRED

@@ -65,7 +65,18 @@ def test_a_flood_succeeds_without_ack_timeouts_and_others_wait_at_most_twice_as_
     assert crowded.p99 <= 2 * alone.p99
 
 
-def test_without_the_window_the_same_flood_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_window_the_same_flood_holds_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = measure(0, SAME_LANE)
     monkeypatch.setattr(Windows, "room", lambda self, key: True)
     crowded = measure(3_000, SAME_LANE)
-    assert crowded.attempts_used_up > 0
+    assert crowded.p99 > 2 * alone.p99
+
+
+def test_without_the_look_at_its_service_either_the_flood_times_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Windows, "room", lambda self, key: True)
+    monkeypatch.setattr(Windows, "queued", lambda self, lease_id: False)
+    assert measure(3_000, SAME_LANE).attempts_used_up > 0

@@ -79,7 +79,7 @@ async def test_fm_013_prevent_an_owner_whose_copy_is_old_looks_again_before_it_t
 
 
 def open_leases(process: Orchestrator) -> int:
-    return sum(out for out, _ in process.engine.windows.snapshot().values())
+    return sum(out for out, *_ in process.engine.windows.snapshot().values())
 
 
 @staged

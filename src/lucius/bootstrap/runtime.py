@@ -107,7 +107,12 @@ class Runtime:
             look=settings.outbox_retry_interval,
             guard=self._guard,
         )
-        self.gateway = BusGateway(self.bus, self.config, topology=settings.lane_topology)
+        self.gateway = BusGateway(
+            self.bus,
+            self.config,
+            topology=settings.lane_topology,
+            handed_out=self.engine.windows.handed_out,
+        )
         self.runners = [runner for service in self.services for runner in self._runners(service)]
         self.engine.listeners.append(self._pass_cancel_on)
 

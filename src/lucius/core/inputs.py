@@ -133,10 +133,13 @@ class Ticked:
     """Time has passed. Every sweeper is this one input.
 
     `publish_now`: an operator asks for it, so what is pending does not wait out its publish backoff.
+    `queued`: leases whose directives wait behind work that their service is busy with. Their ACK is
+    not overdue: the service is not silent.
     """
 
     kind: ClassVar[Kind] = Kind.TICK
     publish_now: bool = False
+    queued: frozenset[str] = frozenset()
 
 
 @record

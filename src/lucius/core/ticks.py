@@ -6,12 +6,15 @@ from lucius.core import callbacks, sequence
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import BusRestarted, Ticked
 from lucius.core.job import Fault, Owed, Step
+from lucius.core.plan import StepPlan
 from lucius.core.record import evolve
 from lucius.core.retry import PUBLISH_GRACE, Track, effect_backoff
 from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, AbortReason, JobState, StepState
 from lucius.core.turn import Turn, about
 
 ACK_TIMEOUT = Fault("ACK_TIMEOUT", "no service acknowledged the directive in time")
+PATIENCE = 4
+"""Leases for which a directive may wait behind others: the window lets few more out at the start."""
 LEASE_EXPIRED = Fault("LEASE_EXPIRED", "the service fell silent: its lease ran out")
 
 
@@ -24,20 +27,22 @@ def tick(turn: Turn, received: Ticked) -> Decision:
         return turn.decision(Outcome.APPLIED)
     if turn.state is not JobState.PAUSED:
         for index in range(len(turn.steps)):
-            _tick_step(turn, index, received.publish_now)
+            _tick_step(turn, index, received)
         sequence.settle(turn)
     if turn.job.sla_at <= turn.now and turn.state not in TERMINAL_JOB:
         _escalate(turn)
     return turn.decision(Outcome.APPLIED)
 
 
-def _tick_step(turn: Turn, index: int, publish_now: bool) -> None:
-    step, now = turn.steps[index], turn.now
+def _tick_step(turn: Turn, index: int, received: Ticked) -> None:
+    step, now, publish_now = turn.steps[index], turn.now, received.publish_now
     plan = turn.plan(index)
     if step.out and step.state is StepState.DISPATCHING:
         asked_at = turn.entry(index).asked_at
         if asked_at is None or publish_now or asked_at + PUBLISH_GRACE <= now:
             turn.ask_publish_again(index)
+    elif step.out and _lease_over(step, now) and _queued(step, plan, received, now):
+        turn.own_execution(index).lease_expires_at = now + plan.policy.ack_timeout
     elif step.out and _lease_over(step, now):
         waiting = step.state is StepState.AWAITING_ACK
         track = Track.ACK if waiting else Track.EXECUTION
@@ -61,6 +66,13 @@ def _refusal_over(ready_at: datetime | None, now: datetime, publish_now: bool) -
 def _lease_over(step: Step, now: datetime) -> bool:
     expires_at = step.executions[-1].lease_expires_at
     return expires_at is not None and expires_at <= now
+
+
+def _queued(step: Step, plan: StepPlan, received: Ticked, now: datetime) -> bool:
+    """Overload is not failure. But nothing waits for ever: some of those before it might be lost, too."""
+    execution = step.executions[-1]
+    waits = step.state is StepState.AWAITING_ACK and execution.exec_id in received.queued
+    return waits and now < execution.leased_at + PATIENCE * plan.policy.lease
 
 
 def _escalate(turn: Turn) -> None:

@@ -23,9 +23,18 @@ Gone = Callable[[], Awaitable[object]]
 class BusGateway:
     """The ACK clock is the visibility timeout: what a worker loses is dispatched again by the ledger."""
 
-    def __init__(self, bus: Bus, config: ConfigSource, *, topology: str = "shared") -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        config: ConfigSource,
+        *,
+        topology: str = "shared",
+        handed_out: Callable[[str], None] = lambda lease_id: None,
+    ) -> None:
+        """`handed_out` is told the lease of each directive that a worker has got."""
         self._bus = bus
         self._config = config
+        self._handed_out = handed_out
         self._topology = topology
         self._turns: dict[str, Turns] = {}
         self._topics = every_directive_topic()
@@ -126,6 +135,7 @@ class BusGateway:
             await self._bus.complete(delivery)
         except LockLostError:
             return False
+        self._handed_out(str(delivery.message.body.get("lease_id")))
         return True
 
 

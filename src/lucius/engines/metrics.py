@@ -44,7 +44,6 @@ class EngineMetrics(EngineInstruments, Observer):
     def __init__(self, engine: OutboxEngine) -> None:
         super().__init__()
         self._engine = engine
-        self._running: dict[tuple[str, int], int] = {}
         self._met: set[str] = set()
         self._dlq: int | None = None
         self._dlq_counted_at: datetime | None = None
@@ -73,8 +72,6 @@ class EngineMetrics(EngineInstruments, Observer):
 
     def took_up(self, job: Job) -> None:
         self._meet(job.plan)
-        for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            self._count_running(planned.service, job.plan.routing.lane, None, step)
 
     def incident(self, incident: Incident, cause: str) -> None:
         self.incidents.add(incident.value, cause)
@@ -107,7 +104,6 @@ class EngineMetrics(EngineInstruments, Observer):
 
     def _step(self, job: Job, index: int, earlier: Step | None, step: Step) -> None:
         planned = job.plan.steps[index]
-        self._count_running(planned.service, job.plan.routing.lane, earlier, step)
         for execution, was in _changed(earlier, step):
             if execution.started_at is not None and (was is None or was.started_at is None):
                 self._acknowledged(planned.service, step, execution, execution.started_at)
@@ -130,13 +126,6 @@ class EngineMetrics(EngineInstruments, Observer):
         if reason in TRACKS and (step.state is StepState.FAILED_RETRY or step.held):
             self.retries.add(TRACKS[reason])
 
-    def _count_running(self, service: str, lane: int, earlier: Step | None, step: Step) -> None:
-        was = earlier is not None and earlier.state is StepState.IN_PROGRESS
-        change = (step.state is StepState.IN_PROGRESS) - was
-        if change:
-            key = (service, lane)
-            self._running[key] = max(0, self._running.get(key, 0) + change)
-
     def _event(self, event: Event) -> None:
         data = event.data or {}
         if "escalated" in data:
@@ -155,12 +144,11 @@ class EngineMetrics(EngineInstruments, Observer):
         rows: dict[tuple[str, int], BacklogRow] = {}
         for queue in await engine.ledger.ready_queues(engine.lanes):
             _row(rows, service_of(queue.line), queue.lane)["held"] += queue.held
-        for (line, lane), (released, size) in engine.windows.snapshot().items():
+        for (line, lane), (released, running, size) in engine.windows.snapshot().items():
             row = _row(rows, service_of(line), lane)
             row["released"] += released
+            row["in_progress"] += running
             row["window"] += size
-        for key, running in self._running.items():
-            _row(rows, *key)["in_progress"] = running
         return [row for _, row in sorted(rows.items())]
 
     async def refresh(self, up: Mapping[str, bool]) -> None:

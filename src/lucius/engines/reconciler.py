@@ -13,6 +13,7 @@ from lucius.core.errors import (
     RequestError,
 )
 from lucius.core.inputs import BusRestarted, Callback, Ticked
+from lucius.core.job import Job
 from lucius.core.retry import PUBLISH_GRACE
 from lucius.core.routing import reply_topic
 from lucius.core.wire import parse_reply
@@ -135,7 +136,8 @@ class Reconciler:
         if known is not None and known.due_at != found.due_at:
             self._engine.cache.drop(found.job_id)  # another process may have moved it
         try:
-            applied = await self._engine.apply(found.job_id, Ticked())
+            ticked = Ticked(queued=self._queued(await self._engine.job(found.job_id)))
+            applied = await self._engine.apply(found.job_id, ticked)
         except LedgerUnavailableError:
             raise
         except Exception:
@@ -143,6 +145,13 @@ class Reconciler:
             log.exception("a job cannot be ticked", extra={"jobId": found.job_id})
             return False
         return applied is not None and applied.job.due_at != found.due_at
+
+    def _queued(self, job: Job | None) -> frozenset[str]:
+        """Leases of the job that wait behind others, at a service that is at work."""
+        if job is None:
+            return frozenset()
+        out = (step.executions[-1].exec_id for step in job.steps if step.unacked)
+        return frozenset(filter(self._engine.windows.queued, out))
 
     # -- replies -----------------------------------------------------------------------------
 

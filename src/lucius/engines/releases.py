@@ -62,6 +62,7 @@ class Releases:
                 continue
             planned = plan.steps[index]
             key = (plan.line_of(planned.service), plan.routing.lane)
+            self._count_running(key, earlier, step)
             if earlier is not None:
                 self._close_ended(key, earlier, job, index)
             if step.unacked:
@@ -74,14 +75,22 @@ class Releases:
         """Someone else moved the job: what they ended no longer counts against our windows."""
         for index, (planned, earlier) in enumerate(zip(job.plan.steps, known.steps, strict=True)):
             key = (job.plan.line_of(planned.service), job.plan.routing.lane)
+            self._count_running(key, earlier, job.steps[index])
             self._close_ended(key, earlier, job, index)
 
     def recovered(self, job: Job) -> None:
         """A job found at the start: what is out counts against the window again."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            key = (job.plan.line_of(planned.service), job.plan.routing.lane)
+            self._count_running(key, None, step)
             if step.unacked:
-                key = (job.plan.line_of(planned.service), job.plan.routing.lane)
                 self.windows.opened(key, step.executions[-1].exec_id)
+
+    def _count_running(self, key: Key, earlier: Step | None, step: Step) -> None:
+        was = earlier is not None and earlier.state is StepState.IN_PROGRESS
+        change = (step.state is StepState.IN_PROGRESS) - was
+        if change:
+            self.windows.ran(key, change)
 
     def _close_ended(self, key: Key, earlier: Step, job: Job, index: int) -> None:
         """The lease that was out before is acknowledged or over by now."""

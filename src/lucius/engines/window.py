@@ -8,6 +8,7 @@ busy service closes the window long before any ACK could time out.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from math import sqrt
 from typing import Final
 
@@ -18,7 +19,8 @@ FLOOR_DELAY: Final = 0.1
 """Seconds. Delays below it are the cost of batching and commits, not of a queue."""
 MEMORY: Final = 30.0
 """Seconds after which a minimum is forgotten (it is kept for one to two such periods)."""
-FIRST: Final = 16.0
+FIRST: Final = 4.0
+"""Small: each lane has a window, and a slow service has to take all of the first ones."""
 LARGEST: Final = 4096.0
 
 
@@ -48,9 +50,12 @@ class Minimum:
 class Window:
     """The window of one line on one lane."""
 
-    __slots__ = ("limit", "minimum", "open", "reserved", "settling")
+    __slots__ = ("acked", "limit", "minimum", "open", "reserved", "running", "settling")
 
     def __init__(self) -> None:
+        self.acked = 0
+        """The latest place in the queue that was acknowledged."""
+        self.running = 0
         self.limit = FIRST
         self.minimum = Minimum()
         self.open = 0
@@ -87,10 +92,15 @@ class Window:
 
 @dataclass(slots=True)
 class _Open:
-    """`since` is when it was published, `heard` when its service answered: our own commits lie outside."""
+    """`since` is when it was published, `heard` when its service answered: our own commits lie outside.
+
+    `place` counts what was published, so it orders the queue of a line and lane on the bus; none for
+    one that was handed to a worker.
+    """
 
     key: Key
     since: float
+    place: int | None
     heard: float | None = None
 
 
@@ -101,6 +111,9 @@ class Windows:
         self._clock = clock
         self._windows: dict[Key, Window] = {}
         self._open: dict[str, _Open] = {}
+        self._places = count(1)
+        self._busy: dict[str, int] = {}
+        """How much of each line is in progress, on all lanes."""
         self.closed = False
 
     def of(self, key: Key) -> Window:
@@ -120,14 +133,36 @@ class Windows:
 
     def opened(self, key: Key, lease_id: str) -> None:
         if lease_id not in self._open:
-            self._open[lease_id] = _Open(key, self._clock())
+            self._open[lease_id] = _Open(key, self._clock(), next(self._places))
             self.of(key).open += 1
 
     def published(self, lease_id: str) -> None:
         """The bus has taken it: the delay counts from here."""
         entry = self._open.get(lease_id)
         if entry is not None:
-            entry.since = self._clock()
+            entry.since, entry.place = self._clock(), next(self._places)
+
+    def handed_out(self, lease_id: str) -> None:
+        """It waits in no queue any more: whoever has it must speak."""
+        entry = self._open.get(lease_id)
+        if entry is not None:
+            entry.place = None
+
+    def queued(self, lease_id: str) -> bool:
+        """Its service is busy, and nothing that was published after it has been taken before it."""
+        entry = self._open.get(lease_id)
+        return (
+            entry is not None
+            and entry.place is not None
+            and entry.place > self.of(entry.key).acked
+            and self._busy.get(entry.key[0], 0) > 0
+        )
+
+    def ran(self, key: Key, change: int) -> None:
+        """So many more, or fewer, are in progress."""
+        window, line = self.of(key), key[0]
+        window.running = max(0, window.running + change)
+        self._busy[line] = max(0, self._busy.get(line, 0) + change)
 
     def heard(self, lease_id: str) -> None:
         """Its service has answered: the delay counts to here, though the answer is yet to be saved."""
@@ -143,7 +178,10 @@ class Windows:
         if entry is None:
             return None
         now = entry.heard if entry.heard is not None else self._clock()
-        self.of(entry.key).acknowledged(max(0.0, now - entry.since), now)
+        window = self.of(entry.key)
+        window.acknowledged(max(0.0, now - entry.since), now)
+        if entry.place is not None and entry.place > window.acked:
+            window.acked = entry.place
         return entry.key
 
     def timed_out(self, lease_id: str) -> Key | None:
@@ -164,6 +202,9 @@ class Windows:
             self.of(entry.key).open -= 1
         return entry
 
-    def snapshot(self) -> dict[Key, tuple[int, int]]:
-        """Per line and lane: what is out and not acknowledged, and the window's size."""
-        return {key: (w.open + w.reserved, int(w.limit)) for key, w in self._windows.items()}
+    def snapshot(self) -> dict[Key, tuple[int, int, int]]:
+        """Per line and lane: what is out and not acknowledged, what is in progress, the window's size."""
+        return {
+            key: (window.open + window.reserved, window.running, int(window.limit))
+            for key, window in self._windows.items()
+        }

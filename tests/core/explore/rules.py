@@ -172,8 +172,15 @@ class Rules:
             due = retry.due_at(come(job, deadline))
             if due is not None and due <= NOW:
                 yield self._act(world, "finds due", TICK, number, deadline=deadline, helps=True)
+                yield from self._finds_busy(world, job, number, deadline)
         if not job.terminal:
             yield self._act(world, "is told to publish now", PUBLISH_NOW, number)
+
+    def _finds_busy(self, world: World, job: Job, number: int, deadline: str) -> Iterator[Next]:
+        queued = frozenset(step.executions[-1].exec_id for step in job.steps if step.unacked)
+        if queued:
+            tick = Ticked(queued=queued)
+            yield self._act(world, "finds due behind others", tick, number, deadline=deadline)
 
     def _perform(self, world: World, number: int, effect: Effect) -> Iterator[Next]:
         actor = world.actors[number]
