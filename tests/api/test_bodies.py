@@ -3,11 +3,16 @@
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from lucius.api.body import parsed
 from lucius.api.context import ApiOptions
+from lucius.api.problems import Problem
 from tests.api.live import BOUND, live
 from tests.api.live import ENVELOPE as LIVE_ENVELOPE
 from tests.api.world import ENVELOPE, World, client_of, context_of
@@ -169,3 +174,44 @@ async def test_a_web_page_of_another_origin_is_refused(client: httpx.AsyncClient
     same = {"origin": "http://lucius"}
     answer = await client.post("/v1/orchestrate", json=ENVELOPE, headers=same)
     assert answer.status_code == 202
+
+
+class Pairs(list[Any]):
+    """An object whose keys may repeat."""
+
+
+PAIRS = st.recursive(
+    st.integers(-5, 5) | st.text('":{},\\ x', max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(st.tuples(st.text('":x', max_size=2), inner), max_size=4).map(Pairs)
+    ),
+    max_leaves=10,
+)
+
+
+def written(value: Any, colon: str) -> str:
+    if isinstance(value, Pairs):
+        inside = (f"{json.dumps(key)}{colon}{written(item, colon)}" for key, item in value)
+        return "{" + ",".join(inside) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(written(item, colon) for item in value) + "]"
+    return json.dumps(value)
+
+
+def repeats(value: Any) -> bool:
+    if isinstance(value, Pairs):
+        keys = [key for key, _ in value]
+        return len(set(keys)) < len(keys) or any(repeats(item) for _, item in value)
+    return isinstance(value, list) and any(repeats(item) for item in value)
+
+
+@given(PAIRS, st.sampled_from([":", ": ", " :", "\n:\t"]))
+def test_a_key_named_twice_is_found_however_it_is_written(value: Any, colon: str) -> None:
+    body = written(value, colon).encode()
+    if repeats(value):
+        with pytest.raises(Problem) as caught:
+            parsed(body)
+        assert caught.value.known.code == "DUPLICATE_KEY"
+    else:
+        assert parsed(body) == json.loads(body)

@@ -1,6 +1,7 @@
 """Reading request bodies strictly and cheaply: bounded before they are read, one meaning or none."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
@@ -47,7 +48,7 @@ async def read(request: Request, limit: int) -> bytes:
 
 
 def parsed(body: bytes) -> Any:
-    """orjson refuses what is not JSON; a second, slower pass finds keys that are named twice.
+    """orjson refuses what is not JSON; a second, slower pass, where needed, finds keys named twice.
 
     It also finds integers that orjson has turned into floats. They are kept as they are, so that
     whoever stores or hashes the value refuses them by their place.
@@ -60,11 +61,37 @@ def parsed(body: bytes) -> Any:
         raise Problem("INVALID_JSON", f"the body is not valid JSON: {error}") from None
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise Problem("NESTING_TOO_DEEP")
+    if _needs_no_second_look(body, value):
+        return value
     try:
         _DECODER.decode(body.decode())
     except LongIntegerError:
         return _EXACT.decode(body.decode())
     return value
+
+
+def _needs_no_second_look(body: bytes, value: Any) -> bool:
+    """Each key ends in `":`. If there are no more of those than keys, none is named twice.
+
+    A string may contain `":` too: then they are more, and the second pass decides. Where something
+    stands between quote and colon, or a float may have been an integer, it does so in any case.
+    """
+    return body.count(b'":') == _keys(value) and _LOOSE_KEY.search(body) is None
+
+
+def _keys(value: Any) -> int:
+    """How many there are; -1 where a float is as large as integers that orjson turns into floats."""
+    keys, left = 0, [value]
+    while left:
+        item = left.pop()
+        if type(item) is dict:
+            keys += len(item)
+            left.extend(item.values())
+        elif type(item) is list:
+            left.extend(item)
+        elif type(item) is float and abs(item) >= _LARGE:
+            return -1
+    return keys
 
 
 def _check_headers(request: Request, limit: int) -> None:
@@ -135,6 +162,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> None:
             seen.add(key)
 
 
+_LOOSE_KEY: Final = re.compile(rb'"\s+:')
+_LARGE: Final = 2.0**62
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_short, parse_float=len)
 """`parse_float=len`: floats were checked already."""
 _EXACT: Final = json.JSONDecoder(object_pairs_hook=_once, parse_int=_integer)
