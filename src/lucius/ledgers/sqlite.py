@@ -10,7 +10,6 @@ from typing import Final, Self
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerError
 from lucius.core.job import Job
-from lucius.core.record import evolve
 from lucius.ledgers import sqlite_list, sqlite_queries
 from lucius.ledgers.sqlite_backup import write_backup
 from lucius.ledgers.sqlite_batch import Call, Create, Save
@@ -46,8 +45,6 @@ from lucius.ports.ledger import (
 PRUNED_AT_ONCE: Final = 256
 DECODED_AT_ONCE: Final = 10
 """Jobs of a list that are decoded before other tasks get a turn."""
-SCANS_A_PAGE: Final = 20
-"""Portions of rows that are looked at before a page is answered without a job."""
 
 
 class SqliteLedger:
@@ -161,7 +158,8 @@ class SqliteLedger:
             return sqlite_queries.ready(self._reader, queue, after, limit)
 
     async def list(self, query: JobQuery) -> JobPage:
-        found = await self._found(query)
+        with self._foreign:
+            found = sqlite_list.find(self._reader, query)
         jobs: list[Job] = []
         for start in range(0, len(found.rows), DECODED_AT_ONCE):
             jobs += sqlite_list.decode(found.rows[start : start + DECODED_AT_ONCE])
@@ -172,17 +170,6 @@ class SqliteLedger:
         """Beside the event loop, and one at a time: it reads as much of an index as there are jobs."""
         async with self._counting:
             return await asyncio.to_thread(sqlite_list.count_in, self.path, query)
-
-    async def _found(self, query: JobQuery) -> sqlite_list.Found:
-        """Scan on past what does not match until something does, a portion at a turn."""
-        for _ in range(SCANS_A_PAGE):
-            with self._foreign:
-                found = sqlite_list.find(self._reader, query)
-            if found.rows or found.stopped is None:
-                break
-            query = evolve(query, cursor=sqlite_list.next_cursor(query, found))
-            await asyncio.sleep(0)
-        return found
 
     async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
         with self._foreign:

@@ -1,11 +1,12 @@
 """Lists of jobs, newest first, at a cost that does not grow with the ledger.
 
 The most selective filter picks an index; what the index cannot decide is checked on a bounded number
-of rows. So what is found at once may be short, or even empty, and still have a cursor.
+of rows. Where that finds nothing, the index of the type is tried too. So what is found at once may be
+short, or even empty where each filter alone matches much, and still have a cursor.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -45,14 +46,22 @@ class Found(NamedTuple):
 
 
 def find(conn: sqlite3.Connection, query: JobQuery) -> Found:
-    scan = _scan(query)
-    if not scan.streams:
-        return Found((), None)
     conn.execute("BEGIN")
     try:
-        return _walk(conn, query, scan)
+        return _first(_walk(conn, query, scan) for scan in _scans(query))
     finally:
         conn.execute("COMMIT")
+
+
+def _first(walks: Iterable[Found]) -> Found:
+    """The first that finds something or comes to its end; else the one that went furthest."""
+    furthest = Found((), None)
+    for found in walks:
+        if found.rows or found.stopped is None:
+            return found
+        if furthest.stopped is None or found.stopped < furthest.stopped:
+            furthest = found
+    return furthest
 
 
 def count_in(path: Path, query: JobQuery) -> int:
@@ -93,6 +102,23 @@ def _readable(row: tuple[str, int, bytes, bytes]) -> Job | None:
 
 
 # -- choosing an index -----------------------------------------------------------------------
+
+
+def _scans(query: JobQuery) -> Iterator[Scan]:
+    """The best, then another way to the same rows: a type may be rare where a state is common."""
+    scan = _scan(query)
+    if scan.streams:
+        yield scan
+        if query.request_type and not query.dlq and scan.by != "jobs_by_type":
+            kind, *rest = _by_type(query)
+            yield Scan("jobs_by_type", [kind], rest)
+
+
+def _by_type(query: JobQuery) -> list[Term]:
+    tenants = [Term("tenant = ?", (tenant,)) for tenant in sorted(query.tenant_ids or ())]
+    states = [Term("state = ?", (state.value,)) for state in sorted(query.states or ())]
+    kind = Term("request_type = ?", (query.request_type,))
+    return [kind, *_any_of("tenant", tenants), *_any_of("state", states)]
 
 
 def _scan(query: JobQuery) -> Scan:
