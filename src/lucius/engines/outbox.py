@@ -27,7 +27,7 @@ ALL_LANES: Final = frozenset(range(LANES))
 RACES: Final = 20
 """How often a lost compare-and-swap is tried again before the caller is told."""
 
-A_TURN: Final = 32
+A_TURN: Final = 16
 """Jobs that are submitted or answered in one turn of the event loop."""
 
 Listener = Callable[[Job | None, Decision], None]

@@ -34,9 +34,9 @@ BY_CONTENT: Final = (
 
 AT_ONCE: Final = 32
 """Operations that are answered in one turn of the event loop: others want a turn too."""
-TURNS: Final = 4
+TURNS: Final = 8
 """Turns of the event loop for which a batch waits for more, unless it has enough."""
-ENOUGH: Final = 64
+ENOUGH: Final = 512
 SWITCH_SECONDS: Final = 0.0005
 """How long a busy event loop may keep the interpreter from the writer, which needs it several times a
 commit. At Python's default of 5 ms, a loop that always has work cuts the throughput to a fifth."""
