@@ -32,7 +32,7 @@ BY_CONTENT: Final = (
 """Errors that one operation causes by itself: the others of its batch are tried without it."""
 
 
-AT_ONCE: Final = 32
+AT_ONCE: Final = 64
 """Operations that are answered in one turn of the event loop: others want a turn too."""
 TURNS: Final = 8
 """Turns of the event loop for which a batch waits for more, unless it has enough."""
