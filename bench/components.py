@@ -18,7 +18,8 @@ _CALLER: Final = "its caller"
 COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "HTTP protocol": (
         *("uvicorn/", "httptools/", "starlette/", "fastapi/"),
-        *("lucius/bootstrap/protocol", "lucius/api/app.py", "lucius/api/operation.py"),
+        *("lucius/bootstrap/protocol", "lucius/bootstrap/serve", "lucius/bootstrap/slow_clients"),
+        *("lucius/api/app.py", "lucius/api/operation.py"),
     ),
     "API routes and views": ("lucius/api/", "lucius/engines/gateway", "lucius/engines/bulk"),
     "ingress": (
@@ -27,7 +28,9 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         *("lucius/core/routing", "lucius/core/references", "lucius/core/idempotency"),
     ),
     "reading replies": ("lucius/engines/reconciler", "lucius/core/wire.py:parse_reply"),
-    "engine around a decision": ("lucius/engines/outbox.py", "lucius/engines/cache"),
+    "engine around a decision": (
+        *("lucius/engines/outbox.py", "lucius/engines/cache", "lucius/engines/pace"),
+    ),
     "deciding": (
         *("lucius/core/decide", "lucius/core/callbacks", "lucius/core/turn"),
         *("lucius/core/sequence", "lucius/core/ticks", "lucius/core/control"),
@@ -42,6 +45,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         "lucius/ledgers/sqlite.py",
         *("lucius/ledgers/sqlite_batch.py:Save", "lucius/ledgers/sqlite_batch.py:Create"),
         "lucius/ledgers/sqlite_writer.py:Writer.submit",
+        "lucius/ledgers/sqlite_writer.py:Writer._wait_for_more",
         "lucius/ledgers/sqlite_writer.py:Writer._hand_over",
     ),
     "writer: staging rows": (
@@ -53,6 +57,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "writer: commit and fsync": ("lucius/ledgers/sqlite_writer",),
     "after the commit": (
         "lucius/ledgers/sqlite_writer.py:Writer._answer",
+        "lucius/ledgers/sqlite_writer.py:Writer._resolve",
         "lucius/engines/outbox.py:OutboxEngine._committed",
         "lucius/engines/outbox.py:OutboxEngine._perform",
         "lucius/engines/outbox.py:OutboxEngine._answers",
@@ -72,6 +77,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     _CALLER: (
         *("lucius/core/job", "lucius/core/plan", "lucius/core/states", "lucius/core/effects"),
         *("lucius/core/inputs", "lucius/core/record", "lucius/core/ids", "lucius/core/wire"),
+        "lucius/core/credentials",
         *("lucius/core/json_faults", "lucius/core/limits", "lucius/core/errors"),
         *("lucius/ports/", "lucius/ledgers/codec", "lucius/ledgers/plan_codec"),
         *("lucius/ledgers/event_codec", "lucius/ledgers/stored_json", "lucius/ledgers/rules"),
