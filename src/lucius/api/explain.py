@@ -1,14 +1,16 @@
 """Why a job is where it is, in one sentence for people. A pure function of the job."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from lucius.core.job import Job, Step
 from lucius.core.plan import StepPlan
 from lucius.core.states import TERMINAL_STEP, JobState, StepState
 
 
+@lru_cache(maxsize=16_384)
 def instant(at: datetime) -> str:
-    """RFC 3339 in UTC, with Z."""
+    """RFC 3339 in UTC, with Z. Remembered: in one view of a job most instants come up several times."""
     if at.tzinfo is not UTC:
         at = at.astimezone(UTC)
     return at.isoformat()[:-6] + "Z"
