@@ -260,3 +260,15 @@ def test_when_the_process_ends_whoever_waits_is_answered() -> None:
         return loop.time()
 
     assert run_virtually(scene) == pytest.approx(5)
+
+
+async def test_what_a_worker_has_got_waits_in_no_queue(lucius: Live) -> None:
+    """If the worker dies before its ACK, the ACK clock must find it, busy as the service may be."""
+    for key in ("first", "second", "third"):
+        await lucius.accepted(key)
+    first, second = await lucius.pull(limit=2)
+    assert (await lucius.reply("ack", first)).json() == {"outcome": "applied"}
+    windows = lucius.runtime.engine.windows
+    assert not windows.queued(second["lease_id"])
+    waiting = [lease for lease in windows._open if lease != second["lease_id"]]
+    assert [windows.queued(lease) for lease in waiting] == [True]

@@ -129,13 +129,19 @@ async def test_a_protocol_with_a_new_step_type_is_a_file_and_runs(
     assert job.plan.protocol_id == "stamp_1"
 
 
+async def begun(runtime: Runtime, folder: Path, stamp: Stamp) -> str:
+    """A job of two steps, whose first is under way."""
+    await put(runtime, folder, protocol("first", "second"))
+    payload = {"steps": {"first": {"text": "x"}, "second": {"text": "y"}}}
+    job_id = (await runtime.engine.submit(envelope("old", **payload))).job_id
+    await stamp.began.wait()
+    return job_id
+
+
 async def test_a_running_job_keeps_the_protocol_it_started_with(
     runtime: Runtime, folder: Path, stamp: Stamp
 ) -> None:
-    await put(runtime, folder, protocol("first", "second"))
-    payload = {"steps": {"first": {"text": "x"}, "second": {"text": "y"}}}
-    old = (await runtime.engine.submit(envelope("old", **payload))).job_id
-    await stamp.began.wait()
+    old = await begun(runtime, folder, stamp)
     await put(runtime, folder, protocol("only", required="title"))
     new = (await runtime.engine.submit(envelope("new", title="z"))).job_id
     stamp.go.set()
@@ -148,10 +154,7 @@ async def test_a_running_job_keeps_the_protocol_it_started_with(
 async def test_a_running_job_ends_though_its_protocol_was_taken_away(
     runtime: Runtime, folder: Path, stamp: Stamp
 ) -> None:
-    await put(runtime, folder, protocol("first", "second"))
-    payload = {"steps": {"first": {"text": "x"}, "second": {"text": "y"}}}
-    job_id = (await runtime.engine.submit(envelope("k", **payload))).job_id
-    await stamp.began.wait()
+    job_id = await begun(runtime, folder, stamp)
     async with noticed(runtime):
         (folder / "stamp.yaml").unlink()
     stamp.go.set()
@@ -161,10 +164,7 @@ async def test_a_running_job_ends_though_its_protocol_was_taken_away(
 async def test_a_running_job_ends_though_its_service_is_named_for_other_step_types(
     runtime: Runtime, folder: Path, stamp: Stamp
 ) -> None:
-    await put(runtime, folder, protocol("first", "second"))
-    payload = {"steps": {"first": {"text": "x"}, "second": {"text": "y"}}}
-    job_id = (await runtime.engine.submit(envelope("k", **payload))).job_id
-    await stamp.began.wait()
+    job_id = await begun(runtime, folder, stamp)
     await put(runtime, folder, protocol("only", step_type="SEAL"))
     stamp.go.set()
     assert (await ended(runtime, job_id)).state is JobState.SUCCEEDED

@@ -1,8 +1,16 @@
 """A turn of the event loop takes so many pieces of work; what is quick comes in between."""
 
 import asyncio
+from datetime import UTC, datetime
+from itertools import pairwise
 
+from lucius.configs.files import FileConfig
+from lucius.engines import outbox
+from lucius.engines.ingress import Ingress, IngressPolicy
+from lucius.engines.outbox import OutboxEngine
 from lucius.engines.pace import Pace
+from lucius.ledgers.memory import MemoryLedger
+from tests.engine.world import envelope
 
 
 async def turns_of(pace: Pace, pieces: int) -> list[int]:
@@ -63,3 +71,22 @@ async def test_who_gives_up_waiting_takes_no_turn() -> None:
     await asyncio.sleep(0)
     waiting[0].cancel()
     await asyncio.wait_for(asyncio.gather(*waiting[1:]), 5)
+
+
+async def test_submissions_that_come_together_leave_turns_to_others() -> None:
+    ingress = Ingress(FileConfig(), IngressPolicy())
+    engine = OutboxEngine(MemoryLedger(), ingress, now=lambda: datetime.now(UTC))
+    submitted, seen = 0, list[int]()
+
+    async def submit(number: int) -> None:
+        nonlocal submitted
+        await engine.submit(envelope(number=number))
+        submitted += 1
+
+    async def look() -> None:
+        while submitted < 100:
+            seen.append(submitted)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(look(), *(submit(number) for number in range(100)))
+    assert max(after - before for before, after in pairwise(seen)) <= outbox.A_TURN

@@ -56,6 +56,30 @@ def test_a_window_is_closed_while_the_broker_is_down() -> None:
     assert not windows.room(KEY)
 
 
+def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> None:
+    windows = Windows(lambda: 0.0)
+    windows.opened(KEY, "waits")
+    assert not windows.queued("waits"), "nothing of the service is in progress"
+    windows.ran(("ocr", 9), 1)
+    assert windows.queued("waits")
+    windows.ran(("ocr", 9), -1)
+    assert not windows.queued("waits")
+    assert not windows.queued("unknown")
+
+
+def test_a_directive_that_was_overtaken_or_handed_out_is_not_queued() -> None:
+    windows = Windows(lambda: 0.0)
+    windows.ran(KEY, 1)
+    for lease in ("lost", "taken", "handed out"):
+        windows.opened(KEY, lease)
+    windows.acknowledged("taken")
+    assert [windows.queued(lease) for lease in ("lost", "handed out")] == [False, True]
+    windows.handed_out("handed out")
+    assert not windows.queued("handed out")
+    windows.published("lost")
+    assert windows.queued("lost"), "published again, it is at the end of the queue"
+
+
 def test_a_lease_counts_once_however_often_it_is_reported() -> None:
     windows = Windows(lambda: 0.0)
     windows.opened(KEY, "lease")

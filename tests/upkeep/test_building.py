@@ -1,13 +1,16 @@
 """What a runtime is built from: settings are obeyed, and what is not built yet is refused."""
 
 import asyncio
+import os
+import signal
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import build, demo_services
+from lucius.bootstrap import build, demo_services, open_ledger
 from lucius.bootstrap.adapters import UnsupportedError
+from lucius.bootstrap.roles import reconcile
 from lucius.settings import load_settings
 from tests.api.live import live
 
@@ -92,3 +95,24 @@ async def test_what_is_due_is_moved_here_only_where_that_is_its_part(
     async with runtime.running():
         await asyncio.sleep(0)
         assert ran.is_set() is reconciles
+
+
+async def test_a_reconciler_alone_takes_up_what_is_out_and_ends_when_it_is_told(
+    tmp_path: Path,
+) -> None:
+    """Nothing is shared here, so the job is one that an earlier process has left."""
+    settings = load_settings({"LUCIUS_DATA_DIR": str(tmp_path)})
+    async with live(tmp_path) as world:
+        job_id = await world.accepted()
+        left = await world.runtime.engine.job(job_id)
+    ready = asyncio.Event()
+    running = asyncio.create_task(reconcile(settings, ready=ready.set))
+    await asyncio.wait_for(ready.wait(), 10)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, 10)
+    ledger = await open_ledger(settings, readonly=True)
+    found = await ledger.load(job_id)
+    await ledger.close()
+    assert left is not None
+    assert found is not None
+    assert found.version > left.version

@@ -38,16 +38,6 @@ def settings(tmp_path: Path) -> Settings:
     )
 
 
-ENVELOPE = {
-    "tenant_id": "acme",
-    "request_type": "SCRIPTED",
-    "input_ref": "s3://bucket/in",
-    "output_ref": "s3://bucket/out",
-    "payload": {},
-    "schema_version": "v1",
-}
-
-
 @pytest.fixture
 async def job(settings: Settings) -> Job:
     """One job that has succeeded, and whose process has ended."""

@@ -73,16 +73,14 @@ def up(
     services = [] if no_services else bootstrap.demo_services()
     sys.path.insert(0, str(Path.cwd()))
     services += [bootstrap.named_service(name) for name in named]
+    serve(settings, as_json, host=host, port=port, services=services)
+
+
+def serve(settings: "Settings", as_json: bool, **how: Any) -> None:
+    from lucius import bootstrap
+
     with bootstrap.observed(settings):
-        run_quickly(
-            bootstrap.serve(
-                settings,
-                host=host,
-                port=port,
-                services=services,
-                ready=lambda url: told(as_json, url=url),
-            )
-        )
+        run_quickly(bootstrap.serve(settings, **how, ready=lambda url: told(as_json, url=url)))
 
 
 @click.command()
@@ -97,16 +95,7 @@ def orchestrator(host: str, port: int, data: Path, stack: str, as_json: bool) ->
     settings = settings_for(data, **STACKS[stack], **logs(as_json))
     bootstrap.check_address(settings, host)
     check_shared(settings, "orchestrator")
-    with bootstrap.observed(settings):
-        run_quickly(
-            bootstrap.serve(
-                settings,
-                host=host,
-                port=port,
-                reconciles=False,
-                ready=lambda url: told(as_json, url=url),
-            )
-        )
+    serve(settings, as_json, host=host, port=port, reconciles=False)
 
 
 @click.command()
