@@ -195,7 +195,9 @@ def test_an_unknown_job_is_a_message(shell: Shell) -> None:
 
 def test_with_json_a_refusal_is_an_object_with_its_code_and_faults(shell: Shell) -> None:
     result = shell.run("job", "show", "nope", "--json")
-    assert (result.exit_code, json.loads(result.stderr)["code"]) == (1, "JOB_NOT_FOUND")
+    said = json.loads(result.stderr)
+    assert (result.exit_code, said["code"]) == (1, "JOB_NOT_FOUND")
+    assert "JOB_NOT_FOUND" not in said["message"], "the code is said once"
     said = json.loads(shell.run("jobs", "--state", "DONE", "--json").stderr)
     assert said["code"] == "INVALID_PARAMETER"
     assert said["errors"][0]["parameter"] == "state"

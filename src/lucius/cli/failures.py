@@ -58,8 +58,6 @@ def show_failure(error: Exception, message: str, *, as_json: bool) -> None:
 
 def _document(error: Exception, message: str) -> dict[str, Any]:
     """One line on standard error; standard output is for what was asked."""
-    document: dict[str, Any] = {"code": code_of(error), "message": message}
-    faults = getattr(error, "errors", None)
-    if faults:
-        document |= {"message": str(error), "errors": faults}
-    return document
+    code, faults = code_of(error), getattr(error, "errors", None)
+    said = (str(error) if faults else message).removeprefix(f"{code}: ")
+    return {"code": code, "message": said} | ({"errors": faults} if faults else {})
