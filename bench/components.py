@@ -29,39 +29,39 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "reading replies": ("lucius/engines/reconciler", "lucius/core/wire.py:parse_reply"),
     "engine around a decision": (
-        *("lucius/engines/outbox.py", "lucius/engines/cache", "lucius/engines/pace"),
+        *("lucius/engines/outbox/engine.py", "lucius/engines/cache", "lucius/engines/pace"),
     ),
     "deciding": (
         *("lucius/core/decide", "lucius/core/callbacks", "lucius/core/turn"),
         *("lucius/core/sequence", "lucius/core/ticks", "lucius/core/control"),
         *("lucius/core/retry", "lucius/core/table", "lucius/core/audit"),
-        *("lucius/engines/outbox.py:decided", "lucius/engines/outbox.py:joined"),
+        *("lucius/engines/outbox/engine.py:decided", "lucius/engines/outbox/engine.py:joined"),
     ),
     "releasing steps": (
         *("lucius/engines/releases", "lucius/engines/window", "lucius/engines/ready"),
-        "lucius/engines/outbox.py:OutboxEngine._release_at_once",
+        "lucius/engines/outbox/engine.py:OutboxEngine._release_at_once",
     ),
     "encoding and queueing saves": (
-        "lucius/ledgers/sqlite.py",
-        *("lucius/ledgers/sqlite_batch.py:Save", "lucius/ledgers/sqlite_batch.py:Create"),
-        "lucius/ledgers/sqlite_writer.py:Writer.submit",
-        "lucius/ledgers/sqlite_writer.py:Writer._wait_for_more",
-        "lucius/ledgers/sqlite_writer.py:Writer._hand_over",
+        "lucius/ledgers/sqlite/ledger.py",
+        *("lucius/ledgers/sqlite/batch.py:Save", "lucius/ledgers/sqlite/batch.py:Create"),
+        "lucius/ledgers/sqlite/writer.py:Writer.submit",
+        "lucius/ledgers/sqlite/writer.py:Writer._wait_for_more",
+        "lucius/ledgers/sqlite/writer.py:Writer._hand_over",
     ),
     "writer: staging rows": (
         *("lucius/ledgers/sqlite_batch", "lucius/ledgers/sqlite_memory"),
-        "lucius/ledgers/sqlite_rows.py:Rows._portions",
-        "lucius/ledgers/sqlite_rows.py:_statement",
+        "lucius/ledgers/sqlite/rows.py:Rows._portions",
+        "lucius/ledgers/sqlite/rows.py:_statement",
     ),
     "writer: SQLite statements": ("lucius/ledgers/sqlite_rows",),
     "writer: commit and fsync": ("lucius/ledgers/sqlite_writer",),
     "after the commit": (
-        "lucius/ledgers/sqlite_writer.py:Writer._answer",
-        "lucius/ledgers/sqlite_writer.py:Writer._resolve",
-        "lucius/engines/outbox.py:OutboxEngine._committed",
-        "lucius/engines/outbox.py:OutboxEngine._perform",
-        "lucius/engines/outbox.py:OutboxEngine._answers",
-        "lucius/engines/reconciler.py:Reconciler.woken",
+        "lucius/ledgers/sqlite/writer.py:Writer._answer",
+        "lucius/ledgers/sqlite/writer.py:Writer._resolve",
+        "lucius/engines/outbox/engine.py:OutboxEngine._committed",
+        "lucius/engines/outbox/engine.py:OutboxEngine._perform",
+        "lucius/engines/outbox/engine.py:OutboxEngine._answers",
+        "lucius/engines/outbox/reconciler.py:Reconciler.woken",
         "lucius/engines/waits",
     ),
     "metrics, logs, traces": (
@@ -91,7 +91,7 @@ What several components use counts for its caller, and so does any library that 
 """
 
 WAITS: Final = (
-    "lucius/ledgers/sqlite_writer.py:Writer._take",
+    "lucius/ledgers/sqlite/writer.py:Writer._take",
     "concurrent/futures/thread.py:_worker",
     "threading.py:Condition.wait",
     "selectors.py:",
@@ -148,7 +148,7 @@ def _component(stack: str) -> tuple[str, str]:
 
 @cache
 def _place(frame: str) -> str:
-    """`Rows.run (lucius/ledgers/sqlite_rows.py:29)` as `lucius/ledgers/sqlite_rows.py:Rows.run`."""
+    """`Rows.run (lucius/ledgers/sqlite/rows.py:29)` as `lucius/ledgers/sqlite/rows.py:Rows.run`."""
     function, _, where = frame.rpartition(" (")
     return f"{where.rstrip(')').rpartition(':')[0]}:{function}"
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from bench.bare import record, replay, replay_by_row
 from bench.measure import percentile, spending
+from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.configs.files import FileConfig
 from lucius.core.effects import Effect, PublishDirective
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
 from lucius.core.states import JobState
-from lucius.engines.ingress import Ingress, IngressPolicy
-from lucius.engines.outbox import OutboxEngine
-from lucius.ledgers.sqlite import SqliteLedger
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Ledger
 
 Numbers = dict[str, float]

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from lucius.api.metrics import HttpInstruments
-from lucius.engines.instruments import Instrument
-from lucius.engines.metric_table import EngineInstruments
+from lucius.engines.outbox.metric_table import EngineInstruments
+from lucius.telemetry.instruments import Instrument
 
 _HEAD: Final = """# Metrics
 
-Generated from `src/lucius/engines/metric_table.py` and `src/lucius/api/metrics.py`. Do not edit.
+Generated from `src/lucius/engines/outbox/metric_table.py` and `src/lucius/api/metrics.py`. Do not edit.
 
 `GET /metrics` answers in Prometheus' text format, also during an outage. Counters that have not moved yet
 are shown as 0 where their labels are known beforehand. Labels come from the configuration or closed sets;

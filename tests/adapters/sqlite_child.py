@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from lucius.core.errors import LedgerUnavailableError
-from lucius.ledgers.sqlite import SqliteLedger
+from lucius.ledgers.sqlite.ledger import SqliteLedger
 from tests.conformance.jobs import life_of, make
 
 TASKS = 50

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from lucius.core.decide import decide
 from lucius.core.errors import LedgerCorruptError, LedgerTooNewError
 from lucius.core.plan import Carried, RetryPolicy, Sla, StepPlan
-from lucius.ledgers.codec import SCHEMA, decode_job, encode_job
-from lucius.ledgers.event_codec import decode_events, encode_events
-from lucius.ledgers.plan_codec import decode_plan, encode_plan
-from lucius.ledgers.stored_json import instant, micros
+from lucius.ledgers.stored.event_codec import decode_events, encode_events
+from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job
+from lucius.ledgers.stored.json_form import instant, micros
+from lucius.ledgers.stored.plan_codec import decode_plan, encode_plan
 from tests.conformance.jobs import at, life_of, make, plan_of
 from tests.conformance.ledger_scripts import ACTIONS, WORLDS, input_of
 

@@ -12,8 +12,8 @@ from lucius.core.errors import (
     LedgerLockedError,
     LedgerTooNewError,
 )
-from lucius.ledgers.sqlite import SqliteLedger
-from lucius.ledgers.sqlite_backup import restore
+from lucius.ledgers.sqlite.backup import restore
+from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import life_of, make
 

@@ -17,9 +17,9 @@ from lucius.core.errors import (
     LedgerUnavailableError,
 )
 from lucius.core.job import Job
-from lucius.ledgers import sqlite_list
-from lucius.ledgers.sqlite import SqliteLedger
-from lucius.ledgers.sqlite_schema import MIGRATIONS, connect, migrate, version_of
+from lucius.ledgers.sqlite import lists as sqlite_list
+from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.ledgers.sqlite.schema import MIGRATIONS, connect, migrate, version_of
 from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import life_of, make
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from lucius.api.context import Caller, Role
 from lucius.core.effects import Outcome
 from lucius.engines import bulk
-from lucius.engines.window import FIRST
+from lucius.engines.outbox.window import FIRST
 from lucius.ports.ledger import JobQuery
 from tests.api.live import Live, live
 from tests.api.world import World, accepted, client_of, context_of

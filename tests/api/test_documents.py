@@ -8,11 +8,11 @@ import httpx
 import pytest
 from starlette.requests import Request
 
+from lucius.admission import faults
 from lucius.api.app import OPERATIONS
 from lucius.api.codes import CODES
 from lucius.api.context import ANYONE, Caller
 from lucius.api.problems import error_pages
-from lucius.engines import faults
 from tests.api.world import World, client_of, context_of
 
 SOURCE = Path(__file__).parents[2] / "src" / "lucius"

@@ -9,7 +9,7 @@ from lucius.buses.memory import MemoryBus
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
 from lucius.core.job import Job
 from lucius.core.states import EntryState, StepState
-from lucius.engines import outbox_retry
+from lucius.engines.outbox import publish_now as outbox_retry
 from tests.api.live import Live, live
 
 REFUSED = PublishRefusedError("too large for this broker")

@@ -12,7 +12,7 @@ import pytest
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.routing import TOPOLOGIES, directive_topics
-from lucius.engines.gateway import BusGateway
+from lucius.gateway.bus_gateway import BusGateway
 from lucius.ports.bus import Message
 from tests.api.live import BOUND, Live, live
 from tests.virtual import VirtualLoop, run_virtually

@@ -9,9 +9,9 @@ import pytest
 
 from bench.bare import BY_ROW, record, replay, replay_by_row
 from bench.transitions import load
-from lucius.ledgers import sqlite_rows as rows
-from lucius.ledgers.sqlite import SqliteLedger
-from lucius.ledgers.sqlite_schema import TABLES
+from lucius.ledgers.sqlite import rows
+from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.ledgers.sqlite.schema import TABLES
 
 
 def contents(path: Path) -> dict[str, list[Any]]:

@@ -11,12 +11,12 @@ from bench.sampling import NotSampledError, sample
 SOURCES = Path(__file__).parents[2] / "src"
 ON_LOOP = "<module> (lucius:8);run (uvloop/__init__.py:92);Runner.run (asyncio/runners.py:118)"
 IN_WRITER = (
-    "Thread._bootstrap (threading.py:1002);Writer._run (lucius/ledgers/sqlite_writer.py:104)"
+    "Thread._bootstrap (threading.py:1002);Writer._run (lucius/ledgers/sqlite/writer.py:104)"
 )
-COMMIT = f"{IN_WRITER};Writer._together (lucius/ledgers/sqlite_writer.py:145)"
-BATCH = f"{COMMIT};Batch.run (lucius/ledgers/sqlite_batch.py:114)"
-SAVE = f"{ON_LOOP};OutboxEngine._commit (lucius/engines/outbox.py:166)"
-SETTLE = f"{ON_LOOP};Reconciler._settle (lucius/engines/reconciler.py:189)"
+COMMIT = f"{IN_WRITER};Writer._together (lucius/ledgers/sqlite/writer.py:145)"
+BATCH = f"{COMMIT};Batch.run (lucius/ledgers/sqlite/batch.py:114)"
+SAVE = f"{ON_LOOP};OutboxEngine._commit (lucius/engines/outbox/engine.py:166)"
+SETTLE = f"{ON_LOOP};Reconciler._settle (lucius/engines/outbox/reconciler.py:189)"
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ SETTLE = f"{ON_LOOP};Reconciler._settle (lucius/engines/reconciler.py:189)"
         (f"{SETTLE};parse_reply (lucius/core/wire.py:147)", "reading replies"),
         (f"{COMMIT}", "writer: commit and fsync"),
         (f"{BATCH}", "writer: staging rows"),
-        (f"{BATCH};Rows.run (lucius/ledgers/sqlite_rows.py:29)", "writer: SQLite statements"),
-        (f"{BATCH};Rows._portions (lucius/ledgers/sqlite_rows.py:40)", "writer: staging rows"),
+        (f"{BATCH};Rows.run (lucius/ledgers/sqlite/rows.py:29)", "writer: SQLite statements"),
+        (f"{BATCH};Rows._portions (lucius/ledgers/sqlite/rows.py:40)", "writer: staging rows"),
     ],
 )
 def test_a_sample_belongs_to_the_innermost_frame_that_is_known(stack: str, component: str) -> None:
@@ -42,22 +42,24 @@ def test_a_sample_belongs_to_the_innermost_frame_that_is_known(stack: str, compo
     ("caller", "component"),
     [
         (
-            f"{SAVE};Save.__init__ (lucius/ledgers/sqlite_batch.py:46)",
+            f"{SAVE};Save.__init__ (lucius/ledgers/sqlite/batch.py:46)",
             "encoding and queueing saves",
         ),
-        (f"{ON_LOOP};load (lucius/ledgers/sqlite_queries.py:20)", "reading the ledger"),
+        (f"{ON_LOOP};load (lucius/ledgers/sqlite/queries.py:20)", "reading the ledger"),
         (f"{SETTLE};Runtime._guard (lucius/bootstrap/runtime.py:142)", "reading replies"),
     ],
 )
 def test_what_several_components_use_counts_for_its_caller(caller: str, component: str) -> None:
-    shared = "_step (lucius/ledgers/codec.py:74);copier (<string>:2);b64decode (base64.py:83)"
+    shared = (
+        "_step (lucius/ledgers/stored/job_codec.py:74);copier (<string>:2);b64decode (base64.py:83)"
+    )
     assert profile([f"{caller};{shared} 3"]).counts == {component: 3}
 
 
 def test_a_thread_that_waits_takes_no_share() -> None:
     found = profile(
         [
-            f"{IN_WRITER};Writer._take (lucius/ledgers/sqlite_writer.py:117) 60",
+            f"{IN_WRITER};Writer._take (lucius/ledgers/sqlite/writer.py:117) 60",
             "Thread.run (threading.py:982);_worker (concurrent/futures/thread.py:81) 30",
             f"{COMMIT} 1",
             f"{SAVE} 3",

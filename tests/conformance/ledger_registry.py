@@ -17,7 +17,7 @@ from lucius.core.effects import Decision
 from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.sqlite import SqliteLedger
+from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Claim, Created, Ledger
 from tests.conformance.jobs import Made, at
 from tests.conformance.ledger_tamper import MemoryTamper, SqliteTamper

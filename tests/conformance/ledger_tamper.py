@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from lucius.ledgers.codec import decode_job, encode_job
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.rules import cell_of, queue_of
+from lucius.ledgers.stored.job_codec import decode_job, encode_job
 from lucius.ports.ledger import Claim
 from tests.conformance.jobs import make
 

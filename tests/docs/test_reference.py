@@ -9,14 +9,14 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from lucius.admission.envelope import KNOWN_FIELDS, SCHEMA_VERSIONS, EnvelopePolicy, read_envelope
+from lucius.admission.faults import Faults
 from lucius.api.routes.callbacks import reply_schema
 from lucius.api.routes.ingress import ENVELOPE
 from lucius.api.shapes import DirectiveShape, HeartbeatShape
 from lucius.configs.files import FileConfig
 from lucius.core.references import ReferencePolicy
 from lucius.core.wire import directive_properties, parse_reply
-from lucius.engines.envelope import KNOWN_FIELDS, SCHEMA_VERSIONS, EnvelopePolicy, read_envelope
-from lucius.engines.faults import Faults
 from tests.api.conforming import faults
 from tests.api.live import live
 from tests.docs.blocks import blocks_of

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lucius.engines.cache import JobCache
+from lucius.engines.outbox.cache import JobCache
 
 
 async def test_decisions_about_one_job_follow_one_another() -> None:

@@ -9,7 +9,7 @@ import pytest
 from lucius.core.job import Job
 from lucius.core.routing import lane_of
 from lucius.core.states import JobState
-from lucius.engines.window import Windows
+from lucius.engines.outbox.window import Windows
 from tests.engine.world import Timed, World
 from tests.virtual import VirtualLoop, run_virtually
 

@@ -4,11 +4,11 @@ import asyncio
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.configs.files import FileConfig
-from lucius.engines import outbox
-from lucius.engines.ingress import Ingress, IngressPolicy
-from lucius.engines.outbox import OutboxEngine
-from lucius.engines.pace import Pace
+from lucius.engines.outbox import engine as outbox
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.pace import Pace
 from lucius.ledgers.memory import MemoryLedger
 from tests.engine.world import envelope
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from lucius.admission.ingress import IngressPolicy
 from lucius.core.plan import Mode
 from lucius.core.routing import TOPOLOGIES, lane_of, subscriptions_of
 from lucius.core.states import JobState
-from lucius.engines.ingress import IngressPolicy
 from tests.engine.world import Timed, World
 from tests.virtual import VirtualLoop, run_virtually
 

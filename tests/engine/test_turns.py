@@ -7,7 +7,7 @@ import pytest
 
 from lucius.buses.memory import MemoryBus
 from lucius.core.errors import BusUnavailableError
-from lucius.engines.turns import AT_ONCE, Turns
+from lucius.gateway.turns import AT_ONCE, Turns
 from lucius.ports.bus import Delivery, Message, Subscription
 from tests.virtual import VirtualLoop, run_virtually
 

@@ -8,7 +8,7 @@ import pytest
 from lucius.core.inputs import CancelRequested, PauseRequested
 from lucius.core.job import Job
 from lucius.core.states import JobState
-from lucius.engines.outbox import OutboxEngine
+from lucius.engines.outbox.engine import OutboxEngine
 from tests.engine.world import World, envelope
 from tests.virtual import VirtualLoop, run_virtually
 

@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from lucius.engines.ready import PAGE, ReadyQueues, Waiting
-from lucius.engines.window import FIRST, Window, Windows
+from lucius.engines.outbox.ready import PAGE, ReadyQueues, Waiting
+from lucius.engines.outbox.window import FIRST, Window, Windows
 from lucius.ports.ledger import Ledger, ReadyEntry, ReadyQueue
 
 KEY = ("ocr", 3)

@@ -8,13 +8,13 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
-from lucius.engines.dispatcher import Dispatcher
-from lucius.engines.ingress import Ingress, IngressPolicy
-from lucius.engines.outbox import OutboxEngine
-from lucius.engines.reconciler import EMBEDDED, Reconciler
+from lucius.engines.outbox.dispatcher import Dispatcher
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.reconciler import EMBEDDED, Reconciler
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.ledger import Ledger

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.configs.files import FileConfig
 from lucius.core.job import Job, Step
 from lucius.core.routing import LANES, reply_topic
-from lucius.engines.dispatcher import Dispatcher
-from lucius.engines.ingress import Ingress, IngressPolicy
-from lucius.engines.outbox import OutboxEngine
-from lucius.engines.reconciler import EMBEDDED, REPLIES, Reconciler
+from lucius.engines.outbox.dispatcher import Dispatcher
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.reconciler import EMBEDDED, REPLIES, Reconciler
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Commits, Records, Service, ServiceRunner
 from lucius.ports.config import ConfigSource

@@ -3,7 +3,7 @@
 import asyncio
 
 from lucius.core.states import AbortReason, JobState
-from lucius.engines.window import FIRST
+from lucius.engines.outbox.window import FIRST
 from tests.faults.services import Scribe
 from tests.faults.stage import Stage, staged
 

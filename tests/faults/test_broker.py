@@ -8,7 +8,7 @@ from lucius.core.effects import PublishDirective
 from lucius.core.errors import BusUnavailableError
 from lucius.core.job import Job
 from lucius.core.states import AbortReason, EntryState, JobState, StepState
-from lucius.engines.dispatcher import Dispatcher
+from lucius.engines.outbox.dispatcher import Dispatcher
 from tests.faults.network import kinds, nothing
 from tests.faults.services import DAY, Scribe
 from tests.faults.stage import Orchestrator, Stage, staged

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from lucius.admission.ingress import IngressPolicy
 from lucius.core.effects import PublishDirective
 from lucius.core.job import Job
 from lucius.core.plan import Mode
 from lucius.core.routing import lane_of, route
 from lucius.core.states import JobState
-from lucius.engines.dispatcher import Dispatcher
-from lucius.engines.ingress import IngressPolicy
+from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.ports.config import Catalog
 from tests.faults.services import Puppet
 from tests.faults.stage import PACKAGED, Orchestrator, Stage, staged

@@ -9,15 +9,15 @@ from unittest.mock import patch
 
 import pytest
 
+from lucius.admission.ingress import Ingress
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.job import Job
 from lucius.core.states import JobState
-from lucius.engines.ingress import Ingress
-from lucius.engines.outbox import OutboxEngine
+from lucius.engines.outbox.engine import OutboxEngine
 from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.sqlite import SqliteLedger
-from lucius.ledgers.sqlite_writer import Writer
+from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.ledgers.sqlite.writer import Writer
 from lucius.ports.ledger import NO_LIMITS, Claim, CreateOutcome, Limits
 from tests.engine.world import envelope
 from tests.faults.services import Scribe

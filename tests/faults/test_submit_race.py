@@ -7,12 +7,13 @@ from unittest.mock import patch
 
 import pytest
 
+from lucius.admission.ingress import Ingress
 from lucius.core.states import JobState
-from lucius.engines.ingress import Ingress
-from lucius.engines.outbox import OutboxEngine
-from lucius.ledgers import memory, sqlite_batch
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.ledgers import memory
 from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.sqlite import SqliteLedger
+from lucius.ledgers.sqlite import batch as sqlite_batch
+from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.engine import Submitted
 from lucius.ports.ledger import JobQuery, Ledger
 from tests.engine.world import envelope

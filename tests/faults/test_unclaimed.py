@@ -7,8 +7,8 @@ from lucius.api.explain import explain
 from lucius.core.effects import Event
 from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState
-from lucius.engines.observer import Incident, Observer
-from lucius.engines.unclaimed import UnclaimedReporter
+from lucius.engines.outbox.observer import Incident, Observer
+from lucius.engines.outbox.unclaimed import UnclaimedReporter
 from tests.faults.services import Scribe
 from tests.faults.stage import Orchestrator, Stage, staged
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState, StepState
-from lucius.engines.reconciler import Reconciler
+from lucius.engines.outbox.reconciler import Reconciler
 from lucius.ports.ledger import DueJob
 from tests.faults.network import Network
 from tests.faults.services import Scribe

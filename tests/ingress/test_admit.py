@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from lucius.admission.faults import Faults
+from lucius.admission.ingress import Ingress, IngressPolicy, tenant_folder
+from lucius.admission.rules import Rules, check_payload, step_payloads
 from lucius.configs.files import PACKAGED, FileConfig
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import body_hash, key_hash
 from lucius.core.plan import DecisionSource, Mode
-from lucius.engines.faults import Faults
-from lucius.engines.ingress import Ingress, IngressPolicy, tenant_folder
-from lucius.engines.rules import Rules, check_payload, step_payloads
 from lucius.ports.config import TenantConfig
 from lucius.ports.ledger import Claim, Limits
 from tests.ingress.requests import (

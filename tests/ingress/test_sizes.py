@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lucius.admission.ingress import IngressPolicy
 from lucius.core.limits import (
     ENTITY_BYTES,
     MAX_PAYLOAD_BYTES,
@@ -12,7 +13,6 @@ from lucius.core.limits import (
     directive_room,
     fits_property,
 )
-from lucius.engines.ingress import IngressPolicy
 from tests.ingress.requests import STEPS, admit, refused, request, wide
 
 LONG = "x" * (PROPERTY_CHARACTERS + 1)

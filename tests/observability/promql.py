@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from lucius.core.effects import Outcome
 from lucius.core.states import TERMINAL_JOB, AbortReason
-from lucius.engines.metric_table import CAUSES, REPLY_KINDS, TRACKS
-from lucius.engines.observer import Incident
+from lucius.engines.outbox.metric_table import CAUSES, REPLY_KINDS, TRACKS
+from lucius.engines.outbox.observer import Incident
 from tools.metrics_page import instruments
 
 FUNCTIONS = ("sum", "min", "max", "topk", "rate", "increase", "delta", "absent")

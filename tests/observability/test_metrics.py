@@ -11,8 +11,8 @@ from lucius.core.effects import Decision
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.job import Job
 from lucius.core.routing import lane_of
-from lucius.engines.metric_table import MAX_TENANTS, OTHERS
-from lucius.engines.metrics import EngineMetrics, _by_tenant
+from lucius.engines.outbox.metric_table import MAX_TENANTS, OTHERS
+from lucius.engines.outbox.metrics import EngineMetrics, _by_tenant
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Task
 from lucius.ports.ledger import Inflight

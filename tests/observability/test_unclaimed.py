@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
 from lucius.core.routing import every_directive_topic
-from lucius.engines.ingress import Ingress, IngressPolicy
-from lucius.engines.outbox import OutboxEngine
-from lucius.engines.unclaimed import QUIET, UNCLAIMED, UnclaimedReporter
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.unclaimed import QUIET, UNCLAIMED, UnclaimedReporter
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Message, Subscription
 from lucius.telemetry.logs import JsonFormatter

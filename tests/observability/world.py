@@ -9,13 +9,13 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.configs.files import FileConfig
-from lucius.engines.dispatcher import Dispatcher
-from lucius.engines.ingress import Ingress, IngressPolicy
-from lucius.engines.metrics import EngineMetrics
-from lucius.engines.move_log import log_moves
-from lucius.engines.outbox import OutboxEngine
-from lucius.engines.reconciler import Reconciler
+from lucius.engines.outbox.dispatcher import Dispatcher
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.metrics import EngineMetrics
+from lucius.engines.outbox.move_log import log_moves
+from lucius.engines.outbox.reconciler import Reconciler
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.ledger import Ledger

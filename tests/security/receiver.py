@@ -14,8 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from lucius.engines.outside import GuardedBackend, SocketOptions
-from lucius.engines.webhooks import guarded_transport
+from lucius.webhooks.outside import GuardedBackend, SocketOptions
+from lucius.webhooks.sender import guarded_transport
 
 HOST = "hooks.client.example"
 PUBLIC_ADDRESS = "93.184.215.14"

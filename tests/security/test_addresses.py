@@ -12,8 +12,8 @@ import pytest
 from lucius.core.addresses import is_public
 from lucius.core.errors import EffectRefusedError
 from lucius.core.references import webhook_fault
-from lucius.engines.outside import ADDRESSES, AddressRefusedError, GuardedBackend, resolved
-from lucius.engines.webhooks import WebhookRefusedError, Webhooks, guarded_transport
+from lucius.webhooks.outside import ADDRESSES, AddressRefusedError, GuardedBackend, resolved
+from lucius.webhooks.sender import WebhookRefusedError, Webhooks, guarded_transport
 from tests.api.world import ENVELOPE, START, World
 from tests.security.receiver import Detour, Names, names
 
@@ -214,7 +214,7 @@ async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPat
 
 
 async def test_waiting_for_a_name_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lucius.engines.webhooks.LONGEST", timedelta(milliseconds=1))
+    monkeypatch.setattr("lucius.webhooks.sender.LONGEST", timedelta(milliseconds=1))
     never = asyncio.Event()
 
     async def resolve(host: str, port: int) -> list[str]:

@@ -8,9 +8,9 @@ from secrets import token_bytes
 from typing import Any
 
 from lucius.api.jwks import FRESH_SECONDS, PAUSE_SECONDS, STALE_SECONDS
-from lucius.bootstrap.protocol import MAX_HEAD_BYTES, MAX_HEADERS
 from lucius.core.retry import EFFECT_ATTEMPTS, effect_backoff
-from lucius.engines.webhooks import LONGEST, sign
+from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS
+from lucius.webhooks.sender import LONGEST, sign
 from tests.cli.up import clean_environment, free_port
 from tests.docs.blocks import blocks_of, script_of
 from tests.security.routes import GUARDED, PUBLIC

@@ -19,8 +19,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from lucius.api.app import create_app
 from lucius.bootstrap import Runtime, build
-from lucius.bootstrap.protocol import BoundedProtocol
 from lucius.core.inputs import CancelRequested
+from lucius.server.protocol import BoundedProtocol
 from lucius.settings import load_settings
 from tests.api.live import ENVELOPE
 from tests.api.world import World, context_of

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from lucius.bootstrap.protocol import BoundedProtocol
 from lucius.bootstrap.serve import Server
-from lucius.bootstrap.slow_clients import SlowClients
+from lucius.server.protocol import BoundedProtocol
+from lucius.server.slow_clients import SlowClients
 from tests.cli.up import up
 
 PATIENCE = timedelta(seconds=0.4)

@@ -17,11 +17,11 @@ from lucius.core.effects import Decision
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.retry import EFFECT_ATTEMPTS, EFFECT_BACKOFF
-from lucius.engines.outbox import OutboxEngine
-from lucius.engines.outside import GuardedBackend
-from lucius.engines.webhooks import WebhookRefusedError, guarded_transport, tenant_secrets
+from lucius.engines.outbox.engine import OutboxEngine
 from lucius.ports.ledger import Ledger
 from lucius.settings import load_settings
+from lucius.webhooks.outside import GuardedBackend
+from lucius.webhooks.sender import WebhookRefusedError, guarded_transport, tenant_secrets
 from tests.api.live import Live
 from tests.engine.world import World
 from tests.security.receiver import HOST, Detour, Receiver, names

@@ -5,7 +5,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from lucius.engines.instruments import Count, Distribution, Instruments
+from lucius.telemetry.instruments import Count, Distribution, Instruments
 
 Observe = Callable[[int, float], None]
 _BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)

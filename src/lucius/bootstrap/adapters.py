@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from lucius.admission.ingress import IngressPolicy
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
 from lucius.api.context import Authenticate
 from lucius.api.keys import KeyFile
@@ -13,9 +14,8 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.demo import SERVICES
-from lucius.engines.ingress import IngressPolicy
 from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.sqlite import SqliteLedger
+from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
 from lucius.ports.bus import Bus
 from lucius.ports.config import ConfigSource

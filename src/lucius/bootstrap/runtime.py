@@ -12,6 +12,7 @@ import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from lucius.admission.ingress import Ingress
 from lucius.api.app import create_app
 from lucius.api.context import ApiContext, ApiOptions
 from lucius.api.tokens import CallbackTokens
@@ -35,16 +36,14 @@ from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
-from lucius.engines.dispatcher import Dispatcher
-from lucius.engines.gateway import BusGateway
-from lucius.engines.ingress import Ingress
-from lucius.engines.metrics import EngineMetrics
-from lucius.engines.move_log import log_moves
-from lucius.engines.observer import Incident
-from lucius.engines.outbox import OutboxEngine
-from lucius.engines.outbox_retry import OutboxRetry
-from lucius.engines.reconciler import EMBEDDED, Reconciler
-from lucius.engines.webhooks import Webhooks
+from lucius.engines.outbox.dispatcher import Dispatcher
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.metrics import EngineMetrics
+from lucius.engines.outbox.move_log import log_moves
+from lucius.engines.outbox.observer import Incident
+from lucius.engines.outbox.publish_now import OutboxRetry
+from lucius.engines.outbox.reconciler import EMBEDDED, Reconciler
+from lucius.gateway.bus_gateway import BusGateway
 from lucius.platform import Service, ServiceRunner
 from lucius.ports.bus import Bus
 from lucius.ports.config import ConfigSource
@@ -52,6 +51,7 @@ from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.telemetry.spans import traced
+from lucius.webhooks.sender import Webhooks
 
 log = logging.getLogger("lucius")
 

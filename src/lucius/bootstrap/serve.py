@@ -13,11 +13,11 @@ from typing import Final
 
 import uvicorn
 
-from lucius.bootstrap.protocol import BoundedProtocol
 from lucius.bootstrap.runtime import Runtime, build
-from lucius.bootstrap.slow_clients import SlowClients
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
+from lucius.server.protocol import BoundedProtocol
+from lucius.server.slow_clients import SlowClients
 from lucius.settings import Settings
 
 log = logging.getLogger("lucius")

@@ -9,11 +9,11 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from lucius.bootstrap.adapters import ledger_path, open_ledger
-from lucius.bootstrap.effects import check_effects
 from lucius.core.ids import accepted_at
-from lucius.ledgers.sqlite_backup import restore
+from lucius.ledgers.sqlite.backup import restore
 from lucius.ports.ledger import Drift, Ledger
 from lucius.settings import Settings
+from lucius.upkeep.effects import check_effects
 
 PAGE: Final = 256
 PAUSE: Final = 0.01

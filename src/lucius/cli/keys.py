@@ -112,7 +112,7 @@ def revoke(key_id: str, data: Path, as_json: bool) -> None:
 def webhook(tenant: str, data: Path, as_json: bool) -> None:
     """Show the secret that TENANT verifies completion webhooks with."""
     from lucius import bootstrap
-    from lucius.engines.webhooks import tenant_secrets
+    from lucius.webhooks.sender import tenant_secrets
 
     secrets = tenant_secrets(bootstrap.webhook_secret(settings_for(data)), tenant)
     if as_json:

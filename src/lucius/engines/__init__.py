@@ -1,1 +1,1 @@
-"""What runs the jobs: ingress, and the engines behind the engine port."""
+"""Engines behind the engine port: one folder each."""

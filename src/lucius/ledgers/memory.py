@@ -27,7 +27,7 @@ from lucius.ledgers.rules import (
     ready_steps,
     standing,
 )
-from lucius.ledgers.stored_json import micros
+from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import (
     NO_LIMITS,
     Claim,

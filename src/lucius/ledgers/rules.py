@@ -11,7 +11,7 @@ import orjson
 from lucius.core.errors import RequestError
 from lucius.core.job import Job
 from lucius.core.states import JobState
-from lucius.ledgers.stored_json import maybe_micros
+from lucius.ledgers.stored.json_form import maybe_micros
 from lucius.ports.ledger import (
     Claim,
     Duplicate,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lucius.admission.ingress import IngressPolicy
 from lucius.configs.files import PACKAGED as PACKAGED_PROTOCOLS
 from lucius.core.plan import RetryPolicy, Sla
 from lucius.core.references import ReferencePolicy
-from lucius.engines.ingress import IngressPolicy
 from lucius.ports.ledger import Limits
 from lucius.settings.behaviour import General, LimitsSection, RetriesAndTime, Security
 from lucius.settings.connections import PACKAGED, BusAndRouting, Configuration, Storage, Temporal

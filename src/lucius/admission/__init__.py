@@ -1,0 +1,1 @@
+"""A command becomes a plan: envelope, payload rules, reference policy, sizes, and the faults of each."""

@@ -1,0 +1,134 @@
+"""A catalog made ready for use: schemas compiled once, for as long as the catalog is in force."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jsonschema_rs
+
+from lucius.admission.faults import INVALID_PAYLOAD, Faults
+from lucius.core.idempotency import normal_request_type
+from lucius.core.json_faults import pointer
+from lucius.core.plan import EMPTY, DecisionSource, Json, Mode, StepPlan
+from lucius.core.routing import choose_mode
+from lucius.ports.config import Catalog, JobProtocol, TenantConfig
+
+Decided = tuple[Mode, DecisionSource, str]
+
+_NO_TENANT: Final = TenantConfig()
+_MASK: Final = "the value"
+"""Stands for the payload's own values in error messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRule:
+    step_id: str
+    pointer: str
+    validator: jsonschema_rs.Draft202012Validator | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolRule:
+    protocol: JobProtocol
+    steps: tuple[StepRule, ...]
+    step_ids: tuple[str, ...]
+
+
+class Rules:
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._by_step_type: dict[str, jsonschema_rs.Draft202012Validator] = {}
+        self._protocols = {
+            name: ProtocolRule(
+                protocol, self._compiled(protocol), tuple(step.step_id for step in protocol.steps)
+            )
+            for name, protocol in catalog.protocols.items()
+        }
+
+    def protocol(self, request_type: str) -> ProtocolRule | None:
+        found = self._protocols.get(request_type)
+        return found or self._protocols.get(normal_request_type(request_type))
+
+    def request_types(self) -> str:
+        return ", ".join(sorted(self._protocols))
+
+    def tenant(self, tenant_id: str) -> TenantConfig:
+        return self.catalog.tenants.get(tenant_id, _NO_TENANT)
+
+    def may_burst(self, tenant: TenantConfig) -> bool:
+        own = tenant.burst_allowed
+        return self.catalog.burst_allowed if own is None else own
+
+    def decide_mode(self, requested: Mode | None, tenant: TenantConfig) -> Decided:
+        """A global default of BURST does not hold for a tenant that may not use it."""
+        default = self.catalog.default_mode
+        if requested is tenant.mode is None and default is Mode.BURST:
+            if not self.may_burst(tenant):
+                reason = "the global default is BURST, which the tenant may not use"
+                return Mode.DEFAULT, DecisionSource.GLOBAL_CONFIG, reason
+        return choose_mode(requested, tenant.mode, default)
+
+    def steps_of(self, steps: Sequence[StepPlan]) -> tuple[StepRule, ...]:
+        """Rules for the steps of a job that is already there, by their types as they are known now."""
+        return tuple(_rule(step.step_id, self._by_step_type.get(step.step_type)) for step in steps)
+
+    def _compiled(self, protocol: JobProtocol) -> tuple[StepRule, ...]:
+        return tuple(
+            _rule(step.step_id, self._validator(step.step_type, protocol.schemas.get(step.step_id)))
+            for step in protocol.steps
+        )
+
+    def _validator(
+        self, step_type: str, schema: Mapping[str, Any] | None
+    ) -> jsonschema_rs.Draft202012Validator | None:
+        """Schemas belong to step types, so each is compiled once."""
+        if schema is None:
+            return None
+        found = self._by_step_type.get(step_type)
+        if found is None:
+            found = jsonschema_rs.Draft202012Validator(dict(schema), mask=_MASK, offline=True)
+            self._by_step_type[step_type] = found
+        return found
+
+
+def _rule(step_id: str, validator: jsonschema_rs.Draft202012Validator | None) -> StepRule:
+    return StepRule(step_id, f"/payload/steps/{step_id}", validator)
+
+
+def step_payloads(
+    payload: Json, steps: Sequence[StepRule], *, single: bool
+) -> Iterator[tuple[StepRule, str, Any]]:
+    """Each step with its payload and where that stands, as `Plan.payload_of` will give it.
+
+    `single`: the job has one step in all, whose payload may have a field `steps` of its own.
+    """
+    by_step = None if single else payload.get("steps")
+    for step in steps:
+        if isinstance(by_step, dict):
+            yield step, step.pointer, by_step.get(step.step_id, EMPTY)
+        else:
+            yield step, "/payload", payload
+
+
+def check_payload(
+    payload: Json, steps: Sequence[StepRule], faults: Faults, *, known: Sequence[str]
+) -> None:
+    """`known`: the ids of all steps of the job; `steps` may leave out those that are done."""
+    single = len(known) == 1
+    if not single and "steps" in payload:
+        _check_ids(payload["steps"], known, faults)
+    for step, at, value in step_payloads(payload, steps, single=single):
+        if step.validator is not None and not step.validator.is_valid(value):
+            faults.add_payload(step.validator, value, at)
+
+
+def _check_ids(by_step: Any, known: Sequence[str], faults: Faults) -> None:
+    """What is addressed to no step would reach nobody."""
+    if not isinstance(by_step, dict):
+        reason = "must be an object that holds the payload of each step by its id"
+        faults.add(INVALID_PAYLOAD, "/payload/steps", reason)
+        return
+    for step_id in by_step:
+        if step_id not in known:
+            reason = f"names no step of this job, which has {', '.join(known)}"
+            faults.add(INVALID_PAYLOAD, "/payload/steps" + pointer(step_id), reason)

@@ -1,0 +1,1 @@
+"""The outbox engine: the ledger is the truth, and this only delivers."""

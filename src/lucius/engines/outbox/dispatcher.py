@@ -1,0 +1,162 @@
+"""The dispatcher publishes released directives, in batches by topic, and settles owed effects."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from itertools import islice
+from typing import Any, Final
+
+from lucius.core.effects import Effect, LinkRedrive, NotifyClient, PublishDirective
+from lucius.core.errors import (
+    BusUnavailableError,
+    EffectRefusedError,
+    PublishRefusedError,
+)
+from lucius.core.inputs import EffectSettled, PublishConfirmed, PublishRefused, Redriven
+from lucius.core.job import Fault, Job
+from lucius.core.wire import directive, directive_properties, message_id
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.observer import Outage
+from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
+from lucius.ports.bus import Bus, Message
+
+log = logging.getLogger("lucius.dispatcher")
+
+SENT_DELAY: Final = timedelta(seconds=1)
+"""An ACK usually proves the publish before this is over; only what is still open then is written."""
+BATCH: Final = 256
+
+Decorate = Callable[[dict[str, Any]], dict[str, Any]]
+Notify = Callable[[Job, str, str], Awaitable[bool]]
+"""Job, id of the owed effect, address: whether the client has taken it."""
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        bus: Bus,
+        *,
+        decorate: Decorate = lambda body: body,
+        notify: Notify | None = None,
+    ) -> None:
+        self._engine = engine
+        self._bus = bus
+        self._decorate = decorate
+        self._notify = notify
+        self._owed: dict[str, tuple[Job, PublishDirective]] = {}
+        """By lease, in order: what is asked for again while it waits is published once."""
+        self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
+        self._wake = asyncio.Event()
+        self.outage = Outage("bus", "dispatch pauses", log)
+        engine.perform = self.perform
+
+    def perform(self, job: Job, effect: Effect) -> None:
+        match effect:
+            case PublishDirective():
+                self._owed[effect.lease_id] = (job, effect)
+                self._wake.set()
+            case LinkRedrive():
+                self._engine.spawn(self._link(job, effect))
+            case NotifyClient():
+                self._engine.spawn(self._tell(job, effect))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._publish_forever())
+            tasks.create_task(self._confirm_forever())
+
+    # -- publishing --------------------------------------------------------------------------
+
+    async def _publish_forever(self) -> None:
+        while True:
+            if not self._owed:
+                self._wake.clear()
+                await self._wake.wait()
+            batches: dict[str, list[tuple[Job, PublishDirective]]] = {}
+            for lease_id in list(islice(self._owed, BATCH)):
+                job, effect = self._owed.pop(lease_id)
+                if self._engine.windows.is_open(effect.lease_id):
+                    batches.setdefault(job.plan.routing.topic, []).append((job, effect))
+            for topic, batch in batches.items():
+                await self._publish(topic, batch)
+
+    async def _publish(self, topic: str, batch: list[tuple[Job, PublishDirective]]) -> None:
+        try:
+            await self._bus.publish(topic, [self._message(job, effect) for job, effect in batch])
+        except PublishRefusedError as error:
+            if len(batch) > 1:
+                for single in batch:
+                    await self._publish(topic, [single])
+            else:
+                self._engine.spawn(self._refused(*batch[0], error))
+        except BusUnavailableError as error:
+            await self._outage(error, batch)
+        else:
+            self._available()
+            due = asyncio.get_running_loop().time() + SENT_DELAY.total_seconds()
+            for job, effect in batch:
+                self._engine.windows.published(effect.lease_id)
+                sent = PublishConfirmed(effect.step_id, effect.attempt_no, effect.lease_id)
+                self._sent.append((due, job.job_id, sent))
+
+    def _message(self, job: Job, effect: PublishDirective) -> Message:
+        body = directive(job, effect.step_id, effect.attempt_no, effect.lease_id)
+        name = message_id(
+            job.job_id, effect.step_id, effect.attempt_no, effect.lease_id, "DIRECTIVE"
+        )
+        return Message(name, self._decorate(body), directive_properties(body))
+
+    async def _refused(self, job: Job, effect: PublishDirective, error: Exception) -> None:
+        fault = Fault("PUBLISH_REFUSED", str(error))
+        refused = PublishRefused(effect.step_id, effect.attempt_no, effect.lease_id, fault)
+        await persistently(lambda: self._engine.apply(job.job_id, refused))
+
+    async def _outage(self, error: Exception, batch: list[tuple[Job, PublishDirective]]) -> None:
+        """Unknown is not failed: nothing new is released, and the same attempts are published again."""
+        self.outage.began(error, self._engine.observer)
+        self._engine.windows.closed = True
+        self._owed = {effect.lease_id: (job, effect) for job, effect in batch} | self._owed
+        await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+
+    def _available(self) -> None:
+        if self.outage.on:
+            self.outage.ended()
+            self._engine.windows.closed = False
+            self._engine.pump_all()
+
+    async def _confirm_forever(self) -> None:
+        """Write SENT for what was published and is still not acknowledged: its ACK clock starts."""
+        loop = asyncio.get_running_loop()
+        while True:
+            pause = self._sent[0][0] - loop.time() if self._sent else SENT_DELAY.total_seconds()
+            if pause > 0:
+                await asyncio.sleep(pause)
+            while self._sent and self._sent[0][0] <= loop.time():
+                _, job_id, sent = self._sent.popleft()
+                if self._engine.windows.is_open(sent.lease_id):
+                    self._engine.spawn(self._confirm(job_id, sent))
+
+    async def _confirm(self, job_id: str, sent: PublishConfirmed) -> None:
+        await self._engine.apply(job_id, sent)
+
+    # -- other effects -----------------------------------------------------------------------
+
+    async def _link(self, job: Job, effect: LinkRedrive) -> None:
+        await self._engine.apply(effect.job_id, Redriven(job.job_id))
+        await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
+
+    async def _tell(self, job: Job, effect: NotifyClient) -> None:
+        settled = EffectSettled(effect.owed_id, performed=False)
+        if self._notify is not None:
+            try:
+                delivered = await self._notify(job, effect.owed_id, effect.url)
+                settled = EffectSettled(effect.owed_id, performed=delivered)
+            except EffectRefusedError as error:
+                log.warning("the webhook of job %s is given up: %s", job.job_id, error)
+                settled = EffectSettled(effect.owed_id, False, final=True, reason=str(error))
+            except Exception as error:  # whatever it was, it uses up an attempt
+                log.warning("the webhook of job %s failed: %r", job.job_id, error)
+        await self._engine.apply(job.job_id, settled)

@@ -1,0 +1,273 @@
+"""The outbox engine: load, decide, save, then perform. The ledger is the truth; this only delivers."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from datetime import datetime
+from functools import reduce
+from typing import Any, Final
+
+from lucius.admission.ingress import Admission, Ingress
+from lucius.core.decide import decide, submit
+from lucius.core.effects import Decision, Effect, Event, Outcome
+from lucius.core.errors import LedgerUnavailableError, RequestError
+from lucius.core.ids import new_job_id
+from lucius.core.inputs import Callback, Input
+from lucius.core.job import Job
+from lucius.core.routing import LANES
+from lucius.engines.outbox.cache import JobCache
+from lucius.engines.outbox.observer import Incident, Observer
+from lucius.engines.outbox.pace import Pace
+from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.waits import Waits
+from lucius.engines.outbox.window import Key
+from lucius.ports.engine import Applied, Submitted
+from lucius.ports.ledger import Created, Duplicate, KeyReused, Ledger, Limits, Saturated
+
+ALL_LANES: Final = frozenset(range(LANES))
+RACES: Final = 20
+"""How often a lost compare-and-swap is tried again before the caller is told."""
+
+A_TURN: Final = 16
+"""Jobs that are submitted or answered in one turn of the event loop."""
+
+Listener = Callable[[Job | None, Decision], None]
+"""Told of every committed decision, with the job as it was before."""
+
+
+class OutboxEngine:
+    """One per process. It releases and publishes only on the lanes it owns; it may save any job."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        ingress: Ingress,
+        *,
+        now: Callable[[], datetime],
+        limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
+        lanes: Collection[int] = ALL_LANES,
+    ) -> None:
+        self.ledger = ledger
+        self.now = now
+        self.lanes = frozenset(lanes)
+        self.releases = Releases(ledger, self.lanes, self.apply, self.spawn)
+        self.windows = self.releases.windows
+        self.ready = self.releases.ready
+        self.pump_all = self.releases.pump_all
+        self.cache = JobCache()
+        self.pace = Pace(A_TURN)
+        self.waits = Waits()
+        self.listeners: list[Listener] = []
+        self.observer = Observer()
+        self.perform: Callable[[Job, Effect], None] = lambda job, effect: None
+        self.woken: Callable[[datetime], None] = lambda due_at: None
+        self._ingress = ingress
+        self._limits = limits
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- the port ----------------------------------------------------------------------------
+
+    async def submit(
+        self, envelope: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> Submitted:
+        await self.pace.turn()
+        now = self.now()
+        admission = self._ingress.admit(
+            envelope, job_id=new_job_id(now), now=now, idempotency_key=idempotency_key
+        )
+        return await self._create(admission, now)
+
+    async def redrive(self, job_id: str, *, payload: Mapping[str, Any] | None = None) -> Submitted:
+        old = await self.job(job_id)
+        if old is None:
+            raise RequestError("JOB_NOT_FOUND", "there is no such job", status=404)
+        now = self.now()
+        admission = self._ingress.admit_redrive(
+            old, job_id=new_job_id(now), now=now, payload=payload
+        )
+        if payload is None:  # nothing is said of the payload: any redrive before it is the same
+            held = await self.ledger.claimed(admission.claim)
+            if held is not None:
+                return await self._duplicate(held.job_id)
+        return await self._create(admission, now)
+
+    async def apply(self, job_id: str, received: Input) -> Applied | None:
+        applied = await self.apply_all(job_id, (received,))
+        return applied[0] if applied is not None else None
+
+    async def apply_all(self, job_id: str, inputs: Sequence[Input]) -> list[Applied] | None:
+        """Inputs that came together: each is decided by itself, in order, and all are one save."""
+        for received in inputs:
+            if isinstance(received, Callback):
+                self.windows.heard(received.lease_id)
+        async with self.cache.lock(job_id):
+            for _ in range(RACES):
+                job = self.cache.get(job_id) or await self.ledger.load(job_id)
+                if job is None:
+                    return None
+                decisions = decided(job, inputs, self.now())
+                saved = await self._commit(job, reduce(joined, decisions))
+                if saved is not None:
+                    return self._answers(saved, inputs, decisions)
+        raise LedgerUnavailableError(f"job {job_id} is being moved by others faster than by us")
+
+    def _answers(
+        self, job: Job, inputs: Sequence[Input], decisions: Sequence[Decision]
+    ) -> list[Applied]:
+        for received, decision in zip(inputs, decisions, strict=True):
+            self.observer.applied(received, decision.outcome)
+        return [Applied(decision.outcome, job, decision.code) for decision in decisions]
+
+    async def job(self, job_id: str) -> Job | None:
+        return self.cache.get(job_id) or await self.ledger.load(job_id)
+
+    async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
+        return await self.waits.for_move(self.job, job_id, version, seconds)
+
+    async def ended(self, job_id: str, seconds: float) -> Job | None:
+        return await self.waits.for_end(self.job, job_id, seconds)
+
+    def end_waits(self) -> None:
+        self.waits.end()
+
+    # -- committing --------------------------------------------------------------------------
+
+    async def _create(self, admission: Admission, now: datetime) -> Submitted:
+        decision = submit(admission.plan, now)
+        released, reserved = self._release_at_once(decision)
+        limits = self._limits(admission.plan.tenant_id)
+        try:
+            outcome = await self.ledger.create(
+                admission.claim, released.job, released.events, limits
+            )
+        finally:
+            for key in reserved:
+                self.windows.unreserve(key)
+        match outcome:
+            case Created():
+                self._committed(None, released)
+                return Submitted(released.job.job_id, released.job.state.value, duplicate=False)
+            case Duplicate(job_id):
+                return await self._duplicate(job_id)
+            case KeyReused(job_id):
+                raise _reused(admission, job_id)
+            case Saturated(scope):
+                raise RequestError(
+                    f"{'GLOBAL' if scope == 'total' else scope.upper()}_SATURATED",
+                    f"the limit of live jobs ({scope}) is reached: try again later",
+                    status=429,
+                )
+
+    async def _duplicate(self, job_id: str) -> Submitted:
+        held = await self.job(job_id)
+        state = held.state.value if held is not None else "QUEUED"
+        return Submitted(job_id, state, duplicate=True)
+
+    async def _commit(self, job: Job, decision: Decision) -> Job | None:
+        """Save and perform. None: someone else moved the job first, so decide again."""
+        if not decision.changed:
+            self._perform(decision)
+            return decision.job
+        released, reserved = self._release_at_once(decision)
+        try:
+            saved = await self.ledger.save(released.job, job.version, released.events)
+        except BaseException:
+            self.cache.drop(job.job_id)
+            raise
+        finally:
+            for key in reserved:
+                self.windows.unreserve(key)
+        if not saved:
+            await self._overtaken(job)
+            return None
+        self._committed(job, released)
+        return released.job
+
+    def _release_at_once(self, decision: Decision) -> tuple[Decision, list[Key]]:
+        """What may go out goes out in the same save; the answer says which room is reserved."""
+        reserved: list[Key] = []
+        for key, released in self.releases.at_once(decision.job):
+            reserved.append(key)
+            release = decide(decision.job, released, self.now())
+            if release.outcome is Outcome.APPLIED:
+                decision = joined(decision, release)
+        return decision, reserved
+
+    async def _overtaken(self, known: Job) -> None:
+        self.cache.drop(known.job_id)
+        job = await self.ledger.load(known.job_id)
+        if job is not None and job.plan.routing.lane in self.lanes:
+            self.releases.overtaken(known, job)
+
+    def _committed(self, before: Job | None, decision: Decision) -> None:
+        """From here on everyone may see it."""
+        job = decision.job
+        self.cache.put(job)
+        if job.plan.routing.lane in self.lanes:
+            self.releases.committed(before, job)
+            if job.due_at is not None and (before is None or before.due_at != job.due_at):
+                self.woken(job.due_at)
+        self.waits.moved(job)
+        for listener in self.listeners:
+            listener(before, decision)
+        self._perform(decision)
+
+    def _perform(self, decision: Decision) -> None:
+        if decision.job.plan.routing.lane in self.lanes:
+            for effect in decision.effects:
+                self.perform(decision.job, effect)
+
+    def recovered(self, job: Job) -> None:
+        """A job found at the start is under way again."""
+        self.observer.took_up(job)
+        self.releases.recovered(job)
+
+    # -- beside what goes on -----------------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failed(error)
+
+    def failed(self, error: BaseException) -> None:
+        """A background task failed: the job stays due, so the reconciler comes back to it."""
+        self.observer.incident(Incident.TASK_FAILED, "engine")
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "a task of the engine failed", "exception": error}
+        )
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _reused(admission: Admission, job_id: str) -> RequestError:
+    """The claim is held by a job of another request: the client's key, or the right to redrive."""
+    old = admission.plan.redrive_of
+    if old is not None:
+        detail = f"{old} was redriven as {job_id}, with another payload"
+        return RequestError("ALREADY_REDRIVEN", detail, status=409)
+    detail = "this idempotency key was used with a different request"
+    return RequestError("IDEMPOTENCY_KEY_REUSED", detail, status=409)
+
+
+def decided(job: Job, inputs: Sequence[Input], now: datetime) -> list[Decision]:
+    """One decision for each input, each from where the one before it has led."""
+    decisions: list[Decision] = []
+    for received in inputs:
+        decision = decide(job, received, now)
+        decisions.append(decision)
+        job = decision.job
+    return decisions
+
+
+def joined(first: Decision, second: Decision) -> Decision:
+    """Two decisions of one save: the events and effects of both, the outcome of the first."""
+    events: tuple[Event, ...] = first.events + second.events
+    changed = first.changed or second.changed
+    return Decision(second.job, first.outcome, events, first.effects + second.effects, changed)

@@ -1,0 +1,219 @@
+"""What the engine does, counted: a listener on committed decisions, and levels read at a scrape."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from heapq import nlargest
+from typing import Final, TypedDict
+
+from lucius.core.effects import Decision, Event, Outcome
+from lucius.core.errors import LedgerError
+from lucius.core.inputs import Input, Kind
+from lucius.core.job import Execution, Job, Step
+from lucius.core.plan import Plan, service_of
+from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.metric_table import (
+    MAX_TENANTS,
+    OTHERS,
+    REPLY_KINDS,
+    TRACKS,
+    EngineInstruments,
+)
+from lucius.engines.outbox.observer import Incident, Observer
+from lucius.ports.ledger import Inflight, JobQuery
+from lucius.telemetry.instruments import Labels
+
+RECOUNT: Final = timedelta(minutes=10)
+"""Other processes change the dead-letter view too, so it is counted anew now and then."""
+
+
+class BacklogRow(TypedDict):
+    """What waits and runs for one service on one lane; autoscaling follows the sum of the first three."""
+
+    service: str
+    lane: int
+    held: int
+    released: int
+    in_progress: int
+    window: int
+
+
+class EngineMetrics(EngineInstruments, Observer):
+    """`listen` to committed decisions, `refresh` before each scrape."""
+
+    def __init__(self, engine: OutboxEngine) -> None:
+        super().__init__()
+        self._engine = engine
+        self._met: set[str] = set()
+        self._dlq: int | None = None
+        self._dlq_counted_at: datetime | None = None
+
+    # -- what is told ------------------------------------------------------------------------
+
+    def listen(self, before: Job | None, decision: Decision) -> None:
+        job = decision.job
+        self._meet(job.plan)
+        if before is None:
+            self.accepted.add(job.plan.request_type)
+        for index, step in enumerate(job.steps):
+            earlier = before.steps[index] if before is not None else None
+            if step is not earlier:
+                self._step(job, index, earlier, step)
+        if job.terminal:
+            self._ended(before, job)
+        for event in decision.events:
+            if event.data is not None or event.type == Kind.TICK.value:
+                self._event(event)
+
+    def applied(self, received: Input, outcome: Outcome) -> None:
+        kind = REPLY_KINDS.get(type(received))
+        if kind is not None:
+            self.replies.add(kind, outcome.value)
+
+    def took_up(self, job: Job) -> None:
+        self._meet(job.plan)
+
+    def incident(self, incident: Incident, cause: str) -> None:
+        self.incidents.add(incident.value, cause)
+
+    # -- decisions ---------------------------------------------------------------------------
+
+    def _meet(self, plan: Plan) -> None:
+        """The first job of its type, new or of an earlier process: shown as 0 is what may happen to it."""
+        request_type = plan.request_type
+        if request_type in self._met:
+            return
+        self._met.add(request_type)
+        for state in TERMINAL_JOB:
+            self.ended.expect(request_type, state.value)
+        for planned in plan.steps:
+            self.incidents.expect(Incident.UNCLAIMED.value, planned.service)
+            for reason in AbortReason:
+                self.attempts_failed.expect(planned.service, reason.value)
+
+    def _ended(self, before: Job | None, job: Job) -> None:
+        was_in_dlq = before is not None and before.in_dlq
+        if self._dlq is not None:
+            self._dlq += job.in_dlq - was_in_dlq
+        if before is not None and before.terminal:
+            return
+        request_type = job.plan.request_type
+        self.ended.add(request_type, job.state.value)
+        seconds = (job.updated_at - job.plan.accepted_at).total_seconds()
+        self.job_seconds.add(seconds, request_type)
+
+    def _step(self, job: Job, index: int, earlier: Step | None, step: Step) -> None:
+        planned = job.plan.steps[index]
+        for execution, was in _changed(earlier, step):
+            if execution.started_at is not None and (was is None or was.started_at is None):
+                self._acknowledged(planned.service, step, execution, execution.started_at)
+            if execution.finished_at is not None and (was is None or was.finished_at is None):
+                self._finished(planned.service, planned.step_type, step, execution)
+
+    def _acknowledged(self, service: str, step: Step, execution: Execution, at: datetime) -> None:
+        self.ack_seconds.add((at - execution.leased_at).total_seconds(), service)
+        if step.entry is not None:
+            self.dispatch_lag.add((at - step.entry.created_at).total_seconds(), service)
+
+    def _finished(self, service: str, step_type: str, step: Step, execution: Execution) -> None:
+        if execution.started_at is not None and execution.finished_at is not None:
+            seconds = (execution.finished_at - execution.started_at).total_seconds()
+            self.step_seconds.add(seconds, step_type)
+        reason = execution.reason
+        if reason is None:
+            return
+        self.attempts_failed.add(service, reason.value)
+        if reason in TRACKS and (step.state is StepState.FAILED_RETRY or step.held):
+            self.retries.add(TRACKS[reason])
+
+    def _event(self, event: Event) -> None:
+        data = event.data or {}
+        if "escalated" in data:
+            self.escalations.add(str(data["escalated"]))
+        if "effect" in data:
+            self.effects.add(str(data["effect"]), "true" if data["performed"] else "false")
+        if event.type == Kind.TICK.value:
+            for move in event.moves:
+                self.ticks.add(_without_subject(move))
+
+    # -- levels ------------------------------------------------------------------------------
+
+    async def rows(self) -> list[BacklogRow]:
+        """The backlog by service and lane, for operators and autoscalers."""
+        engine = self._engine
+        rows: dict[tuple[str, int], BacklogRow] = {}
+        for queue in await engine.ledger.ready_queues(engine.lanes):
+            _row(rows, service_of(queue.line), queue.lane)["held"] += queue.held
+        for (line, lane), (released, running, size) in engine.windows.snapshot().items():
+            row = _row(rows, service_of(line), lane)
+            row["released"] += released
+            row["in_progress"] += running
+            row["window"] += size
+        return [row for _, row in sorted(rows.items())]
+
+    async def refresh(self, up: Mapping[str, bool]) -> None:
+        """What cannot be read stays as it was: an autoscaler must not take an outage for idleness."""
+        self.dependency_up.show({(name,): float(well) for name, well in up.items()})
+        if not up.get("ledger", True):
+            return
+        engine = self._engine
+        try:
+            rows, inflight = await self.rows(), await engine.ledger.inflight()
+            due_at = await engine.ledger.next_due(engine.lanes)
+            await self._count_dlq()
+        except LedgerError:
+            self.dependency_up.cells[("ledger",)] = 0.0
+            return
+        self._show_backlog(rows)
+        self.inflight.show(_by_tenant(inflight))
+        overdue = (engine.now() - due_at).total_seconds() if due_at is not None else 0.0
+        self.overdue.show({(): max(0.0, overdue)})
+        self.dlq.show({(): float(self._dlq or 0)})
+
+    def _show_backlog(self, rows: list[BacklogRow]) -> None:
+        cells: dict[Labels, float] = {}
+        for row in rows:
+            place = (row["service"], str(row["lane"]))
+            cells[*place, "held"] = row["held"]
+            cells[*place, "released"] = row["released"]
+            cells[*place, "in_progress"] = row["in_progress"]
+        self.backlog.show(cells)
+        self.window.show({(row["service"], str(row["lane"])): row["window"] for row in rows})
+
+    async def _count_dlq(self) -> None:
+        now = self._engine.now()
+        if self._dlq_counted_at is None or now - self._dlq_counted_at >= RECOUNT:
+            self._dlq_counted_at = now
+            self._dlq = await self._engine.ledger.count(JobQuery(dlq=True))
+
+
+def _by_tenant(inflight: Inflight) -> dict[Labels, float]:
+    tenants = inflight.tenants
+    if len(tenants) <= MAX_TENANTS:
+        return {(name,): float(count) for name, count in tenants.items()}
+    busiest = nlargest(MAX_TENANTS, tenants.items(), key=lambda pair: pair[1])
+    cells: dict[Labels, float] = {(name,): float(count) for name, count in busiest}
+    return {**cells, (OTHERS,): sum(tenants.values()) - sum(cells.values())}
+
+
+def _row(rows: dict[tuple[str, int], BacklogRow], service: str, lane: int) -> BacklogRow:
+    blank = BacklogRow(service=service, lane=lane, held=0, released=0, in_progress=0, window=0)
+    return rows.setdefault((service, lane), blank)
+
+
+def _changed(earlier: Step | None, step: Step) -> Iterator[tuple[Execution, Execution | None]]:
+    if earlier is None or not earlier.executions:
+        for execution in step.executions:
+            yield execution, None
+    elif step.executions is not earlier.executions:
+        known = {execution.exec_id: execution for execution in earlier.executions}
+        for execution in step.executions:
+            was = known.get(execution.exec_id)
+            if execution is not was:
+                yield execution, was
+
+
+def _without_subject(move: str) -> str:
+    """`step ocr IN_PROGRESS->FAILED_RETRY` as `step IN_PROGRESS->FAILED_RETRY`."""
+    words = move.split(" ")
+    return f"{words[0]} {words[-1]}"

@@ -1,0 +1,262 @@
+"""The reconciler: ticks what is due, consumes replies, and takes up what an earlier process left."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from lucius.core.errors import (
+    BusUnavailableError,
+    LedgerUnavailableError,
+    LockLostError,
+    RequestError,
+)
+from lucius.core.inputs import BusRestarted, Callback, Ticked
+from lucius.core.job import Job
+from lucius.core.retry import PUBLISH_GRACE
+from lucius.core.routing import reply_topic
+from lucius.core.wire import parse_reply
+from lucius.engines.outbox.dispatcher import Dispatcher
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.observer import Incident, Outage
+from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
+from lucius.engines.outbox.unclaimed import UnclaimedReporter
+from lucius.ports.bus import Bus, Delivery, Subscription
+from lucius.ports.ledger import DueJob
+from lucius.telemetry.logs import message_fields
+from lucius.telemetry.spans import applying_together
+
+log = logging.getLogger("lucius.reconciler")
+
+REPLIES: Final = "lucius-reconciler"
+EMBEDDED: Final = "embedded/"
+"""Worker ids of services that live in this process begin so: their leases die with it."""
+BATCH: Final = 512
+IDLE: Final = timedelta(seconds=30)
+SILENCE: Final = 2 * IDLE
+"""A receive that has not even come back empty by then has fallen silent, and is begun anew."""
+
+Guard = Callable[[Mapping[str, Any], str, Callback], str | None]
+"""Checks the token of a reply: a reason to set it aside, or none."""
+
+
+class Reconciler:
+    """Owns the engine's lanes: everything that happens by itself on them happens here."""
+
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        dispatcher: Dispatcher,
+        bus: Bus,
+        *,
+        longest_lease: timedelta,
+        look: timedelta = IDLE,
+        guard: Guard = lambda body, job_id, received: None,
+    ) -> None:
+        self._engine = engine
+        self._dispatcher = dispatcher
+        self._bus = bus
+        self._horizon = longest_lease + PUBLISH_GRACE
+        self._look = look
+        self._guard = guard
+        self._unclaimed = UnclaimedReporter(engine, bus)
+        self._topics = [reply_topic(lane) for lane in sorted(engine.lanes)]
+        self._settling = 0
+        self._settled = asyncio.Event()
+        self._stalled: set[str] = set()
+        """Locks of the replies that wait for the ledger; while there are any, none are received."""
+        self._wake = asyncio.Event()
+        self._next: datetime | None = None
+        self.ticks = Outage("ledger", "ticks pause", log)
+        self.replies = Outage("bus", "replies pause", log)
+        engine.woken = self.woken
+
+    async def prepare(self) -> None:
+        """Make the topology, take up what is out, and fill the ready queues."""
+        await self._bus.ensure([Subscription(topic, REPLIES) for topic in self._topics])
+        await self._unclaimed.prepare()
+        await self._recover()
+        await self._engine.ready.recover(self._engine.lanes)
+        self._engine.pump_all()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._dispatcher.run())
+            tasks.create_task(self._tick_forever())
+            tasks.create_task(self._consume_forever())
+            tasks.create_task(self._unclaimed.run())
+
+    # -- what is due -------------------------------------------------------------------------
+
+    def woken(self, due_at: datetime) -> None:
+        if self._next is None or due_at < self._next:
+            self._next = due_at
+            self._wake.set()
+
+    async def _tick_forever(self) -> None:
+        while True:
+            try:
+                if await self.tick_due():
+                    continue
+                self._next = await self._engine.ledger.next_due(self._engine.lanes)
+            except LedgerUnavailableError as error:
+                self.ticks.began(error, self._engine.observer)
+                await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+                continue
+            self.ticks.ended()
+            self._wake.clear()
+            pause = self._pause()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _pause(self) -> float:
+        if self._next is None:
+            return self._look.total_seconds()
+        left = (self._next - self._engine.now()).total_seconds()
+        return min(max(left, 0.001), self._look.total_seconds())
+
+    async def tick_due(self) -> bool:
+        """Tick what is due now. False: nothing was, or nothing that is due could be moved."""
+        now = self._engine.now()
+        due = await self._engine.ledger.due(now, self._engine.lanes, BATCH)
+        moved = await asyncio.gather(*(self._tick(found) for found in due))
+        if due and not any(moved):
+            self._engine.observer.incident(Incident.STUCK, "due")
+            log.error("due jobs do not move: %s", [found.job_id for found in due[:5]])
+            await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+        return any(moved)
+
+    async def _tick(self, found: DueJob) -> bool:
+        """One job that cannot be moved must not keep the others waiting."""
+        known = self._engine.cache.get(found.job_id)
+        if known is not None and known.due_at != found.due_at:
+            self._engine.cache.drop(found.job_id)  # another process may have moved it
+        try:
+            ticked = Ticked(queued=self._queued(await self._engine.job(found.job_id)))
+            applied = await self._engine.apply(found.job_id, ticked)
+        except LedgerUnavailableError:
+            raise
+        except Exception:
+            self._engine.observer.incident(Incident.TASK_FAILED, "tick")
+            log.exception("a job cannot be ticked", extra={"jobId": found.job_id})
+            return False
+        return applied is not None and applied.job.due_at != found.due_at
+
+    def _queued(self, job: Job | None) -> frozenset[str]:
+        """Leases of the job that wait behind others, at a service that is at work."""
+        if job is None:
+            return frozenset()
+        out = (step.executions[-1].exec_id for step in job.steps if step.unacked)
+        return frozenset(filter(self._engine.windows.queued, out))
+
+    # -- replies -----------------------------------------------------------------------------
+
+    async def _consume_forever(self) -> None:
+        while True:
+            try:
+                await self._consume()
+                self.replies.ended()
+            except (BusUnavailableError, LedgerUnavailableError, TimeoutError) as error:
+                self.replies.began(error, self._engine.observer)
+                await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+
+    async def _consume(self) -> None:
+        if self._stalled:
+            await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+            return
+        async with asyncio.timeout(SILENCE.total_seconds()):
+            deliveries = await self._bus.receive(REPLIES, self._topics, BATCH, IDLE)
+        for together in by_job(deliveries):
+            await self._engine.pace.turn()
+            self._engine.spawn(self._replies(together))
+        self._settling += len(deliveries)
+        while self._settling >= BATCH:
+            self._settled.clear()
+            await self._settled.wait()
+
+    async def _replies(self, deliveries: Sequence[Delivery]) -> None:
+        """Replies about one job that came together: an ACK and its RESULT are one save."""
+        try:
+            await persistently(lambda: self._try_to_settle(deliveries))
+        except (LockLostError, BusUnavailableError) as error:
+            log.info("a reply will be delivered again: %s", error)
+        finally:
+            self._stalled.difference_update(delivery.lock_token for delivery in deliveries)
+            self._settling -= len(deliveries)
+            self._settled.set()
+
+    async def _try_to_settle(self, deliveries: Sequence[Delivery]) -> None:
+        """Given back, they would come again at once and soon pass for faulty: so they are kept."""
+        try:
+            await self._settle(deliveries)
+        except LedgerUnavailableError as error:
+            self.ticks.began(error, self._engine.observer)
+            self._stalled.update(delivery.lock_token for delivery in deliveries)
+            raise
+
+    async def _settle(self, deliveries: Sequence[Delivery]) -> None:
+        read = [(d, reply) for d in deliveries if (reply := await self._read(d)) is not None]
+        if not read:
+            return
+        job_id, inputs = read[0][1][0], [received for _, (_, received) in read]
+        with applying_together((d.message.body, received) for d, (_, received) in read):
+            applied = await self._engine.apply_all(job_id, inputs)
+        for delivery, _ in read:
+            if applied is None:
+                await self._set_aside(delivery, "UNKNOWN_JOB", f"there is no job {job_id}")
+            else:
+                await self._bus.complete(delivery)
+
+    async def _read(self, delivery: Delivery) -> tuple[str, Callback] | None:
+        """Only faulty content is set aside."""
+        body = delivery.message.body
+        try:
+            job_id, received = parse_reply(body)
+        except RequestError as error:
+            detail = "; ".join(f"{pointer}: {what}" for pointer, what in error.faults)
+            await self._set_aside(delivery, error.code, detail)
+            return None
+        refusal = self._guard(body, job_id, received)
+        if refusal is not None:
+            await self._set_aside(delivery, "BAD_TOKEN", refusal)
+            return None
+        return job_id, received
+
+    async def _set_aside(self, delivery: Delivery, reason: str, detail: str) -> None:
+        self._engine.observer.incident(Incident.REPLY_SET_ASIDE, reason)
+        fields = message_fields(delivery.message.body)
+        log.warning("a reply is set aside (%s): %s", reason, detail, extra=fields)
+        await self._bus.dead_letter(delivery, reason, detail)
+
+    # -- the start ---------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        """What was out when an earlier process ended. A volatile bus has lost it: publish again."""
+        before = self._engine.now() + self._horizon
+        due: Sequence[DueJob] = await self._engine.ledger.due(before, self._engine.lanes, 1_000_000)
+        for start in range(0, len(due), BATCH):
+            await asyncio.gather(*(self._take_up(found) for found in due[start : start + BATCH]))
+        if due:
+            log.info("took up %d jobs of an earlier process", len(due))
+
+    async def _take_up(self, found: DueJob) -> None:
+        job = await self._engine.job(found.job_id)
+        if job is None or not any(step.out for step in job.steps):
+            return
+        self._engine.recovered(job)
+        if self._bus.volatile:
+            await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))
+
+
+def by_job(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
+    """In order; what names no job stands alone."""
+    groups: dict[object, list[Delivery]] = {}
+    for delivery in deliveries:
+        job_id = delivery.message.body.get("jobId")
+        key = job_id if isinstance(job_id, str) else delivery.lock_token
+        groups.setdefault(key, []).append(delivery)
+    return list(groups.values())

@@ -1,0 +1,110 @@
+"""Directives that nobody takes: noted in their jobs, counted, said once for each service, and settled.
+
+No job fails for it here: a service may be starting, so the ACK clock of the attempt still rules.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from lucius.core.effects import Decision, Outcome
+from lucius.core.errors import BusUnavailableError, LockLostError
+from lucius.core.inputs import DirectiveUnclaimed
+from lucius.core.job import Job
+from lucius.core.routing import every_directive_topic
+from lucius.core.wire import whole
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.observer import Incident
+from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
+from lucius.ports.bus import Bus, Delivery, Subscription
+from lucius.telemetry.logs import message_fields
+
+log = logging.getLogger("lucius.unclaimed")
+
+UNCLAIMED: Final = "lucius-unclaimed"
+UNKNOWN: Final = "unknown"
+"""Stands for the service of a directive whose job or step is not known here."""
+BATCH: Final = 32
+"""Few: while the ledger is away, each of them waits for it."""
+IDLE: Final = timedelta(seconds=30)
+SILENCE: Final = 2 * IDLE
+QUIET: Final = timedelta(minutes=1)
+"""An ACK that comes so long after the last one left means that it is over; before, some may be taken."""
+
+
+class UnclaimedReporter:
+    """Takes what no subscription of the engine's lanes takes, whatever topology a job was routed by."""
+
+    def __init__(self, engine: OutboxEngine, bus: Bus) -> None:
+        self._engine = engine
+        self._bus = bus
+        self._topics = every_directive_topic(sorted(engine.lanes))
+        self._left: dict[str, datetime] = {}
+        """When a directive of a service was last left; there from the warning until it is over."""
+        engine.listeners.append(self._listen)
+
+    async def prepare(self) -> None:
+        topics = self._topics
+        await self._bus.ensure([Subscription(topic, UNCLAIMED, catch_all=True) for topic in topics])
+
+    async def run(self) -> None:
+        """An outage is waited out in silence: the consumer of replies speaks of it."""
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE.total_seconds()):
+                    found = await self._bus.receive(UNCLAIMED, self._topics, BATCH, IDLE)
+            except (BusUnavailableError, TimeoutError):
+                await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+                continue
+            await asyncio.gather(*(self._take(delivery) for delivery in found))
+
+    async def _take(self, delivery: Delivery) -> None:
+        """One that cannot be noted must not keep the others waiting."""
+        body = delivery.message.body
+        try:
+            service = await persistently(lambda: self._noted(body))
+            if service is not None:
+                self._report(service, body)
+            await self._bus.complete(delivery)
+        except (LockLostError, BusUnavailableError) as error:
+            log.info("an unclaimed directive will be delivered again: %s", error)
+        except Exception:
+            self._engine.observer.incident(Incident.TASK_FAILED, "unclaimed")
+            log.exception("an unclaimed directive cannot be noted", extra=message_fields(body))
+
+    async def _noted(self, body: Mapping[str, Any]) -> str | None:
+        """The service by the plan of the job, or `UNKNOWN`. None: its attempt waits no more."""
+        job_id, step_id, lease_id = (
+            str(body.get(name)) for name in ("jobId", "stepId", "lease_id")
+        )
+        attempt_no = whole(body.get("attempt_no")) or 0
+        unclaimed = DirectiveUnclaimed(step_id, attempt_no, lease_id)
+        applied = await self._engine.apply(job_id, unclaimed)
+        if applied is None or applied.outcome is Outcome.REJECTED:
+            return UNKNOWN
+        if applied.outcome is Outcome.ALREADY:
+            return None
+        plan = applied.job.plan
+        return next(step.service for step in plan.steps if step.step_id == step_id)
+
+    def _report(self, service: str, body: Mapping[str, Any]) -> None:
+        self._engine.observer.incident(Incident.UNCLAIMED, service)
+        if service not in self._left:
+            said = "nobody takes directives of %s: no service is subscribed to them"
+            log.warning(said, service, extra=message_fields(body))
+        self._left[service] = self._engine.now()
+
+    def _listen(self, before: Job | None, decision: Decision) -> None:
+        if self._left:
+            job = decision.job
+            for planned, step in zip(job.plan.steps, job.steps, strict=True):
+                if step.execution is not None and step.execution.started_at is not None:
+                    self._taken(planned.service, step.execution.started_at)
+
+    def _taken(self, service: str, at: datetime) -> None:
+        left_at = self._left.get(service)
+        if left_at is not None and at >= left_at + QUIET:
+            del self._left[service]
+            log.info("directives of %s are taken again", service)

@@ -1,0 +1,1 @@
+"""The pull gateway, for workers that speak only HTTP."""

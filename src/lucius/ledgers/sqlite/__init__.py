@@ -1,0 +1,1 @@
+"""The embedded ledger: one SQLite file and one writing process."""

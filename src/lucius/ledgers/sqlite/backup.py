@@ -1,0 +1,93 @@
+"""Backup of a ledger that is in use, and restore of one that is not. Either happens whole or not at all."""
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+
+from lucius.core.errors import LedgerCorruptError, LedgerError
+from lucius.ledgers.sqlite.lock import WriterLock
+from lucius.ledgers.sqlite.schema import ForeignErrors, connect_readonly, probe, version_of
+
+
+def write_backup(source: Path, target: Path) -> None:
+    """Copy the ledger as of one commit to a single file that needs no log beside it."""
+    probe(source)
+    if target.exists() and target.samefile(source):
+        raise LedgerError(f"{target} is the ledger itself")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _copy(source, target)
+
+
+def restore(backup: Path, target: Path, *, force: bool = False) -> None:
+    """Put a backup in the place of a ledger that nobody writes.
+
+    The backup is examined first. An existing ledger is replaced only with `force`.
+    """
+    examine(backup)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = WriterLock(target)
+    try:
+        if target.exists() and not force:
+            raise LedgerError(f"{target} exists; say so explicitly to replace it")
+        _copy(backup, target)
+    finally:
+        lock.release()
+
+
+def examine(backup: Path) -> None:
+    """LedgerCorruptError or LedgerTooNewError for a backup that must not be restored."""
+    if not backup.exists() or backup.stat().st_size == 0:
+        raise LedgerError(f"there is no backup at {backup}")
+    probe(backup)
+    with ForeignErrors(backup), contextlib.closing(connect_readonly(backup)) as conn:
+        if not version_of(conn):
+            raise LedgerCorruptError(f"{backup} is not a complete ledger")
+        answer = conn.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if answer != "ok":
+            raise LedgerCorruptError(f"{backup} is corrupt: {answer}")
+
+
+def _copy(source: Path, target: Path) -> None:
+    part = target.with_name(f"{target.name}.part-{os.getpid()}")
+    part.unlink(missing_ok=True)
+    try:
+        with ForeignErrors(source):
+            _copy_pages(source, part)
+        _sync(part)
+        _forget_log(target)
+        part.replace(target)
+        _sync(target.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _copy_pages(source: Path, part: Path) -> None:
+    """In one step, so that a writer does not make it start over; readers hold up no writer."""
+    with (
+        contextlib.closing(connect_readonly(source)) as live,
+        contextlib.closing(sqlite3.connect(part, isolation_level=None)) as copy,
+    ):
+        live.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
+
+
+def _forget_log(target: Path) -> None:
+    """A log of the file that was here must not be replayed onto the new one."""
+    if not target.exists():
+        return
+    with (
+        contextlib.suppress(sqlite3.Error, OSError),
+        contextlib.closing(sqlite3.connect(target, isolation_level=None)) as conn,
+    ):
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for suffix in ("-wal", "-shm"):
+        target.with_name(target.name + suffix).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

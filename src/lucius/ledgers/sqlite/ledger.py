@@ -1,0 +1,201 @@
+"""The embedded ledger: one SQLite file, one writing process, nothing acknowledged before it is durable."""
+
+import asyncio
+import sqlite3
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Self
+
+from lucius.core.effects import Event
+from lucius.core.errors import LedgerError
+from lucius.core.job import Job
+from lucius.ledgers.sqlite import lists, queries
+from lucius.ledgers.sqlite.backup import write_backup
+from lucius.ledgers.sqlite.batch import Call, Create, Save
+from lucius.ledgers.sqlite.lock import WriterLock
+from lucius.ledgers.sqlite.prune import pruning
+from lucius.ledgers.sqlite.schema import (
+    MIGRATIONS,
+    ForeignErrors,
+    Migration,
+    connect,
+    connect_readonly,
+    migrate,
+    probe,
+)
+from lucius.ledgers.sqlite.verify import verify_file
+from lucius.ledgers.sqlite.writer import Writer
+from lucius.ports.ledger import (
+    NO_LIMITS,
+    Claim,
+    CreateOutcome,
+    Drift,
+    DueJob,
+    Duplicate,
+    Inflight,
+    JobPage,
+    JobQuery,
+    KeyReused,
+    Limits,
+    ReadyEntry,
+    ReadyQueue,
+)
+
+PRUNED_AT_ONCE: Final = 256
+DECODED_AT_ONCE: Final = 10
+"""Jobs of a list that are decoded before other tasks get a turn."""
+
+
+class SqliteLedger:
+    """Reads are small and run on the event loop; writes go through the one writer thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        reader: sqlite3.Connection,
+        writer: Writer | None = None,
+        lock: WriterLock | None = None,
+    ) -> None:
+        self.path = path
+        self._reader = reader
+        self._writer = writer
+        self._lock = lock
+        self._foreign = ForeignErrors(path)
+        self._counting = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, path: Path | str, *, migrations: Sequence[Migration] = MIGRATIONS) -> Self:
+        """Open to write, creating or upgrading the file.
+
+        Raises LedgerLockedError, LedgerCorruptError or LedgerTooNewError, and then leaves it as it is.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = WriterLock(path)
+        try:
+            probe(path, len(migrations))
+            with ForeignErrors(path):
+                conn = _connect(path, migrations)
+                return cls(path, connect_readonly(path), Writer(path, conn), lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    @classmethod
+    async def open_readonly(cls, path: Path | str) -> Self:
+        """Open to read only, beside a process that may be writing."""
+        path = Path(path)
+        if not path.exists():
+            raise LedgerError(f"there is no ledger at {path}")
+        probe(path)
+        with ForeignErrors(path):
+            return cls(path, connect_readonly(path))
+
+    async def close(self) -> None:
+        self._reader.close()
+        if self._writer is not None:
+            await self._writer.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _writing(self) -> Writer:
+        if self._writer is None:
+            raise LedgerError(f"{self.path} is open for reading only")
+        return self._writer
+
+    async def claimed(self, claim: Claim) -> Duplicate | KeyReused | None:
+        with self._foreign:
+            return queries.claimed(self._reader, claim)
+
+    async def create(
+        self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
+    ) -> CreateOutcome:
+        outcome: CreateOutcome = await self._writing().submit(Create(claim, job, events, limits))
+        return outcome
+
+    async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
+        saved: bool = await self._writing().submit(Save(job, expected, events))
+        return saved
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        """In short transactions, so that other writers wait for none of them long."""
+        pruned = 0
+        while pruned < limit:
+            portion = min(PRUNED_AT_ONCE, limit - pruned)
+            count: int = await self._writing().submit(Call(pruning(before, portion)))
+            pruned += count
+            if count < portion:
+                break
+        return pruned
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def load(self, job_id: str) -> Job | None:
+        with self._foreign:
+            return queries.load(self._reader, job_id)
+
+    async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
+        with self._foreign:
+            return queries.due(self._reader, before, lanes, limit)
+
+    async def next_due(self, lanes: Collection[int]) -> datetime | None:
+        with self._foreign:
+            return queries.next_due(self._reader, lanes)
+
+    async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
+        with self._foreign:
+            held = self._writer.held if self._writer else queries.read_held(self._reader)
+        return held.view(frozenset(lanes))
+
+    async def ready(
+        self, line: str, lane: int, tenant_id: str, after: int, limit: int
+    ) -> Sequence[ReadyEntry]:
+        with self._foreign:
+            queue = (line, lane, tenant_id)
+            return queries.ready(self._reader, queue, after, limit)
+
+    async def list(self, query: JobQuery) -> JobPage:
+        with self._foreign:
+            found = lists.find(self._reader, query)
+        jobs: list[Job] = []
+        for start in range(0, len(found.rows), DECODED_AT_ONCE):
+            jobs += lists.decode(found.rows[start : start + DECODED_AT_ONCE])
+            await asyncio.sleep(0)
+        return JobPage(jobs, lists.next_cursor(query, found))
+
+    async def count(self, query: JobQuery) -> int:
+        """Beside the event loop, and one at a time: it reads as much of an index as there are jobs."""
+        async with self._counting:
+            return await asyncio.to_thread(lists.count_in, self.path, query)
+
+    async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
+        with self._foreign:
+            return queries.events(self._reader, job_id, after, limit)
+
+    async def inflight(self) -> Inflight:
+        with self._foreign:
+            writer = self._writer
+            counts = writer.inflight if writer else queries.read_counts(self._reader)
+        return counts.view()
+
+    # -- keeping -----------------------------------------------------------------------------
+
+    async def verify(self) -> Sequence[Drift]:
+        return await asyncio.to_thread(verify_file, self.path)
+
+    async def backup(self, target: Path | str) -> None:
+        """Copy the ledger as it is now, while it is being written. The copy appears whole or not at all."""
+        await asyncio.to_thread(write_backup, self.path, Path(target))
+
+
+def _connect(path: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
+    conn = connect(path)
+    try:
+        migrate(conn, migrations)
+    except BaseException:
+        conn.close()
+        raise
+    return conn

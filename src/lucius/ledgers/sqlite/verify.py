@@ -1,0 +1,179 @@
+"""Reads a whole ledger file and reports what contradicts itself. It streams, and it changes nothing."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+from lucius.core.audit import audit
+from lucius.core.errors import LedgerCorruptError, LedgerTooNewError
+from lucius.core.job import Job
+from lucius.ledgers.rules import UNSUCCESSFUL, cell_of, ready_steps
+from lucius.ledgers.sqlite.memory import read_positions
+from lucius.ledgers.sqlite.queries import read_job
+from lucius.ledgers.sqlite.schema import ForeignErrors, connect_readonly
+from lucius.ledgers.stored.event_codec import decode_events
+from lucius.ledgers.stored.job_codec import SCHEMA
+from lucius.ledgers.stored.json_form import maybe_micros, micros
+from lucius.ports.ledger import Drift
+
+MOST_DRIFTS: Final = 10_000
+ENDED: Final = "'SUCCEEDED', 'FAILED_FINAL', 'CANCELLED'"
+REPLACEABLE: Final = f"keyed = 0 AND state IN ({', '.join(repr(s.value) for s in UNSUCCESSFUL)})"
+
+LOST_ROWS: Final = (
+    (
+        "claim_without_job",
+        "SELECT c.tenant || '/' || claim_hash, 'it names job ' || job_id FROM claims AS c"
+        " LEFT JOIN jobs ON id = job_id WHERE no IS NULL",
+    ),
+    (
+        "job_without_claim",
+        "SELECT id, 'a duplicate would not find it' FROM jobs JOIN plans AS p USING (no)"
+        " LEFT JOIN claims AS c ON c.tenant = jobs.tenant AND c.claim_hash = p.claim_hash"
+        f" AND c.job_id = id WHERE c.tenant IS NULL AND NOT (p.{REPLACEABLE})",
+    ),
+    (
+        "ready_without_job",
+        "SELECT service || '/' || r.lane || '/' || r.tenant || '/' || position,"
+        " 'it names job number ' || job_no FROM ready AS r LEFT JOIN jobs ON no = job_no"
+        " WHERE no IS NULL",
+    ),
+    (
+        "plan_without_job",
+        "SELECT p.no, 'a plan that no job has' FROM plans AS p LEFT JOIN jobs USING (no)"
+        " WHERE id IS NULL",
+    ),
+    (
+        "events_without_job",
+        "SELECT job_no, 'events that no job has' FROM (SELECT DISTINCT job_no FROM events)"
+        " LEFT JOIN jobs ON no = job_no WHERE no IS NULL",
+    ),
+    (
+        "inflight",
+        "SELECT tenant || '/' || lane || '/' || mode,"
+        " 'counted ' || sum(n) || ', recorded ' || sum(recorded) FROM ("
+        f" SELECT tenant, lane, mode, count(*) AS n, 0 AS recorded FROM jobs"
+        f" WHERE state NOT IN ({ENDED}) GROUP BY tenant, lane, mode"
+        " UNION ALL SELECT tenant, lane, mode, 0, count FROM inflight)"
+        " GROUP BY tenant, lane, mode HAVING sum(n) != sum(recorded)",
+    ),
+)
+"""Rows that name something that is not there: the subject, and a sentence."""
+
+JOBS: Final = """
+    SELECT no, id, tenant, request_type, created_at, lane, mode, state, version, dlq, completed_at,
+        due_at, ready, schema, plans.doc, jobs.doc FROM jobs LEFT JOIN plans USING (no) ORDER BY no"""
+EVENTS: Final = "SELECT job_no, last_seq, doc FROM events ORDER BY job_no, last_seq"
+READY: Final = """
+    SELECT job_no, step_id, service, lane, tenant, position FROM ready ORDER BY job_no, position"""
+
+
+def verify_file(path: Path) -> list[Drift]:
+    """One consistent reading, beside whoever writes."""
+    with ForeignErrors(path), contextlib.closing(connect_readonly(path)) as conn:
+        conn.execute("BEGIN")
+        found = chain(_storage(conn), _lost_rows(conn), _jobs(conn))
+        drifts = list(islice(found, MOST_DRIFTS))
+        if len(drifts) == MOST_DRIFTS:
+            drifts.append(Drift("more", "ledger", f"only the first {MOST_DRIFTS} are listed"))
+        return drifts
+
+
+def _storage(conn: sqlite3.Connection) -> Iterator[Drift]:
+    for (answer,) in conn.execute("PRAGMA integrity_check(20)"):
+        if answer != "ok":
+            yield Drift("storage", "file", answer)
+
+
+def _lost_rows(conn: sqlite3.Connection) -> Iterator[Drift]:
+    for kind, sql in LOST_ROWS:
+        for subject, detail in conn.execute(sql):
+            yield Drift(kind, str(subject), detail)
+
+
+def _jobs(conn: sqlite3.Connection) -> Iterator[Drift]:
+    """Jobs, their events and their ready rows, side by side in the order of the jobs."""
+    history = _Beside(conn.execute(EVENTS))
+    queued = _Beside(conn.execute(READY))
+    for row in conn.execute(JOBS):
+        no, job_id, schema, plan, doc = row[0], row[1], row[13], row[14], row[15]
+        events, ready = history.of(no), queued.of(no)
+        if schema > SCHEMA:
+            continue
+        try:
+            job = read_job(job_id, schema, plan, doc)
+            yield from (Drift(kind, job_id, detail) for kind, detail in audit(job))
+            yield from _columns(job, row)
+            yield from _events(job, events)
+            yield from _ready(job, row[12], ready)
+        except (LedgerCorruptError, LedgerTooNewError) as error:
+            yield Drift("unreadable", job_id, str(error))
+
+
+class _Beside:
+    """Walks grouped rows in step with the jobs: at most one group is in memory."""
+
+    def __init__(self, rows: Iterator[tuple[Any, ...]]) -> None:
+        self._groups = groupby(rows, key=itemgetter(0))
+        self._next = self._advance()
+
+    def _advance(self) -> tuple[int, list[tuple[Any, ...]]] | None:
+        for no, rows in self._groups:
+            return no, list(rows)
+        return None
+
+    def of(self, no: int) -> list[tuple[Any, ...]]:
+        while self._next is not None and self._next[0] < no:
+            self._next = self._advance()
+        if self._next is None or self._next[0] != no:
+            return []
+        rows, self._next = self._next[1], self._advance()
+        return rows
+
+
+def _columns(job: Job, row: tuple[Any, ...]) -> Iterator[Drift]:
+    """The columns repeat the document, so that indexes can find it."""
+    wanted = {
+        "tenant": (row[2], job.tenant_id),
+        "request_type": (row[3], job.plan.request_type),
+        "created_at": (row[4], micros(job.plan.accepted_at)),
+        "lane and mode": (tuple(row[5:7]), tuple(cell_of(job))[1:]),
+        "state": (row[7], job.state.value),
+        "version": (row[8], job.version),
+        "dlq": (bool(row[9]), job.in_dlq),
+        "completed_at": (row[10], maybe_micros(job.completed_at)),
+        "due_at": (row[11], maybe_micros(job.due_at)),
+    }
+    for name, (stored, said) in wanted.items():
+        if stored != said:
+            kind = "missing_due_at" if name == "due_at" and stored is None else "column_drift"
+            yield Drift(kind, job.job_id, f"column {name} has {stored}, the document {said}")
+
+
+def _events(job: Job, rows: list[tuple[Any, ...]]) -> Iterator[Drift]:
+    seqs: list[int] = []
+    for _, last_seq, doc in rows:
+        seqs += (event.seq for event in decode_events(doc))
+        if not seqs or seqs[-1] != last_seq:
+            yield Drift("event_gap", job.job_id, f"a row of events does not end with {last_seq}")
+    if seqs != [*range(1, job.seq + 1)]:
+        yield Drift("event_gap", job.job_id, f"events do not run from 1 to {job.seq}")
+
+
+def _ready(job: Job, column: str | None, rows: list[tuple[Any, ...]]) -> Iterator[Drift]:
+    routing, steps = job.plan.routing, job.plan.steps
+    wanted = {steps[i].step_id: job.plan.line_of(steps[i].service) for i in ready_steps(job)}
+    stored = {step_id: service for _, step_id, service, *_ in rows}
+    for step_id in wanted.keys() - stored.keys():
+        yield Drift("ready_missing", job.job_id, f"step {step_id} is ready and not queued")
+    for _, step_id, service, lane, tenant, position in rows:
+        place = (service, lane, tenant)
+        if place != (wanted.get(step_id), routing.lane, job.tenant_id):
+            yield Drift("ready_without_step", job.job_id, f"{step_id} at {place}, {position}")
+    positions = {(steps[index].step_id, position) for index, position in read_positions(column)}
+    if positions != {(step_id, position) for _, step_id, *_, position in rows}:
+        yield Drift("column_drift", job.job_id, f"column ready has {column}, the queue not")

@@ -1,0 +1,1 @@
+"""The stored form that all ledgers share."""

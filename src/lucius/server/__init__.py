@@ -1,0 +1,1 @@
+"""The HTTP server itself: bounds of the protocol, and clients that are too slow."""

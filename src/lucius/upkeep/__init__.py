@@ -1,0 +1,1 @@
+"""Looking after stored data: verify it, prune it, find outputs that no job answers for."""

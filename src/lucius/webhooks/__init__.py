@@ -1,0 +1,1 @@
+"""Completion webhooks: signed, and never aimed inside the house."""

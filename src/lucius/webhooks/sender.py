@@ -1,0 +1,194 @@
+"""Completion webhooks: signed as Standard Webhooks, and never aimed at an address inside the house.
+
+The name is resolved here and every address it has must be public; the connection then goes to an
+address that was checked, so that a second look-up cannot answer differently. Redirects are not
+followed, and nothing of an answer but its status is read. Each tenant has a secret of its own, or
+one tenant could sign what another believes.
+"""
+
+import asyncio
+import base64
+import hmac
+import logging
+import ssl
+from binascii import Error as Base64Error
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpcore
+import httpx
+import orjson
+
+from lucius.core.errors import EffectRefusedError, LuciusError
+from lucius.core.job import Job, phase_of
+from lucius.core.references import webhook_fault
+from lucius.core.states import job_status
+from lucius.webhooks.outside import GuardedBackend
+
+log = logging.getLogger("lucius.webhooks")
+
+TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0, pool=None)
+LONGEST: Final = timedelta(seconds=15)
+"""For the whole delivery, however slowly a receiver answers."""
+AT_ONCE: Final = 64
+GONE: Final = 410
+SECRET_PREFIX: Final = "whsec_"
+SECRET_BYTES: Final = range(24, 65)
+
+
+class WebhookRefusedError(EffectRefusedError):
+    """The address may not be called, or wants no more calls."""
+
+
+class WebhookSecretError(LuciusError):
+    """The secret is not one of Standard Webhooks."""
+
+
+class Webhooks:
+    """Tells a client how its job ended. `notify` answers whether the client has taken it."""
+
+    def __init__(
+        self,
+        secret: str,
+        *,
+        hosts: Collection[str] = (),
+        now: Callable[[], datetime],
+        transport: httpx.AsyncBaseTransport | None = None,
+        schemes: Collection[str] = ("https",),
+    ) -> None:
+        self._keys = secret_keys(secret)
+        self._hosts = tuple(hosts)
+        self._now = now
+        self._schemes = tuple(schemes)
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._under_way: set[str] = set()
+        self._client = httpx.AsyncClient(
+            transport=transport or guarded_transport(),
+            timeout=TIMEOUT,
+            follow_redirects=False,
+            trust_env=False,
+        )
+
+    async def notify(self, job: Job, owed_id: str, url: str) -> bool:
+        """One delivery at a time: a retry that comes while the last one still waits is none."""
+        target, message_id = self._checked(url), f"{job.job_id}:{owed_id}"
+        if message_id in self._under_way:
+            return False
+        body = orjson.dumps(ending(job))
+        headers = self._headers(job.tenant_id, message_id, body)
+        self._under_way.add(message_id)
+        try:
+            async with self._slots, asyncio.timeout(LONGEST.total_seconds()):
+                status = await self._post(target, body, headers)
+        except (httpx.HTTPError, OSError) as error:
+            log.info("the webhook of job %s did not answer: %r", job.job_id, error)
+            return False
+        finally:
+            self._under_way.discard(message_id)
+        if status == GONE:
+            raise WebhookRefusedError(f"{target.host} answers 410: it wants no more calls")
+        return 200 <= status < 300
+
+    async def _post(self, url: httpx.URL, body: bytes, headers: dict[str, str]) -> int:
+        """The status alone: leaving the stream closes the connection, whatever else would come."""
+        async with self._client.stream("POST", url, content=body, headers=headers) as answer:
+            return answer.status_code
+
+    def _checked(self, url: str) -> httpx.URL:
+        """Judged as at ingress, whose policy may have changed since, and as the client reads it."""
+        fault = webhook_fault(url, self._schemes, self._hosts)
+        if fault is not None:
+            raise WebhookRefusedError(f"the webhook's address {fault}")
+        try:
+            parsed = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise WebhookRefusedError("the webhook's address is not a URL") from error
+        if parsed.raw_host.decode("ascii") != urlsplit(url).hostname:
+            raise WebhookRefusedError("the webhook's address can be read in two ways")
+        return parsed
+
+    def _headers(self, tenant_id: str, message_id: str, body: bytes) -> dict[str, str]:
+        timestamp = str(int(self._now().timestamp()))
+        signatures = [
+            sign(tenant_key(key, tenant_id), message_id, timestamp, body) for key in self._keys
+        ]
+        return {
+            "content-type": "application/json",
+            "user-agent": "lucius-webhooks",
+            "webhook-id": message_id,
+            "webhook-timestamp": timestamp,
+            "webhook-signature": " ".join(signatures),
+        }
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def guarded_transport(
+    backend: httpcore.AsyncNetworkBackend | None = None, context: ssl.SSLContext | None = None
+) -> httpx.AsyncHTTPTransport:
+    context = context or httpx.create_ssl_context()
+    transport = httpx.AsyncHTTPTransport(verify=context, retries=0)
+    transport._pool = httpcore.AsyncConnectionPool(
+        ssl_context=context,
+        network_backend=backend or GuardedBackend(),
+        max_keepalive_connections=0,
+    )
+    return transport
+
+
+def sign(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.digest(key, signed, sha256)).decode()
+
+
+def secret_keys(secret: str) -> Sequence[bytes]:
+    """One or more secrets with commas, so that they can be rotated: every one of them signs."""
+    keys = []
+    for text in secret.split(","):
+        try:
+            key = base64.b64decode(text.strip().removeprefix(SECRET_PREFIX), validate=True)
+        except (Base64Error, ValueError):
+            key = b""
+        if len(key) not in SECRET_BYTES:
+            least, most = SECRET_BYTES[0], SECRET_BYTES[-1]
+            raise WebhookSecretError(
+                f"a webhook secret must be {SECRET_PREFIX} and {least} to {most} bytes in base64"
+            )
+        keys.append(key)
+    return keys
+
+
+def tenant_key(key: bytes, tenant_id: str) -> bytes:
+    return hmac.digest(key, b"lucius-webhook:" + tenant_id.encode(), sha256)
+
+
+def tenant_secrets(secret: str, tenant_id: str) -> list[str]:
+    """What a tenant's receivers verify with, in the form that Standard Webhooks libraries take."""
+    return [
+        SECRET_PREFIX + base64.b64encode(tenant_key(key, tenant_id)).decode()
+        for key in secret_keys(secret)
+    ]
+
+
+def ending(job: Job) -> dict[str, Any]:
+    """How a job ended, for its client."""
+    return {
+        "type": f"job.{job.state.value.lower()}",
+        "timestamp": job.updated_at.isoformat().replace("+00:00", "Z"),
+        "data": {
+            "jobId": job.job_id,
+            "tenant_id": job.tenant_id,
+            "request_type": job.plan.request_type,
+            "state": job.state.value,
+            "status": job_status(job.state),
+            "phase": phase_of(job).value,
+            "final_output": job.final_output,
+            "error_code": job.fault.code if job.fault else None,
+            "error_message": job.fault.message if job.fault else None,
+            "correlation_id": job.plan.correlation_id,
+        },
+    }
