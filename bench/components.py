@@ -18,18 +18,22 @@ _CALLER: Final = "its caller"
 COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "HTTP protocol": (
         *("uvicorn/", "httptools/", "starlette/", "fastapi/"),
-        *("lucius/bootstrap/protocol", "lucius/bootstrap/serve", "lucius/bootstrap/slow_clients"),
+        *("lucius/server/protocol", "lucius/bootstrap/serve", "lucius/server/slow_clients"),
         *("lucius/api/app.py", "lucius/api/operation.py"),
     ),
-    "API routes and views": ("lucius/api/", "lucius/engines/gateway", "lucius/engines/bulk"),
+    "API routes and views": ("lucius/api/", "lucius/gateway/", "lucius/engines/bulk"),
     "ingress": (
-        *("lucius/engines/ingress", "lucius/engines/envelope", "lucius/engines/rules"),
-        *("lucius/engines/sizes", "lucius/engines/faults", "lucius/configs/"),
+        *("lucius/admission/ingress", "lucius/admission/envelope", "lucius/admission/rules"),
+        *("lucius/admission/sizes", "lucius/admission/faults", "lucius/configs/"),
         *("lucius/core/routing", "lucius/core/references", "lucius/core/idempotency"),
     ),
-    "reading replies": ("lucius/engines/reconciler", "lucius/core/wire.py:parse_reply"),
+    "reading replies": ("lucius/engines/outbox/reconciler", "lucius/core/wire.py:parse_reply"),
     "engine around a decision": (
-        *("lucius/engines/outbox/engine.py", "lucius/engines/cache", "lucius/engines/pace"),
+        *(
+            "lucius/engines/outbox/engine.py",
+            "lucius/engines/outbox/cache",
+            "lucius/engines/outbox/pace",
+        ),
     ),
     "deciding": (
         *("lucius/core/decide", "lucius/core/callbacks", "lucius/core/turn"),
@@ -38,7 +42,11 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         *("lucius/engines/outbox/engine.py:decided", "lucius/engines/outbox/engine.py:joined"),
     ),
     "releasing steps": (
-        *("lucius/engines/releases", "lucius/engines/window", "lucius/engines/ready"),
+        *(
+            "lucius/engines/outbox/releases",
+            "lucius/engines/outbox/window",
+            "lucius/engines/outbox/ready",
+        ),
         "lucius/engines/outbox/engine.py:OutboxEngine._release_at_once",
     ),
     "encoding and queueing saves": (
@@ -49,12 +57,12 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         "lucius/ledgers/sqlite/writer.py:Writer._hand_over",
     ),
     "writer: staging rows": (
-        *("lucius/ledgers/sqlite_batch", "lucius/ledgers/sqlite_memory"),
+        *("lucius/ledgers/sqlite/batch", "lucius/ledgers/sqlite/memory"),
         "lucius/ledgers/sqlite/rows.py:Rows._portions",
         "lucius/ledgers/sqlite/rows.py:_statement",
     ),
-    "writer: SQLite statements": ("lucius/ledgers/sqlite_rows",),
-    "writer: commit and fsync": ("lucius/ledgers/sqlite_writer",),
+    "writer: SQLite statements": ("lucius/ledgers/sqlite/rows",),
+    "writer: commit and fsync": ("lucius/ledgers/sqlite/writer",),
     "after the commit": (
         "lucius/ledgers/sqlite/writer.py:Writer._answer",
         "lucius/ledgers/sqlite/writer.py:Writer._resolve",
@@ -62,26 +70,34 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         "lucius/engines/outbox/engine.py:OutboxEngine._perform",
         "lucius/engines/outbox/engine.py:OutboxEngine._answers",
         "lucius/engines/outbox/reconciler.py:Reconciler.woken",
-        "lucius/engines/waits",
+        "lucius/engines/outbox/waits",
     ),
     "metrics, logs, traces": (
-        *("lucius/engines/metric", "lucius/engines/instruments", "lucius/engines/move_log"),
-        *("lucius/engines/observer", "lucius/telemetry/", "lucius/api/metrics"),
+        *(
+            "lucius/engines/outbox/metric",
+            "lucius/telemetry/instruments",
+            "lucius/engines/outbox/move_log",
+        ),
+        *("lucius/engines/outbox/observer", "lucius/telemetry/", "lucius/api/metrics"),
         *("lucius/api/tracing", "opentelemetry/", "prometheus_client/", "logging/"),
     ),
-    "dispatching": ("lucius/engines/dispatcher", "lucius/engines/outbox_retry"),
+    "dispatching": ("lucius/engines/outbox/dispatcher", "lucius/engines/outbox/publish_now"),
     "bus": ("lucius/buses/",),
     "kit and services": ("lucius/platform/", "lucius/workspaces/", "bench/echo"),
-    "reading the ledger": ("lucius/ledgers/sqlite_queries", "lucius/ledgers/sqlite_list"),
+    "reading the ledger": ("lucius/ledgers/sqlite/queries", "lucius/ledgers/sqlite/lists"),
     LOOP: ("asyncio/runners", "asyncio/base_events", "uvloop/"),
     _CALLER: (
         *("lucius/core/job", "lucius/core/plan", "lucius/core/states", "lucius/core/effects"),
         *("lucius/core/inputs", "lucius/core/record", "lucius/core/ids", "lucius/core/wire"),
         "lucius/core/credentials",
         *("lucius/core/json_faults", "lucius/core/limits", "lucius/core/errors"),
-        *("lucius/ports/", "lucius/ledgers/codec", "lucius/ledgers/plan_codec"),
-        *("lucius/ledgers/event_codec", "lucius/ledgers/stored_json", "lucius/ledgers/rules"),
-        *("lucius/api/tokens", "lucius/bootstrap/runtime", "lucius/engines/outage"),
+        *("lucius/ports/", "lucius/ledgers/stored/job_codec", "lucius/ledgers/stored/plan_codec"),
+        *(
+            "lucius/ledgers/stored/event_codec",
+            "lucius/ledgers/stored/json_form",
+            "lucius/ledgers/rules",
+        ),
+        *("lucius/api/tokens", "lucius/bootstrap/runtime", "lucius/engines/outbox/outage"),
     ),
     OTHER: ("lucius/",),
 }
