@@ -32,6 +32,7 @@ async def run(folder: Path) -> dict[str, Any]:
     results["http"], results["http_components"] = await end_to_end.measure(
         folder / "http", scaled(6_000), sampled_seconds=3 if QUICK else 8
     )
+    results["client"] = await end_to_end.measure_client(folder / "client", scaled(3_000))
     results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
     results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
     results["calibration_s"].append(calibration())
@@ -63,6 +64,7 @@ def report(results: dict[str, Any]) -> None:
     for title, key in (
         ("Durable transitions through the engine, 200 jobs in flight", "transitions"),
         ("Three-step jobs over HTTP, services in the same process, 200 in flight", "http"),
+        ("The same through `lucius.client`, beside bare connections", "client"),
         ("Three-step jobs over HTTP, services over the pull gateway, 200 in flight", "pull"),
     ):
         show(

@@ -18,6 +18,7 @@ from bench.measure import Spent, percentile, spending
 from bench.sampling import NotSampledError, sample
 from bench.transitions import envelope
 from bench.wire import Connection
+from lucius.client import Client
 
 LUCIUS = str(Path(sys.executable).parent / "lucius")
 SERVICES = ("ocr", "embedding", "sis")
@@ -198,6 +199,38 @@ async def by_component(
         "components": profile.rows(cpu_ms_per_job),
         "files_of_other": dict(profile.unknown.most_common(10)),
     }
+
+
+# -- with the client that users import ---------------------------------------------------------
+
+
+async def measure_client(data: Path, jobs: int = 3000, in_flight: int = 200) -> Numbers:
+    """The same jobs through `lucius.client`, beside bare connections to the same server."""
+    async with serving(data) as server:
+        await warm(server)
+        with spending() as bare:
+            await closed_loop(server, range(jobs), in_flight)
+        with spending() as spent:
+            await _through_client(server, range(4_000_000, 4_000_000 + jobs), in_flight)
+    return {
+        "jobs_per_s": jobs / spent.seconds,
+        "bare_jobs_per_s": jobs / bare.seconds,
+        "share_of_bare": bare.seconds / spent.seconds,
+        "client_cpu_ms_per_job": spent.cpu / jobs * 1000,
+        "bare_client_cpu_ms_per_job": bare.cpu / jobs * 1000,
+    }
+
+
+async def _through_client(server: Server, numbers: Iterable[int], in_flight: int) -> None:
+    left = iter(numbers)
+    async with Client(f"http://127.0.0.1:{server.port}") as client:
+
+        async def worker() -> None:
+            for number in left:
+                job = await client.run(envelope(number, f"t{number % 16}"))
+                assert job["state"] == "SUCCEEDED", job
+
+        await asyncio.gather(*(worker() for _ in range(in_flight)))
 
 
 # -- workers that speak only HTTP ------------------------------------------------------------

@@ -18,8 +18,6 @@ def message_of(error: Exception) -> str | None:
         return (
             f"{error}\nIs the server running? `lucius up` starts one; --url or LUCIUS_URL names it."
         )
-    if client is not None and isinstance(error, client.ProblemError):
-        return "\n".join([str(error), *(f"  {_place(each)}" for each in error.errors)])
     if client is not None and isinstance(error, client.ClientError):
         return str(error)
     errors = sys.modules.get("lucius.core.errors")
@@ -28,10 +26,6 @@ def message_of(error: Exception) -> str | None:
     if isinstance(error, OSError | TimeoutError) and not isinstance(error, BrokenPipeError):
         return str(error) or type(error).__name__
     return None
-
-
-def _place(fault: dict[str, str]) -> str:
-    return f"{fault.get('pointer') or fault.get('parameter') or '/'}: {fault['detail']}"
 
 
 def code_of(error: Exception) -> str:
@@ -59,5 +53,5 @@ def show_failure(error: Exception, message: str, *, as_json: bool) -> None:
 def _document(error: Exception, message: str) -> dict[str, Any]:
     """One line on standard error; standard output is for what was asked."""
     code, faults = code_of(error), getattr(error, "errors", None)
-    said = (str(error) if faults else message).removeprefix(f"{code}: ")
+    said = getattr(error, "detail", message).removeprefix(f"{code}: ")
     return {"code": code, "message": said} | ({"errors": faults} if faults else {})

@@ -1,15 +1,14 @@
 """A typed async client of the API. Retries keep the idempotency key, so a lost answer costs nothing."""
 
 import asyncio
-import json
-import random
+import os
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, cast
 from urllib.parse import quote
 from uuid import uuid4
 
-import httpx
+import orjson
 
 from lucius.api.shapes import (
     BulkShape,
@@ -24,34 +23,14 @@ from lucius.api.shapes import (
     StepsShape,
     SubmittedShape,
 )
+from lucius.client.errors import ClientError
+from lucius.client.server_sent import server_sent
+from lucius.client.wire import CONNECTION_ERRORS, Wire, problem
 
 DEFAULT_URL: Final = "http://127.0.0.1:8700"
 ENDED: Final = frozenset(("SUCCEEDED", "FAILED_FINAL", "CANCELLED"))
-_RETRIED: Final = frozenset((408, 429, 502, 503, 504))
-_UNTOUCHED: Final = frozenset((429,))
-"""Answers that say that nothing was created."""
-_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _POLL_SECONDS: Final = 30.0
 _BULK_SECONDS: Final = 300.0
-
-
-class ClientError(Exception):
-    """The root of what this client raises."""
-
-
-class UnreachableError(ClientError):
-    """The server could not be reached, or did not answer."""
-
-
-class ProblemError(ClientError):
-    """The server refused the request. `code` is stable and has a reference page."""
-
-    def __init__(self, status: int, document: Mapping[str, Any]) -> None:
-        self.status = status
-        self.code = str(document.get("code", "UNKNOWN"))
-        self.detail = str(document.get("detail", ""))
-        self.errors: list[dict[str, str]] = list(document.get("errors", ()))
-        super().__init__(f"{self.code}: {self.detail}")
 
 
 class Client:
@@ -62,26 +41,27 @@ class Client:
 
     def __init__(
         self,
-        url: str = DEFAULT_URL,
+        url: str | None = None,
         *,
         api_key: str | None = None,
         retries: int = 5,
         backoff_seconds: float = 0.2,
         timeout_seconds: float = 30.0,
-        transport: httpx.AsyncBaseTransport | None = None,
+        max_connections: int = 256,
     ) -> None:
+        """Without `url` and `api_key`, LUCIUS_URL and LUCIUS_API_KEY of the environment count."""
+        api_key = api_key or os.environ.get("LUCIUS_API_KEY")
         if api_key and not _fits_header(api_key):
             raise ClientError("the API key has characters that no API key has")
-        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        try:
-            self._http = httpx.AsyncClient(
-                base_url=url, headers=headers, timeout=timeout_seconds, transport=transport
-            )
-        except httpx.InvalidURL as error:
-            raise ClientError(f"{url} is not a URL: {error}") from error
-        self._url = url
-        self._retries = retries
-        self._backoff = backoff_seconds
+        self._wire = Wire(
+            url or os.environ.get("LUCIUS_URL") or DEFAULT_URL,
+            api_key=api_key,
+            retries=retries,
+            backoff_seconds=backoff_seconds,
+            timeout_seconds=timeout_seconds,
+            max_connections=max_connections,
+        )
+        self._request = self._wire.request
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,7 +75,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self._wire.close()
 
     # -- jobs --------------------------------------------------------------------------------
 
@@ -125,6 +105,13 @@ class Client:
         )
         return cast(SubmittedShape, answer)
 
+    async def run(
+        self, envelope: Mapping[str, Any], *, timeout_seconds: float | None = None
+    ) -> JobShape:
+        """Submit, and return the job once it has ended."""
+        submitted = await self.submit(envelope)
+        return await self.wait(submitted["jobId"], timeout_seconds=timeout_seconds)
+
     async def job(self, job_id: str, *, wait_seconds: float = 0) -> JobShape:
         query = {"wait_seconds": f"{wait_seconds:g}"} if wait_seconds else {}
         answer = await self._request(
@@ -148,7 +135,7 @@ class Client:
             ExecutionsShape, await self._request("GET", f"/v1/jobs/{_segment(job_id)}/executions")
         )
 
-    async def jobs(self, **filters: str | int | None) -> JobsShape:
+    async def jobs(self, /, **filters: str | int | None) -> JobsShape:
         """A page of jobs. Filters as in the API; continue with `cursor=next_cursor`."""
         return cast(JobsShape, await self._request("GET", "/v1/jobs", query=_given(filters)))
 
@@ -173,30 +160,23 @@ class Client:
                     event = cast(EventShape, data)
                     after, failures = event["seq"], 0
                     yield event
-            except httpx.TransportError as error:
+            except CONNECTION_ERRORS as error:
                 failures += 1
-                if failures > self._retries:
-                    raise self._unreachable(error) from error
-            await asyncio.sleep(self._pause(failures))
+                if failures > self._wire.retries:
+                    raise self._wire.unreachable(error) from error
+            await asyncio.sleep(self._wire.pause(failures))
 
     async def _stream(self, job_id: str, after: int) -> AsyncIterator[tuple[str, Any]]:
         headers = {"accept": "text/event-stream", "last-event-id": str(after)}
         path = f"/v1/jobs/{_segment(job_id)}/events"
-        async with self._http.stream("GET", path, headers=headers) as answer:
-            if answer.status_code == 204:
+        async with self._wire.exchange("GET", path, headers=headers) as answer:
+            if answer.status == 204:
                 yield "end", None
                 return
-            if answer.status_code != 200:
-                await answer.aread()
-                raise _problem(answer)
-            fields: dict[str, str] = {}
-            async for line in answer.aiter_lines():
-                if line:
-                    name, _, value = line.partition(": ")
-                    fields[name] = value
-                elif "data" in fields:
-                    yield fields.get("event", ""), json.loads(fields["data"])
-                    fields = {}
+            if answer.status != 200:
+                raise problem(answer.status, await answer.read())
+            async for kind, data in server_sent(answer.content):
+                yield kind, orjson.loads(data)
 
     # -- control -----------------------------------------------------------------------------
 
@@ -216,7 +196,7 @@ class Client:
         answer = await self._request("POST", f"/v1/jobs/{_segment(job_id)}:redrive", body=body)
         return cast(RedrivenShape, answer)
 
-    async def dlq(self, **filters: str | int | None) -> JobsShape:
+    async def dlq(self, /, **filters: str | int | None) -> JobsShape:
         return cast(JobsShape, await self._request("GET", "/v1/admin/dlq", query=_given(filters)))
 
     async def dismiss(self, job_id: str) -> JobShape:
@@ -224,7 +204,7 @@ class Client:
         return cast(JobShape, answer)
 
     async def order_many(
-        self, verb: str, filters: Mapping[str, Any], *, dry_run: bool = False, **more: Any
+        self, /, verb: str, filters: Mapping[str, Any], *, dry_run: bool = False, **more: Any
     ) -> BulkShape:
         """`cancel`, `pause`, `resume`, `redrive` or `dismiss` all jobs that match; safe to repeat.
 
@@ -243,49 +223,6 @@ class Client:
             JobShape, await self._request("POST", f"/v1/jobs/{_segment(job_id)}:{verb}", body=body)
         )
 
-    # -- the wire ----------------------------------------------------------------------------
-
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        patience: float = 0,
-        repeatable: bool = True,
-    ) -> Any:
-        """Reads, orders and submits with a key may be repeated; others only if nothing can have happened."""
-        request = self._http.build_request(method, path, params=query, json=body, headers=headers)
-        if patience:
-            request.extensions["timeout"]["read"] += patience
-        for attempt in range(self._retries + 1):
-            last = attempt == self._retries
-            try:
-                answer = await self._http.send(request)
-            except httpx.TransportError as error:
-                if last or not (repeatable or isinstance(error, _NEVER_SENT)):
-                    raise self._unreachable(error) from error
-                await asyncio.sleep(self._pause(attempt))
-                continue
-            if last or answer.status_code not in (_RETRIED if repeatable else _UNTOUCHED):
-                break
-            await asyncio.sleep(_asked_wait(answer) or self._pause(attempt))
-        if not answer.is_success:
-            raise _problem(answer)
-        try:
-            return answer.json()
-        except ValueError as error:
-            raise ClientError(f"{self._url} answers, but it is not LUCIUS") from error
-
-    def _pause(self, attempt: int) -> float:
-        return self._backoff * 2.0 ** min(attempt, 6) * random.uniform(0.5, 1.0)
-
-    def _unreachable(self, error: Exception) -> UnreachableError:
-        reason = str(error) or type(error).__name__
-        return UnreachableError(f"no answer from {self._url}: {reason}")
-
 
 def _fits_header(text: str) -> bool:
     return text.isascii() and text.isprintable()
@@ -298,18 +235,3 @@ def _segment(job_id: str) -> str:
 
 def _given(filters: Mapping[str, str | int | None]) -> dict[str, str]:
     return {name: str(value) for name, value in filters.items() if value is not None}
-
-
-def _asked_wait(answer: httpx.Response) -> float | None:
-    text = answer.headers.get("retry-after", "")
-    return min(float(text), 30.0) if text.isdigit() else None
-
-
-def _problem(answer: httpx.Response) -> ProblemError:
-    try:
-        document = answer.json()
-    except ValueError:
-        document = None
-    if not isinstance(document, dict):
-        document = {"code": f"HTTP_{answer.status_code}", "detail": answer.text[:500]}
-    return ProblemError(answer.status_code, document)

@@ -1,0 +1,173 @@
+"""Requests to one server: connections, timeouts, and which failures are tried again."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import orjson
+
+from lucius.client.errors import ClientError, ProblemError, UnreachableError
+
+_RETRIED: Final = frozenset((408, 429, 502, 503, 504))
+_UNTOUCHED: Final = frozenset((429,))
+"""Answers that say that nothing was created."""
+_LONGEST_WAIT: Final = 30.0
+"""Seconds. A server that asks for more patience is asked again after this."""
+
+CONNECTION_ERRORS: Final = (aiohttp.ClientError, TimeoutError, OSError)
+_NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+
+class Wire:
+    """The session is opened by the first request, so that a client can be made without a loop."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None,
+        retries: int,
+        backoff_seconds: float,
+        timeout_seconds: float,
+        max_connections: int,
+    ) -> None:
+        if not _names_a_server(url):
+            raise ClientError(
+                f"{url!r} is not the URL of a server: it begins with http:// or https://"
+            )
+        self.url = url.rstrip("/")
+        self.retries = retries
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        self._backoff = backoff_seconds
+        self._timeout = timeout_seconds
+        self._max_connections = max_connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        patience: float = 0,
+        repeatable: bool = True,
+    ) -> Any:
+        """The answer's JSON. What is not `repeatable` is only sent again if nothing can have happened."""
+        data = None if body is None else _encoded(body)
+        for attempt in range(self.retries + 1):
+            last = attempt == self.retries
+            try:
+                async with self.exchange(
+                    method, path, query=query, data=data, headers=headers, patience=patience
+                ) as answer:
+                    content = await answer.read()
+            except CONNECTION_ERRORS as error:
+                if last or not (repeatable or isinstance(error, _NEVER_SENT)):
+                    raise self.unreachable(error) from error
+                await asyncio.sleep(self.pause(attempt))
+                continue
+            if last or answer.status not in (_RETRIED if repeatable else _UNTOUCHED):
+                break
+            await asyncio.sleep(_asked_wait(answer) or self.pause(attempt))
+        return self._read(answer.status, content)
+
+    @asynccontextmanager
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        patience: float | None = 0,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request, once. `patience`: how much longer than usual its answer may take; None: for ever."""
+        given = dict(headers or {})
+        if data is not None:
+            given["content-type"] = "application/json"
+        answering = None if patience is None else self._timeout + patience
+        timeout = aiohttp.ClientTimeout(sock_connect=self._timeout, sock_read=answering)
+        async with self._opened().request(
+            method,
+            f"{self.url}{path}",
+            params=query,
+            data=data,
+            headers=given,
+            timeout=timeout,
+            allow_redirects=False,
+        ) as answer:
+            yield answer
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                headers=self._headers,
+                connector=aiohttp.TCPConnector(limit=self._max_connections),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                proxy=_proxy_for(self.url),
+            )
+        return self._session
+
+    def _read(self, status: int, content: bytes) -> Any:
+        if not 200 <= status < 300:
+            raise problem(status, content)
+        try:
+            return orjson.loads(content)
+        except ValueError as error:
+            raise ClientError(f"{self.url} answers, but it is not LUCIUS") from error
+
+    def pause(self, attempt: int) -> float:
+        return self._backoff * 2.0 ** min(attempt, 6) * random.uniform(0.5, 1.0)
+
+    def unreachable(self, error: BaseException) -> UnreachableError:
+        reason = str(error) or type(error).__name__
+        return UnreachableError(f"no answer from {self.url}: {reason}")
+
+
+def _proxy_for(url: str) -> str | None:
+    """As the environment says (HTTPS_PROXY, NO_PROXY). Asked once: aiohttp would look at every request."""
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+
+
+def _names_a_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def problem(status: int, content: bytes) -> ProblemError:
+    try:
+        document = orjson.loads(content)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        text = content[:500].decode(errors="replace")
+        document = {"code": f"HTTP_{status}", "detail": text}
+    return ProblemError(status, document)
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    """With the standard library: orjson refuses numbers that the server has a better message for."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _asked_wait(answer: aiohttp.ClientResponse) -> float | None:
+    text = answer.headers.get("retry-after", "")
+    return min(float(text), _LONGEST_WAIT) if text.isdigit() else None

@@ -1,0 +1,1 @@
+"""The client, over real connections."""
