@@ -13,11 +13,12 @@ PAGE = (ROOT / "docs/how-to/python-client.md").read_text("utf-8")
 
 
 def test_the_script_submits_a_job_and_prints_its_output(tmp_path: Path) -> None:
-    document = shutil.copy(ROOT / "examples/sample.pdf", tmp_path)
+    document = tmp_path / "contract.pdf"
+    shutil.copy(ROOT / "examples/sample.pdf", document)
     script = next(block.text for block in blocks_of(PAGE) if block.info == "python")
     with up(tmp_path) as server:
         done = subprocess.run(
-            [sys.executable, "-c", script.replace("/data/contract.pdf", str(document))],
+            [sys.executable, "-c", script.replace("/data/contract", str(document.with_suffix("")))],
             env=clean_environment(LUCIUS_URL=server.url),
             cwd=tmp_path,
             capture_output=True,
