@@ -1,17 +1,16 @@
 """Spans reach a collector over HTTP, and one that is away harms nobody."""
 
-import json
 import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 
-from lucius.bootstrap.otlp import OtlpExporter, endpoint_of, headers_of
 from lucius.bootstrap.telemetry import observed, span_provider
 from lucius.settings import load_settings
 from lucius.telemetry import tracing
@@ -19,10 +18,16 @@ from lucius.telemetry import tracing
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
+class Taken(NamedTuple):
+    path: str
+    team: str | None
+    request: ExportTraceServiceRequest
+
+
 class Collector(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Take)
-        self.taken: list[tuple[str, str | None, dict[str, Any]]] = []
+        self.taken: list[Taken] = []
 
     @property
     def url(self) -> str:
@@ -31,9 +36,10 @@ class Collector(HTTPServer):
 
 class Take(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = self.rfile.read(int(self.headers["content-length"]))
+        request = ExportTraceServiceRequest.FromString(body)
         assert isinstance(self.server, Collector)
-        self.server.taken.append((self.path, self.headers["x-team"], body))
+        self.server.taken.append(Taken(self.path, self.headers["x-team"], request))
         self.send_response(200)
         self.end_headers()
 
@@ -67,46 +73,52 @@ def test_a_span_arrives_with_its_ids_its_parent_and_the_name_of_the_installation
             outer.failed("EMPTY")
         tracing.trace_with(None)
         provider.shutdown()
-    ((path, team, body),) = collector.taken
-    assert (path, team) == ("/v1/traces", "blue team")
-    (resource,) = body["resourceSpans"]
-    names = {each["key"]: each["value"] for each in resource["resource"]["attributes"]}
-    assert names["service.name"] == {"stringValue": "plant-7"}
-    (span,) = resource["scopeSpans"][0]["spans"]
-    assert (span["traceId"], span["parentSpanId"], span["name"]) == (TRACE, SPAN, "outer")
-    assert span["attributes"] == [{"key": "lucius.attempt_no", "value": {"intValue": "2"}}]
-    assert span["status"] == {"code": 2, "message": "EMPTY"}
-    assert int(span["endTimeUnixNano"]) >= int(span["startTimeUnixNano"]) > 10**18
+    (taken,) = collector.taken
+    assert (taken.path, taken.team) == ("/v1/traces", "blue team")
+    (resource,) = taken.request.resource_spans
+    names = {each.key: each.value.string_value for each in resource.resource.attributes}
+    assert names["service.name"] == "plant-7"
+    (span,) = resource.scope_spans[0].spans
+    assert (span.trace_id.hex(), span.parent_span_id.hex(), span.name) == (TRACE, SPAN, "outer")
+    assert [(each.key, each.value.int_value) for each in span.attributes] == [
+        ("lucius.attempt_no", 2)
+    ]
+    assert (span.status.code, span.status.message) == (2, "EMPTY")
+    assert span.end_time_unix_nano >= span.start_time_unix_nano > 10**18
 
 
-def test_a_collector_that_is_away_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    exporter = OtlpExporter("http://127.0.0.1:1/v1/traces", {})
-    for _ in range(3):
-        exporter.export([])
-    exporter.shutdown()
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+def test_a_collector_that_is_away_is_said_and_harms_nobody(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    provider = span_provider(load_settings({"LUCIUS_OTLP_ENDPOINT": "http://127.0.0.1:1"}))
+    assert isinstance(provider, TracerProvider)
+    provider.get_tracer("test").start_span("lost").end()
+    provider.shutdown()
+    assert any("export" in record.message.lower() for record in caplog.records)
 
 
 @pytest.mark.parametrize(
-    ("given", "environ", "endpoint"),
+    ("given", "variable", "path"),
     [
-        ("", {}, None),
-        ("http://c:4318", {}, "http://c:4318/v1/traces"),
-        ("", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://o:4318/"}, "http://o:4318/v1/traces"),
-        ("", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://t/x"}, "http://t/x"),
-        ("http://c", {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://t/x"}, "http://c/v1/traces"),
+        ("{url}", None, "/v1/traces"),
+        ("", ("OTEL_EXPORTER_OTLP_ENDPOINT", "{url}/"), "/v1/traces"),
+        ("", ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "{url}/x"), "/x"),
+        ("{url}", ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/x"), "/v1/traces"),
     ],
 )
 def test_our_own_setting_goes_before_the_standard_ones(
-    given: str, environ: dict[str, str], endpoint: str | None
+    given: str, variable: tuple[str, str] | None, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert endpoint_of(given, environ) == endpoint
-
-
-def test_headers_may_be_many_or_none() -> None:
-    assert headers_of({}) == {}
-    given = {"OTEL_EXPORTER_OTLP_HEADERS": "a=1, Authorization=Bearer%20x"}
-    assert headers_of(given) == {"a": "1", "authorization": "Bearer x"}
+    with collecting() as collector:
+        if variable is not None:
+            monkeypatch.setenv(variable[0], variable[1].format(url=collector.url))
+        settings = {"LUCIUS_OTLP_ENDPOINT": given.format(url=collector.url)}
+        provider = span_provider(load_settings(settings))
+        assert isinstance(provider, TracerProvider)
+        provider.get_tracer("test").start_span("sent").end()
+        provider.shutdown()
+    assert [taken.path for taken in collector.taken] == [path]
 
 
 def test_spans_are_printed_where_so_configured_and_nowhere_by_default(

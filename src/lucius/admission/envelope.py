@@ -1,6 +1,5 @@
 """Reading a request's envelope (v1): every field checked, every fault named, nothing copied."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,7 +17,7 @@ from lucius.core.limits import ENTITY_BYTES, MAX_DEPTH
 from lucius.core.plan import EMPTY, Json, Mode
 from lucius.core.references import ReferencePolicy, reference_faults, webhook_fault
 from lucius.core.routing import MODE_SPELLINGS, parse_mode
-from lucius.core.tracestate import tracestate
+from lucius.core.trace_context import is_traceparent, tracestate
 
 SCHEMA_VERSIONS: Final = ("v1", "1", "1.0")
 """Spellings of the one envelope there is. They are kept as given."""
@@ -34,9 +33,6 @@ KNOWN_FIELDS: Final = frozenset(
     | {"mode", "doc_id", "idempotency_key", "callback_urls", "correlation_id", "traceparent"}
 )
 
-_TRACEPARENT: Final = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-)
 _OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 
 
@@ -222,7 +218,7 @@ def _idempotency_key(
 
 
 def _traceparent(value: Any, faults: Faults) -> str | None:
-    if isinstance(value, str) and _TRACEPARENT.fullmatch(value):
+    if isinstance(value, str) and is_traceparent(value):
         return value
     faults.add(INVALID_ENVELOPE, "/traceparent", "must be a W3C traceparent")
     return None

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from lucius.api.operation import Endpoint, Operation
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
+from lucius.core.trace_context import is_traceparent
 from lucius.telemetry import tracing
 from lucius.telemetry.spans import applying
 
@@ -44,7 +45,7 @@ class RequestSpan:
         if self.span is None:
             method, path = self._operation.method, self._operation.path
             parents = (given, self._header, otherwise)
-            above, state = next((p for p in parents if tracing.parsed(p.traceparent)), NOBODY)
+            above, state = next((p for p in parents if is_traceparent(p.traceparent)), NOBODY)
             about = {"http.request.method": method, "http.route": path}
             name, kind = f"{method} {path}", SpanKind.SERVER
             self.span = tracing.open_span(name, above, kind, about, self._began_ns, state)
@@ -69,7 +70,7 @@ def continue_trace(envelope: dict[str, Any]) -> None:
         return
     given = _of(envelope)
     span = request.open(given)
-    if given.traceparent is None or tracing.parsed(given.traceparent) is not None:
+    if given.traceparent is None or is_traceparent(given.traceparent):
         envelope["traceparent"] = span.traceparent
         envelope.pop("tracestate", None)
         if span.tracestate is not None:

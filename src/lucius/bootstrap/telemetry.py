@@ -1,8 +1,10 @@
 """Where logs and spans of this process go, by the settings. The one place that knows OpenTelemetry's SDK."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
@@ -11,13 +13,15 @@ from opentelemetry.sdk.trace.export import (
     BatchSpanProcessor,
     ConsoleSpanExporter,
     SimpleSpanProcessor,
+    SpanExporter,
 )
 
 from lucius import __version__
-from lucius.bootstrap.otlp import OtlpExporter, endpoint_of, headers_of
 from lucius.settings import Settings
 from lucius.telemetry.logs import configure_logs
 from lucius.telemetry.tracing import trace_with
+
+ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 @contextmanager
@@ -37,6 +41,13 @@ def observed(settings: Settings) -> Iterator[None]:
         provider.shutdown()
 
 
+def _exporter(endpoint: str) -> SpanExporter:
+    """Our own setting goes before the standard variables. Imported here: few need it, and it is large."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None)
+
+
 def _resource(system: str) -> Resource:
     """A name from the standard variables goes first."""
     found = Resource.create({"service.version": __version__})
@@ -47,13 +58,12 @@ def _resource(system: str) -> Resource:
 
 def span_provider(settings: Settings) -> TracerProvider | None:
     """None where nobody wants spans. Samplers and batches follow the standard OTEL_ variables."""
-    endpoint = endpoint_of(settings.otlp_endpoint)
-    if endpoint is None and settings.traces == "none":
+    exports = bool(settings.otlp_endpoint) or any(os.environ.get(name) for name in ENDPOINTS)
+    if not exports and settings.traces == "none":
         return None
     provider = TracerProvider(resource=_resource(settings.system))
-    if endpoint is not None:
-        exporter = OtlpExporter(endpoint, headers_of())
-        provider.add_span_processor(BatchSpanProcessor(exporter))
+    if exports:
+        provider.add_span_processor(BatchSpanProcessor(_exporter(settings.otlp_endpoint)))
     if settings.traces == "console":
         provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
     return provider

@@ -3,7 +3,6 @@
 Off until a provider is given. While off, opening a span is one look at a flag.
 """
 
-import re
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -11,13 +10,12 @@ from typing import Any, Final, Self
 from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from lucius.core.tracestate import tracestate
+from lucius.core.trace_context import is_traceparent, tracestate
 
 NAME: Final = "lucius"
-_TRACEPARENT: Final = re.compile(
-    r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-([0-9a-f]{2})"
-)
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
 _ROOT: Final = contexts.Context()
 _tracer: trace.Tracer | None = None
 
@@ -78,9 +76,10 @@ class OpenSpan(NoSpan):
     def __init__(self, span: trace.Span) -> None:
         self._span = span
         self._token: Any = None
-        context = span.get_span_context()
-        self.traceparent = _written(context)
-        self.tracestate = context.trace_state.to_header() or None
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, trace.set_span_in_context(span, _ROOT))
+        self.traceparent = carrier.get("traceparent")
+        self.tracestate = carrier.get("tracestate")
 
     def below(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         """With this span as its parent."""
@@ -125,30 +124,18 @@ def open_span(
     """
     if _tracer is None:
         return NO_SPAN
-    above = parsed(parent, state)
     span = _tracer.start_span(
-        name,
-        context=_ROOT if above is None else trace.set_span_in_context(above, _ROOT),
-        kind=kind,
-        attributes=attributes,
-        start_time=began_ns,
+        name, context=_above(parent, state), kind=kind, attributes=attributes, start_time=began_ns
     )
     return OpenSpan(span)
 
 
-def parsed(traceparent: object, state: object = None) -> trace.Span | None:
-    found = _TRACEPARENT.fullmatch(traceparent) if isinstance(traceparent, str) else None
-    if found is None:
-        return None
-    trace_no, span_no, flags = (int(part, 16) for part in found.groups())
-    known = tracestate(state) if state is not None else None
-    vendors = trace.TraceState.from_header([known]) if known is not None else None
-    above = trace.SpanContext(trace_no, span_no, True, trace.TraceFlags(flags), vendors)
-    return trace.NonRecordingSpan(above)
-
-
-def _written(context: trace.SpanContext) -> str:
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+def _above(traceparent: object, state: object) -> contexts.Context:
+    """Checked here first: the propagator takes what W3C allows, and we take what fits a ledger row."""
+    if not is_traceparent(traceparent):
+        return _ROOT
+    carrier = {"traceparent": str(traceparent), "tracestate": tracestate(state) or ""}
+    return _PROPAGATOR.extract(carrier, _ROOT)
 
 
 def trace_id(traceparent: object) -> str | None:

@@ -1,6 +1,5 @@
 """Ingress: one command in, one durable job out."""
 
-import re
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -13,11 +12,9 @@ from lucius.api.operation import Answer, Operation, json_response
 from lucius.api.problems import Problem
 from lucius.api.shapes import SubmittedShape
 from lucius.api.tracing import continue_trace
+from lucius.core.trace_context import TRACEPARENT, is_traceparent
 from lucius.ports.engine import Submitted
 
-_TRACEPARENT: Final = re.compile(
-    rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-)
 _STRING: Final = {"type": "string", "minLength": 1, "maxLength": 256}
 _URI: Final = {"type": "string", "maxLength": 2048, "pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"}
 _REFERENCE: Final = {
@@ -57,7 +54,7 @@ ENVELOPE: Final[dict[str, Any]] = {
             "description": "The client's completion webhooks",
         },
         "correlation_id": _STRING,
-        "traceparent": {"type": "string", "pattern": f"^{_TRACEPARENT.pattern.decode()}$"},
+        "traceparent": {"type": "string", "pattern": f"^{TRACEPARENT}$"},
         "tracestate": {
             "description": "A W3C tracestate that goes with `traceparent`; dropped if it is not valid"
         },
@@ -82,8 +79,8 @@ def _from_headers(request: Request, envelope: dict[str, Any]) -> str | None:
         if name == b"idempotency-key":
             key = value.decode("latin-1")
         elif name == b"traceparent":
-            if _TRACEPARENT.fullmatch(value):  # One that is malformed is to be ignored.
-                envelope.setdefault("traceparent", value.decode())
+            if is_traceparent(above := value.decode("latin-1")):  # A malformed one is ignored.
+                envelope.setdefault("traceparent", above)
         elif name == b"tracestate":
             states = states + b"," + value if states else value
         elif name == b"x-correlation-id":

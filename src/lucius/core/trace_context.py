@@ -1,8 +1,10 @@
-"""The W3C `tracestate` that goes with a `traceparent`: checked and bounded, never understood."""
+"""The W3C trace context, `traceparent` and `tracestate`: checked and bounded, never understood."""
 
 import re
 from typing import Final
 
+TRACEPARENT: Final = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+"""The one rule of what a `traceparent` is, as a pattern for the whole text."""
 MAX_LENGTH: Final = 512
 """Characters that everyone on the way has to pass on; more are not promised."""
 MAX_MEMBERS: Final = 32
@@ -13,6 +15,13 @@ _MEMBER: Final = re.compile(
     r"(?P<key>[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
     r"=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
 )
+
+
+_TRACEPARENT: Final = re.compile(TRACEPARENT)
+
+
+def is_traceparent(given: object) -> bool:
+    return isinstance(given, str) and _TRACEPARENT.fullmatch(given) is not None
 
 
 def tracestate(given: object) -> str | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lucius.core.tracestate import MAX_LENGTH, MAX_MEMBERS, tracestate
+from lucius.core.trace_context import MAX_LENGTH, MAX_MEMBERS, is_traceparent, tracestate
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,25 @@ def test_what_is_too_long_loses_its_large_members_first_and_then_its_last() -> N
     assert len(passed) <= MAX_LENGTH
     both = tracestate(",".join([large, f"b={'x' * 200}", *small[:2]]))
     assert both == ",".join([large, *small[:2]]), "of the large ones the last goes first"
+
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("given", "valid"),
+    [
+        (PARENT, True),
+        (PARENT.replace("00-", "cc-", 1), True),
+        (PARENT.replace("00-", "ff-", 1), False),
+        (PARENT.upper(), False),
+        (f"{PARENT}-more", False),
+        (f"{PARENT}\n", False),
+        (f"00-{'0' * 32}-b7ad6b7169203331-01", False),
+        (f"00-0af7651916cd43dd8448eb211c80319c-{'0' * 16}-01", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_a_traceparent_is_what_w3c_says(given: object, valid: bool) -> None:
+    assert is_traceparent(given) is valid
