@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 from lucius.platform import FatalError, InvalidPayloadError, ObjectMissingError, Task
 from lucius.platform.commit import folders
@@ -34,19 +35,29 @@ def test_a_payload_becomes_the_teams_dataclass() -> None:
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        ({}, "/prompts: required"),
-        ({"prompts": "a"}, "/prompts: must be a list"),
-        ({"prompts": ["a", 1]}, "/prompts/1: must be of type str"),
+        ({}, "/prompts: field required"),
+        ({"prompts": "a"}, "/prompts: input should be a valid array"),
+        ({"prompts": ["a", 1]}, "/prompts/1: input should be a valid string"),
         ({"prompts": []}, "/prompts: at least one"),
-        ({"prompts": ["a"], "pages": True}, "/pages: must be of type int"),
-        ({"prompts": ["a"], "exact": 1}, "/exact: must be of type bool"),
-        ([], "the payload must be an object"),
+        ({"prompts": ["a"], "pages": True}, "/pages: input should be a valid integer"),
+        ({"prompts": ["a"], "exact": 1}, "/exact: input should be a valid boolean"),
+        ([], "/: input should be an object"),
     ],
 )
 def test_a_wrong_payload_names_its_field_and_is_fatal(payload: Any, message: str) -> None:
     with pytest.raises(InvalidPayloadError, match=message) as caught:
         parse_payload(Options, payload)
     assert isinstance(caught.value, FatalError)
+
+
+def test_a_payload_may_be_a_pydantic_model() -> None:
+    class Pages(BaseModel):
+        first: int = Field(ge=1)
+        spans: tuple[tuple[int, int], ...] = ()
+
+    assert parse_payload(Pages, {"first": 1, "spans": [[1, 2]]}) == Pages(first=1, spans=((1, 2),))
+    with pytest.raises(InvalidPayloadError, match=r"/first: .*; /spans/0/1: "):
+        parse_payload(Pages, {"first": 0, "spans": [[1, "2"]]})
 
 
 def test_a_payload_may_go_through_a_function() -> None:
