@@ -39,6 +39,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.elapsed
 
+    def stand_still(self, seconds: float) -> None:
+        """Time goes on and nothing runs, as in a process that was stopped."""
+        self._jumping.elapsed += seconds
+
     def now(self) -> datetime:
         return EPOCH + timedelta(seconds=self._jumping.elapsed)
 

@@ -51,12 +51,17 @@ INPUTS: Final = {
     Kind.DIRECTIVE_UNCLAIMED: "the bus has the directive, and no service is subscribed to take it",
     Kind.ACK: "ACK: a service has taken a slot for it",
     Kind.HEARTBEAT: "HEARTBEAT: the service is still at work",
-    Kind.LEASE_RETURNED: "RELEASE: a draining service gives its lease back",
+    Kind.LEASE_RETURNED: (
+        "RELEASE: a draining service gives its lease back; from the third time on it uses up the attempt"
+    ),
     Kind.SUCCESS: "RESULT: the step succeeded",
     Kind.FAILURE_RETRYABLE: "RESULT: the step failed and may be retried",
     Kind.FAILURE_FINAL: "RESULT: the step failed for good",
     Kind.TICK: "time has passed",
-    Kind.BUS_RESTARTED: "a volatile bus lost what it held",
+    Kind.BUS_RESTARTED: (
+        "a volatile bus lost what it held, and its services died; "
+        "from the second death at work on it uses up the attempt"
+    ),
     Kind.CANCEL: "a client cancels",
     Kind.PAUSE: "a client pauses",
     Kind.RESUME: "a client resumes",

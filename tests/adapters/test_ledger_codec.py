@@ -72,6 +72,14 @@ def test_a_document_says_its_schema_and_omits_defaults() -> None:
     assert not doc.keys() & {"noted", "owed", "fault", "paused", "output"}
 
 
+def test_leases_given_back_and_deaths_are_stored_with_their_step_once_there_are_any() -> None:
+    job = make(1).job
+    assert not {"returns", "deaths"} & orjson.loads(encode_job(job))["steps"][0].keys()
+    counted = replace(job, steps=(replace(job.steps[0], returns=2, deaths=1), *job.steps[1:]))
+    step = decode_job(job.plan, encode_job(counted)).steps[0]
+    assert (step.returns, step.deaths, step.extra) == (2, 1, None)
+
+
 def test_a_newer_schema_is_refused() -> None:
     job = make(1).job
     doc = orjson.loads(encode_job(job)) | {"schema": SCHEMA + 1}

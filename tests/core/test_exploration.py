@@ -14,6 +14,7 @@ from tests.core.explore.agreement import check_agreement
 from tests.core.explore.configurations import (
     CANCELLED_RACE,
     CONTROL,
+    DEATHS,
     DEFAULT,
     DRAIN,
     EVERYTHING,
@@ -24,7 +25,7 @@ from tests.core.explore.configurations import (
     STEERED_RACE,
     Configuration,
 )
-from tests.core.explore.rules import PUBLISH_NOW
+from tests.core.explore.rules import PUBLISH_NOW, WAKING
 from tests.core.explore.walk import Exploration
 
 pytestmark = pytest.mark.xdist_group("exploration")
@@ -39,15 +40,16 @@ def walk(configuration: Configuration) -> Exploration:
 
 
 COUNTS = {
-    NETWORK.name: (28_504, 377, 524_727),
-    RACE.name: (13_503, 70, 197_988),
-    CANCELLED_RACE.name: (55_925, 259, 1_320_897),
-    STEERED_RACE.name: (2_037, 56, 42_055),
-    CONTROL.name: (5_757, 1_409, 137_325),
-    DRAIN.name: (2_365, 585, 53_113),
-    STAGE.name: (10_801, 1_905, 227_215),
-    RESTART.name: (6_478, 958, 102_137),
-    EVERYTHING.name: (20_318, 2_121, 447_988),
+    NETWORK.name: (28_504, 377, 538_741),
+    RACE.name: (13_503, 70, 204_324),
+    CANCELLED_RACE.name: (55_925, 259, 1_348_449),
+    STEERED_RACE.name: (2_037, 56, 42_895),
+    CONTROL.name: (5_757, 1_409, 141_357),
+    DRAIN.name: (4_426, 899, 123_858),
+    STAGE.name: (10_801, 1_905, 236_611),
+    RESTART.name: (6_478, 958, 104_298),
+    DEATHS.name: (5_917, 663, 100_389),
+    EVERYTHING.name: (26_839, 3_730, 586_788),
 }
 
 MADE_ELSEWHERE = {
@@ -57,7 +59,12 @@ MADE_ELSEWHERE = {
     ("job", "QUEUED", "tick", "FAILED_FINAL"),
     ("step", "FAILED_RETRY", "failure_final", "CANCELLED"),
     ("step", "FAILED_RETRY", "publish_refused", "CANCELLED"),
-    ("step", "IN_PROGRESS", "bus_restarted", "FAILED_RETRY"),
+    ("step", "DISPATCHING", "lease_returned", "CANCELLED"),
+    ("entry", "HELD", "lease_returned", "FAILED_FINAL"),
+    ("step", "DISPATCHING", "bus_restarted", "CANCELLED"),
+    ("entry", "HELD", "bus_restarted", "FAILED_FINAL"),
+    ("step", "FAILED_RETRY", "lease_returned", "CANCELLED"),
+    ("step", "FAILED_RETRY", "bus_restarted", "CANCELLED"),
 }
 """What these worlds do not reach; each has a test in `test_table.py`."""
 
@@ -160,6 +167,29 @@ def test_every_control_takes_effect_somewhere() -> None:
     assert ("job", "PAUSED", "resume", "QUEUED") in moves
     assert ("job", "PAUSED", "resume", "IN_PROGRESS") in moves
     assert ("job", "PAUSED", "tick", "FAILED_FINAL") in moves
+
+
+def test_leases_given_back_and_deaths_are_free_at_first_and_end_the_job_in_the_end() -> None:
+    found = walk(DEATHS)
+    steps = [step for job in found.rules.jobs for step in job.steps]
+    assert max(step.returns for step in steps) == 4, "two are free, two use up the attempts"
+    assert max(step.deaths for step in steps) == 3, "one is free, two use up the attempts"
+    moves = found.rules.judge.moves
+    for kind in ("lease_returned", "bus_restarted"):
+        assert ("step", "IN_PROGRESS", kind, "DISPATCHING") in moves
+        assert ("step", "IN_PROGRESS", kind, "FAILED_RETRY") in moves
+        assert ("job", "IN_PROGRESS", kind, "FAILED_FINAL") in moves
+
+
+def test_whoever_wakes_up_gives_up_nobody() -> None:
+    judge = walk(NETWORK).rules.judge
+    woken = [(judge.catalogue.jobs[number], judge.catalogue.jobs[verdict.job])
+             for (number, received, _), verdict in judge._verdicts.items()
+             if received == WAKING]  # fmt: skip
+    assert woken
+    for before, after in woken:
+        for earlier, step in zip(before.steps, after.steps, strict=True):
+            assert step.used == earlier.used
 
 
 def test_an_honest_service_reaches_no_job_that_a_wild_one_does_not() -> None:

@@ -175,15 +175,6 @@ def test_a_lease_that_is_given_back_uses_no_attempt() -> None:
     assert story.lease() == ("a", 1, "a2")
 
 
-def test_a_service_may_give_leases_back_for_ever_without_growing_the_job() -> None:
-    story = Story()
-    for number in range(80):
-        step = story.step()
-        assert len(step.executions) <= 32
-        story.give_back_after_release(f"lease-{number}")
-    assert story.step().used == 0
-
-
 def test_heartbeats_extend_the_lease_and_leave_no_event() -> None:
     story = Story().started()
     events = len(story.events)

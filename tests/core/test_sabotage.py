@@ -1,12 +1,13 @@
 """Each invariant with its guard taken out: the explorer must find a counterexample and tell it well."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 import pytest
 
-from lucius.core import callbacks, retry, sequence, turn, wire
+from lucius.core import callbacks, leases, retry, sequence, turn, wire
 from lucius.core import decide as core
 from lucius.core.effects import Outcome
 from lucius.core.inputs import Callback
@@ -17,11 +18,13 @@ from lucius.core.turn import Turn
 from tests.core.explore import invariants, rules
 from tests.core.explore.configurations import (
     CONTROL,
+    DEATHS,
     DRAIN,
     NETWORK,
     RACE,
     STAGE,
     Configuration,
+    small_plan,
 )
 from tests.core.explore.walk import Violation, walk
 from tests.core.explore.world import Actor
@@ -146,6 +149,25 @@ def attempts_have_no_end(patch: Patch) -> None:
     patch.setattr(Turn, "fail_attempt", again)
 
 
+def leases_are_given_back_for_ever(patch: Patch) -> None:
+    """6: giving a lease back costs nothing, however often."""
+    patch.setattr(leases, "FREE_RETURNS", 1_000_000)
+
+
+def deaths_are_free_for_ever(patch: Patch) -> None:
+    """6: a process that dies at work costs nothing, however often."""
+    patch.setattr(leases, "FREE_DEATHS", 1_000_000)
+
+
+def nobody_counts_leases(patch: Patch) -> None:
+    """6: what is given back is free, and no count shows how often it was."""
+
+    def repeat(draft: Turn, index: int) -> None:
+        leases._repeat(draft, index)
+
+    patch.setattr(leases, "returned", repeat)
+
+
 def entries_are_left_open(patch: Patch) -> None:
     """6: the entry of a step that ends is not closed."""
 
@@ -202,6 +224,8 @@ def drafts_are_the_job_itself(patch: Patch) -> None:
     patch.setattr(Turn, "own_step", taken)
 
 
+SHORT_DRAIN = replace(DRAIN, plan=small_plan(0, attempts=1), refusals=False, controls=())
+
 SABOTAGES: list[tuple[Callable[[Patch], None], Configuration, str]] = [
     (closed_jobs_listen, NETWORK, "1: a terminal state never changes"),
     (saves_are_blind, RACE, "1: a closed job came back"),
@@ -213,6 +237,9 @@ SABOTAGES: list[tuple[Callable[[Patch], None], Configuration, str]] = [
     (failures_stop_nothing, STAGE, "phase: FAILED of a job that is "),
     (routing_follows_configuration, NETWORK, "5: "),
     (attempts_have_no_end, NETWORK, "6: attempts never exceed the maximum"),
+    (leases_are_given_back_for_ever, DRAIN, "6: a third lease given back"),
+    (deaths_are_free_for_ever, DEATHS, "6: a third lease given back, or a second death"),
+    (nobody_counts_leases, SHORT_DRAIN, "6: the leases of a step are bounded"),
     (entries_are_left_open, CONTROL, "6: "),
     (events_are_dropped, NETWORK, "7: every state change is in the events"),
     (leases_are_not_compared, NETWORK, "8: what is for another job moves this one"),

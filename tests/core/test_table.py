@@ -112,3 +112,39 @@ def test_a_restart_puts_the_retry_of_a_pausing_job_back() -> None:
     story.started().give(PauseRequested())
     story.give(BusRestarted("worker"))
     assert story.states() == (JobState.PAUSED, StepState.FAILED_RETRY)
+
+
+def end_lease(story: Story, how: str) -> None:
+    """The lease of step `a` ends without a result."""
+    if how == "returned":
+        story.give_back("a")
+    else:
+        story.give(BusRestarted("worker"))
+
+
+FREE = [("returned", 2), ("died", 1)]
+
+
+@pytest.mark.parametrize(("how", "free"), FREE)
+def test_the_last_lease_that_ends_without_a_result_drops_what_is_held_beside_it(
+    how: str, free: int
+) -> None:
+    story = Story(small_plan(0, 0, attempts=1))
+    for _ in range(free + 1):
+        story.started("a")
+        end_lease(story, how)
+    assert story.states() == (JobState.FAILED_FINAL, StepState.FAILED_FINAL, StepState.CANCELLED)
+
+
+@pytest.mark.parametrize(("how", "free"), FREE)
+def test_the_last_lease_that_ends_without_a_result_drops_the_waiting_retry_beside_it(
+    how: str, free: int
+) -> None:
+    story = Story(small_plan(0, 0, attempts=2))
+    for _ in range(free + 1):
+        story.started("a")
+        end_lease(story, how)
+    story.tick_due()
+    story.started("a").started("b").fail("b")
+    end_lease(story, how)
+    assert story.states() == (JobState.FAILED_FINAL, StepState.FAILED_FINAL, StepState.CANCELLED)

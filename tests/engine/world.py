@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -71,9 +70,7 @@ class World:
         ingress = Ingress(config, self.policy)
         self.engine = OutboxEngine(self.ledger, ingress, now=self.loop.now)
         self.dispatcher = Dispatcher(self.engine, self.bus)
-        self.reconciler = Reconciler(
-            self.engine, self.dispatcher, self.bus, longest_lease=timedelta(minutes=15)
-        )
+        self.reconciler = Reconciler(self.engine, self.dispatcher, self.bus)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:

@@ -62,6 +62,14 @@ class Server:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def suspend(self) -> None:
+        assert self._process is not None, "the server was started"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._process is not None, "the server was started"
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         assert self._process is not None, "the server was started"
         self._process.terminate()

@@ -52,6 +52,14 @@ class Puppet:
         await self._bus.complete(delivery)
         return delivery.message.body
 
+    async def perhaps(self, within: float) -> Mapping[str, Any] | None:
+        """The next directive, if one comes so soon."""
+        wait = timedelta(seconds=within)
+        for delivery in await self._bus.receive(self._name, TOPICS, 1, wait):
+            await self._bus.complete(delivery)
+            return delivery.message.body
+        return None
+
     async def idle(self, seconds: float) -> bool:
         """No directive comes for so long."""
         return not await self._bus.receive(self._name, TOPICS, 1, timedelta(seconds=seconds))

@@ -6,7 +6,7 @@ Everything runs in virtual time, with the real engine, the real reconciler and t
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from lucius.admission.ingress import Ingress, IngressPolicy
@@ -27,7 +27,6 @@ from tests.faults.services import DAY, TOPICS, Puppet
 from tests.virtual import VirtualLoop, run_virtually
 
 PACKAGED = FileConfig()
-LEASE = timedelta(minutes=15)
 
 
 class Effects(MemoryWorkspace):
@@ -59,7 +58,7 @@ class Orchestrator:
         ingress = Ingress(config, policy)
         self.engine = OutboxEngine(ledger, ingress, now=now or stage.loop.now)
         self.dispatcher = Dispatcher(self.engine, bus)
-        self.reconciler = Reconciler(self.engine, self.dispatcher, bus, longest_lease=LEASE)
+        self.reconciler = Reconciler(self.engine, self.dispatcher, bus)
         self.running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

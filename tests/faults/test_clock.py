@@ -1,4 +1,4 @@
-"""FM_016: the clock of the orchestrator goes back, and is corrected later."""
+"""FM_016: the clock of the orchestrator is set back or ahead, or its process stands still."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -7,7 +7,8 @@ from unittest.mock import patch
 
 from lucius.core import decide as core
 from lucius.core.states import JobState, StepState
-from tests.faults.services import Puppet
+from lucius.engines.outbox.clock import StallWatch, SteadyClock
+from tests.faults.services import Puppet, Scribe
 from tests.faults.stage import Stage, staged
 from tests.virtual import VirtualLoop
 
@@ -30,6 +31,11 @@ def no_forward_only_time() -> Any:
     return patch.object(core, "max", lambda now, updated_at: now, create=True)
 
 
+def no_notice_of_stalls() -> Any:
+    """Whatever the clock says has passed, everybody had the time to speak."""
+    return patch.object(StallWatch, "deaf_until", lambda self, observer: None)
+
+
 async def set_back_for_a_minute(stage: Stage) -> tuple[Puppet, Any]:
     """The service acknowledges while the clock is an hour behind; then the clock is right again."""
     clock = Clock(stage.loop)
@@ -48,7 +54,7 @@ async def set_back_for_a_minute(stage: Stage) -> tuple[Puppet, Any]:
 async def test_fm_016_reproduce_when_time_may_go_back_a_fresh_lease_is_found_expired(
     stage: Stage,
 ) -> None:
-    with no_forward_only_time():
+    with no_forward_only_time(), no_notice_of_stalls():
         _, directive = await set_back_for_a_minute(stage)
     step = await stage.step(directive["jobId"])
     assert step.used == 1, "an attempt is used up, though its worker was heard a minute ago"
@@ -94,3 +100,90 @@ async def test_fm_016_recover_what_falls_silent_is_given_up_once_the_clock_has_c
     again = await puppet.take(within=2 * HOUR.total_seconds())
     await puppet.succeed(again)
     assert (await stage.finished(job_id)).state is JobState.SUCCEEDED
+
+
+# -- a process that stands still, a clock that jumps ahead -----------------------------------
+
+
+async def stopped(stage: Stage) -> Any:
+    """A service lives in the process, and is at work while the process stands still past its lease."""
+    lucius = await stage.orchestrator()
+    await stage.worker(Scribe("ocr", 600), embedded=True)
+    job_id = await lucius.submit()
+    await stage.until(job_id, lambda job: job.steps[0].state is StepState.IN_PROGRESS)
+    await asyncio.sleep(10)
+    stage.loop.stand_still(HOUR.total_seconds())
+    return await stage.finished(job_id)
+
+
+async def set_ahead(stage: Stage) -> Any:
+    """The clock jumps ahead past the lease; a laptop that slept sees the same."""
+    clock = Clock(stage.loop)
+    lucius = await stage.orchestrator(now=clock.now)
+    await stage.worker(Scribe("ocr", 600), embedded=True)
+    job_id = await lucius.submit()
+    await stage.until(job_id, lambda job: job.steps[0].state is StepState.IN_PROGRESS)
+    clock.off = HOUR
+    return await stage.finished(job_id)
+
+
+@staged
+async def test_fm_016_reproduce_without_notice_a_process_that_stood_still_gives_up_its_own_work(
+    stage: Stage,
+) -> None:
+    with no_notice_of_stalls():
+        job = await stopped(stage)
+    assert job.steps[0].used == 1
+
+
+@staged
+async def test_fm_016_reproduce_without_notice_a_jump_ahead_ends_every_lease(stage: Stage) -> None:
+    with no_notice_of_stalls():
+        job = await set_ahead(stage)
+    assert len(job.steps[0].executions) > 1
+
+
+@staged
+async def test_fm_016_prevent_a_process_that_stood_still_listens_before_it_judges(
+    stage: Stage,
+) -> None:
+    job = await stopped(stage)
+    assert (job.state, job.steps[0].used) == (JobState.SUCCEEDED, 0)
+    assert len(job.steps[0].executions) == 1
+
+
+@staged
+async def test_fm_016_prevent_a_jump_ahead_uses_up_no_attempt(stage: Stage) -> None:
+    job = await set_ahead(stage)
+    assert (job.state, job.steps[0].used) == (JobState.SUCCEEDED, 0)
+    assert len(job.steps[0].executions) == 1
+
+
+@staged
+async def test_fm_016_recover_a_service_that_is_silent_after_a_stall_is_given_up_one_lease_later(
+    stage: Stage,
+) -> None:
+    lucius = await stage.orchestrator()
+    puppet = await stage.puppet()
+    job_id = await lucius.submit()
+    await puppet.ack(await puppet.take())
+    stage.loop.stand_still(HOUR.total_seconds())
+    again = await puppet.take(within=HOUR.total_seconds())
+    assert again["attempt_no"] == 2
+    await puppet.succeed(again)
+    assert (await stage.finished(job_id)).state is JobState.SUCCEEDED
+
+
+@staged
+async def test_fm_016_prevent_a_wait_is_not_longer_by_what_the_clock_was_set_back(
+    stage: Stage,
+) -> None:
+    wall = Clock(stage.loop)
+    clock = SteadyClock(wall.now, stage.loop.time)
+    lucius = await stage.orchestrator(now=clock.now)
+    puppet = await stage.puppet()
+    await lucius.submit()
+    await puppet.ack(await puppet.take())
+    wall.off = -24 * HOUR
+    again = await puppet.take(within=HOUR.total_seconds())
+    assert again["attempt_no"] == 2, "the lease of a quarter of an hour took half an hour"

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from lucius.core import leases
 from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState, StepState
 from lucius.engines.outbox.reconciler import Reconciler
-from lucius.ports.ledger import DueJob
 from tests.faults.network import Network
 from tests.faults.services import Scribe
 from tests.faults.stage import Orchestrator, Stage, Worker, staged
@@ -42,10 +42,8 @@ class Process:
 def no_notice_of_the_restart() -> Any:
     """A new process counts what was out, and believes that the bus still has it."""
 
-    async def take_up(self: Reconciler, found: DueJob) -> None:
-        job = await self._engine.job(found.job_id)
-        if job is not None:
-            self._engine.recovered(job)
+    async def take_up(self: Reconciler, job: Job) -> None:
+        self._engine.recovered(job)
 
     return patch.object(Reconciler, "_take_up", take_up)
 
@@ -77,15 +75,58 @@ async def test_fm_021_reproduce_without_notice_every_kill_uses_an_attempt_until_
 
 
 @staged
-async def test_fm_021_prevent_the_leases_of_services_that_died_end_at_once_and_cost_nothing(
+async def test_fm_021_reproduce_when_deaths_are_free_for_ever_a_step_kills_every_process(
     stage: Stage,
 ) -> None:
-    job = await killed_at_work(stage, 5)
+    with patch.object(leases, "FREE_DEATHS", 1_000_000):
+        job = await killed_at_work(stage, 8)
+    step = job.steps[0]
+    assert (step.used, step.deaths) == (0, 8), "eight deaths, always attempt 1"
+
+
+@staged
+async def test_fm_021_prevent_the_first_death_ends_the_lease_at_once_and_costs_nothing(
+    stage: Stage,
+) -> None:
+    job = await killed_at_work(stage, 1)
     step = job.steps[0]
     assert (job.state, step.used) == (JobState.SUCCEEDED, 0)
     assert {e.attempt_no for e in step.executions} == {1}
-    assert [e.reason for e in step.executions[:-1]] == [AbortReason.RETURNED] * 5
+    assert [e.reason for e in step.executions[:-1]] == [AbortReason.RETURNED]
     assert stage.loop.time() < 120, "nobody waited for a lease to run out"
+
+
+@staged
+async def test_fm_021_prevent_from_the_second_death_on_each_uses_an_attempt_until_none_is_left(
+    stage: Stage,
+) -> None:
+    job = await killed_at_work(stage, 4)
+    assert job.state is JobState.FAILED_FINAL
+    assert [e.attempt_no for e in job.steps[0].executions] == [1, 1, 2, 3]
+    assert job.fault is not None
+    assert job.fault.code == "PROCESS_DIED"
+
+
+@staged
+async def test_fm_021_recover_after_two_deaths_the_second_attempt_succeeds(stage: Stage) -> None:
+    job = await killed_at_work(stage, 2)
+    assert (job.state, job.steps[0].attempt_no) == (JobState.SUCCEEDED, 2)
+
+
+@staged
+async def test_fm_021_prevent_a_clean_restart_is_no_death(stage: Stage) -> None:
+    """A process that drains gives its leases back before it ends."""
+    process = await Process(stage).start()
+    job_id = await process.lucius.submit()
+    await stage.until(job_id, partial(at_work, leases=1))
+    assert process.worker is not None
+    await process.worker.runner.stop()
+    await process.lucius.reconciler.drained()
+    await process.kill()
+    step = await stage.step(job_id)
+    assert (step.returns, step.deaths) == (1, 0)
+    await Process(stage).start()
+    assert (await stage.finished(job_id)).steps[0].deaths == 0
 
 
 async def killed_when(stage: Stage, holds: Callable[[Job], bool]) -> tuple[Job, Job]:

@@ -245,3 +245,25 @@ async def test_a_task_of_the_engine_that_breaks(world: Watched) -> None:
     await asyncio.sleep(1)
     failed = {"incident": "task_failed", "cause": "engine"}
     assert await world.value("lucius_incidents_total", **failed) == 1
+
+
+@watched
+async def test_leases_given_back_count_as_retries_once_they_use_up_attempts(world: Watched) -> None:
+    puppet = await world.puppet()
+    await world.submit()
+    for times in range(1, 4):
+        directive = await puppet.take()
+        await puppet.ack(directive)
+        await puppet.say(directive, "RELEASE")
+        returned = {"service": "ocr", "reason": "returned"}
+        assert await world.value("lucius_attempts_failed_total", **returned) == times
+    assert await world.value("lucius_retries_total", track="execution") == 1
+
+
+@watched
+async def test_a_process_that_stands_still(world: Watched) -> None:
+    await asyncio.sleep(1)
+    world.loop.stand_still(8)
+    await asyncio.sleep(1)
+    stalled = {"incident": "stalled", "cause": "process"}
+    assert await world.value("lucius_incidents_total", **stalled) == 1

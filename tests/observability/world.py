@@ -4,7 +4,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -59,8 +58,7 @@ class Watched:
         self.engine.listeners += [self.metrics.listen, log_moves]
         self.engine.observer = self.metrics
         self.dispatcher = Dispatcher(self.engine, self.bus)
-        lease = timedelta(minutes=15)
-        self.reconciler = Reconciler(self.engine, self.dispatcher, self.bus, longest_lease=lease)
+        self.reconciler = Reconciler(self.engine, self.dispatcher, self.bus)
         self._runners: list[ServiceRunner] = []
 
     async def start(self) -> None:

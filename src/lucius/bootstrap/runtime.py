@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
+from lucius.engines.outbox.clock import SteadyClock
 from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.metrics import EngineMetrics
@@ -83,7 +85,8 @@ class Runtime:
         self.down: dict[str, str] = {}
         self.tokens = CallbackTokens(callback_keys(settings))
         ingress = Ingress(self.config, ingress_policy(settings))
-        self.engine = OutboxEngine(self.ledger, ingress, now=utc_now, limits=ingress.limits)
+        clock = SteadyClock(utc_now, time.monotonic)
+        self.engine = OutboxEngine(self.ledger, ingress, now=clock.now, limits=ingress.limits)
         self.metrics = EngineMetrics(self.engine)
         self.metrics.register(self.registry)
         ProcessCollector(registry=self.registry)
@@ -103,7 +106,6 @@ class Runtime:
             self.engine,
             self.dispatcher,
             self.bus,
-            longest_lease=longest_lease(self.config),
             look=settings.outbox_retry_interval,
             guard=self._guard,
         )
@@ -173,6 +175,8 @@ class Runtime:
         finally:
             for runner in self.runners:
                 await runner.stop()
+            if self.reconciles:
+                await self.reconciler.drained()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -277,13 +281,6 @@ async def build(
         services=services,
         reconciles=reconciles,
     )
-
-
-def longest_lease(config: ConfigSource) -> timedelta:
-    policies = [
-        step.policy for protocol in config.catalog().protocols.values() for step in protocol.steps
-    ]
-    return max(max(policy.lease, policy.ack_timeout) for policy in policies)
 
 
 def utc_now() -> datetime:

@@ -1,6 +1,6 @@
 """What services say: ACK, RESULT, HEARTBEAT and RELEASE, and whether they may still say it."""
 
-from lucius.core import sequence
+from lucius.core import leases, sequence
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import (
     AckReceived,
@@ -17,7 +17,6 @@ from lucius.core.states import (
     AbortReason,
     EntryState,
     ExecutionState,
-    JobState,
     StepState,
 )
 from lucius.core.turn import MAX_NOTED, Turn, about, matches, rejected
@@ -39,7 +38,7 @@ def callback(turn: Turn, received: Callback) -> Decision:
         _result(turn, index, received)
         sequence.settle(turn)
     elif isinstance(received, LeaseReturned):
-        returned(turn, index)
+        leases.returned(turn, index)
         sequence.settle(turn)
     return turn.decision(Outcome.APPLIED)
 
@@ -130,14 +129,3 @@ def _succeeded(turn: Turn, index: int, received: ResultReceived) -> None:
     step.result_ref, step.completed_at = received.result_ref, turn.now
     step.retry_at = step.fault = None
     turn.acknowledged()
-
-
-def returned(turn: Turn, index: int) -> None:
-    """The attempt is not used up: the same number is dispatched again under a new lease."""
-    turn.abort(index, AbortReason.RETURNED)
-    if turn.state is JobState.CANCELLING or sequence.doomed(turn):
-        turn.drop(index)
-    elif turn.state is JobState.PAUSING:
-        turn.put_back(index, turn.now)
-    else:
-        turn.hold(index)

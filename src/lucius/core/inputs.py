@@ -1,5 +1,6 @@
 """The facts that can move a job. `kind` names the column of the transition table that a fact belongs to."""
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -102,7 +103,7 @@ class HeartbeatReceived:
 
 @record
 class LeaseReturned:
-    """A service that drains gives its lease back (RELEASE on the wire). It uses up no attempt."""
+    """A service that drains gives its lease back (RELEASE on the wire). Twice a step that is free."""
 
     kind: ClassVar[Kind] = Kind.LEASE_RETURNED
     step_id: str
@@ -135,11 +136,14 @@ class Ticked:
     `publish_now`: an operator asks for it, so what is pending does not wait out its publish backoff.
     `queued`: leases whose directives wait behind work that their service is busy with. Their ACK is
     not overdue: the service is not silent.
+    `deaf_until`: until then nobody could be heard, because the process stood still or its clock jumped.
+    A lease that ran out by then begins anew.
     """
 
     kind: ClassVar[Kind] = Kind.TICK
     publish_now: bool = False
     queued: frozenset[str] = frozenset()
+    deaf_until: datetime | None = None
 
 
 @record

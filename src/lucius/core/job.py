@@ -66,11 +66,16 @@ class Execution:
 
 @record
 class Step:
-    """`attempt_no` is the latest attempt; `used` counts the attempts that are used up."""
+    """`attempt_no` is the latest attempt; `used` counts the attempts that are used up.
+
+    `returns` counts the leases that services gave back, `deaths` those that were lost with their process.
+    """
 
     state: StepState
     attempt_no: int = 0
     used: int = 0
+    returns: int = 0
+    deaths: int = 0
     entry: Entry | None = None
     executions: tuple[Execution, ...] = ()
     retry_at: datetime | None = None

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from lucius.core import callbacks, sequence
+from lucius.core import leases, sequence
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import BusRestarted, Ticked
 from lucius.core.job import Fault, Owed, Step
@@ -41,8 +41,10 @@ def _tick_step(turn: Turn, index: int, received: Ticked) -> None:
         asked_at = turn.entry(index).asked_at
         if asked_at is None or publish_now or asked_at + PUBLISH_GRACE <= now:
             turn.ask_publish_again(index)
-    elif step.out and _lease_over(step, now) and _queued(step, plan, received, now):
-        turn.own_execution(index).lease_expires_at = now + plan.policy.ack_timeout
+    elif step.out and _lease_over(step, now) and _excused(step, plan, received, now):
+        waiting = step.state is StepState.AWAITING_ACK
+        again = plan.policy.ack_timeout if waiting else plan.policy.lease
+        turn.own_execution(index).lease_expires_at = now + again
     elif step.out and _lease_over(step, now):
         waiting = step.state is StepState.AWAITING_ACK
         track = Track.ACK if waiting else Track.EXECUTION
@@ -66,6 +68,12 @@ def _refusal_over(ready_at: datetime | None, now: datetime, publish_now: bool) -
 def _lease_over(step: Step, now: datetime) -> bool:
     expires_at = step.executions[-1].lease_expires_at
     return expires_at is not None and expires_at <= now
+
+
+def _excused(step: Step, plan: StepPlan, received: Ticked, now: datetime) -> bool:
+    """Its silence proves nothing: nobody could hear it, or it waits behind others."""
+    deaf = received.deaf_until is not None and _lease_over(step, received.deaf_until)
+    return deaf or _queued(step, plan, received, now)
 
 
 def _queued(step: Step, plan: StepPlan, received: Ticked, now: datetime) -> bool:
@@ -92,15 +100,20 @@ def _escalate(turn: Turn) -> None:
 
 
 def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
-    """What a volatile bus held is published again as the same attempt; dead services' leases end."""
-    for index, step in enumerate(turn.steps):
+    """What a volatile bus held is published again as the same attempt; leases of dead services end.
+
+    Only the second death at work costs an attempt: see `leases.died`. Who died before comes first: it may
+    fail the job, and then nothing of it starts again.
+    """
+    for index in sorted(range(len(turn.steps)), key=lambda index: -turn.steps[index].deaths):
+        step = turn.steps[index]
         if not step.out:
             continue
         if step.state is StepState.IN_PROGRESS:
             owner = step.executions[-1].lease_owner
             if owner is not None and owner.startswith(received.lost_owner):
                 about(turn, turn.plan(index).step_id, step.execution)
-                callbacks.returned(turn, index)
+                leases.died(turn, index)
         elif step.state is StepState.AWAITING_ACK:
             expires_at = turn.now + turn.plan(index).policy.ack_timeout
             turn.own_execution(index).lease_expires_at = expires_at

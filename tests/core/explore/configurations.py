@@ -1,6 +1,7 @@
 """The small worlds that are walked: which steps, who is at work, and what may go wrong."""
 
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Final
 
 from lucius.core.inputs import (
@@ -14,6 +15,7 @@ from lucius.core.plan import DecisionSource, Mode, Plan, RetryPolicy, Sla, StepP
 from lucius.core.routing import route
 from tests.core.explore.world import NOW
 
+ENDLESS: Final = inf
 EVERY_RESULT: Final = tuple(ResultStatus)
 SUCCESS_OR_RETRY: Final = (ResultStatus.SUCCEEDED, ResultStatus.FAILED_RETRY)
 
@@ -22,8 +24,8 @@ SUCCESS_OR_RETRY: Final = (ResultStatus.SUCCEEDED, ResultStatus.FAILED_RETRY)
 class Configuration:
     """An honest service gives one answer to each lease; another may say anything, again and again,
     about any directive that ever reached the bus, which covers every honest one in fewer worlds.
-    `leases` bounds how often a lease is given back, `restarts` how often the bus restarts; nothing
-    else needs a bound.
+    `leases` bounds how often a lease is given back, `restarts` how often the bus restarts: only to keep
+    a world small. Where they are `ENDLESS` the walk shows that the job still comes to an end.
     """
 
     name: str
@@ -32,11 +34,11 @@ class Configuration:
     results: tuple[ResultStatus, ...] = EVERY_RESULT
     reconcilers: int = 1
     window: int = 1
-    leases: int = 0
+    leases: float = 0
     refusals: bool = True
     controls: tuple[Input, ...] = ()
     sla: bool = False
-    restarts: int = 0
+    restarts: float = 0
     remote: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -114,7 +116,7 @@ DRAIN: Final = Configuration(
     "a service that gives leases back, under every control",
     small_plan(0),
     honest=False,
-    leases=3,
+    leases=ENDLESS,
     controls=CONTROLS,
 )
 STAGE: Final = Configuration(
@@ -132,6 +134,16 @@ RESTART: Final = Configuration(
     results=SUCCESS_OR_RETRY,
     restarts=1,
     remote=frozenset("b"),
+)
+DEATHS: Final = Configuration(
+    "a process that dies again and again, and leases that are given back for ever",
+    small_plan(0),
+    honest=False,
+    results=(ResultStatus.SUCCEEDED,),
+    refusals=False,
+    leases=ENDLESS,
+    restarts=ENDLESS,
+    controls=(PauseRequested(), ResumeRequested()),
 )
 EVERYTHING: Final = Configuration(
     "one attempt in a stage of two, and everything at once",
@@ -151,6 +163,7 @@ DEFAULT: Final = (
     DRAIN,
     STAGE,
     RESTART,
+    DEATHS,
     EVERYTHING,
 )
 

@@ -44,7 +44,9 @@ def check_job(job: Job) -> None:
     for planned, step in zip(job.plan.steps, job.steps, strict=True):
         _check_step(step, planned.step_id)
         used = max(step.used, step.attempt_no, step.entry.attempt_no if step.entry else 0)
-        require(used <= planned.policy.max_attempts, "6: attempts never exceed the maximum")
+        most = planned.policy.max_attempts
+        require(used <= most, "6: attempts never exceed the maximum")
+        _check_leases(step, most)
     _check_stages(job)
     _check_control(job)
     phases = PHASES.get(job.state, (Phase.PENDING, Phase.RUNNING))
@@ -57,6 +59,16 @@ def check_job(job: Job) -> None:
             not any(step.entry and step.entry.state in UNSETTLED_ENTRY for step in job.steps),
             "6: the entries of a closed job are SENT or FAILED_FINAL",
         )
+
+
+def _check_leases(step: Step, most: int) -> None:
+    """No step goes round for ever: each lease is a used attempt, the current one, or one of three free."""
+    charged = max(0, step.returns - 2) + max(0, step.deaths - 1)
+    require(
+        charged <= step.used, "6: a third lease given back, or a second death, costs an attempt"
+    )
+    leases = sum(execution.attempt_no > 0 for execution in step.executions)
+    require(leases <= most + 3, "6: the leases of a step are bounded")
 
 
 def _check_step(step: Step, step_id: str) -> None:

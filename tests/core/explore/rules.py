@@ -21,7 +21,7 @@ from lucius.core.inputs import (
     Ticked,
 )
 from lucius.core.job import Fault, Job
-from tests.core.explore.configurations import Configuration
+from tests.core.explore.configurations import ENDLESS, Configuration
 from tests.core.explore.invariants import Broken, require
 from tests.core.explore.judge import Judge, Verdict
 from tests.core.explore.trace import Action, short
@@ -31,6 +31,7 @@ REFUSED = Fault("REFUSED", "the bus said no")
 FAILED = Fault("STEP_FAILED", "no luck")
 TICK = Ticked()
 PUBLISH_NOW = Ticked(publish_now=True)
+WAKING = Ticked(deaf_until=NOW)
 LOCAL, REMOTE = "local-1", "remote-1"
 
 
@@ -132,7 +133,7 @@ class Rules:
             actors=tuple(Actor() for _ in world.actors),
             sent=frozenset(lease for lease in world.sent if self._worker(lease) == REMOTE),
             said=frozenset(reply for reply in world.said if reply.worker_id == REMOTE),
-            restarts=world.restarts + 1,
+            restarts=world.restarts + (self.configuration.restarts != ENDLESS),
         )
         yield self._act(bare, "the bus restarts", BusRestarted("local"))
 
@@ -173,6 +174,7 @@ class Rules:
             if due is not None and due <= NOW:
                 yield self._act(world, "finds due", TICK, number, deadline=deadline, helps=True)
                 yield from self._finds_busy(world, job, number, deadline)
+                yield from self._wakes(world, job, number, deadline)
         if not job.terminal:
             yield self._act(world, "is told to publish now", PUBLISH_NOW, number)
 
@@ -181,6 +183,11 @@ class Rules:
         if queued:
             tick = Ticked(queued=queued)
             yield self._act(world, "finds due behind others", tick, number, deadline=deadline)
+
+    def _wakes(self, world: World, job: Job, number: int, deadline: str) -> Iterator[Next]:
+        """It stood still until now: what ran out meanwhile has proved nothing."""
+        if any(step.out and step.executions[-1].lease_expires_at is not None for step in job.steps):
+            yield self._act(world, "wakes up and finds due", WAKING, number, deadline=deadline)
 
     def _perform(self, world: World, number: int, effect: Effect) -> Iterator[Next]:
         actor = world.actors[number]

@@ -7,7 +7,7 @@ from lucius.core.states import StepState as S
 from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNMOVING, Row, row
 
 _ENDED: Final = (S.FAILED_RETRY, S.FAILED_FINAL, S.CANCELLED)
-_RETURNED: Final = (S.DISPATCHING, S.PENDING, S.FAILED_RETRY, S.CANCELLED)
+_RETURNED: Final = (S.DISPATCHING, S.PENDING, *_ENDED)
 """Where a lease that was given back leaves its step: to go out again, now or later, or not."""
 _CLOSED: Final = row(
     {},
@@ -53,15 +53,16 @@ STEP: Final[dict[S, Row]] = {
             K.PUBLISH_REFUSED: _ENDED,
             K.ACK: (S.AWAITING_ACK,),
             K.HEARTBEAT: (S.AWAITING_ACK,),
-            K.LEASE_RETURNED: (S.AWAITING_ACK,),
+            K.LEASE_RETURNED: (S.AWAITING_ACK, S.CANCELLED),
             K.SUCCESS: (S.AWAITING_ACK, S.SUCCEEDED),
             K.FAILURE_RETRYABLE: (S.AWAITING_ACK, S.CANCELLED),
             K.FAILURE_FINAL: (S.AWAITING_ACK, S.CANCELLED),
             K.TICK: (S.FAILED_FINAL, S.CANCELLED),
             K.CANCEL: (S.CANCELLED,),
             K.PAUSE: (S.PENDING, S.FAILED_RETRY),
+            K.BUS_RESTARTED: (S.CANCELLED,),
         },
-        ignore=(K.ENTRY_RELEASED, K.BUS_RESTARTED, K.RESUME, *UNMOVING),
+        ignore=(K.ENTRY_RELEASED, K.RESUME, *UNMOVING),
         reject=(K.SUBMITTED,),
     ),
     S.AWAITING_ACK: row(
@@ -97,6 +98,8 @@ STEP: Final[dict[S, Row]] = {
             K.PUBLISH_REFUSED: (S.CANCELLED,),
             K.FAILURE_RETRYABLE: (S.CANCELLED,),
             K.FAILURE_FINAL: (S.CANCELLED,),
+            K.LEASE_RETURNED: (S.CANCELLED,),
+            K.BUS_RESTARTED: (S.CANCELLED,),
             K.TICK: (S.DISPATCHING, S.FAILED_FINAL, S.CANCELLED),
             K.CANCEL: (S.CANCELLED,),
         },
@@ -104,8 +107,6 @@ STEP: Final[dict[S, Row]] = {
             K.PUBLISH_CONFIRMED,
             K.ACK,
             K.HEARTBEAT,
-            K.LEASE_RETURNED,
-            K.BUS_RESTARTED,
             K.PAUSE,
             K.RESUME,
             *UNMOVING,

@@ -18,7 +18,9 @@ TRACKS: Final = {
     AbortReason.ACK_TIMEOUT: "ack",
     AbortReason.LEASE_EXPIRED: "execution",
     AbortReason.RESULT_FAILED: "execution",
+    AbortReason.RETURNED: "execution",
 }
+"""Of an attempt that is used up: most leases that are given back use up none."""
 REPLY_KINDS: Final[Mapping[type, str]] = {
     AckReceived: "ack",
     ResultReceived: "result",
@@ -31,6 +33,7 @@ CAUSES: Final[Mapping[Incident, tuple[str, ...]]] = {
     Incident.REPLY_SET_ASIDE: ("BAD_TOKEN", "INVALID_CALLBACK", "UNKNOWN_JOB"),
     Incident.TASK_FAILED: ("engine", "tick", "unclaimed", "reconciler", "configuration"),
     Incident.STUCK: ("due",),
+    Incident.STALLED: ("process", "clock"),
     Incident.UNCLAIMED: ("unknown",),
 }
 """Those that are known beforehand; a directive that nobody takes names a service of its job's plan."""
@@ -83,6 +86,7 @@ class EngineInstruments(Instruments):
         self.incidents = Count(
             "lucius_incidents_total",
             "What went wrong outside of any job: outages, replies set aside, failed tasks, stuck ticks, "
+            "stalls of the process or jumps of its clock, "
             "directives that nobody takes (the cause is their service)",
             ("incident", "cause"),
         )

@@ -108,21 +108,25 @@ class EngineMetrics(EngineInstruments, Observer):
             if execution.started_at is not None and (was is None or was.started_at is None):
                 self._acknowledged(planned.service, step, execution, execution.started_at)
             if execution.finished_at is not None and (was is None or was.finished_at is None):
-                self._finished(planned.service, planned.step_type, step, execution)
+                self._finished(planned.service, planned.step_type, execution)
+                if earlier is None or step.used > earlier.used:
+                    self._charged(step, execution)
 
     def _acknowledged(self, service: str, step: Step, execution: Execution, at: datetime) -> None:
         self.ack_seconds.add((at - execution.leased_at).total_seconds(), service)
         if step.entry is not None:
             self.dispatch_lag.add((at - step.entry.created_at).total_seconds(), service)
 
-    def _finished(self, service: str, step_type: str, step: Step, execution: Execution) -> None:
+    def _finished(self, service: str, step_type: str, execution: Execution) -> None:
         if execution.started_at is not None and execution.finished_at is not None:
             seconds = (execution.finished_at - execution.started_at).total_seconds()
             self.step_seconds.add(seconds, step_type)
+        if execution.reason is not None:
+            self.attempts_failed.add(service, execution.reason.value)
+
+    def _charged(self, step: Step, execution: Execution) -> None:
+        """An attempt is used up, and another one follows."""
         reason = execution.reason
-        if reason is None:
-            return
-        self.attempts_failed.add(service, reason.value)
         if reason in TRACKS and (step.state is StepState.FAILED_RETRY or step.held):
             self.retries.add(TRACKS[reason])
 

@@ -18,6 +18,8 @@ class Incident(StrEnum):
     """A background task ended by an error; the cause says which, the log why."""
     STUCK = "stuck"
     """Jobs are due and ticks do not move them."""
+    STALLED = "stalled"
+    """The process stood still, or its clock jumped ahead; the cause says which."""
     UNCLAIMED = "unclaimed"
     """A directive that nobody takes; the cause names its service."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -14,16 +15,18 @@ from lucius.core.errors import (
 )
 from lucius.core.inputs import BusRestarted, Callback, Ticked
 from lucius.core.job import Job
-from lucius.core.retry import PUBLISH_GRACE
+from lucius.core.record import evolve
 from lucius.core.routing import reply_topic
+from lucius.core.states import JobState
 from lucius.core.wire import parse_reply
+from lucius.engines.outbox.clock import LOOK, StallWatch
 from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Incident, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
 from lucius.engines.outbox.unclaimed import UnclaimedReporter
 from lucius.ports.bus import Bus, Delivery, Subscription
-from lucius.ports.ledger import DueJob
+from lucius.ports.ledger import DueJob, JobQuery
 from lucius.telemetry.logs import message_fields
 from lucius.telemetry.spans import applying_together
 
@@ -33,9 +36,20 @@ REPLIES: Final = "lucius-reconciler"
 EMBEDDED: Final = "embedded/"
 """Worker ids of services that live in this process begin so: their leases die with it."""
 BATCH: Final = 512
+AT_ONCE: Final = 64
+"""Jobs that are taken up together at the start; they are in memory with their payloads."""
+DELIVERING: Final = (
+    JobState.DISPATCHING,
+    JobState.IN_PROGRESS,
+    JobState.PAUSING,
+    JobState.CANCELLING,
+)
+"""States of a job that may have a step out."""
 IDLE: Final = timedelta(seconds=30)
 SILENCE: Final = 2 * IDLE
 """A receive that has not even come back empty by then has fallen silent, and is begun anew."""
+LAST_WORDS: Final = timedelta(seconds=5)
+"""How long the end waits for what services have said."""
 
 Guard = Callable[[Mapping[str, Any], str, Callback], str | None]
 """Checks the token of a reply: a reason to set it aside, or none."""
@@ -50,14 +64,12 @@ class Reconciler:
         dispatcher: Dispatcher,
         bus: Bus,
         *,
-        longest_lease: timedelta,
         look: timedelta = IDLE,
         guard: Guard = lambda body, job_id, received: None,
     ) -> None:
         self._engine = engine
         self._dispatcher = dispatcher
         self._bus = bus
-        self._horizon = longest_lease + PUBLISH_GRACE
         self._look = look
         self._guard = guard
         self._unclaimed = UnclaimedReporter(engine, bus)
@@ -68,6 +80,7 @@ class Reconciler:
         """Locks of the replies that wait for the ledger; while there are any, none are received."""
         self._wake = asyncio.Event()
         self._next: datetime | None = None
+        self._watch = StallWatch(engine.now, lambda: asyncio.get_running_loop().time())
         self.ticks = Outage("ledger", "ticks pause", log)
         self.replies = Outage("bus", "replies pause", log)
         engine.woken = self.woken
@@ -83,6 +96,7 @@ class Reconciler:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._dispatcher.run())
+            tasks.create_task(self._watch_forever())
             tasks.create_task(self._tick_forever())
             tasks.create_task(self._consume_forever())
             tasks.create_task(self._unclaimed.run())
@@ -93,6 +107,12 @@ class Reconciler:
         if self._next is None or due_at < self._next:
             self._next = due_at
             self._wake.set()
+
+    async def _watch_forever(self) -> None:
+        """Look often, so that no stall that could matter falls between two looks."""
+        while True:
+            self._watch.deaf_until(self._engine.observer)
+            await asyncio.sleep(LOOK.total_seconds())
 
     async def _tick_forever(self) -> None:
         while True:
@@ -121,22 +141,23 @@ class Reconciler:
 
     async def tick_due(self) -> bool:
         """Tick what is due now. False: nothing was, or nothing that is due could be moved."""
-        now = self._engine.now()
+        deaf_until, now = self._watch.deaf_until(self._engine.observer), self._engine.now()
         due = await self._engine.ledger.due(now, self._engine.lanes, BATCH)
-        moved = await asyncio.gather(*(self._tick(found) for found in due))
+        moved = await asyncio.gather(*(self._tick(found, deaf_until) for found in due))
         if due and not any(moved):
             self._engine.observer.incident(Incident.STUCK, "due")
             log.error("due jobs do not move: %s", [found.job_id for found in due[:5]])
             await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
         return any(moved)
 
-    async def _tick(self, found: DueJob) -> bool:
+    async def _tick(self, found: DueJob, deaf_until: datetime | None) -> bool:
         """One job that cannot be moved must not keep the others waiting."""
         known = self._engine.cache.get(found.job_id)
         if known is not None and known.due_at != found.due_at:
             self._engine.cache.drop(found.job_id)  # another process may have moved it
         try:
-            ticked = Ticked(queued=self._queued(await self._engine.job(found.job_id)))
+            queued = self._queued(await self._engine.job(found.job_id))
+            ticked = Ticked(queued=queued, deaf_until=deaf_until)
             applied = await self._engine.apply(found.job_id, ticked)
         except LedgerUnavailableError:
             raise
@@ -169,14 +190,34 @@ class Reconciler:
             await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
             return
         async with asyncio.timeout(SILENCE.total_seconds()):
-            deliveries = await self._bus.receive(REPLIES, self._topics, BATCH, IDLE)
+            await self._take(IDLE)
+        await self._settled_below(BATCH)
+
+    async def _take(self, wait: timedelta) -> bool:
+        """Begin to settle what the bus has. False: it has nothing."""
+        deliveries = await self._bus.receive(REPLIES, self._topics, BATCH, wait)
+        self._settling += len(deliveries)
         for together in by_job(deliveries):
             await self._engine.pace.turn()
             self._engine.spawn(self._replies(together))
-        self._settling += len(deliveries)
-        while self._settling >= BATCH:
+        return bool(deliveries)
+
+    async def _settled_below(self, most: int) -> None:
+        while self._settling >= most:
             self._settled.clear()
             await self._settled.wait()
+
+    async def drained(self) -> None:
+        """Settle what services have said so far: a volatile bus would take it along, RELEASE included.
+
+        It is tried for a while only. What is lost then counts as a death.
+        """
+        if not self._bus.volatile:
+            return
+        with suppress(TimeoutError, BusUnavailableError):
+            async with asyncio.timeout(LAST_WORDS.total_seconds()):
+                while await self._take(timedelta()) or self._settling:
+                    await self._settled_below(1)
 
     async def _replies(self, deliveries: Sequence[Delivery]) -> None:
         """Replies about one job that came together: an ACK and its RESULT are one save."""
@@ -235,18 +276,24 @@ class Reconciler:
     # -- the start ---------------------------------------------------------------------------
 
     async def _recover(self) -> None:
-        """What was out when an earlier process ended. A volatile bus has lost it: publish again."""
-        before = self._engine.now() + self._horizon
-        due: Sequence[DueJob] = await self._engine.ledger.due(before, self._engine.lanes, 1_000_000)
-        for start in range(0, len(due), BATCH):
-            await asyncio.gather(*(self._take_up(found) for found in due[start : start + BATCH]))
-        if due:
-            log.info("took up %d jobs of an earlier process", len(due))
+        """Whatever was out when an earlier process ended, however long its leases still run."""
+        query, taken_up = JobQuery(states=DELIVERING, limit=AT_ONCE), 0
+        while True:
+            page = await self._engine.ledger.list(query)
+            left = [job for job in page.jobs if self._left_out(job)]
+            await asyncio.gather(*(self._take_up(job) for job in left))
+            taken_up += len(left)
+            if page.next_cursor is None:
+                break
+            query = evolve(query, cursor=page.next_cursor)
+        if taken_up:
+            log.info("took up %d jobs of an earlier process", taken_up)
 
-    async def _take_up(self, found: DueJob) -> None:
-        job = await self._engine.job(found.job_id)
-        if job is None or not any(step.out for step in job.steps):
-            return
+    def _left_out(self, job: Job) -> bool:
+        return job.plan.routing.lane in self._engine.lanes and any(step.out for step in job.steps)
+
+    async def _take_up(self, job: Job) -> None:
+        """A volatile bus has lost it: publish again."""
         self._engine.recovered(job)
         if self._bus.volatile:
             await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))

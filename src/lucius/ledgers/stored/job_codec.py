@@ -78,6 +78,10 @@ def _step(step: Step) -> Doc:
         doc["attempt"] = step.attempt_no
     if step.used:
         doc["used"] = step.used
+    if step.returns:
+        doc["returns"] = step.returns
+    if step.deaths:
+        doc["deaths"] = step.deaths
     if step.entry is not None:
         doc["entry"] = _entry(step.entry, step.executions)
     if step.executions:
@@ -157,7 +161,9 @@ JOB_FIELDS: Final = _names(
     "schema version state seq updated sla due acked noted owed completed cancel paused fault"
     " output dismissed redriven steps"
 )
-STEP_FIELDS: Final = _names("state attempt used entry runs retry result fault updated completed")
+STEP_FIELDS: Final = _names(
+    "state attempt used returns deaths entry runs retry result fault updated completed"
+)
 ENTRY_FIELDS: Final = _names("state created attempt lease released asked ready sent")
 RUN_FIELDS: Final = _names(
     "id attempt state leased expires owner started unclaimed finished reason final"
@@ -212,6 +218,8 @@ def _read_step(doc: Doc) -> Step:
         StepState(doc["state"]),
         attempt_no=doc.get("attempt", 0),
         used=doc.get("used", 0),
+        returns=doc.get("returns", 0),
+        deaths=doc.get("deaths", 0),
         entry=_read_entry(doc["entry"], runs) if "entry" in doc else None,
         executions=runs,
         retry_at=_at(doc, "retry"),

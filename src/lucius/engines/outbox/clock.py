@@ -1,0 +1,78 @@
+"""Time as this process sees it: it never goes back, and the process notices when it stood still."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from lucius.engines.outbox.observer import Incident, Observer
+
+log = logging.getLogger("lucius.clock")
+
+LOOK: Final = timedelta(seconds=1)
+"""How often the process looks at its clocks."""
+STALL: Final = timedelta(seconds=1)
+"""A look that is so late, or a clock that is so far ahead of the time that passed, is a stall."""
+SLOW: Final = 2
+"""A clock that was set back runs at a half of its speed until the wall clock has caught up."""
+
+
+class SteadyClock:
+    """Wall time that never goes back.
+
+    Set back by an hour, it runs on at half speed and meets the wall clock two hours later. So what waits
+    for a moment waits at most twice as long, and not an hour longer.
+    """
+
+    def __init__(self, wall: Callable[[], datetime], time: Callable[[], float]) -> None:
+        self._wall = wall
+        self._time = time
+        self._latest = wall()
+        self._since: float | None = None
+        """When `_latest` was, by the other clock; none while the wall clock goes forward."""
+
+    def now(self) -> datetime:
+        wall = self._wall()
+        if wall >= self._latest:
+            self._latest, self._since = wall, None
+            return wall
+        time = self._time()
+        if self._since is not None:
+            self._latest += timedelta(seconds=max(0.0, time - self._since) / SLOW)
+        self._since = time
+        return self._latest
+
+
+class StallWatch:
+    """Compares two clocks from look to look: the time that passed, and what the wall clock says.
+
+    A process that was stopped or suspended, whose event loop was held up, or whose clock was set ahead
+    has heard nobody meanwhile. Whoever judges silence asks until when that was so.
+    """
+
+    def __init__(self, now: Callable[[], datetime], time: Callable[[], float]) -> None:
+        self._now = now
+        self._time = time
+        self._last: tuple[datetime, float] | None = None
+        self._deaf_until: datetime | None = None
+
+    def deaf_until(self, observer: Observer) -> datetime | None:
+        """Look now. The end of the latest stall; none where there was none yet."""
+        now, time = self._now(), self._time()
+        if self._last is not None:
+            passed = timedelta(seconds=time - self._last[1])
+            stood = passed - LOOK > STALL
+            ahead = now - self._last[0] - passed
+            if stood or ahead > STALL:
+                self._noticed(now, passed if stood else ahead, observer, stood=stood)
+        self._last = now, time
+        return self._deaf_until
+
+    def _noticed(
+        self, now: datetime, length: timedelta, observer: Observer, *, stood: bool
+    ) -> None:
+        self._deaf_until = now
+        observer.incident(Incident.STALLED, "process" if stood else "clock")
+        what = "this process stood still for" if stood else "the clock jumped ahead by"
+        said = "%s %.1f s: leases that ran out meanwhile begin anew"
+        log.warning(said, what, length.total_seconds())

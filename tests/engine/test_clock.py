@@ -1,0 +1,96 @@
+"""The clock of a process never goes back, and a stall is noticed once, with its cause."""
+
+from datetime import UTC, datetime, timedelta
+
+from lucius.engines.outbox.clock import StallWatch, SteadyClock
+from lucius.engines.outbox.observer import Incident, Observer
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+
+
+class Clocks:
+    """A wall clock and a monotonic one; a test moves them together or apart."""
+
+    def __init__(self) -> None:
+        self.wall = START
+        self.time = 100.0
+
+    def pass_by(self, length: timedelta) -> None:
+        self.wall += length
+        self.time += length.total_seconds()
+
+
+class Heard(Observer):
+    def __init__(self) -> None:
+        self.incidents: list[tuple[Incident, str]] = []
+
+    def incident(self, incident: Incident, cause: str) -> None:
+        self.incidents.append((incident, cause))
+
+
+def steady(clocks: Clocks) -> SteadyClock:
+    return SteadyClock(lambda: clocks.wall, lambda: clocks.time)
+
+
+def watch(clocks: Clocks) -> tuple[StallWatch, Heard]:
+    watch, heard = StallWatch(lambda: clocks.wall, lambda: clocks.time), Heard()
+    assert watch.deaf_until(heard) is None
+    return watch, heard
+
+
+def test_a_clock_that_goes_forward_is_the_wall_clock() -> None:
+    clocks = Clocks()
+    clock = steady(clocks)
+    for _ in range(5):
+        clocks.pass_by(SECOND)
+        assert clock.now() == clocks.wall
+
+
+def test_set_back_it_goes_on_at_half_speed_until_the_wall_clock_has_caught_up() -> None:
+    clocks = Clocks()
+    clock = steady(clocks)
+    clocks.wall -= HOUR
+    assert clock.now() == START
+    clocks.pass_by(HOUR / 2)
+    assert clock.now() == START + HOUR / 4
+    clocks.pass_by(1.5 * HOUR)
+    assert clock.now() == START + HOUR == clocks.wall
+    clocks.pass_by(SECOND)
+    assert clock.now() == clocks.wall
+
+
+def test_looks_in_time_notice_nothing() -> None:
+    clocks = Clocks()
+    stalls, heard = watch(clocks)
+    for _ in range(100):
+        clocks.pass_by(1.5 * SECOND)
+        assert stalls.deaf_until(heard) is None
+    assert not heard.incidents
+
+
+def test_a_process_that_stood_still_notices_it_once() -> None:
+    clocks = Clocks()
+    stalls, heard = watch(clocks)
+    clocks.pass_by(8 * SECOND)
+    woken_at = clocks.wall
+    assert stalls.deaf_until(heard) == woken_at
+    clocks.pass_by(SECOND)
+    assert stalls.deaf_until(heard) == woken_at
+    assert heard.incidents == [(Incident.STALLED, "process")]
+
+
+def test_a_clock_that_jumps_ahead_is_noticed() -> None:
+    clocks = Clocks()
+    stalls, heard = watch(clocks)
+    clocks.wall += HOUR
+    assert stalls.deaf_until(heard) == clocks.wall
+    assert heard.incidents == [(Incident.STALLED, "clock")]
+
+
+def test_a_clock_that_is_set_back_is_no_stall() -> None:
+    clocks = Clocks()
+    stalls, heard = watch(clocks)
+    clocks.wall -= HOUR
+    assert stalls.deaf_until(heard) is None
