@@ -36,6 +36,7 @@ from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
+from lucius.core.states import StepState
 from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.metrics import EngineMetrics
@@ -127,8 +128,14 @@ class Runtime:
         )
 
     def _pass_cancel_on(self, before: Job | None, decision: Decision) -> None:
-        """Services that live here hear of a cancellation at once, others with their next heartbeat."""
+        """Services that live here hear of a cancellation at once, others with their next heartbeat.
+
+        A lease that the ledger has ended ends here too: nothing more is committed under it.
+        """
         job = decision.job
+        for lease_id in ended_leases(before, job) if before is not None and self.runners else ():
+            for runner in self.runners:
+                runner.end_lease(lease_id)
         if job.cancel_requested_at is not None and before is not None and before.state != job.state:
             for runner in self.runners:
                 runner.request_cancel(job.job_id)
@@ -277,6 +284,22 @@ async def build(
         services=services,
         reconciles=reconciles,
     )
+
+
+def ended_leases(before: Job, job: Job) -> list[str]:
+    """Leases that were the current ones and are no more: replaced, or their job has ended without them.
+
+    During a backoff the last attempt is still the current one: its late success counts.
+    """
+    return [
+        old.execution.exec_id
+        for old, new in zip(before.steps, job.steps, strict=True)
+        if old.execution is not None
+        and new.execution is not None
+        and old.state is not StepState.SUCCEEDED
+        and new.state is not StepState.SUCCEEDED
+        and (new.execution.exec_id != old.execution.exec_id or job.terminal)
+    ]
 
 
 def longest_lease(config: ConfigSource) -> timedelta:
