@@ -22,6 +22,7 @@ from lucius.bootstrap.adapters import (
     check_workspace,
     host_check,
     ingress_policy,
+    job_workspaces,
     open_bus,
     open_config,
     open_ledger,
@@ -31,7 +32,6 @@ from lucius.bootstrap.adapters import (
 )
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.bootstrap.services import runners_of
-from lucius.bootstrap.upkeep import prune_open
 from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
@@ -52,6 +52,7 @@ from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.telemetry.spans import traced
+from lucius.upkeep.retention import prune
 from lucius.webhooks.sender import Webhooks
 
 log = logging.getLogger("lucius")
@@ -114,6 +115,7 @@ class Runtime:
             topology=settings.lane_topology,
             handed_out=self.engine.windows.handed_out,
         )
+        self.job_workspaces = job_workspaces(settings, self.workspace)
         self.runners = [runner for service in self.services for runner in self._runners(service)]
         self.engine.listeners.append(self._pass_cancel_on)
 
@@ -213,9 +215,10 @@ class Runtime:
             await asyncio.Future()
             return
         while True:
-            deleted = await prune_open(self.settings, self.ledger, utc_now() - retention)
+            before = utc_now() - retention
+            forget = self.engine.cache.forget_ended
+            deleted = await prune(self.ledger, self.job_workspaces, before, forget=forget)
             if deleted:
-                self.engine.cache.forget_ended()
                 log.info("%d jobs that ended before %s ago are deleted", deleted, retention)
             await asyncio.sleep(PRUNE_PAUSE.total_seconds())
 
@@ -275,12 +278,14 @@ async def build(
     if services:
         check_workspace(settings)
     config, bus = open_config(settings), traced(open_bus(settings))
+    workspace = open_workspace(settings)
+    await job_workspaces(settings, workspace).claim()
     return Runtime(
         settings=settings,
         ledger=await open_ledger(settings),
         bus=bus,
         config=config,
-        workspace=open_workspace(settings),
+        workspace=workspace,
         services=services,
         reconciles=reconciles,
     )
