@@ -51,6 +51,7 @@ def test_a_plan_is_read_as_it_was_written() -> None:
         callback_urls=("https://client.example/a", "https://client.example/b"),
         carried={"ocr": Carried({"uri": "s3://x"}, "earlier")},
         redrive_of="earlier",
+        redrive_no=3,
         root_job_id="earliest",
         extra={"priority": 1},
         payload={},

@@ -87,6 +87,7 @@ class World:
             workspace_ref=f"file:///workspace/{job_id}/",
             correlation_id=envelope.get("correlation_id"),
             traceparent=envelope.get("traceparent"),
+            extra={"overwrite": True} if envelope.get("overwrite") else {},
         )
         return await self._create(plan)
 

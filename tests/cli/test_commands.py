@@ -54,8 +54,17 @@ def test_submit_takes_files_and_payloads(server: Server, shell: Shell, tmp_path:
     shell.json(*args, "--input", str(document), "--payload", f"@{payload}")
     plan = server.world.jobs["job_0"].plan
     assert plan.input_ref == document.as_uri()
-    assert plan.output_ref == document.as_uri() + ".result.json"
+    assert plan.output_ref == document.as_uri() + ".{jobId}.result.json"
     assert (plan.payload, plan.tenant_id, plan.correlation_id) == ({"language": "de"}, "t", "c-1")
+
+
+def test_an_output_may_carry_the_job_and_replace_what_is_there(
+    server: Server, shell: Shell, tmp_path: Path
+) -> None:
+    shell.run(*SUBMIT, "--output", f"{tmp_path}/a b.{{jobId}}.json", "--overwrite")
+    plan = server.world.jobs["job_0"].plan
+    assert plan.output_ref == f"{tmp_path.as_uri()}/a%20b.{{jobId}}.json"
+    assert plan.extra["overwrite"] is True
 
 
 @pytest.mark.parametrize("payload", ["{", "[]", "@/nowhere.json"])

@@ -50,6 +50,18 @@ BAD = {
         "stagee",
     ),
     "a step id twice": (protocol("[A, A]"), "/protocols/0/steps", "step id a is there twice"),
+    "a place of two steps": (
+        protocol("[{type: A, id: b}, {type: A, id: c}, {type: B, id: d}]").replace(
+            "{service: a}", "{service: a}\n  B: {service: b}"
+        ),
+        "/protocols/0/steps",
+        "the step b would write where another does: give it another id",
+    ),
+    "a place of two steps where case does not count": (
+        protocol("[{type: A, id: b}, {type: A, id: B}]"),
+        "/protocols/0/steps",
+        "the step B would write where another does",
+    ),
     "stages out of order": (
         protocol("[{type: A, id: b, stage: 2}, {type: A, stage: 1}]"),
         "/protocols/0/steps/1/stage",

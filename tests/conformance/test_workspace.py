@@ -1,10 +1,12 @@
 """What every workspace must do: whole objects, atomic creation, nothing outside its root."""
 
 import asyncio
+from hashlib import sha256
 
 import pytest
 
 from lucius.core.errors import WorkspaceRefusedError
+from lucius.ports.workspace import Digest
 from tests.conformance.on_every import on_every
 from tests.conformance.workspace_registry import ADAPTERS, Harness
 
@@ -83,9 +85,13 @@ async def test_what_is_outside_the_root_is_refused(h: Harness) -> None:
         assert not h.workspace.writable(uri), uri
         for attempt in (
             h.workspace.read(uri),
+            h.workspace.digest(uri),
             h.workspace.write(uri, b"x"),
             h.workspace.create(uri, b"x"),
+            h.workspace.replace(uri, b"x", digest_of(b"")),
             h.workspace.list(uri),
+            h.workspace.folders(uri),
+            h.workspace.remove(uri),
         ):
             with pytest.raises(WorkspaceRefusedError):
                 await attempt
@@ -119,3 +125,66 @@ async def test_a_folder_above_the_jobs_opens_none_of_them(h: Harness) -> None:
     for folder in (h.root, h.root.rstrip("/"), "elsewhere://x/", ""):
         with pytest.raises(WorkspaceRefusedError):
             await h.workspace.within(folder).read(h.root + "sys/b/job_3/output.txt")
+
+
+# -- what an object is, and replacing just that ------------------------------------------------
+
+
+def digest_of(data: bytes) -> Digest:
+    return Digest(sha256(data).hexdigest(), len(data))
+
+
+@on_every_workspace
+async def test_a_digest_says_what_an_object_is(h: Harness) -> None:
+    assert await h.workspace.digest(h.root + "nothing") is None
+    for data in (b"", b"text", bytes(range(256)) * 2048):
+        await h.workspace.write(h.root + "object", data)
+        assert await h.workspace.digest(h.root + "object") == digest_of(data)
+
+
+@on_every_workspace
+async def test_replace_takes_only_what_was_expected(h: Harness) -> None:
+    uri = h.root + "object"
+    assert not await h.workspace.replace(uri, b"new", digest_of(b"")), "there is nothing"
+    await h.workspace.write(uri, b"old")
+    assert not await h.workspace.replace(uri, b"new", digest_of(b"other"))
+    assert await h.workspace.read(uri) == b"old"
+    assert await h.workspace.replace(uri, b"new", digest_of(b"old"))
+    assert await h.workspace.read(uri) == b"new"
+    assert await h.workspace.list(h.root) == [uri], "nothing is left beside it"
+
+
+@on_every_workspace
+async def test_of_many_that_expect_the_same_object_one_replaces_it(h: Harness) -> None:
+    uri, contents = h.root + "object", [f"by {n}".encode() for n in range(16)]
+    await h.workspace.write(uri, b"old")
+    old = digest_of(b"old")
+    won = await asyncio.gather(*(h.workspace.replace(uri, each, old) for each in contents))
+    assert won.count(True) == 1
+    assert await h.workspace.read(uri) == contents[won.index(True)]
+
+
+# -- folders, and removing ---------------------------------------------------------------------
+
+
+@on_every_workspace
+async def test_folders_are_those_directly_below(h: Harness) -> None:
+    for name in ("sys/a/job_1/x", "sys/a/job_2/y/z", "sys/b/job_3/x", "sys/file"):
+        await h.workspace.write(h.root + name, b"")
+    assert await h.workspace.folders(h.root + "sys/") == [h.root + "sys/a/", h.root + "sys/b/"]
+    jobs = [h.root + "sys/a/job_1/", h.root + "sys/a/job_2/"]
+    assert await h.workspace.folders(h.root + "sys/a") == jobs
+    assert await h.workspace.folders(h.root + "nothing/") == []
+
+
+@on_every_workspace
+async def test_remove_takes_an_object_or_all_of_a_folder(h: Harness) -> None:
+    names = ["a/job_1/x", "a/job_1/y/z", "a/job_10/x", "a/file"]
+    for name in names:
+        await h.workspace.write(h.root + name, b"")
+    await h.workspace.remove(h.root + "a/job_1/")
+    assert await h.workspace.list(h.root) == [h.root + "a/file", h.root + "a/job_10/x"]
+    await h.workspace.remove(h.root + "a/file")
+    assert await h.workspace.list(h.root) == [h.root + "a/job_10/x"]
+    for uri in (h.root + "a/file", h.root + "a/job_1/"):
+        await h.workspace.remove(uri)

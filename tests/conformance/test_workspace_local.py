@@ -114,3 +114,25 @@ async def test_a_link_that_leads_out_is_refused_even_as_a_file(tmp_path: Path) -
 async def test_what_has_no_end_is_never_opened() -> None:
     with pytest.raises(WorkspaceRefusedError, match="regular file"):
         await LocalWorkspace(Path("/")).read("file:///dev/zero")
+
+
+async def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "object").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.remove((tmp_path / "link").as_uri() + "/")
+    assert sorted(os.listdir(tmp_path)) == ["kept"]
+    assert (tmp_path / "kept" / "object").exists()
+
+
+async def test_a_replaced_object_is_durable_before_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, uri = LocalWorkspace(tmp_path), (tmp_path / "a").as_uri()
+    await workspace.write(uri, b"old")
+    old = await workspace.digest(uri)
+    assert old is not None
+    calls = _recorded(monkeypatch)
+    assert await workspace.replace(uri, b"new", old)
+    assert calls == ["file", "name", "folder"]

@@ -32,11 +32,11 @@ def test_three_steps_in_order_end_in_success_with_the_last_result_as_output() ->
     assert phase_of(story.job) is Phase.SUCCEEDED
 
 
-def test_final_output_is_the_requested_place_where_the_last_step_names_none() -> None:
+def test_where_the_last_step_names_no_output_the_job_claims_none() -> None:
     story = Story(small_plan(0)).started()
-    assert story.job.final_output is None
     story.succeed(ref=None)
-    assert story.job.final_output == story.job.plan.output_ref
+    assert story.job.state is JobState.SUCCEEDED
+    assert story.job.final_output is None
 
 
 def test_final_output_is_absent_unless_the_job_succeeds() -> None:

@@ -17,6 +17,7 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Fault
 from lucius.core.json_faults import json_faults
+from lucius.core.plan import StepPlan, output_folders
 from lucius.core.wire import (
     CUT_MARK,
     MAX_STRING,
@@ -212,6 +213,19 @@ def test_a_later_step_is_told_the_results_of_earlier_stages() -> None:
     body = directive(story.job, *story.lease("c"))
     assert body["previous"] == {"a": "of a", "b": "of b"}
     assert body["final_step"] is True
+
+
+def test_each_step_is_told_a_folder_of_its_own() -> None:
+    kinds = ("OCR", "EMBEDDING", "OCR", "SIS")
+    steps = tuple(StepPlan(f"s{n}", kind, "x", n) for n, kind in enumerate(kinds))
+    assert output_folders(steps) == ("s0", "embedding", "s2", "sis")
+    job = Story(small_plan(0, 1)).job
+    assert directive(job, "b", 1, "b1")["output_folder"] == output_folders(job.plan.steps)[1]
+
+
+def test_a_directive_says_how_many_redrives_led_to_it() -> None:
+    plan = replace(small_plan(0), redrive_no=2)
+    assert directive(Story(plan).job, "a", 1, "a1")["redrive_no"] == 2
 
 
 def test_payloads_go_to_their_steps() -> None:

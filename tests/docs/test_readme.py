@@ -56,7 +56,7 @@ def test_the_commands_of_the_readme_work_and_its_question_is_answered(
     for command in others:
         said = run(server, tmp_path, re.sub(r"\bJOB\b", job_id, command))
         assert re.search("SUCCEEDED|clean|18,400 crowns", said)
-    result = json.loads((tmp_path / "examples" / "sample.pdf.result.json").read_text())
+    result = json.loads((tmp_path / f"examples/sample.pdf.{job_id}.result.json").read_text())
     assert all(answer["answer"] for answer in result["answers"]), "a question with an answer"
 
 

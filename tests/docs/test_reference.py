@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = {name: (DOCS / f"reference/{name}.md").read_text("utf-8") for name in
          ("messages", "envelope", "protocols")}  # fmt: skip
-PASSED_ON = {"tracestate"}
+PASSED_ON = {"tracestate", "overwrite"}
 """Documented, and otherwise treated as a field that LUCIUS does not know."""
 SCHEMA = json.loads((ROOT / "src/lucius/configs/schema.json").read_text())
 

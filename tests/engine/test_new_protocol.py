@@ -55,7 +55,7 @@ def envelope(key: str, **payload: Any) -> dict[str, Any]:
         "tenant_id": "t",
         "request_type": "STAMP",
         "input_ref": "s3://bucket/in.pdf",
-        "output_ref": "s3://bucket/out.txt",
+        "output_ref": "mem://out/{jobId}.txt",
         "payload": payload,
         "schema_version": "v1",
         "idempotency_key": key,
@@ -80,6 +80,7 @@ async def runtime(tmp_path: Path, folder: Path, stamp: Stamp) -> AsyncIterator[R
             "LUCIUS_DATA_DIR": str(tmp_path / "data"),
             "LUCIUS_PROTOCOLS": f"packaged,{folder}",
             "LUCIUS_CONFIG_REFRESH_SECONDS": "0.02",
+            "LUCIUS_REFERENCE_SCHEMES": "s3,mem",
         }
     )
     runtime = await build(settings, [stamp])

@@ -34,6 +34,7 @@ class Server:
 
     def __init__(self, data: Path, **settings: str) -> None:
         self.data = data
+        self.outputs = data.parent / "outputs"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,6 +48,7 @@ class Server:
             **settings,
             "LUCIUS_PROTOCOLS": str(protocols),
             "LUCIUS_DATA_DIR": str(data),
+            "LUCIUS_OUTPUT_ROOTS": str(self.outputs),
         }
 
     def start(self) -> None:
@@ -100,12 +102,12 @@ def free_port() -> int:
         return port
 
 
-def command(number: int, payload: dict[str, Any]) -> dict[str, Any]:
+def command(number: int, payload: dict[str, Any], server: Server) -> dict[str, Any]:
     return {
         "tenant_id": f"tenant-{number % 3}",
         "request_type": "->".join(STEPS),
         "input_ref": f"s3://bucket/{number}.pdf",
-        "output_ref": f"s3://bucket/{number}.json",
+        "output_ref": f"{server.outputs.as_uri()}/{number}.json",
         "payload": {"steps": payload},
         "schema_version": "v1",
         "idempotency_key": f"kill-{number}",

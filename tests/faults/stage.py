@@ -30,14 +30,14 @@ PACKAGED = FileConfig()
 
 
 class Effects(MemoryWorkspace):
-    """Keeps every content that an object ever had."""
+    """Keeps every content that an object ever had. Outputs of every scheme are in memory too."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("")
         self.history: defaultdict[str, list[bytes]] = defaultdict(list)
 
-    async def write(self, uri: str, data: bytes) -> None:
-        await super().write(uri, data)
+    def store(self, uri: str, data: bytes) -> None:
+        super().store(uri, data)
         self.history[uri].append(data)
 
 

@@ -14,7 +14,7 @@ def promotes(uri: str, data: bytes) -> bool:
 async def dies_before_promotion(stage: Stage, second: Scribe, commits: type[Commits]) -> Job:
     lucius = await stage.orchestrator()
     worker = await stage.worker(Scribe())
-    gate = worker.points.crash("before workspace.write", promotes)
+    gate = worker.points.crash("before workspace.create", promotes)
     job_id = await lucius.submit()
     await worker.dies(gate)
     assert not stage.effects(await stage.job(job_id))

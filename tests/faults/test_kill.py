@@ -34,6 +34,7 @@ class Load:
     """Submits without end; a request that got no answer is sent again with the same key."""
 
     client: httpx.AsyncClient
+    server: Server
     accepted: dict[str, str] = field(default_factory=dict)
     by_number: dict[int, set[str]] = field(default_factory=dict)
     progress: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -49,7 +50,9 @@ class Load:
         payload, expected = script(number)
         while True:
             try:
-                answer = await self.client.post("/v1/orchestrate", json=command(number, payload))
+                answer = await self.client.post(
+                    "/v1/orchestrate", json=command(number, payload, self.server)
+                )
             except httpx.TransportError:
                 await asyncio.sleep(0.05)
                 continue
@@ -97,7 +100,9 @@ async def killed_after_one_job(server: Server) -> int:
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
         server.start()
         await ready(client, server)
-        answer = await client.post("/v1/orchestrate", json=command(0, {"alpha": {"seconds": 60}}))
+        answer = await client.post(
+            "/v1/orchestrate", json=command(0, {"alpha": {"seconds": 60}}, server)
+        )
         assert answer.status_code == 202, answer.text
         server.kill()
         server.start()
@@ -125,7 +130,7 @@ async def test_fm_022_recover_every_accepted_job_ends_as_scripted_after_twenty_k
     random = Random(22)
     limits = httpx.Limits(max_connections=IN_FLIGHT * 2)
     async with httpx.AsyncClient(base_url=server.url, timeout=60, limits=limits) as client:
-        load = Load(client)
+        load = Load(client, server)
         server.start()
         await ready(client, server)
         workers = [asyncio.create_task(load.run()) for _ in range(IN_FLIGHT)]

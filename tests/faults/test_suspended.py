@@ -33,7 +33,7 @@ async def test_fm_016_recover_a_stopped_server_goes_on_with_the_work_of_its_serv
             await ready(client, server)
             payload = {"alpha": {"seconds": 8}}
             answers = [
-                await client.post("/v1/orchestrate", json=command(number, payload))
+                await client.post("/v1/orchestrate", json=command(number, payload, server))
                 for number in range(JOBS)
             ]
             job_ids = [answer.json()["jobId"] for answer in answers]

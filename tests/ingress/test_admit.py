@@ -239,3 +239,24 @@ def test_what_is_validated_is_what_the_services_get(
     plan = replace(admit().plan, payload=payload, steps=rule.protocol.steps)
     for step, _, value in step_payloads(payload, rule.steps, single=len(rule.steps) == 1):
         assert value == plan.payload_of(step.step_id)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("s3://b/{jobId}.json", "s3://b/job_1.json"),
+        (
+            {"uri": "file:///out/a.{jobId}.json", "note": 1},
+            {"uri": "file:///out/a.job_1.json", "note": 1},
+        ),
+        ("s3://b/{jobid}.json", "s3://b/{jobid}.json"),
+    ],
+)
+def test_an_output_reference_may_name_the_job(given: Any, kept: Any) -> None:
+    admitted = admit(request(output_ref=given))
+    assert admitted.plan.output_ref == kept
+    assert admitted.claim.body_hash == body_hash(request(output_ref=given)), "as the request came"
+
+
+def test_the_command_says_whether_its_output_may_replace_what_is_there() -> None:
+    assert admit(request(overwrite=True)).plan.extra == {"overwrite": True}

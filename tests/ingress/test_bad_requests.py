@@ -82,6 +82,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a webhook as number": ({"callback_urls": [1]}, ENVELOPE, "/callback_urls/0"),
     "a webhook without host": ({"callback_urls": ["https:///x"]}, ENVELOPE, "/callback_urls/0"),
     "a reference as number": ({"input_ref": 3}, "REFERENCE_INVALID", "/input_ref"),
+    "a word for overwrite": ({"overwrite": "yes"}, ENVELOPE, "/overwrite"),
     "a reference without uri": (
         {"output_ref": {"url": "s3://b/c"}},
         "REFERENCE_INVALID",

@@ -53,6 +53,7 @@ def test_a_redrive_keeps_routing_steps_and_workspace_of_the_old_job() -> None:
     old = ended()
     plan = redrive(old).plan
     assert (plan.job_id, plan.redrive_of, plan.root) == ("job_2", "job_1", "job_1")
+    assert (old.plan.redrive_no, plan.redrive_no) == (0, 1)
     assert (plan.routing, plan.steps) == (old.plan.routing, old.plan.steps)
     assert plan.workspace_ref == old.plan.workspace_ref
     assert (plan.accepted_at, plan.idempotency_key) == (LATER, None)

@@ -145,7 +145,7 @@ async def test_a_server_writes_nothing_but_json_and_no_secret(tmp_path: Path) ->
     try:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
             await ready(client, server)
-            given = command(1, {"alpha": {}, "beta": {}, "gamma": {}})
+            given = command(1, {"alpha": {}, "beta": {}, "gamma": {}}, server)
             answer = await client.post("/v1/orchestrate", json={**given, "password": PASSWORD})
             await ended(client, answer.json()["jobId"])
         assert server.stop() == 0

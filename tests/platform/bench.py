@@ -27,8 +27,8 @@ class RecordingWorkspace(MemoryWorkspace):
         super().__init__()
         self.history: defaultdict[str, list[bytes]] = defaultdict(list)
 
-    async def write(self, uri: str, data: bytes) -> None:
-        await super().write(uri, data)
+    def store(self, uri: str, data: bytes) -> None:
+        super().store(uri, data)
         self.history[uri].append(data)
 
     def effects(self, uri: str) -> list[bytes]:

@@ -31,7 +31,7 @@ class Careless(Commits):
 
 
 class DiesBeforePromotion(Commits):
-    async def promote(self, record: CommitRecord) -> None:
+    async def promote(self, directive: Directive, record: CommitRecord) -> None:
         await asyncio.Event().wait()
 
 
@@ -190,7 +190,7 @@ async def test_a_committed_output_that_is_gone_fails_for_good(bench: Bench) -> N
 @on_the_bench
 async def test_a_promotion_that_failed_is_finished_by_the_next_attempt(bench: Bench) -> None:
     class Full(Commits):
-        async def promote(self, record: CommitRecord) -> None:
+        async def promote(self, directive: Directive, record: CommitRecord) -> None:
             raise WorkspaceError("the disk is full")
 
     writer = Writer()
@@ -214,10 +214,3 @@ async def test_the_last_output_also_goes_where_the_client_wants_it(bench: Bench)
     assert result["output_ref"]["uri"] == "mem://client/out.txt"
     assert bench.workspace.effects("mem://client/out.txt") == [b"by attempt 1"]
     assert bench.workspace.effects(PROMOTED) == [b"by attempt 1"]
-
-
-@on_the_bench
-async def test_an_output_reference_it_cannot_write_to_is_left_to_others(bench: Bench) -> None:
-    await bench.runner(Writer())
-    await bench.send(1, final_step=True, output_ref="s3://bucket/out.txt")
-    assert (await bench.result(1))["output_ref"]["uri"] == PROMOTED

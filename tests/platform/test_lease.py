@@ -72,6 +72,7 @@ class Patient(Service):
 
     name = "ocr"
     step_types = ("OCR",)
+    commit = False
 
     async def execute(self, task: Task) -> Output | None:
         for _ in range(100):
@@ -141,3 +142,53 @@ async def test_a_service_that_cancels_itself_is_answered_for(bench: Bench) -> No
     await bench.runner(Odd())
     await bench.send(1)
     assert (await bench.result())["error"]["code"] == "CANCELLED_ITSELF"
+
+
+# -- a lease that the orchestrator has ended ---------------------------------------------------
+
+
+class Stubborn(Service):
+    """Works on, whatever it is told, and stages its output at the end."""
+
+    name = "ocr"
+    step_types = ("OCR",)
+
+    def __init__(self) -> None:
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def execute(self, task: Task) -> Output | None:
+        self.begun.set()
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            await asyncio.sleep(10)
+        await task.stage("output.txt", "late")
+        self.ended.set()
+        return None
+
+
+@on_the_bench
+async def test_an_ended_lease_ends_the_work_at_once_and_frees_its_slot(bench: Bench) -> None:
+    writer = Writer(3600)
+    runner = await bench.runner(writer, slots=1)
+    await bench.send(1)
+    await bench.replies("ACK")
+    runner.end_lease("lease_of_another")
+    runner.end_lease("lease_1")
+    await bench.send(2)
+    result = await bench.result()
+    assert (result["attempt_no"], writer.finished) == (2, [2])
+    assert [body["attempt_no"] for body in bench.of("RESULT")] == [2]
+    assert not bench.of("RELEASE")
+
+
+@on_the_bench
+async def test_nothing_is_committed_under_a_lease_that_was_ended(bench: Bench) -> None:
+    service = Stubborn()
+    runner = await bench.runner(service)
+    await bench.send(1)
+    await service.begun.wait()
+    runner.end_lease("lease_1")
+    await service.ended.wait()
+    assert (await bench.result())["error"]["code"] == "LEASE_EXPIRED"
+    assert not [uri for uri in bench.workspace.objects if "/_commits/" in uri]

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from lucius.core.errors import BusUnavailableError
 from lucius.platform import CommitRecord, Commits, ServiceRunner, runner
+from lucius.platform.directive import Directive
 from lucius.ports.bus import Delivery
 from tests.platform.bench import Bench, Writer, on_the_bench
 
@@ -137,9 +138,9 @@ async def test_without_giving_back_the_lease_is_held_by_nobody(bench: Bench) -> 
 @on_the_bench
 async def test_draining_never_gives_back_what_may_be_committed(bench: Bench) -> None:
     class Slow(Commits):
-        async def promote(self, record: CommitRecord) -> None:
+        async def promote(self, directive: Directive, record: CommitRecord) -> None:
             await asyncio.sleep(3)
-            await super().promote(record)
+            await super().promote(directive, record)
 
     service = await bench.runner(
         Writer(), grace=timedelta(seconds=1), commits=Slow(bench.workspace)

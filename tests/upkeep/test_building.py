@@ -70,7 +70,7 @@ async def test_a_demo_job_runs_in_the_workspace_that_is_configured(
         job_id = await world.accepted(
             request_type="OCR->EMBEDDING",
             input_ref=(tmp_path / "doc.txt").as_uri(),
-            output_ref="s3://bucket/out",
+            output_ref=(tmp_path / "out.txt").as_uri(),
         )
         answer = await world.client.get(f"/v1/jobs/{job_id}", params={"wait_seconds": 20})
         assert answer.json()["state"] == "SUCCEEDED", answer.text

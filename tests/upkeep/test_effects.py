@@ -5,17 +5,15 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from lucius.bootstrap import Runtime, build, prune, verify
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested
-from lucius.platform import FatalError, Output, Service, Task
-from lucius.settings import Settings, load_settings
-from tests.upkeep.test_upkeep import ENVELOPE, PROTOCOL
+from lucius.platform import FatalError, Output, Service, ServiceRunner, Task
+from lucius.settings import Settings
+from tests.upkeep.installation import envelope
 
 
 class Slow(Service):
@@ -38,26 +36,25 @@ class Slow(Service):
         return None
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    protocols = tmp_path / "protocols.yaml"
-    protocols.write_text(PROTOCOL)
-    environ = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_PROTOCOLS": str(protocols)}
-    return load_settings(environ)
-
-
 @asynccontextmanager
-async def running(settings: Settings, service: Service) -> AsyncIterator[Runtime]:
-    runtime = await build(settings, [service])
+async def running(
+    settings: Settings, service: Service, *, apart: bool = False
+) -> AsyncIterator[Runtime]:
+    """`apart`: the service is in a process of its own, as far as LUCIUS can tell."""
+    runtime = await build(settings, () if apart else [service])
+    runner = ServiceRunner(service, runtime.bus, runtime.workspace)
     async with runtime.running():
+        if apart:
+            await runner.start()
         yield runtime
+        await runner.stop()
 
 
 async def zombie(settings: Settings) -> str:
     """A job that was cancelled at once, and whose service committed afterwards."""
     service = Slow()
-    async with running(settings, service) as runtime:
-        job_id = (await runtime.engine.submit(ENVELOPE)).job_id
+    async with running(settings, service, apart=True) as runtime:
+        job_id = (await runtime.engine.submit(envelope(settings))).job_id
         await service.begun.wait()
         await runtime.engine.apply(job_id, CancelRequested(immediate=True))
         ended = await runtime.engine.ended(job_id, 5)
@@ -114,12 +111,28 @@ async def test_a_redrive_with_another_payload_is_another_effect(settings: Settin
 async def test_what_is_still_under_way_is_not_reported(settings: Settings) -> None:
     service = Slow()
     async with running(settings, service) as runtime:
-        job_id = (await runtime.engine.submit(ENVELOPE)).job_id
+        job_id = (await runtime.engine.submit(envelope(settings))).job_id
         await service.begun.wait()
         assert await verify(settings) == []
         service.go.set()
         await runtime.engine.ended(job_id, 5)
         assert await verify(settings) == []
+
+
+async def test_an_embedded_service_commits_nothing_after_an_immediate_cancel(
+    settings: Settings,
+) -> None:
+    service = Slow()
+    async with running(settings, service) as runtime:
+        job_id = (await runtime.engine.submit(envelope(settings))).job_id
+        await service.begun.wait()
+        await runtime.engine.apply(job_id, CancelRequested(immediate=True))
+        service.go.set()
+        again = (await runtime.engine.redrive(job_id, payload={"fails": False})).job_id
+        ended = await runtime.engine.ended(again, 10)
+    assert ended is not None
+    assert (ended.state, service.executed) == ("SUCCEEDED", 2)
+    assert await verify(settings) == []
 
 
 async def test_pruning_the_job_removes_the_finding(settings: Settings) -> None:

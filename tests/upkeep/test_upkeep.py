@@ -3,56 +3,13 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-
-import pytest
 
 from lucius.bootstrap import build, prune, verify
-from lucius.bootstrap.upkeep import job_folders
 from lucius.core.job import Job
 from lucius.platform.commit import COMMITS
-from lucius.settings import Settings, load_settings
+from lucius.settings import Settings
 from tests.services.scripted import Scripted
-
-PROTOCOL = """
-step_types: {SCRIPTED: {service: scripted}}
-protocols: [{request_type: SCRIPTED, protocol_id: scripted_v1, steps: [SCRIPTED]}]
-"""
-
-ENVELOPE = {
-    "tenant_id": "acme",
-    "request_type": "SCRIPTED",
-    "input_ref": "s3://bucket/in",
-    "output_ref": "s3://bucket/out",
-    "payload": {},
-    "schema_version": "v1",
-}
-
-
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    protocols = tmp_path / "protocols.yaml"
-    protocols.write_text(PROTOCOL)
-    return load_settings(
-        {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_PROTOCOLS": str(protocols)}
-    )
-
-
-@pytest.fixture
-async def job(settings: Settings) -> Job:
-    """One job that has succeeded, and whose process has ended."""
-    runtime = await build(settings, [Scripted()])
-    async with runtime.running():
-        submitted = await runtime.engine.submit(ENVELOPE)
-        ended = await runtime.engine.ended(submitted.job_id, 30)
-    assert ended is not None
-    assert ended.terminal
-    return ended
-
-
-def folder_of(settings: Settings, job: Job) -> Path:
-    (folder,) = (path for path in job_folders(settings) if path.name == job.job_id)
-    return folder
+from tests.upkeep.installation import envelope, folder_of, job_folders
 
 
 async def test_what_a_runtime_leaves_behind_is_clean(settings: Settings, job: Job) -> None:
@@ -66,7 +23,7 @@ async def test_an_effect_without_its_job_is_found(settings: Settings, job: Job) 
     (record,) = (orphan / COMMITS).glob("*.json")
     record.write_text(record.read_text().replace(job.job_id, orphan.name))
     (drift,) = await verify(settings)
-    assert (drift.kind, drift.subject) == ("effect_without_job", str(record))
+    assert (drift.kind, drift.subject) == ("effect_without_job", record.as_uri())
 
 
 async def test_a_commit_record_that_cannot_be_read_is_found(settings: Settings, job: Job) -> None:
@@ -97,6 +54,6 @@ async def test_a_server_deletes_what_it_keeps_no_longer(settings: Settings, job:
 async def test_a_server_without_retention_keeps_everything(settings: Settings, job: Job) -> None:
     runtime = await build(settings, [Scripted()])
     async with runtime.running():
-        await runtime.engine.submit({**ENVELOPE, "payload": {"again": True}})
+        await runtime.engine.submit(envelope(settings, again=True))
         assert await runtime.engine.job(job.job_id) == job
     assert folder_of(settings, job).is_dir()

@@ -94,6 +94,8 @@ def read_envelope(
     if not isinstance(given, dict):
         given = _object(given, faults)
     size = len(encoded_json(given))
+    if not isinstance(given.get("overwrite"), bool | None):
+        faults.add(INVALID_ENVELOPE, "/overwrite", "must be true or false")
     _check_references(given, policy.references, faults)
     callback_urls = given.get("callback_urls")
     traceparent = given.get("traceparent")

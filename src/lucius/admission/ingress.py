@@ -85,6 +85,7 @@ class Ingress:
     ) -> Admission:
         """Raises RequestError that names every fault."""
         rules, faults = self._current(), Faults()
+        given, envelope = envelope, with_job_id(envelope, job_id)
         read = read_envelope(envelope, idempotency_key, self._fields, faults)
         decided = self._decide_mode(rules, read, faults)
         protocol = self._protocol(rules, read, faults)
@@ -94,7 +95,7 @@ class Ingress:
                 self._check_sizes(envelope, read, protocol, faults)
         if faults or protocol is None:
             faults.raise_all()
-        claim = _claim(envelope, read)
+        claim = _claim(given, read)
         return Admission(self._plan(envelope, read, protocol, decided, claim, job_id, now), claim)
 
     def admit_redrive(
@@ -107,6 +108,7 @@ class Ingress:
             job_id=job_id,
             accepted_at=now,
             redrive_of=old.job_id,
+            redrive_no=old.plan.redrive_no + 1,
             root_job_id=old.plan.root,
             carried=carried,
             idempotency_key=None,
@@ -238,6 +240,21 @@ def _carried(old: Job) -> dict[str, Carried]:
     if len(carried) == len(old.steps):
         raise RequestError(NOT_REDRIVABLE, "every step of this job has succeeded", status=409)
     return carried
+
+
+JOB_ID: Final = "{jobId}"
+"""In an `output_ref` it stands for the id of the job, which only LUCIUS knows."""
+
+
+def with_job_id(envelope: Any, job_id: str) -> Any:
+    """The envelope with the job's id in its `output_ref`. The claim is on the request as it came."""
+    output = envelope.get("output_ref") if isinstance(envelope, Mapping) else None
+    if isinstance(output, str) and JOB_ID in output:
+        return {**envelope, "output_ref": output.replace(JOB_ID, job_id)}
+    uri = output.get("uri") if isinstance(output, Mapping) else None
+    if isinstance(output, Mapping) and isinstance(uri, str) and JOB_ID in uri:
+        return {**envelope, "output_ref": {**output, "uri": uri.replace(JOB_ID, job_id)}}
+    return envelope
 
 
 # -- the workspace ---------------------------------------------------------------------------

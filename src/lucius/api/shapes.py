@@ -287,10 +287,12 @@ class DirectiveShape(TypedDict):
     lease_id: str
     input_ref: Any
     workspace_ref: str
+    output_folder: str
     output_ref: Any
     payload: Any
     previous: dict[str, Any]
     final_step: bool
+    redrive_no: int
     effect_key: str
     ack_timeout_seconds: float
     lease_seconds: float

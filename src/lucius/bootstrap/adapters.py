@@ -10,6 +10,7 @@ from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
 from lucius.api.context import Authenticate
 from lucius.api.keys import KeyFile
 from lucius.api.limits import HostCheck, RateLimit, host_of
+from lucius.bootstrap.secrets import made_once
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
@@ -23,12 +24,14 @@ from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.settings.kinds import show
+from lucius.upkeep.job_workspaces import JobWorkspaces
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace, path_of
 from lucius.workspaces.memory import MemoryWorkspace
 from lucius.workspaces.places import Places
 
 LEDGER_FILE: Final = "ledger.db"
+INSTALLATION_FILE: Final = "installation"
 WORKSPACE_SCHEMES: Final = ("file", "mem")
 
 
@@ -74,6 +77,15 @@ def open_workspace(settings: Settings) -> Workspace:
     )
     memory = MemoryWorkspace(jobs=settings.workspace_url)
     return WorkspaceByScheme({"file": local, "mem": memory})
+
+
+def job_workspaces(
+    settings: Settings, workspace: Workspace, *, readonly: bool = False
+) -> JobWorkspaces:
+    """The workspaces of all jobs. Whose they are is said by a file in the data directory."""
+    home = f"{settings.workspace_url.rstrip('/')}/{settings.system}/"
+    named = settings.data_dir / INSTALLATION_FILE
+    return JobWorkspaces(workspace, home, "" if readonly else made_once(named).decode())
 
 
 def check_workspace(settings: Settings) -> None:

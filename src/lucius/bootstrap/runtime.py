@@ -23,6 +23,7 @@ from lucius.bootstrap.adapters import (
     check_workspace,
     host_check,
     ingress_policy,
+    job_workspaces,
     open_bus,
     open_config,
     open_ledger,
@@ -32,11 +33,11 @@ from lucius.bootstrap.adapters import (
 )
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.bootstrap.services import runners_of
-from lucius.bootstrap.upkeep import prune_open
 from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
+from lucius.core.states import StepState
 from lucius.engines.outbox.clock import SteadyClock
 from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.engine import OutboxEngine
@@ -53,6 +54,7 @@ from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.telemetry.spans import traced
+from lucius.upkeep.retention import prune
 from lucius.webhooks.sender import Webhooks
 
 log = logging.getLogger("lucius")
@@ -115,6 +117,7 @@ class Runtime:
             topology=settings.lane_topology,
             handed_out=self.engine.windows.handed_out,
         )
+        self.job_workspaces = job_workspaces(settings, self.workspace)
         self.runners = [runner for service in self.services for runner in self._runners(service)]
         self.engine.listeners.append(self._pass_cancel_on)
 
@@ -129,8 +132,14 @@ class Runtime:
         )
 
     def _pass_cancel_on(self, before: Job | None, decision: Decision) -> None:
-        """Services that live here hear of a cancellation at once, others with their next heartbeat."""
+        """Services that live here hear of a cancellation at once, others with their next heartbeat.
+
+        A lease that the ledger has ended ends here too: nothing more is committed under it.
+        """
         job = decision.job
+        for lease_id in ended_leases(before, job) if before is not None and self.runners else ():
+            for runner in self.runners:
+                runner.end_lease(lease_id)
         if job.cancel_requested_at is not None and before is not None and before.state != job.state:
             for runner in self.runners:
                 runner.request_cancel(job.job_id)
@@ -210,9 +219,10 @@ class Runtime:
             await asyncio.Future()
             return
         while True:
-            deleted = await prune_open(self.settings, self.ledger, utc_now() - retention)
+            before = utc_now() - retention
+            forget = self.engine.cache.forget_ended
+            deleted = await prune(self.ledger, self.job_workspaces, before, forget=forget)
             if deleted:
-                self.engine.cache.forget_ended()
                 log.info("%d jobs that ended before %s ago are deleted", deleted, retention)
             await asyncio.sleep(PRUNE_PAUSE.total_seconds())
 
@@ -272,15 +282,33 @@ async def build(
     if services:
         check_workspace(settings)
     config, bus = open_config(settings), traced(open_bus(settings))
+    workspace = open_workspace(settings)
+    await job_workspaces(settings, workspace).claim()
     return Runtime(
         settings=settings,
         ledger=await open_ledger(settings),
         bus=bus,
         config=config,
-        workspace=open_workspace(settings),
+        workspace=workspace,
         services=services,
         reconciles=reconciles,
     )
+
+
+def ended_leases(before: Job, job: Job) -> list[str]:
+    """Leases that were the current ones and are no more: replaced, or their job has ended without them.
+
+    During a backoff the last attempt is still the current one: its late success counts.
+    """
+    return [
+        old.execution.exec_id
+        for old, new in zip(before.steps, job.steps, strict=True)
+        if old.execution is not None
+        and new.execution is not None
+        and old.state is not StepState.SUCCEEDED
+        and new.state is not StepState.SUCCEEDED
+        and (new.execution.exec_id != old.execution.exec_id or job.terminal)
+    ]
 
 
 def utc_now() -> datetime:

@@ -1,23 +1,19 @@
-"""Looking after stored data: verify it, prune it, restore it. None of this needs a server."""
+"""Looking after stored data without a server: what the settings name is opened, and closed again."""
 
-import asyncio
-import shutil
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final
-from urllib.parse import unquote, urlsplit
 
-from lucius.bootstrap.adapters import ledger_path, open_ledger
-from lucius.core.ids import accepted_at
+from lucius.bootstrap.adapters import (
+    job_workspaces,
+    ledger_path,
+    open_ledger,
+    open_workspace,
+)
 from lucius.ledgers.sqlite.backup import restore
-from lucius.ports.ledger import Drift, Ledger
+from lucius.ports.ledger import Drift
 from lucius.settings import Settings
+from lucius.upkeep import retention
 from lucius.upkeep.effects import check_effects
-
-PAGE: Final = 256
-PAUSE: Final = 0.01
-"""Seconds between two portions."""
 
 
 async def verify(settings: Settings) -> list[Drift]:
@@ -25,44 +21,20 @@ async def verify(settings: Settings) -> list[Drift]:
     ledger = await open_ledger(settings, readonly=True)
     try:
         drifts = list(await ledger.verify())
-        return drifts + await check_effects(ledger, list(job_folders(settings)))
+        workspaces = job_workspaces(settings, open_workspace(settings), readonly=True)
+        return drifts + await check_effects(ledger, workspaces)
     finally:
         await ledger.close()
 
 
 async def prune(settings: Settings, before: datetime) -> int:
-    """Delete jobs that ended before that and owe nothing, then the workspaces nobody refers to."""
+    """Delete jobs that ended before that and owe nothing, then the workspaces nobody needs."""
     ledger = await open_ledger(settings)
     try:
-        return await prune_open(settings, ledger, before)
+        workspaces = job_workspaces(settings, open_workspace(settings))
+        return await retention.prune(ledger, workspaces, before)
     finally:
         await ledger.close()
-
-
-async def prune_open(settings: Settings, ledger: Ledger, before: datetime) -> int:
-    """The same on a ledger that is in use: in short transactions, with pauses in between."""
-    deleted = 0
-    while count := await ledger.prune(before, PAGE):
-        deleted += count
-        await asyncio.sleep(PAUSE)
-    for folder in await asyncio.to_thread(_older, settings, before):
-        if await ledger.load(folder.name) is None:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    return deleted
-
-
-def _older(settings: Settings, before: datetime) -> list[Path]:
-    """Folders of jobs that were accepted before: those of later ones are in use, or soon will be."""
-    folders = ((folder, accepted_at(folder.name)) for folder in job_folders(settings))
-    return [folder for folder, at in folders if at is not None and at < before]
-
-
-def job_folders(settings: Settings) -> Iterator[Path]:
-    """`<workspace>/<system>/<tenant>/<jobId>` of a workspace of local files."""
-    parts = urlsplit(settings.workspace_url)
-    if parts.scheme == "file":
-        root = Path(unquote(parts.path)) / settings.system
-        yield from (path for path in root.glob("*/job_*") if path.is_dir())
 
 
 def restore_ledger(settings: Settings, source: Path, *, force: bool) -> None:

@@ -59,6 +59,7 @@ def _envelope(document: Path, prompts: tuple[str, ...], data: Path) -> dict[str,
         "request_type": "OCR->EMBEDDING->SIS",
         "input_ref": {"uri": document.resolve().as_uri()},
         "output_ref": {"uri": (data / "output" / "result.json").resolve().as_uri()},
+        "overwrite": True,
         "payload": {"steps": {"ocr": {}, "embedding": {}, "sis": {"prompt_set": list(prompts)}}},
     }
 

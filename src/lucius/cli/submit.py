@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
 from lucius.cli.session import Session, with_server
 
 SCHEMA_VERSION = "v1"
+JOB_ID = "{jobId}"
+"""In an `output_ref` the server puts the job's id in its place."""
 
 
 @click.command()
@@ -16,8 +19,12 @@ SCHEMA_VERSION = "v1"
 @click.option("--tenant", "tenant_id", envvar="LUCIUS_TENANT", default="default", show_default=True)
 @click.option("--input", "input_ref", required=True, metavar="REF", help="A URI or a local file.")
 @click.option(
-    "--output", "output_ref", metavar="REF", help="A URI or a path. Default: beside the input."
+    "--output",
+    "output_ref",
+    metavar="REF",
+    help="A URI or a path. Default: beside the input, INPUT.{jobId}.result.json.",
 )
+@click.option("--overwrite", is_flag=True, help="Let the output replace what is there.")
 @click.option("--payload", default="{}", metavar="JSON|@FILE", help="Parameters for the steps.")
 @click.option("--mode", type=click.Choice(["DEFAULT", "SAFE", "BURST"], case_sensitive=False))
 @click.option("--doc-id", help="The document; needed in mode BURST.")
@@ -30,6 +37,7 @@ def submit(
     session: Session,
     input_ref: str,
     output_ref: str | None,
+    overwrite: bool,
     payload: str,
     key: str | None,
     wait: bool,
@@ -43,9 +51,11 @@ def submit(
     envelope |= {
         "schema_version": SCHEMA_VERSION,
         "input_ref": reference(input_ref),
-        "output_ref": reference(output_ref or f"{input_ref}.result.json"),
+        "output_ref": _output(input_ref, output_ref),
         "payload": read_payload(payload),
     }
+    if overwrite:
+        envelope["overwrite"] = True
     if callback_urls:
         envelope["callback_urls"] = list(callback_urls)
     answer = session.call(
@@ -69,6 +79,13 @@ def reference(text: str) -> str:
         return text if "://" in text else Path(text).expanduser().resolve().as_uri()
     except (ValueError, OSError, RuntimeError) as error:
         raise click.BadParameter(f"{text!r} is neither a URI nor a path: {error}") from None
+
+
+def _output(input_ref: str, output_ref: str | None) -> str:
+    """Two jobs on one input have two outputs: the server puts the job's id in its place."""
+    if output_ref is None:
+        return f"{reference(input_ref)}.{JOB_ID}.result.json"
+    return reference(output_ref).replace(quote(JOB_ID), JOB_ID)
 
 
 def _refuse(name: str) -> None:

@@ -14,7 +14,7 @@ from lucius.core.errors import ProtocolError
 from lucius.core.idempotency import canonical_json, normal_request_type
 from lucius.core.json_faults import pointer
 from lucius.core.limits import MAX_STAGE_STEPS, MAX_STEPS
-from lucius.core.plan import Mode, RetryPolicy, StepPlan
+from lucius.core.plan import Mode, RetryPolicy, StepPlan, output_folders
 from lucius.core.routing import parse_mode
 from lucius.ports.config import Catalog, JobProtocol, TenantConfig
 
@@ -181,6 +181,11 @@ def _check_steps(reading: _Reading, name: str, where: str, steps: list[StepPlan]
     ids = [step.step_id for step in steps]
     for step_id in sorted({step_id for step_id in ids if ids.count(step_id) > 1}):
         reading.fault(name, where, f"the step id {step_id} is there twice: give each an id")
+    places = [folder.casefold() for folder in output_folders(steps)]
+    for step, place in zip(steps, places, strict=True):
+        if places.count(place) > 1 and ids.count(step.step_id) == 1:
+            reason = f"the step {step.step_id} would write where another does: give it another id"
+            reading.fault(name, where, reason)
     for stage, together in groupby(steps, key=lambda step: step.stage):
         if len(list(together)) > MAX_STAGE_STEPS:
             reason = f"stage {stage} has more than {MAX_STAGE_STEPS} steps that run together"

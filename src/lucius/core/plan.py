@@ -1,6 +1,6 @@
 """What never changes about a job: written once when it is accepted, stored apart from what moves."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -112,6 +112,8 @@ class Plan:
     callback_urls: tuple[str, ...] = ()
     sla: Sla = Sla()
     redrive_of: str | None = None
+    redrive_no: int = 0
+    """How many redrives led to this job."""
     root_job_id: str | None = None
     carried: Mapping[str, Carried] = field(default_factory=dict)
     extra: Json = field(default_factory=dict)
@@ -141,6 +143,18 @@ class Plan:
             if step.step_id == step_id:
                 return index
         return None
+
+
+def output_folders(steps: Sequence[StepPlan]) -> tuple[str, ...]:
+    """Where in the workspace each step's output lies: under its type, in lower case.
+
+    Steps whose type is there several times have their ids instead, so that each has its own place.
+    """
+    kinds = [step.step_type.lower() for step in steps]
+    return tuple(
+        kind if kinds.count(kind) == 1 else step.step_id
+        for kind, step in zip(kinds, steps, strict=True)
+    )
 
 
 def service_of(line: str) -> str:

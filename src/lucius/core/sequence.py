@@ -61,8 +61,7 @@ def close(turn: Turn, state: JobState, fault: Fault | None) -> None:
     turn.move_job(state)
     turn.set_job(completed_at=turn.now, fault=fault, paused_at=None)
     if state is JobState.SUCCEEDED:
-        last = turn.steps[-1].result_ref
-        turn.set_job(final_output=last if last is not None else turn.job.plan.output_ref)
+        turn.set_job(final_output=turn.steps[-1].result_ref)
     for number, url in enumerate(turn.job.plan.callback_urls):
         owed = Owed(f"notify-{number}", "notify_client", url, 1, turn.now + effect_backoff(1))
         turn.set_job(owed=(*turn.changes.get("owed", turn.job.owed), owed))

@@ -17,6 +17,7 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Fault, Job
 from lucius.core.json_faults import json_faults
+from lucius.core.plan import output_folders
 
 MAX_STRING: Final = 4096
 """Strings from workers are cut here, with a mark."""
@@ -52,10 +53,12 @@ def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[st
         "lease_id": lease_id,
         "input_ref": plan.input_ref,
         "workspace_ref": plan.workspace_ref,
+        "output_folder": output_folders(plan.steps)[index],
         "output_ref": plan.output_ref,
         "payload": payload,
         "previous": _previous(job, index),
         "final_step": index == len(plan.steps) - 1,
+        "redrive_no": plan.redrive_no,
         "effect_key": effect_key(plan.root, step_id, plan.input_ref, payload),
         "ack_timeout_seconds": planned.policy.ack_timeout.total_seconds(),
         "lease_seconds": planned.policy.lease.total_seconds(),

@@ -1,34 +1,50 @@
 """Exactly-once effects: one commit record for each effect, and a promotion that anyone may finish.
 
 Executions may happen twice; an effect does not. Creating the record, if it is absent, is the one
-moment that decides whose staged output counts.
+moment that decides whose staged output counts. What stands at a place is replaced only by the effect
+of a later job of the same origin, and what LUCIUS did not write only if the client said so.
 """
 
 import copy
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 from lucius.core.errors import WorkspaceError
 from lucius.platform.directive import Directive, uri_of
-from lucius.platform.errors import CommittedOutputLostError, FatalError
+from lucius.platform.errors import (
+    CommittedOutputLostError,
+    FatalError,
+    OutputExistsError,
+    OutputNotWritableError,
+    SupersededError,
+)
+from lucius.platform.outputs import check_output, main_output
 from lucius.platform.service import Output
 from lucius.platform.task import Staged
-from lucius.ports.workspace import Workspace
+from lucius.ports.workspace import Digest, Workspace
 
 COMMITS: Final = "_commits/"
+REDRIVES: Final = "_redrives/"
+RACES: Final = 10
+"""How often a target that others change meanwhile is looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A staged object, by its content, and the places where it must appear."""
+    """A staged object, by its content, and the places where it must appear: the workspace's first."""
 
     staged: str
     sha256: str
     size: int
     targets: tuple[str, ...]
+
+    @property
+    def digest(self) -> Digest:
+        return Digest(self.sha256, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +66,11 @@ class CommitRecord:
             {"staged": p.staged, "sha256": p.sha256, "size": p.size, "targets": p.targets}
             for p in self.promotions
         ]
-        return json.dumps(fields).encode()
+        return json.dumps(fields, allow_nan=False).encode()
 
     @classmethod
     def decoded(cls, data: bytes) -> "CommitRecord":
-        fields = json.loads(data)
+        fields = json.loads(data, parse_constant=_refuse)
         promotions = tuple(
             Promotion(p["staged"], p["sha256"], p["size"], tuple(p["targets"]))
             for p in fields["promotions"]
@@ -107,8 +123,17 @@ class Commits:
     async def commit(
         self, directive: Directive, worker_id: str, output: Output, staged: Mapping[str, Staged]
     ) -> CommitRecord:
-        """Propose this attempt as the winner. The answer is the winner's record, whoever it is."""
-        proposed = self._proposal(directive, worker_id, output, tuple(staged.values()))
+        """Propose this attempt as the winner. The answer is the winner's record, whoever it is.
+
+        What could not be promoted or reported afterwards is refused here, before it is committed.
+        """
+        proposed = self._proposal(
+            directive, worker_id, check_output(output), tuple(staged.values())
+        )
+        await self._take_turn(directive)
+        for promotion in proposed.promotions:
+            for target in promotion.targets[1:]:
+                await self._replaceable(directive, promotion, target)
         if await self._workspace.create(record_uri(directive), proposed.encoded()):
             return proposed
         found = await self.find(directive)
@@ -119,10 +144,14 @@ class Commits:
     def _proposal(
         self, directive: Directive, worker_id: str, output: Output, staged: Sequence[Staged]
     ) -> CommitRecord:
-        main = _main(output, staged)
+        main = main_output(output, staged)
+        elsewhere = output.ref is not None
         promotions = tuple(
             Promotion(
-                item.uri, item.sha256, item.size, self._targets(directive, item, item is main)
+                item.uri,
+                item.sha256,
+                item.size,
+                self._targets(directive, item, main=item is main, elsewhere=elsewhere),
             )
             for item in staged
         )
@@ -132,42 +161,107 @@ class Commits:
             reference = {"uri": chosen.targets[-1], "sha256": chosen.sha256, "size": chosen.size}
         return CommitRecord(directive.effect_key, *directive.key, worker_id, reference, promotions)
 
-    def _targets(self, directive: Directive, item: Staged, main: bool) -> tuple[str, ...]:
+    def _targets(
+        self, directive: Directive, item: Staged, *, main: bool, elsewhere: bool
+    ) -> tuple[str, ...]:
         """Its place in the workspace; for the last step's output also where the client wants it."""
         promoted = f"{directive.workspace}{directive.folder}{item.name}"
         wanted = uri_of(directive.body.get("output_ref"))
         if not main or not directive.body.get("final_step") or wanted is None:
             return (promoted,)
         wanted += item.name if wanted.endswith("/") else ""
-        return (promoted, wanted) if self._workspace.writable(wanted) else (promoted,)
+        if self._workspace.writable(wanted):
+            return promoted, wanted
+        if elsewhere:  # the service has put its output where it could, and says so
+            return (promoted,)
+        raise OutputNotWritableError(
+            f"the output cannot be written to {wanted}: let output_ref name a place that the services"
+            " can write to (for files, below LUCIUS_OUTPUT_ROOTS)"
+        )
 
-    async def promote(self, record: CommitRecord) -> None:
+    # -- promotion ---------------------------------------------------------------------------
+
+    async def promote(self, directive: Directive, record: CommitRecord) -> None:
         """Put every output in its places. Idempotent: whoever meets the record does it again."""
+        await self._take_turn(directive)
         for promotion in record.promotions:
-            content: bytes | None = None
             for target in promotion.targets:
-                if _same(await self._workspace.read(target), promotion):
-                    continue
-                content = content or await self._staged(promotion)
-                await self._workspace.write(target, content)
+                await self._put(directive, promotion, target)
+
+    async def _put(self, directive: Directive, promotion: Promotion, target: str) -> None:
+        """Only what was looked at is replaced: whoever came in between is looked at again."""
+        for _ in range(RACES):
+            standing = await self._replaceable(directive, promotion, target)
+            if standing == promotion.digest:
+                return
+            content = await self._staged(promotion)
+            if standing is None:
+                done = await self._workspace.create(target, content)
+            else:
+                await self._check_turn(directive)
+                done = await self._workspace.replace(target, content, standing)
+            if done:
+                return
+        raise WorkspaceError(f"{target} is being changed by others all the time")
+
+    async def _replaceable(
+        self, directive: Directive, promotion: Promotion, target: str
+    ) -> Digest | None:
+        """What stands at a target, if this effect may take its place.
+
+        Inside of the workspaces everything is an effect of these jobs. Elsewhere a job replaces what
+        jobs of its own origin have written, and nothing else unless its client said so.
+        """
+        standing = await self._workspace.digest(target)
+        if standing is None or standing == promotion.digest or directive.overwrite:
+            return standing
+        if target.startswith(folders(directive)) or await self._wrote(directive, target, standing):
+            return standing
+        raise OutputExistsError(
+            f"{target} is there already, and this job did not write it: remove it, name another"
+            ' output_ref, or submit the command with "overwrite": true (lucius submit --overwrite)'
+        )
+
+    async def _wrote(self, directive: Directive, target: str, standing: Digest) -> bool:
+        """Whether what stands there is what a job of the same origin has committed to that place."""
+        for uri in await self._workspace.list(origin(directive) + COMMITS):
+            data = await self._workspace.read(uri)
+            with suppress(ValueError, KeyError, TypeError):
+                for each in CommitRecord.decoded(data or b"").promotions:
+                    if target in each.targets and each.digest == standing:
+                        return True
+        return False
 
     async def _staged(self, promotion: Promotion) -> bytes:
         content = await self._workspace.read(promotion.staged)
-        if content is None or not _same(content, promotion):
+        if content is None or sha256(content).hexdigest() != promotion.sha256:
             raise CommittedOutputLostError(f"{promotion.staged} is not what was committed")
         return content
 
+    # -- redrives ----------------------------------------------------------------------------
 
-def _main(output: Output, staged: Sequence[Staged]) -> Staged | None:
-    if output.name is None:
-        return staged[0] if staged else None
-    for item in staged:
-        if item.name == output.name:
-            return item
-    raise FatalError(f"the output {output.name!r} was not staged", code="OUTPUT_NOT_STAGED")
+    async def _take_turn(self, directive: Directive) -> None:
+        """From here on no earlier job of the same origin puts anything in the places of this step.
+
+        Marks are created, never changed: that of a redrive, and of all before it, so that an earlier
+        job finds the mark that follows its own.
+        """
+        await self._check_turn(directive)
+        mark = json.dumps({"job_id": directive.job_id, "effect_key": directive.effect_key}).encode()
+        for number in range(1, directive.redrive_no + 1):
+            await self._workspace.create(_turn_uri(directive, number), mark)
+
+    async def _check_turn(self, directive: Directive) -> None:
+        later = await self._workspace.read(_turn_uri(directive, directive.redrive_no + 1))
+        if later is not None:
+            raise SupersededError(
+                f"{directive.job_id} has ended, and a redrive of it has taken {directive.step_id} over"
+            )
 
 
-def _same(content: bytes | None, promotion: Promotion) -> bool:
-    if content is None or len(content) != promotion.size:
-        return False
-    return sha256(content).hexdigest() == promotion.sha256
+def _turn_uri(directive: Directive, redrive_no: int) -> str:
+    return f"{origin(directive)}{REDRIVES}{directive.step_id}/{redrive_no}.json"
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -14,6 +14,7 @@ Key = tuple[str, str, int, str]
 DEFAULT_ACK_SECONDS: Final = 30.0
 DEFAULT_LEASE_SECONDS: Final = 900.0
 _NAMES: Final = ("jobId", "stepId", "step_type", "lease_id")
+_OPTIONAL: Final = frozenset({"output_folder"})
 
 
 @record
@@ -58,7 +59,19 @@ class Directive:
     @property
     def folder(self) -> str:
         """Where the step's promoted output lives, inside the workspace."""
-        return self.step_type.lower() + "/"
+        named = self.body.get("output_folder") or self.step_type.lower()
+        return f"{named}/"
+
+    @property
+    def redrive_no(self) -> int:
+        """How many redrives led to this job: among jobs of one origin, the highest is the latest."""
+        given = self.body.get("redrive_no")
+        return given if type(given) is int and given > 0 else 0
+
+    @property
+    def overwrite(self) -> bool:
+        """Whether the client said that its output may replace what stands at `output_ref`."""
+        return self.body.get("overwrite") is True
 
     @property
     def staging(self) -> str:
@@ -67,7 +80,7 @@ class Directive:
 
 
 def parse_directive(body: Mapping[str, Any]) -> Directive:
-    for name in _NAMES:
+    for name in (*_NAMES, *_OPTIONAL.intersection(body)):
         value = body.get(name)
         if not isinstance(value, str) or not value or "/" in value or value in (".", ".."):
             raise InvalidDirectiveError(f"/{name}: must be a string that can be a file's name")

@@ -57,6 +57,36 @@ class LeaseExpiredError(RetryableError):
     default_code = "LEASE_EXPIRED"
 
 
+class InvalidOutputError(FatalError):
+    """What `execute()` gave back cannot be reported: no `Output`, or a `ref` that is not JSON."""
+
+    default_code = "INVALID_OUTPUT"
+
+
+class OutputMissingError(FatalError):
+    """`execute()` ended well, staged nothing and named nothing."""
+
+    default_code = "OUTPUT_MISSING"
+
+
+class OutputNotWritableError(FatalError):
+    """The client wants the output where no service of this process can write."""
+
+    default_code = "OUTPUT_NOT_WRITABLE"
+
+
+class OutputExistsError(FatalError):
+    """Something that this job did not write stands where its output should go."""
+
+    default_code = "OUTPUT_EXISTS"
+
+
+class SupersededError(FatalError):
+    """A redrive has taken this step over: the job that this attempt works for has ended."""
+
+    default_code = "SUPERSEDED"
+
+
 class CommittedOutputLostError(FatalError):
     """The commit record names an output that is gone or is not what was committed."""
 

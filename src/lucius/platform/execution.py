@@ -12,8 +12,15 @@ from lucius.core.errors import BusError, LuciusError, PublishRefusedError
 from lucius.platform.backoff import Backoff
 from lucius.platform.commit import Commits, folders
 from lucius.platform.directive import Directive, parse_directive
-from lucius.platform.errors import InvalidDirectiveError, RetryableError, TimeLimitError, classify
+from lucius.platform.errors import (
+    InvalidDirectiveError,
+    LeaseExpiredError,
+    RetryableError,
+    TimeLimitError,
+    classify,
+)
 from lucius.platform.lease import Lease
+from lucius.platform.outputs import uncommitted
 from lucius.platform.payload import parse_payload
 from lucius.platform.records import Begun, Records
 from lucius.platform.replies import (
@@ -70,6 +77,7 @@ class Execution:
         self._delivery = delivery
         self._releasing = False
         self._cancel_requested = False
+        self._ended = False
         self._task: Task | None = None
         self._span: NoSpan = NO_SPAN
         self.phase = Phase.PICKING_UP
@@ -86,6 +94,10 @@ class Execution:
     @property
     def job_id(self) -> object:
         return self._delivery.message.body.get("jobId")
+
+    @property
+    def lease_id(self) -> object:
+        return self._delivery.message.body.get("lease_id")
 
     async def run(self) -> None:
         directive = await self._accepted()
@@ -174,13 +186,16 @@ class Execution:
         self.phase = Phase.EXECUTING
         lease.keep()
         try:
-            if self._releasing:
+            if self._releasing or self._ended:
                 raise asyncio.CancelledError
             result = await self._result(directive, lease)
             self.phase = Phase.CLOSING
             await self._finish(directive, result)
             await self._send_result(directive, result)
         except asyncio.CancelledError:
+            if self._ended and self.phase is Phase.EXECUTING:
+                await self._kit.records.forget(directive, self._kit.worker_id)
+                return
             if not self._releasing or self.phase is Phase.CLOSING:
                 raise
             await self._give_back(directive)
@@ -192,7 +207,7 @@ class Execution:
             if self._kit.service.commit:
                 return await self._committed(directive, lease)
             output = await self._executed(directive)
-            return succeeded(output.ref)
+            return succeeded(uncommitted(output, self._task.staged if self._task else {}))
         except Exception as error:
             failure = classify(error)
             self._span.failed(failure.code)
@@ -206,10 +221,12 @@ class Execution:
         if record is None:
             output = await self._executed(directive)
             lease.check()
+            if self._ended:
+                raise LeaseExpiredError("the orchestrator has ended the lease")
             self.phase = Phase.CLOSING
             staged = self._task.staged if self._task else {}
             record = await commits.commit(directive, self._kit.worker_id, output, staged)
-        await commits.promote(record)
+        await commits.promote(directive, record)
         return succeeded(record.output_ref)
 
     async def _executed(self, directive: Directive) -> Output:
@@ -281,6 +298,12 @@ class Execution:
         self._cancel_requested = True
         if self._task is not None:
             self._task.request_cancel()
+
+    def end(self, running: asyncio.Task[None]) -> None:
+        """The orchestrator has ended the lease: stop the work, commit nothing, answer nothing."""
+        self._ended = True
+        if self.phase is Phase.EXECUTING:
+            running.cancel()
 
     # -- draining ----------------------------------------------------------------------------
 

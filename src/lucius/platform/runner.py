@@ -98,6 +98,12 @@ class ServiceRunner:
             if execution.job_id == job_id:
                 execution.request_cancel()
 
+    def end_lease(self, lease_id: str) -> None:
+        """The orchestrator has ended this lease: whoever works under it stops and commits nothing."""
+        for task, execution in tuple(self._running.items()):
+            if execution.lease_id == lease_id:
+                execution.end(task)
+
     # -- receiving ---------------------------------------------------------------------------
 
     async def start(self) -> None:

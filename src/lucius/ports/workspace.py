@@ -1,6 +1,13 @@
 """The workspace port: named objects under a root reference, with create-if-absent."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Digest(NamedTuple):
+    """What an object is, without its bytes: SHA-256 in hex, and how many bytes there are."""
+
+    sha256: str
+    size: int
 
 
 class Workspace(Protocol):
@@ -21,11 +28,26 @@ class Workspace(Protocol):
     async def read(self, uri: str) -> bytes | None:
         """The object's bytes, or None if there is no such object."""
 
+    async def digest(self, uri: str) -> Digest | None:
+        """What the object is, or None if there is none. However large it is, it is read in portions."""
+
     async def write(self, uri: str, data: bytes) -> None:
         """Create or replace, atomically and durably: readers see the old or the new whole."""
 
     async def create(self, uri: str, data: bytes) -> bool:
         """Create durably if absent, in one atomic step. False: it was there, and is unchanged."""
+
+    async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
+        """Replace the object if it is still the expected one. False: it is not, and is unchanged.
+
+        Of several that expect the same object, one replaces it.
+        """
+
+    async def folders(self, uri: str) -> list[str]:
+        """The URIs of the folders directly below a folder, sorted, each with a slash at its end."""
+
+    async def remove(self, uri: str) -> None:
+        """Delete an object or, where the URI ends with a slash, everything below. None is fine too."""
 
     async def list(self, prefix: str) -> list[str]:
         """The URIs of the objects below a prefix, sorted."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from lucius.core.errors import WorkspaceRefusedError
-from lucius.ports.workspace import Workspace
+from lucius.ports.workspace import Digest, Workspace
 
 
 class WorkspaceByScheme:
@@ -34,11 +34,23 @@ class WorkspaceByScheme:
     async def read(self, uri: str) -> bytes | None:
         return await self._of(uri).read(uri)
 
+    async def digest(self, uri: str) -> Digest | None:
+        return await self._of(uri).digest(uri)
+
     async def write(self, uri: str, data: bytes) -> None:
         await self._of(uri).write(uri, data)
 
     async def create(self, uri: str, data: bytes) -> bool:
         return await self._of(uri).create(uri, data)
+
+    async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
+        return await self._of(uri).replace(uri, data, expected)
+
+    async def folders(self, uri: str) -> list[str]:
+        return await self._of(uri).folders(uri)
+
+    async def remove(self, uri: str) -> None:
+        await self._of(uri).remove(uri)
 
     async def list(self, prefix: str) -> list[str]:
         return await self._of(prefix).list(prefix)

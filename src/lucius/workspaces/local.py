@@ -7,20 +7,26 @@ what is protected inside of them, whatever way (`..`, symbolic links) they take.
 import asyncio
 import copy
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from hashlib import file_digest
 from pathlib import Path
+from threading import Lock
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
+from lucius.ports.workspace import Digest
 from lucius.workspaces.places import Places, below, real_path
 
 INLINE_BYTES: Final = 256 * 1024
 """Reading this much from the page cache is quicker than handing it to a thread."""
 TEMPORARY: Final = ".lucius-tmp-"
+_REPLACING: Final = Lock()
+"""A file system cannot compare and swap, so the threads of a process take turns to replace."""
 T = TypeVar("T")
 
 
@@ -85,11 +91,35 @@ class LocalWorkspace:
             except FileNotFoundError:
                 return None
 
+    async def digest(self, uri: str) -> Digest | None:
+        path = self._path(uri, self._readable)
+        with _reported(uri):
+            try:
+                if _size(path) <= INLINE_BYTES:
+                    return _digest(path)
+                return await asyncio.to_thread(_digest, path)
+            except FileNotFoundError:
+                return None
+
     async def write(self, uri: str, data: bytes) -> None:
         await _in_thread(uri, lambda: _replace(self._path(uri, self._writable), data))
 
     async def create(self, uri: str, data: bytes) -> bool:
         return await _in_thread(uri, lambda: _create(self._path(uri, self._writable), data))
+
+    async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
+        """Exact among the tasks of one process; between two, nearly: they compare, then rename."""
+        path = self._path(uri, self._writable)
+        return await _in_thread(uri, lambda: _swap(path, data, expected))
+
+    async def remove(self, uri: str) -> None:
+        self._path(uri, self._writable)
+        await _in_thread(uri, lambda: _remove(path_of(uri), whole=uri.endswith("/")))
+
+    async def folders(self, uri: str) -> list[str]:
+        path = self._path(uri, self._readable)
+        found = await _in_thread(uri, lambda: _folders(path))
+        return [Path(each).as_uri() + "/" for each in found]
 
     def _list(self, prefix: str) -> list[str]:
         """As in an object store, a prefix need not end at a slash."""
@@ -157,6 +187,12 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
+def _digest(path: str) -> Digest:
+    with open(path, "rb") as file:
+        found = file_digest(file, "sha256").hexdigest()
+        return Digest(found, file.tell())
+
+
 def _replace(path: str, data: bytes) -> None:
     temporary = _written(path, data)
     try:
@@ -165,6 +201,20 @@ def _replace(path: str, data: bytes) -> None:
         os.unlink(temporary)
         raise
     _sync(os.path.dirname(path))
+
+
+def _swap(path: str, data: bytes, expected: Digest) -> bool:
+    temporary = _written(path, data)
+    try:
+        with _REPLACING:
+            if not os.path.exists(path) or _digest(path) != expected:
+                return False
+            os.replace(temporary, path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+    _sync(os.path.dirname(path))
+    return True
 
 
 def _create(path: str, data: bytes) -> bool:
@@ -229,3 +279,20 @@ def _walk(directory: str) -> Iterator[str]:
             path = os.path.join(folder, name)
             if not name.startswith(TEMPORARY) and not os.path.islink(path):
                 yield path
+
+
+def _folders(directory: str) -> list[str]:
+    if not os.path.isdir(directory):
+        return []
+    with os.scandir(directory) as entries:
+        return sorted(each.path for each in entries if each.is_dir(follow_symlinks=False))
+
+
+def _remove(path: str, *, whole: bool) -> None:
+    """A link is removed, never what it leads to."""
+    path = path.rstrip("/")
+    if whole and os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with suppress(FileNotFoundError):
+        os.unlink(path)

@@ -1,9 +1,11 @@
 """Workspace objects in memory, addressed by `mem://` URIs: for tests, and gone with the process."""
 
 import copy
+from hashlib import sha256
 from typing import Final
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
+from lucius.ports.workspace import Digest
 
 SCHEME: Final = "mem://"
 
@@ -52,16 +54,42 @@ class MemoryWorkspace:
         self._check(uri)
         return self.objects.get(uri)
 
+    async def digest(self, uri: str) -> Digest | None:
+        data = await self.read(uri)
+        return None if data is None else Digest(sha256(data).hexdigest(), len(data))
+
+    def store(self, uri: str, data: bytes) -> None:
+        """Every change of an object's bytes passes here."""
+        self.objects[uri] = bytes(data)
+
     async def write(self, uri: str, data: bytes) -> None:
         self._check(uri)
-        self.objects[uri] = bytes(data)
+        self.store(uri, data)
 
     async def create(self, uri: str, data: bytes) -> bool:
         self._check(uri)
         if uri in self.objects:
             return False
-        self.objects[uri] = bytes(data)
+        self.store(uri, data)
         return True
+
+    async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
+        if await self.digest(uri) != expected:
+            return False
+        self.store(uri, data)
+        return True
+
+    async def folders(self, uri: str) -> list[str]:
+        self._check(uri)
+        start = uri.rstrip("/") + "/"
+        below = (each[len(start) :] for each in self.objects if each.startswith(start))
+        return sorted({f"{start}{rest.partition('/')[0]}/" for rest in below if "/" in rest})
+
+    async def remove(self, uri: str) -> None:
+        self._check(uri)
+        for each in tuple(self.objects):
+            if each == uri or (uri.endswith("/") and each.startswith(uri)):
+                del self.objects[each]
 
     async def list(self, prefix: str) -> list[str]:
         self._check(prefix)

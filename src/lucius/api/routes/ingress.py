@@ -21,6 +21,7 @@ _REFERENCE: Final = {
     "description": "A URI without credentials, or an object that has one",
     "anyOf": [_URI, {"type": "object", "required": ["uri"], "properties": {"uri": _URI}}],
 }
+_OUTPUT: Final = "As `input_ref`; `{jobId}` in it stands for the id of the job"
 ENVELOPE: Final[dict[str, Any]] = {
     "title": "Envelope",
     "type": "object",
@@ -37,7 +38,7 @@ ENVELOPE: Final[dict[str, Any]] = {
         "tenant_id": {**_STRING, "maxLength": 128},
         "request_type": {**_STRING, "description": "Names a protocol; `->` and `→` are the same"},
         "input_ref": _REFERENCE,
-        "output_ref": _REFERENCE,
+        "output_ref": {**_REFERENCE, "description": _OUTPUT},
         "payload": {
             "type": "object",
             "description": "One step: its payload, whole. Several: `steps.<step_id>`, and no other"
@@ -52,6 +53,10 @@ ENVELOPE: Final[dict[str, Any]] = {
             "maxItems": 8,
             "items": {"type": "string", "format": "uri"},
             "description": "The client's completion webhooks",
+        },
+        "overwrite": {
+            "type": "boolean",
+            "description": "Whether the output may replace what stands at `output_ref`",
         },
         "correlation_id": _STRING,
         "traceparent": {"type": "string", "pattern": f"^{TRACEPARENT}$"},

@@ -35,6 +35,7 @@ PLAIN: Final = (
     "idempotency_key",
     "idempotency_hash",
     "redrive_of",
+    "redrive_no",
     "root_job_id",
     "extra",
 )
@@ -45,7 +46,7 @@ def encode_plan(plan: Plan) -> bytes:
     doc: Doc = {}
     for name in PLAIN:
         value = getattr(plan, name)
-        if value is not None and value != {}:
+        if value is not None and value != {} and value != 0:
             doc[name] = value
     doc["accepted"] = micros(plan.accepted_at)
     doc["steps"] = [_step(step) for step in plan.steps]

@@ -1,0 +1,117 @@
+"""Retention deletes what nobody needs, and only below workspaces that are its own."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from lucius.bootstrap import build, prune, verify
+from lucius.bootstrap.adapters import job_workspaces, open_workspace
+from lucius.core.decide import submit
+from lucius.core.job import Job
+from lucius.ledgers.memory import MemoryLedger
+from lucius.ports.ledger import Claim
+from lucius.settings import Settings
+from lucius.upkeep import retention
+from lucius.upkeep.job_workspaces import OWNER, WorkspaceOwnedError
+from tests.services.scripted import Scripted
+from tests.upkeep.installation import envelope, folder_of, job_folders, settings_in
+
+TOMORROW = timedelta(days=1)
+
+
+def second(tmp_path: Path, **environ: str) -> Settings:
+    """Another installation on the workspaces of the first."""
+    (tmp_path / "second").mkdir()
+    shared = (tmp_path / "data" / "workspace").as_uri()
+    return settings_in(tmp_path / "second", LUCIUS_WORKSPACE_URL=shared, **environ)
+
+
+async def test_a_second_installation_on_the_same_workspaces_is_refused_at_the_start(
+    settings: Settings, job: Job, tmp_path: Path
+) -> None:
+    other = second(tmp_path)
+    with pytest.raises(WorkspaceOwnedError, match="LUCIUS_WORKSPACE_URL"):
+        await build(other, [Scripted()])
+    assert not (other.data_dir / "ledger.db").exists(), "nothing was opened"
+
+
+async def test_its_retention_deletes_nothing_there(
+    settings: Settings, job: Job, tmp_path: Path
+) -> None:
+    with pytest.raises(WorkspaceOwnedError):
+        await prune(second(tmp_path), datetime.now(UTC) + TOMORROW)
+    assert folder_of(settings, job).is_dir()
+    assert await verify(settings) == []
+
+
+async def test_another_system_has_workspaces_of_its_own(
+    settings: Settings, job: Job, tmp_path: Path
+) -> None:
+    other = second(tmp_path, LUCIUS_SYSTEM="another")
+    runtime = await build(other)
+    async with runtime.running():
+        pass
+    assert await prune(other, datetime.now(UTC) + TOMORROW) == 0
+    assert folder_of(settings, job).is_dir()
+
+
+async def test_whoever_has_the_name_of_the_installation_goes_on(
+    settings: Settings, job: Job, tmp_path: Path
+) -> None:
+    """After a restore of the ledger into another data directory, say."""
+    other = second(tmp_path)
+    other.data_dir.mkdir()
+    name = (settings.data_dir / "installation").read_bytes()
+    (other.data_dir / "installation").write_bytes(name)
+    runtime = await build(other)
+    async with runtime.running():
+        pass
+    mark = settings.data_dir / "workspace" / settings.system / OWNER
+    assert json.loads(mark.read_text()) == {"installation": name.decode()}
+    assert mark.parent.joinpath("acme").is_dir(), "no tenant can have the name of the mark"
+
+
+# -- what live jobs need -----------------------------------------------------------------------
+
+
+async def redriven(root: Job) -> MemoryLedger:
+    """A ledger in which the root is gone, and a redrive of it lives whose link was never written."""
+    plan = replace(root.plan, job_id="job_zz", redrive_of=root.job_id, root_job_id=root.job_id)
+    return await ledger_of(submit(plan, datetime.now(UTC)).job)
+
+
+async def ledger_of(job: Job) -> MemoryLedger:
+    ledger = MemoryLedger()
+    await ledger.create(Claim(job.tenant_id, "claim", "body", keyed=True), job, ())
+    return ledger
+
+
+async def test_the_workspace_of_a_pruned_root_stays_while_a_redrive_lives(
+    settings: Settings, job: Job
+) -> None:
+    workspaces = job_workspaces(settings, open_workspace(settings))
+    before = datetime.now(UTC) + TOMORROW
+    await retention.prune(await redriven(job), workspaces, before)
+    assert folder_of(settings, job).is_dir()
+    await retention.prune(MemoryLedger(), workspaces, before)
+    assert not job_folders(settings)
+
+
+async def test_a_workspace_stays_while_a_job_is_there_that_committed_in_it(
+    settings: Settings,
+) -> None:
+    """The redrive has ended long since; it is kept, and its output lies where its chain began."""
+    runtime = await build(settings, [Scripted()])
+    async with runtime.running():
+        first = (await runtime.engine.submit(envelope(settings, script=["fatal"]))).job_id
+        root = await runtime.engine.ended(first, 30)
+        assert root is not None
+        again = (await runtime.engine.redrive(first, payload={})).job_id
+        ended = await runtime.engine.ended(again, 30)
+        assert ended is not None
+        assert ended.state == "SUCCEEDED"
+    ledger, workspaces = await ledger_of(ended), job_workspaces(settings, open_workspace(settings))
+    assert await retention.unneeded(ledger, workspaces, datetime.now(UTC) + TOMORROW) == []
