@@ -35,6 +35,7 @@ from lucius.core.routing import route
 from lucius.core.states import JobState, StepState
 from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import NO_LIMITS, Claim, Limits
+from lucius.telemetry.redaction import redacted
 
 _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_.-]|^\.")
 _MAX_FOLDER: Final = 120
@@ -207,14 +208,19 @@ class Ingress:
             workspace_ref=workspace_ref(policy, read.tenant_id, job_id),
             engine=policy.engine,
             doc_id=read.doc_id,
-            correlation_id=read.correlation_id,
+            correlation_id=_blotted(read.correlation_id),
             traceparent=read.traceparent,
-            idempotency_key=read.idempotency_key,
+            idempotency_key=_blotted(read.idempotency_key),
             idempotency_hash=claim.claim_hash,
             callback_urls=read.callback_urls,
             sla=policy.sla,
             extra=read.extra,
         )
+
+
+def _blotted(text: str | None) -> str | None:
+    """An id that is stored and shown everywhere, without what looks like a secret in it."""
+    return redacted(text) if text is not None else None
 
 
 def _claim(envelope: Mapping[str, Any], read: Envelope) -> Claim:

@@ -190,7 +190,7 @@ class Client:
                 await answer.aread()
                 raise _problem(answer)
             fields: dict[str, str] = {}
-            async for line in answer.aiter_lines():
+            async for line in _lines(answer):
                 if line:
                     name, _, value = line.partition(": ")
                     fields[name] = value
@@ -285,6 +285,15 @@ class Client:
     def _unreachable(self, error: Exception) -> UnreachableError:
         reason = str(error) or type(error).__name__
         return UnreachableError(f"no answer from {self._url}: {reason}")
+
+
+async def _lines(answer: httpx.Response) -> AsyncIterator[str]:
+    """Split at line feeds alone: text in an event may have separators that Unicode calls lines too."""
+    rest = ""
+    async for text in answer.aiter_text():
+        *whole, rest = (rest + text).split("\n")
+        for line in whole:
+            yield line.removesuffix("\r")
 
 
 def _fits_header(text: str) -> bool:
