@@ -23,6 +23,7 @@ from lucius.admission.faults import (
     Faults,
 )
 from lucius.admission.rules import Decided, ProtocolRule, Rules, check_payload
+from lucius.admission.secrets import PayloadSecrets
 from lucius.admission.sizes import check_sizes
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import body_hash, canonical_json, key_hash
@@ -54,6 +55,7 @@ class IngressPolicy:
     webhook_schemes: tuple[str, ...] = ("https",)
     webhook_hosts: tuple[str, ...] = ()
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
+    allow_payload_secrets: tuple[str, ...] = ()
     limits: Limits = NO_LIMITS
     sla: Sla = field(default_factory=Sla)
 
@@ -74,6 +76,7 @@ class Ingress:
             policy.references, policy.webhook_schemes, policy.webhook_hosts
         )
         self._small = min(PROPERTY_CHARACTERS, policy.max_payload_bytes)
+        self._secrets = PayloadSecrets(policy.allow_payload_secrets)
         self._rules = Rules(config.catalog())
 
     def admit(
@@ -87,6 +90,9 @@ class Ingress:
         """Raises RequestError that names every fault."""
         rules, faults = self._current(), Faults()
         read = read_envelope(envelope, idempotency_key, self._fields, faults)
+        self._secrets.check(read.payload, "/payload", faults)
+        if read.extra:
+            self._secrets.check(read.extra, "", faults)
         decided = self._decide_mode(rules, read, faults)
         protocol = self._protocol(rules, read, faults)
         if protocol is not None and read.payload is not None:
@@ -166,6 +172,7 @@ class Ingress:
             faults.add(INVALID_ENVELOPE, "/payload", "must be an object")
             faults.raise_all()
         encoded_json({"payload": plan.payload})
+        self._secrets.check(plan.payload, "/payload", faults)
         rest = [step for step in plan.steps if step.step_id not in plan.carried]
         rules = self._current()
         known = [step.step_id for step in plan.steps]

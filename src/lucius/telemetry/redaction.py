@@ -41,7 +41,7 @@ _RULES: Final = (
     ),
     Rule(("lk_",), re.compile(r"\blk_[\w-]+"), f"lk_{BLOT}"),
     Rule(("whsec_",), re.compile(r"\bwhsec_[\w+/=]+"), f"whsec_{BLOT}"),
-    Rule(("eyj",), re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*")),
+    Rule(("eyj",), re.compile(r"\beyJ[\w-]{1,1000}\.[\w-]+\.[\w-]*")),
     Rule((".",), re.compile(r"(?<![\w.-])[\w-]+\.[\w-]+\.[\w-]{43}(?![\w-])")),
     Rule(("akia", "asia"), re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
 )
