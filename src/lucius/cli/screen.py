@@ -159,13 +159,14 @@ def reference_text(value: Any) -> str:
 
 
 def event_line(event: "EventShape") -> str:
-    """The moves of jobs and steps; outbox and executions are in the JSON."""
+    """The moves of jobs and steps; outbox, executions and the workers' clocks are in the JSON."""
     event = printed(event)
     attempt = f" (attempt {event['attempt_no']})" if event["attempt_no"] else ""
     what = _moves(event["moves"]) or event["stepId"] or ""
-    note = ""
-    if event["payload"]:
-        note = "  " + ", ".join(f"{key}={value}" for key, value in event["payload"].items())
+    said = [
+        f"{key}={value}" for key, value in (event["payload"] or {}).items() if key != "timestamp"
+    ]
+    note = f"  {', '.join(said)}" if said else ""
     at, kind = event["created_at"], event["event_type"]
     return f"{at[:23] + 'Z' if len(at) > 24 else at}  {kind:<19}  {what}{attempt}{note}"
 
