@@ -182,6 +182,15 @@ async def test_a_corrected_payload_is_given_to_each_job_that_it_suits(lucius: Li
     assert counts(await lucius.bulk("redrive", {}, payload=prompts)) == (1, 1, 0, {})
 
 
+async def test_a_corrected_payload_with_a_credential_is_given_to_none(lucius: Live) -> None:
+    failed = await lucius.failed("ocr")
+    answer = await lucius.bulk("redrive", {}, payload={"language": "de", "apiKey": "hunter2"})
+    assert counts(answer) == (1, 0, 0, {"PAYLOAD_HAS_CREDENTIALS": 1})
+    (refusal,) = answer["refusals"]
+    assert [each["pointer"] for each in refusal["errors"]] == ["/payload/apiKey"]
+    assert await lucius.dlq() == [failed]
+
+
 @pytest.mark.parametrize(
     ("verb", "body", "pointer"),
     [

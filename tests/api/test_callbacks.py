@@ -46,10 +46,13 @@ async def test_a_callback_of_an_old_attempt_is_refused(
     old = await world.out(job_id)
     await client.post("/v1/callbacks/release", json=old, headers=bearer(old))
     await world.out(job_id)
-    result = {**old, "status": "SUCCEEDED"}
+    error = {"code": "GONE", "message": "no such page"}
+    result = {**old, "status": "FAILED_FINAL", "error": error, "timestamp": "10:00"}
     answer = await client.post("/v1/callbacks/result", json=result, headers=bearer(old))
     assert (answer.status_code, answer.json()["code"]) == (409, "STALE_ATTEMPT")
-    assert world.history[job_id][-1].data == {"outcome": "stale"}
+    (event,) = (await client.get(f"/v1/jobs/{job_id}/events")).json()["events"][-1:]
+    said = {"status": "FAILED_FINAL", "fault": "GONE", "message": "no such page"}
+    assert event["payload"] == {"outcome": "stale", **said, "timestamp": "10:00"}
 
 
 async def test_a_heartbeat_learns_of_its_lease_and_of_a_cancel(

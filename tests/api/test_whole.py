@@ -86,6 +86,7 @@ async def test_a_hundred_duplicates_at_once_make_one_job(client: httpx.AsyncClie
         ({"mode": "BURST"}, "DOC_ID_REQUIRED", "/doc_id"),
         ({"input_ref": "ftp://x/y"}, "REFERENCE_NOT_ALLOWED", "/input_ref"),
         ({"input_ref": "https://u:p@x/y"}, "REFERENCE_HAS_CREDENTIALS", "/input_ref"),
+        ({"payload": {"password": "x"}}, "PAYLOAD_HAS_CREDENTIALS", "/payload/password"),
         ({"payload": {"text": "x" * 200_000}}, "PAYLOAD_TOO_LARGE", "/payload"),
     ],
 )

@@ -123,7 +123,7 @@ def test_a_success_of_an_old_lease_is_stale_once_the_next_is_released() -> None:
     before = machines_of(story.job)
     assert story.give(ResultReceived(*old, ResultStatus.SUCCEEDED)) is Outcome.STALE
     assert machines_of(story.job) == before
-    assert story.events[-1].data == {"outcome": "stale"}
+    assert story.events[-1].data == {"outcome": "stale", "status": "SUCCEEDED"}
     assert story.events[-1].lease_id == old[2]
 
 

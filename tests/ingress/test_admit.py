@@ -1,5 +1,6 @@
 """What a valid request becomes: a plan that holds everything, and the claim to be its only job."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 from lucius.admission.faults import Faults
 from lucius.admission.ingress import Ingress, IngressPolicy, tenant_folder
 from lucius.admission.rules import Rules, check_payload, step_payloads
+from lucius.api.views import job_view
 from lucius.configs.files import PACKAGED, FileConfig
+from lucius.core.decide import submit
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import body_hash, key_hash
 from lucius.core.plan import DecisionSource, Mode
@@ -48,6 +51,23 @@ def test_a_plan_holds_the_whole_request() -> None:
     assert plan.callback_urls == ("https://client.example/done?job=1",)
     assert plan.extra == {"priority": {"level": 3}}
     assert plan.engine == "outbox"
+
+
+@pytest.mark.parametrize("name", ["correlation_id", "idempotency_key"])
+@pytest.mark.parametrize(
+    "secret",
+    ["Bearer hunter2", "https://u:hunter2@h/", "run?sig=hunter2", "password=hunter2", "lk_hunter2"],
+)
+def test_a_secret_in_an_id_is_stored_and_shown_nowhere(name: str, secret: str) -> None:
+    admitted = admit(request(**{name: f"order 7 {secret}"}))
+    assert "hunter2" not in repr(admitted)
+    assert "hunter2" not in json.dumps(job_view(submit(admitted.plan, NOW).job))
+    assert getattr(admitted.plan, name).startswith("order 7 ")
+
+
+def test_keys_that_differ_only_in_a_secret_stay_different() -> None:
+    one, other = (admit(request(idempotency_key=f"token={n}")).claim for n in "12")
+    assert one.claim_hash != other.claim_hash
 
 
 def test_what_is_absent_or_null_stays_absent() -> None:

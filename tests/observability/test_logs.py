@@ -9,14 +9,16 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from lucius.core.errors import BusUnavailableError
 from lucius.core.inputs import PauseRequested
 from lucius.platform import FatalError, RetryableError, Task
 from lucius.ports.bus import Message
 from lucius.settings import load_settings
-from lucius.telemetry.logs import JsonFormatter, TextFormatter, configure_logs
+from lucius.telemetry.logs import FIELDS, JsonFormatter, TextFormatter, configure_logs
 from tests.observability.world import Scripted, Watched, logged, watched
+from tests.security.hostile import CLEAR, assert_harmless, texts
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -72,6 +74,33 @@ def test_a_line_break_cannot_pretend_to_be_another_record_in_text() -> None:
     line = written(TextFormatter(), "a\n2026-01-01 ERROR forged", jobId="job_1")
     assert "\n" not in line
     assert line.endswith("INFO t a\\n2026-01-01 ERROR forged jobId=job_1")
+
+
+@given(text=texts)
+def test_no_text_in_a_record_steers_a_terminal(text: str) -> None:
+    for formatter in (TextFormatter(), JsonFormatter()):
+        line = written(formatter, "%s", text, **dict.fromkeys(FIELDS, text))
+        assert "\n" not in line
+        assert_harmless(line)
+
+
+def test_no_line_of_a_stack_pretends_to_be_another_record() -> None:
+    with logged(TextFormatter()) as lines:
+        try:
+            raise ValueError(CLEAR)
+        except ValueError:
+            logging.getLogger("t").exception("broken")
+    first, *stack = lines[0].split("\n")
+    assert first.endswith("ERROR t broken")
+    assert stack
+    assert all(line.startswith("  ") for line in stack)
+    assert_harmless(lines[0])
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_the_ids_of_a_record_bring_no_secret(formatter: logging.Formatter) -> None:
+    for name in FIELDS:
+        assert "hunter2" not in written(formatter, "x", **{name: "a;password=hunter2"})
 
 
 def test_a_record_that_cannot_be_formatted_is_not_lost() -> None:

@@ -15,6 +15,7 @@ from lucius.telemetry.spans import applying, executing
 from lucius.telemetry.tracing import NO_SPAN, open_span
 from tests.observability.served import ended, serving, submitted, trace_of, way_up
 from tests.observability.world import Scripted
+from tests.security.hostile import CLEAR, assert_harmless
 
 TRACE, CLIENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 GIVEN = f"00-{TRACE}-{CLIENT}-01"
@@ -45,6 +46,23 @@ async def test_a_trace_goes_on_from_the_client_to_the_directive_to_the_reply(
     assert way_up(found, "apply ack") == ["apply ack", "publish ACK", *executed]
     assert way_up(found, "apply success") == ["apply success", "publish RESULT", *executed]
     assert seen == [TRACE], "a service's own spans hang below the execution"
+
+
+def test_no_text_of_a_message_is_exported_raw_or_with_its_secrets(
+    spans: InMemorySpanExporter,
+) -> None:
+    names = ("jobId", "stepId", "step_type", "tenant_id", "lease_id", "correlation_id")
+    with executing(dict.fromkeys(names, f"{CLEAR} password=hunter2")) as span:
+        span.failed(CLEAR)
+    (found,) = spans.get_finished_spans()
+    said = (
+        found.name,
+        found.status.description or "",
+        *map(str, (found.attributes or {}).values()),
+    )
+    assert len(said) == 2 + len(names)
+    assert_harmless("\n".join(said))
+    assert "hunter2" not in "".join(map(str, (found.attributes or {}).values()))
 
 
 async def test_spans_carry_the_ids_of_the_attempt_and_nothing_of_its_content(

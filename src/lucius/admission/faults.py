@@ -12,6 +12,7 @@ INVALID_ENVELOPE: Final = "INVALID_ENVELOPE"
 UNSUPPORTED_SCHEMA_VERSION: Final = "UNSUPPORTED_SCHEMA_VERSION"
 UNKNOWN_REQUEST_TYPE: Final = "UNKNOWN_REQUEST_TYPE"
 INVALID_PAYLOAD: Final = "INVALID_PAYLOAD"
+PAYLOAD_HAS_CREDENTIALS: Final = "PAYLOAD_HAS_CREDENTIALS"
 DOC_ID_REQUIRED: Final = "DOC_ID_REQUIRED"
 BURST_NOT_ALLOWED: Final = "BURST_NOT_ALLOWED"
 PAYLOAD_TOO_LARGE: Final = "PAYLOAD_TOO_LARGE"
@@ -28,6 +29,10 @@ CODES: Final = {
     HAS_CREDENTIALS: (422, "a reference must not carry credentials"),
     NOT_ALLOWED: (422, "a reference is outside the policy"),
     PROTECTED: (422, "a reference leads to what LUCIUS keeps for itself"),
+    PAYLOAD_HAS_CREDENTIALS: (
+        422,
+        "a payload must not carry credentials; LUCIUS_ALLOW_PAYLOAD_SECRETS names the exceptions",
+    ),
     INVALID_PAYLOAD: (422, "the payload does not fit the schema of its step"),
     DOC_ID_REQUIRED: (422, "mode BURST spreads a tenant's work by document: doc_id is required"),
     BURST_NOT_ALLOWED: (403, "this tenant may not use mode BURST"),

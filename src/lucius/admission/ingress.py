@@ -23,6 +23,7 @@ from lucius.admission.faults import (
     Faults,
 )
 from lucius.admission.rules import Decided, ProtocolRule, Rules, check_payload
+from lucius.admission.secrets import PayloadSecrets
 from lucius.admission.sizes import check_sizes
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import body_hash, canonical_json, key_hash
@@ -35,6 +36,7 @@ from lucius.core.routing import route
 from lucius.core.states import JobState, StepState
 from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import NO_LIMITS, Claim, Limits
+from lucius.telemetry.redaction import redacted
 
 _UNSAFE: Final = re.compile(rb"[^A-Za-z0-9_.-]|^\.")
 _MAX_FOLDER: Final = 120
@@ -53,6 +55,7 @@ class IngressPolicy:
     webhook_schemes: tuple[str, ...] = ("https",)
     webhook_hosts: tuple[str, ...] = ()
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
+    allow_payload_secrets: tuple[str, ...] = ()
     limits: Limits = NO_LIMITS
     sla: Sla = field(default_factory=Sla)
 
@@ -73,6 +76,7 @@ class Ingress:
             policy.references, policy.webhook_schemes, policy.webhook_hosts
         )
         self._small = min(PROPERTY_CHARACTERS, policy.max_payload_bytes)
+        self._secrets = PayloadSecrets(policy.allow_payload_secrets)
         self._rules = Rules(config.catalog())
 
     def admit(
@@ -87,6 +91,9 @@ class Ingress:
         rules, faults = self._current(), Faults()
         given, envelope = envelope, with_job_id(envelope, job_id)
         read = read_envelope(envelope, idempotency_key, self._fields, faults)
+        self._secrets.check(read.payload, "/payload", faults)
+        if read.extra:
+            self._secrets.check(read.extra, "", faults)
         decided = self._decide_mode(rules, read, faults)
         protocol = self._protocol(rules, read, faults)
         if protocol is not None and read.payload is not None:
@@ -167,6 +174,7 @@ class Ingress:
             faults.add(INVALID_ENVELOPE, "/payload", "must be an object")
             faults.raise_all()
         encoded_json({"payload": plan.payload})
+        self._secrets.check(plan.payload, "/payload", faults)
         rest = [step for step in plan.steps if step.step_id not in plan.carried]
         rules = self._current()
         known = [step.step_id for step in plan.steps]
@@ -209,14 +217,19 @@ class Ingress:
             workspace_ref=workspace_ref(policy, read.tenant_id, job_id),
             engine=policy.engine,
             doc_id=read.doc_id,
-            correlation_id=read.correlation_id,
+            correlation_id=_blotted(read.correlation_id),
             traceparent=read.traceparent,
-            idempotency_key=read.idempotency_key,
+            idempotency_key=_blotted(read.idempotency_key),
             idempotency_hash=claim.claim_hash,
             callback_urls=read.callback_urls,
             sla=policy.sla,
             extra=read.extra,
         )
+
+
+def _blotted(text: str | None) -> str | None:
+    """An id that is stored and shown everywhere, without what looks like a secret in it."""
+    return redacted(text) if text is not None else None
 
 
 def _claim(envelope: Mapping[str, Any], read: Envelope) -> Claim:

@@ -150,6 +150,19 @@ _ALL: Final = (
         "Send the plain URI, and give the services their own access.",
     ),
     ProblemCode(
+        "PAYLOAD_HAS_CREDENTIALS",
+        422,
+        "A payload carries credentials",
+        "Payloads are stored, shown and passed on as they are, so a secret in them is everybody's."
+        " `errors` points to every field whose name is that of a secret (`password`, `client_secret`,"
+        " `apiKey`, `auth-token`) and to every text that holds one: a URL with a user, a password or a"
+        " signature, a bearer token, a private key, a connection string. The same holds for fields of"
+        " the envelope that LUCIUS does not know.",
+        "Give the service access of its own, and send at most the name of the secret, such as"
+        " `secret_name`. If a field must carry one, or only looks like it, name it in"
+        " `LUCIUS_ALLOW_PAYLOAD_SECRETS`.",
+    ),
+    ProblemCode(
         "REFERENCE_NOT_ALLOWED",
         422,
         "A reference is outside the policy",

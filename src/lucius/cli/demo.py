@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lucius.cli.screen import reference_text
+from lucius.cli.screen import printed, reference_text
 from lucius.cli.session import Session, echo_json, with_json
 from lucius.cli.submit import SCHEMA_VERSION
 from lucius.cli.watching import exit_code, watch_job
+from lucius.core.printable import printable_json, printable_lines
 
 if TYPE_CHECKING:
     import subprocess
@@ -44,7 +45,7 @@ def demo(document: Path, prompts: tuple[str, ...], data: Path, as_json: bool) ->
     data.mkdir(parents=True, exist_ok=True)
     with _server(data) as url:
         envelope = _envelope(document, prompts, data)
-        job = Session(url).call(lambda client: _run(client, envelope, quiet=as_json))
+        job = Session(url, as_json=True).call(lambda client: _run(client, envelope, quiet=as_json))
     if as_json:
         echo_json({"job": job, "output": output_of(job)})
     else:
@@ -138,13 +139,15 @@ def output_of(job: "JobShape") -> Any:
 def _show(job: "JobShape") -> None:
     from rich.console import Console
 
+    output, job = output_of(job), printed(job)
     if job["state"] != "SUCCEEDED":
         click.echo(f"{job['jobId']} {job['state']}: {job['explanation']}", err=True)
         return
     out = Console()
-    out.print(f"\nfinal output  {reference_text(job['final_output'])}", soft_wrap=True)
-    output = output_of(job)
+    where = f"\nfinal output  {reference_text(job['final_output'])}"
+    out.print(where, markup=False, soft_wrap=True)
     if isinstance(output, str):
-        out.print(output, markup=False)
+        out.print(printable_lines(output), markup=False)
     else:
-        out.print_json(json.dumps(output, ensure_ascii=False))
+        text = json.dumps(output, indent=2, ensure_ascii=False)
+        out.print(printable_json(text), markup=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 Only what was loaded can have been raised, so nothing is imported for this.
 """
 
+import io
 import json
 import re
 import sys
@@ -10,21 +11,24 @@ from typing import Any
 
 import click
 
+from lucius.core.printable import printable, printable_json, printable_lines
+
 
 def message_of(error: Exception) -> str | None:
     """None: nobody foresaw this error, and it is shown as the defect that it is."""
     client = sys.modules.get("lucius.client")
     if client is not None and isinstance(error, client.UnreachableError):
-        return (
-            f"{error}\nIs the server running? `lucius up` starts one; --url or LUCIUS_URL names it."
-        )
+        hint = "Is the server running? `lucius up` starts one; --url or LUCIUS_URL names it."
+        return f"{printable(str(error))}\n{hint}"
+    if client is not None and isinstance(error, client.ProblemError):
+        return "\n".join(map(printable, error.lines))
     if client is not None and isinstance(error, client.ClientError):
-        return str(error)
+        return printable(str(error))
     errors = sys.modules.get("lucius.core.errors")
     if errors is not None and isinstance(error, errors.LuciusError):
-        return str(error)
+        return printable_lines(str(error))
     if isinstance(error, OSError | TimeoutError) and not isinstance(error, BrokenPipeError):
-        return str(error) or type(error).__name__
+        return printable(str(error)) or type(error).__name__
     return None
 
 
@@ -43,9 +47,20 @@ def code_of(error: Exception) -> str:
     return "_".join(words).upper()
 
 
+def show_usage(error: click.ClickException, *, as_json: bool) -> None:
+    """As click says it, with the usage of the command, but fit for a terminal."""
+    if as_json:
+        show_failure(error, error.format_message(), as_json=True)
+        return
+    text = io.StringIO()
+    error.show(text)
+    click.echo(printable_lines(text.getvalue()), nl=False, err=True)
+
+
 def show_failure(error: Exception, message: str, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(_document(error, message), ensure_ascii=False), err=True)
+        document = json.dumps(_document(error, message), ensure_ascii=False)
+        click.echo(printable_json(document), err=True)
     else:
         click.echo(f"lucius: {message}", err=True)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lucius.cli.ledger import Age, settings_for, with_data
+from lucius.cli.screen import printed
 from lucius.cli.session import console, echo_json, with_json
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ def create(
         echo_json({**_row(record), "key": key})
         return
     click.echo(key)
-    click.echo(f"This is key {record.key_id} of {name}. Keep it: it is not shown again.", err=True)
+    click.echo(
+        f"This is key {record.key_id} of {printed(name)}. Keep it: it is not shown again.", err=True
+    )
 
 
 @keys.command("list")
@@ -102,7 +105,7 @@ def revoke(key_id: str, data: Path, as_json: bool) -> None:
     if as_json:
         echo_json(_row(key))
     else:
-        click.echo(f"{key_id} of {key.name} is revoked")
+        click.echo(f"{printed(key_id)} of {printed(key.name)} is revoked")
 
 
 @keys.command()
@@ -147,7 +150,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in ("key", "name", "state", "roles", "tenants", "created", "expires"):
         table.add_column(name)
-    for row in rows:
+    for row in printed(rows):
         tenants = "all" if row["tenants"] is None else ", ".join(row["tenants"])
         cells = [row["key_id"], row["name"], row["state"], ", ".join(row["roles"]), tenants]
         table.add_row(*map(escape, (*cells, row["created_at"], row["expires_at"] or "never")))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import click
 
+from lucius.cli.screen import printed
 from lucius.cli.session import echo_json, run, with_json
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def verify(data: Path, as_json: bool) -> None:
     if as_json:
         echo_json({"clean": not found, "drift": found})
     else:
-        for drift in found:
+        for drift in printed(found):
             click.echo(f"{drift['kind']}: {drift['subject']}: {drift['detail']}")
         click.echo(f"{len(found)} to look at" if found else "clean")
     click.get_current_context().exit(1 if found else 0)

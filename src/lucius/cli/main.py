@@ -11,7 +11,7 @@ from lucius import __version__
 from lucius.cli.control import cancel, pause, redrive, resume
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
-from lucius.cli.failures import message_of, show_failure
+from lucius.cli.failures import message_of, show_failure, show_usage
 from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
@@ -29,16 +29,18 @@ class Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Whoever asks for JSON gets it for mistakes too, even if nothing else could be understood."""
         ctx.meta[AS_JSON] = "--json" in args
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.ClickException as error:
+            show_usage(error, as_json=bool(ctx.meta[AS_JSON]))
+            ctx.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
         as_json = bool(ctx.meta[AS_JSON])
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            if not as_json:
-                raise
-            show_failure(error, error.format_message(), as_json=True)
+            show_usage(error, as_json=as_json)
             ctx.exit(error.exit_code)
         except Exception as error:
             message = message_of(error)

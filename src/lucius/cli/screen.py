@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+
+from lucius.core.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
     from lucius.api.shapes import EventShape, JobShape, StepShape
 
+T = TypeVar("T")
 COLOURS = {
     "SUCCEEDED": "green",
     "FAILED_FINAL": "red",
@@ -24,6 +27,17 @@ COLOURS = {
     "PENDING": "dim",
 }
 MARKS = {"SUCCEEDED": "✔", "FAILED_FINAL": "✘", "CANCELLED": "■", "PENDING": "·"}
+
+
+def printed(value: T) -> T:
+    """A document from a server or a ledger, with every text in it fit for a terminal."""
+    if isinstance(value, str):
+        return cast(T, printable(value))
+    if isinstance(value, dict):
+        return cast(T, {printed(name): printed(item) for name, item in value.items()})
+    if isinstance(value, list | tuple):
+        return cast(T, type(value)(map(printed, value)))
+    return value
 
 
 def state_text(state: str) -> str:
@@ -145,12 +159,14 @@ def reference_text(value: Any) -> str:
 
 
 def event_line(event: "EventShape") -> str:
-    """The moves of jobs and steps; outbox and executions are in the JSON."""
+    """The moves of jobs and steps; outbox, executions and the workers' clocks are in the JSON."""
+    event = printed(event)
     attempt = f" (attempt {event['attempt_no']})" if event["attempt_no"] else ""
     what = _moves(event["moves"]) or event["stepId"] or ""
-    note = ""
-    if event["payload"]:
-        note = "  " + ", ".join(f"{key}={value}" for key, value in event["payload"].items())
+    said = [
+        f"{key}={value}" for key, value in (event["payload"] or {}).items() if key != "timestamp"
+    ]
+    note = f"  {', '.join(said)}" if said else ""
     at, kind = event["created_at"], event["event_type"]
     return f"{at[:23] + 'Z' if len(at) > 24 else at}  {kind:<19}  {what}{attempt}{note}"
 
@@ -200,4 +216,5 @@ def progress(job: "JobShape") -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
+    job = printed(job)
     return Group(Text.from_markup(heading(job)), step_table(job.get("steps", [])))

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lucius.cli.screen import printed
+from lucius.core.printable import printable_json
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -26,11 +29,14 @@ class Session:
     as_json: bool = False
 
     def call(self, ask: "Callable[[Client], Awaitable[T]]") -> T:
+        """What the server answers. Where it is shown as text, it is fit for a terminal."""
+
         async def connected() -> T:
             async with self.connect() as client:
                 return await ask(client)
 
-        return run(connected())
+        answer = run(connected())
+        return answer if self.as_json else printed(answer)
 
     def connect(self) -> "Client":
         from lucius.client import Client
@@ -69,7 +75,7 @@ def with_json(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def echo_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    click.echo(printable_json(json.dumps(value, indent=2, ensure_ascii=False, default=str)))
 
 
 def console() -> "Console":

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from lucius.cli.screen import column_widths
+from lucius.cli.screen import column_widths, printed
 from lucius.cli.session import Session, echo_json, with_json, with_server
 
 
@@ -22,9 +22,9 @@ def settings(as_json: bool) -> None:
         return
     width = max(len(line.name) for line in lines)
     for line in lines:
-        click.echo(f"{line.name:<{width}}  {line.value}  ({line.source})")
+        click.echo(printed(f"{line.name:<{width}}  {line.value}  ({line.source})"))
     for warning in found.warnings:
-        click.echo(warning, err=True)
+        click.echo(printed(warning), err=True)
 
 
 @click.command()

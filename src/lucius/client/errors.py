@@ -23,7 +23,8 @@ class ProblemError(ClientError):
         self.code = str(document.get("code", "UNKNOWN"))
         self.detail = str(document.get("detail", ""))
         self.errors: list[dict[str, str]] = list(document.get("errors", ()))
-        super().__init__("\n".join((f"{self.code}: {self.detail}", *map(_line, self.errors))))
+        self.lines = [f"{self.code}: {self.detail}", *map(_line, self.errors)]
+        super().__init__("\n".join(self.lines))
 
 
 def _line(error: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from lucius.core.inputs import (
     ResultStatus,
 )
 from lucius.core.job import Execution, Fault, Step
+from lucius.core.plan import EMPTY, Json
 from lucius.core.retry import Track
 from lucius.core.states import (
     PRESUMED_DEAD,
@@ -19,7 +20,8 @@ from lucius.core.states import (
     ExecutionState,
     StepState,
 )
-from lucius.core.turn import MAX_NOTED, Turn, about, matches, rejected
+from lucius.core.turn import MAX_NOTED, MAX_NOTED_MESSAGE, Turn, about, matches, rejected
+from lucius.core.wire import bounded
 
 
 def callback(turn: Turn, received: Callback) -> Decision:
@@ -40,6 +42,7 @@ def callback(turn: Turn, received: Callback) -> Decision:
     elif isinstance(received, LeaseReturned):
         leases.returned(turn, index)
         sequence.settle(turn)
+    _stamp(turn, received)
     return turn.decision(Outcome.APPLIED)
 
 
@@ -90,9 +93,27 @@ def _noted(turn: Turn, received: Callback, outcome: Outcome) -> Decision:
     """Recorded, never applied; a flood of them stops being recorded."""
     if isinstance(received, HeartbeatReceived) or turn.job.noted >= MAX_NOTED:
         return Decision(turn.job, outcome, changed=False)
-    turn.data = {"outcome": outcome.value}
+    turn.data = {"outcome": outcome.value, **_said(received)}
+    _stamp(turn, received)
     turn.set_job(noted=turn.job.noted + 1)
     return turn.decision(outcome)
+
+
+def _said(received: Callback) -> Json:
+    """How the work ended by a result that no longer counts. Bounded: there may be MAX_NOTED of them."""
+    if not isinstance(received, ResultReceived):
+        return EMPTY
+    said = {"status": received.status.value}
+    if received.fault is None:
+        return said
+    message = bounded(received.fault.message, MAX_NOTED_MESSAGE)
+    return {**said, "fault": received.fault.code, "message": message}
+
+
+def _stamp(turn: Turn, received: Callback) -> None:
+    """The worker's own time, recorded and never compared."""
+    if received.timestamp is not None:
+        turn.data = {**(turn.data or EMPTY), "timestamp": received.timestamp}
 
 
 def _heartbeat(turn: Turn, index: int, received: HeartbeatReceived) -> Decision:

@@ -21,6 +21,8 @@ from lucius.core.table import check_move
 
 MAX_NOTED: Final = 20
 """How many late, stale and duplicate callbacks a job records before it stops writing them down."""
+MAX_NOTED_MESSAGE: Final = 512
+"""Characters of the error message of such a callback."""
 MAX_EXECUTIONS: Final = 32
 """Leases kept for a step; beyond it the oldest returned lease is dropped (its events remain)."""
 

@@ -12,6 +12,7 @@ from lucius.core.limits import MAX_ATTEMPTS, MAX_PAYLOAD_BYTES
 from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
 from lucius.settings.kinds import (
     COUNT_OR_NONE,
+    FIELDS,
     FLAG,
     KEYS,
     MAX_RATE,
@@ -263,6 +264,13 @@ class Security:
         NAMES,
         "",
         "Hosts, buckets and containers that references may name, as globs; empty: any",
+    )
+    allow_payload_secrets: tuple[str, ...] = setting(
+        "ALLOW_PAYLOAD_SECRETS",
+        FIELDS,
+        "",
+        "Payload fields that may hold credentials, which are then stored and passed on as they are;"
+        " `*` for every field",
     )
     webhook_schemes: tuple[str, ...] = setting(
         "WEBHOOK_SCHEMES", NAMES, "https", "Schemes that completion webhooks may have"

@@ -148,6 +148,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
+def _fields(text: str) -> tuple[str, ...]:
+    fields = _names(_text(text))
+    if {field.lower() for field in fields} & {"true", "false", "all", "none"}:
+        raise ValueError("must be names of fields, such as db_password, or * for every field")
+    return fields
+
+
 def _keys(text: str) -> tuple[str, ...]:
     """`id:secret` each; an id has no dot, because tokens separate with dots."""
     keys = _names(_text(text))
@@ -211,6 +218,7 @@ AGE_OR_NONE: Final = Kind(
 )
 WAITS: Final = Kind("seconds, comma-separated", _waits)
 NAMES: Final = Kind("names, comma-separated", _names)
+FIELDS: Final = Kind("names of fields, comma-separated, or *", _fields)
 KEYS: Final = Kind("id:secret, comma-separated", _keys)
 PATH: Final = Kind("path", _path)
 URL: Final = Kind("URL", _url)

@@ -106,6 +106,7 @@ class Settings(
             webhook_schemes=self.webhook_schemes,
             webhook_hosts=self.webhook_hosts,
             max_payload_bytes=self.max_payload_bytes,
+            allow_payload_secrets=self.allow_payload_secrets,
             limits=self.limits(),
             sla=Sla(job=self.job_sla, pause=self.pause_sla, fail_job=fails, fail_pause=fails),
         )

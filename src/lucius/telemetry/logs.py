@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from lucius.core.job import Job
+from lucius.core.printable import printable, printable_json
 from lucius.telemetry import tracing
 from lucius.telemetry.redaction import redacted
 
@@ -52,7 +53,11 @@ def message_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     found = {name: getattr(record, name, None) for name in FIELDS}
     found["trace_id"] = found["trace_id"] or tracing.current_trace_id()
-    return {name: value for name, value in found.items() if value is not None}
+    return {
+        name: redacted(value) if isinstance(value, str) else value
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -60,7 +65,7 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return redacted(record.getMessage())
     except Exception as error:
-        return f"{record.msg!r} could not be formatted: {error!r}"
+        return redacted(f"{record.msg!r} could not be formatted: {error!r}")
 
 
 def _stack(record: logging.LogRecord) -> str | None:
@@ -82,19 +87,21 @@ class JsonFormatter(logging.Formatter):
         stack = _stack(record)
         if stack is not None:
             line["stack"] = stack
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return printable_json(json.dumps(line, ensure_ascii=False, default=str))
 
 
 class TextFormatter(logging.Formatter):
-    """For people at a terminal. A line break in a message cannot pretend to be another record."""
+    """For people at a terminal, which no message can steer.
+
+    A line break in a message cannot pretend to be another record: stacks are indented.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).isoformat(" ", "milliseconds")
-        message = _message(record).replace("\r", "\\r").replace("\n", "\\n")
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
-        line = f"{at} {record.levelname} {record.name} {message}{fields}"
-        stack = _stack(record)
-        return line if stack is None else f"{line}\n{stack}"
+        line = printable(f"{record.levelname} {record.name} {_message(record)}{fields}")
+        stack = (_stack(record) or "").split("\n")
+        return "\n  ".join([f"{at} {line}", *(printable(each) for each in stack if each)])
 
 
 def configure_logs(level: str, form: str, stream: TextIO | None = None) -> None:

@@ -8,7 +8,9 @@ from typing import Any, Final
 from opentelemetry.trace import SpanKind
 
 from lucius.core.inputs import Callback
+from lucius.core.printable import printable
 from lucius.ports.bus import Bus, DeadLetter, Delivery, Message, Subscription
+from lucius.telemetry.redaction import redacted
 from lucius.telemetry.tracing import NO_SPAN, Attributes, NoSpan, active, open_span
 
 _IDS: Final = (
@@ -24,7 +26,7 @@ _IDS: Final = (
 
 def _ids(body: Mapping[str, Any]) -> dict[str, str | int]:
     return {
-        name: value
+        name: printable(redacted(value)) if isinstance(value, str) else value
         for name, field in _IDS
         if isinstance(value := body.get(field), str | int) and value != ""
     }
@@ -47,7 +49,7 @@ def applying(reply: Mapping[str, Any], received: Callback) -> NoSpan:
 
 def _open(name: str, above: Mapping[str, Any], kind: SpanKind, about: Attributes) -> NoSpan:
     parent, state = above.get("traceparent"), above.get("tracestate")
-    return open_span(name, parent, kind, about, state=state)
+    return open_span(printable(name), parent, kind, about, state=state)
 
 
 def applying_together(replies: Iterable[tuple[Mapping[str, Any], Callback]]) -> NoSpan | ExitStack:

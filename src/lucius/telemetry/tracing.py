@@ -12,6 +12,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from lucius.core.printable import printable
 from lucius.core.trace_context import is_traceparent, tracestate
 
 NAME: Final = "lucius"
@@ -107,7 +108,7 @@ class OpenSpan(NoSpan):
 
     def failed(self, reason: str) -> None:
         """A class or a code: texts may hold what a trace must not."""
-        self._span.set_status(Status(StatusCode.ERROR, reason))
+        self._span.set_status(Status(StatusCode.ERROR, printable(reason)))
 
 
 def open_span(

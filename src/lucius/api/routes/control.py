@@ -122,6 +122,7 @@ OPERATIONS: Final = (
             "NOT_REDRIVABLE",
             "ALREADY_REDRIVEN",
             "INVALID_PAYLOAD",
+            "PAYLOAD_HAS_CREDENTIALS",
             "PAYLOAD_TOO_LARGE",
             "TENANT_SATURATED",
             "GLOBAL_SATURATED",

@@ -119,6 +119,7 @@ def _operation(path: str, *, deprecated: bool) -> Operation:
             "UNSUPPORTED_SCHEMA_VERSION",
             "UNKNOWN_REQUEST_TYPE",
             "INVALID_PAYLOAD",
+            "PAYLOAD_HAS_CREDENTIALS",
             "REFERENCE_INVALID",
             "REFERENCE_HAS_CREDENTIALS",
             "REFERENCE_NOT_ALLOWED",

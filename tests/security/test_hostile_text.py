@@ -1,0 +1,178 @@
+"""Text from workers and clients reaches no terminal unescaped, whichever command shows which field."""
+
+import io
+import json
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from rich.console import Console
+
+from lucius.api import shapes
+from lucius.cli.main import main
+from lucius.cli.screen import progress
+from lucius.cli.session import Session
+from lucius.client import Client
+from lucius.core.printable import printable, printable_json, printable_lines
+from tests.security.hostile import CLEAR, CONTROLS, assert_harmless, filled, texts
+
+SUBMIT = ("submit", "--type", "OCR", "--input", "s3://b/in.pdf")
+SHAPES: dict[tuple[str, ...], Any] = {
+    SUBMIT: shapes.SubmittedShape,
+    ("job", "show", "j"): shapes.JobShape,
+    ("job", "cancel", "j"): shapes.JobShape,
+    ("job", "pause", "j"): shapes.JobShape,
+    ("job", "resume", "j"): shapes.JobShape,
+    ("job", "redrive", "j"): shapes.RedrivenShape,
+    ("jobs",): shapes.JobsShape,
+    ("jobs", "cancel", "--yes"): shapes.BulkShape,
+    ("dlq",): shapes.JobsShape,
+    ("dlq", "dismiss", "j"): shapes.JobShape,
+    ("dlq", "redrive", "j"): shapes.RedrivenShape,
+    ("outbox", "retry"): shapes.RetriedShape,
+    ("protocols",): shapes.ProtocolsShape,
+}
+
+
+class Answers(ThreadingHTTPServer):
+    """A server that answers every request with what it was last told."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Give)
+        self.answer = httpx.Response(204)
+        Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+
+class Give(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Answers)
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        content = self.server.answer.content
+        self.send_response(self.server.answer.status_code)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+@cache
+def server() -> Answers:
+    return Answers()
+
+
+def run(answer: httpx.Response, *words: str) -> Result:
+    """One command, against a server that answers everything with this."""
+    server().answer = answer
+    url = f"http://127.0.0.1:{server().server_port}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "connect", lambda self: Client(url, retries=0))
+        return CliRunner().invoke(main, list(words))
+
+
+def document(shape: Any, text: str) -> httpx.Response:
+    answer = filled(shape, text)
+    if shape is shapes.BulkShape:
+        answer["more"] = False
+    return httpx.Response(200, json=answer)
+
+
+@pytest.mark.parametrize("words", SHAPES, ids=" ".join)
+@given(text=texts)
+@settings(max_examples=25, deadline=None)
+def test_no_field_of_an_answer_steers_the_terminal(words: tuple[str, ...], text: str) -> None:
+    for more in ((), ("--json",)):
+        shown = run(document(SHAPES[words], text), *words, *more)
+        assert isinstance(shown.exception, SystemExit | None), repr(shown.exception)
+        assert_harmless(shown.stdout + shown.stderr)
+
+
+@pytest.mark.parametrize("words", SHAPES, ids=" ".join)
+def test_what_is_escaped_is_still_there_to_be_read(words: tuple[str, ...]) -> None:
+    assert json.loads(run(document(SHAPES[words], CLEAR), *words, "--json").stdout)
+    if words not in (("outbox", "retry"),):
+        shown = run(document(SHAPES[words], CLEAR), *words)
+        assert r"\x1b[2J" in shown.stdout + shown.stderr
+
+
+@given(text=texts)
+@settings(max_examples=25, deadline=None)
+def test_no_refusal_steers_the_terminal(text: str) -> None:
+    problem = httpx.Response(422, json=filled(shapes.ProblemShape, text))
+    plain = httpx.Response(500, text=text)
+    for answer in (problem, plain):
+        for more in ((), ("--json",)):
+            shown = run(answer, "job", "show", "j", *more)
+            assert shown.exit_code == 1
+            assert_harmless(shown.stdout + shown.stderr)
+
+
+@given(text=texts)
+@settings(max_examples=25, deadline=None)
+def test_no_event_steers_the_terminal(text: str) -> None:
+    event = {**filled(shapes.EventShape, text), "payload": {text: text}, "moves": [f"step {text}"]}
+    data = json.dumps(event, ensure_ascii=False)
+    stream = f"event: x\ndata: {data}\n\nevent: end\ndata: {{}}\n\n"
+    followed = run(httpx.Response(200, text=stream), "job", "events", "j", "--follow")
+    assert followed.exit_code == 0, repr(followed.exception)
+    assert_harmless(followed.stdout + followed.stderr)
+
+
+@given(text=texts)
+@settings(max_examples=25, deadline=None)
+def test_live_progress_shows_no_control_character(text: str) -> None:
+    out = io.StringIO()
+    Console(file=out, width=1000).print(progress(filled(shapes.JobShape, text)))
+    assert_harmless(out.getvalue())
+
+
+@pytest.mark.parametrize(
+    "words", [("job", CLEAR), (CLEAR,), (f"--{CLEAR}",), ("jobs", "--url", f"http://{CLEAR}")]
+)
+def test_no_mistake_that_is_repeated_steers_the_terminal(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(main, list(words))
+    assert shown.exit_code in (1, 2)
+    assert_harmless(shown.stderr)
+
+
+# -- the functions ---------------------------------------------------------------------------
+
+
+@given(text=texts)
+def test_printable_text_is_one_harmless_line(text: str) -> None:
+    assert "\n" not in printable(text)
+    assert_harmless(printable(text))
+    assert printable(printable(text)) == printable(text)
+    assert printable_lines(text).count("\n") == text.count("\n")
+    assert_harmless(printable_lines(text))
+
+
+@given(text=texts)
+def test_printable_json_says_the_same(text: str) -> None:
+    encoded = json.dumps({text: [text]}, indent=1, ensure_ascii=False)
+    assert_harmless(printable_json(encoded))
+    assert json.loads(printable_json(encoded)) == {text: [text]}
+
+
+@pytest.mark.parametrize(
+    "text", ["naïve café", "漢字 かな", "שלום", "👩‍💻", "a b", "நன்றி", "نمی‌خواهم"]
+)
+def test_what_people_write_stays_as_it_is(text: str) -> None:
+    assert printable(text) == text
+    assert printable_json(text) == text
+
+
+def test_every_control_character_is_shown_by_its_number() -> None:
+    assert (
+        printable("\x1b\x9b\u202e\x00\t\ud800\U000e0041") == r"\x1b\x9b\u202e\x00\t\ud800\U000e0041"
+    )
+    assert all(printable(character).startswith("\\") for character in CONTROLS)
