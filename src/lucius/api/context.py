@@ -83,7 +83,7 @@ class ApiContext:
     checks: Mapping[str, HealthCheck] = field(default_factory=dict)
     registry: CollectorRegistry | None = None
     authenticate: Authenticate | None = None
-    """None: authentication is off, and everyone may do everything."""
+    """None: authentication is off, and whoever is served may do everything."""
     rate: RateLimit | None = None
     """For each caller, or for each address where callers are not known."""
     worker_rate: RateLimit | None = None

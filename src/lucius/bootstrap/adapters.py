@@ -139,7 +139,7 @@ def worker_rate_limit(settings: Settings) -> RateLimit | None:
 
 
 def host_check(settings: Settings) -> HostCheck | None:
-    """Where everyone may do everything, only the names of loopback and of the public URL are ours."""
+    """Where callers are not known, only the names of loopback and of the public URL are ours."""
     if settings.auth != "none":
         return None
     public = host_of(settings.public_url)

@@ -32,6 +32,7 @@ _UNTOUCHED: Final = frozenset((429,))
 """Answers that say that nothing was created."""
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _POLL_SECONDS: Final = 30.0
+_SOCKET: Final = "unix:"
 _BULK_SECONDS: Final = 300.0
 
 
@@ -57,7 +58,8 @@ class ProblemError(ClientError):
 class Client:
     """`async with Client() as client: await client.submit(envelope)`.
 
-    Requests that may be repeated are, on connection errors and on 408, 429, 502, 503 and 504.
+    `unix:PATH` names the socket of a server on this machine. Requests that may be repeated are, on
+    connection errors and on 408, 429, 502, 503 and 504.
     """
 
     def __init__(
@@ -73,9 +75,13 @@ class Client:
         if api_key and not _fits_header(api_key):
             raise ClientError("the API key has characters that no API key has")
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        base = url
+        if url.startswith(_SOCKET):
+            base = "http://localhost"
+            transport = transport or httpx.AsyncHTTPTransport(uds=url.removeprefix(_SOCKET))
         try:
             self._http = httpx.AsyncClient(
-                base_url=url, headers=headers, timeout=timeout_seconds, transport=transport
+                base_url=base, headers=headers, timeout=timeout_seconds, transport=transport
             )
         except httpx.InvalidURL as error:
             raise ClientError(f"{url} is not a URL: {error}") from error
