@@ -7,7 +7,7 @@ from typing import Final
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
-from lucius.api.context import Authenticate
+from lucius.api.context import Authenticate, HealthCheck
 from lucius.api.keys import KeyFile
 from lucius.api.limits import HostCheck, RateLimit, host_of
 from lucius.buses.memory import MemoryBus
@@ -126,6 +126,11 @@ def authenticator(settings: Settings) -> Authenticate | None:
             )
         )
     return None
+
+
+def caller_checks(settings: Settings) -> dict[str, HealthCheck]:
+    """What callers are checked with must be there and in order."""
+    return {"keys": key_file(settings).check} if settings.auth == "keys" else {}
 
 
 def rate_limit(settings: Settings) -> RateLimit | None:

@@ -15,9 +15,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from lucius.admission.ingress import Ingress
 from lucius.api.app import create_app
 from lucius.api.context import ApiContext, ApiOptions
+from lucius.api.standing import CallerWatch
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
+    caller_checks,
     check_engine,
     check_workspace,
     host_check,
@@ -82,6 +84,7 @@ class Runtime:
         settings = self.settings
         self.down: dict[str, str] = {}
         self.tokens = CallbackTokens(callback_keys(settings))
+        self.watch = CallerWatch()
         ingress = Ingress(self.config, ingress_policy(settings))
         self.engine = OutboxEngine(self.ledger, ingress, now=utc_now, limits=ingress.limits)
         self.metrics = EngineMetrics(self.engine)
@@ -161,7 +164,7 @@ class Runtime:
         await self.gateway.prepare()
         for runner in self.runners:
             await runner.start()
-        tasks = {"configuration": self._refresh_forever}
+        tasks = {"configuration": self._refresh_forever, "callers": self.watch.run}
         if self.reconciles:
             await self.reconciler.prepare()
             tasks |= {"reconciler": self.reconciler.run, "retention": self._prune_forever}
@@ -228,6 +231,7 @@ class Runtime:
                     "ledger": self._check_ledger,
                     "bus": self._check_bus,
                     "reconciler": self._check_tasks,
+                    **caller_checks(self.settings),
                 },
                 registry=self.registry,
                 authenticate=authenticator(self.settings),
@@ -238,6 +242,7 @@ class Runtime:
                 refresh=self._measure,
                 retry_outbox=OutboxRetry(self.engine, self.config.catalog),
                 gateway=self.gateway,
+                watch=self.watch,
                 options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
             )
         )
