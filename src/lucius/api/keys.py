@@ -168,7 +168,7 @@ class KeyFile:
     def _writing(self) -> Iterator[None]:
         """One writer at a time, who begins with what the last one wrote."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
             lock = os.open(self._path.with_name(f"{self._path.name}.lock"), _LOCK_FLAGS, 0o600)
         except OSError as error:
             raise KeyFileError(f"{self._path} cannot be written: {error.strerror}") from error

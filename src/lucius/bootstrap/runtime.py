@@ -31,6 +31,7 @@ from lucius.bootstrap.adapters import (
     rate_limit,
     worker_rate_limit,
 )
+from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.bootstrap.services import runners_of
 from lucius.bootstrap.upkeep import prune_open
@@ -273,6 +274,7 @@ async def build(
     if services:
         check_workspace(settings)
     config, bus = open_config(settings), traced(open_bus(settings))
+    own_data(settings)
     return Runtime(
         settings=settings,
         ledger=await open_ledger(settings),
