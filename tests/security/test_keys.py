@@ -137,14 +137,40 @@ def test_a_file_that_is_not_understood_opens_nothing(path: Path, change: dict[st
         KeyFile(path).caller_of(key)
 
 
-async def test_a_file_that_anyone_can_write_is_not_trusted(path: Path, world: World) -> None:
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o666], ids=oct)
+async def test_a_file_that_others_can_open_is_not_trusted_any_more(
+    path: Path, world: World, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
     keys = KeyFile(path)
     _, key = keys.create("ci", READ, None)
-    os.chmod(path, 0o666)
-    async with client_of(context_of(world, authenticate=KeyAccess(KeyFile(path)))) as client:
-        answer = await client.get("/v1/jobs", headers={"x-api-key": key})
-    assert (answer.status_code, answer.json()["code"]) == (503, "AUTHENTICATION_UNAVAILABLE")
-    assert str(path) not in answer.text
+    checks = {"keys": keys.check}
+    async with client_of(context_of(world, authenticate=KeyAccess(keys), checks=checks)) as client:
+        client.headers["x-api-key"] = key
+        assert (await client.get("/v1/jobs")).status_code == 200
+        os.chmod(path, mode)
+        for _ in range(3):
+            answer = await client.get("/v1/jobs")
+            assert (answer.status_code, answer.json()["code"]) == (
+                503,
+                "AUTHENTICATION_UNAVAILABLE",
+            )
+        ready = await client.get("/readyz")
+        assert ready.json()["checks"] == {"keys": "keys.json is open to others: chmod 600 it"}
+        assert str(path) not in answer.text + ready.text
+        assert caplog.text.count("chmod 600") == 1
+        os.chmod(path, 0o600)
+        assert (await client.get("/v1/jobs")).status_code == 200
+        assert (await client.get("/readyz")).status_code == 200
+
+
+def test_no_key_is_made_in_a_file_that_others_can_open(tmp_path: Path) -> None:
+    run = lucius(tmp_path)
+    run("create", "ci", "--role", "read", "--all-tenants")
+    os.chmod(tmp_path / "keys.json", 0o644)
+    for words in (("create", "x", "--role", "read", "--all-tenants"), ("list",), ("revoke", "x")):
+        result = run(*words)
+        assert result.exit_code == 1
+        assert "chmod 600" in result.stderr
 
 
 # -- the command line ----------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """Who is calling: API keys or OIDC JWTs, taken from the request and turned into a `Caller`."""
 
 import ipaddress
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from time import time
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,6 +17,7 @@ from lucius.api.keys import KeyFile, KeyFileError
 from lucius.api.problems import Problem
 from lucius.core.errors import LuciusError
 
+log = logging.getLogger("lucius")
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 """Signatures only: `none` and shared secrets are never accepted."""
 MAX_TOKEN: Final = 16 * 1024
@@ -38,12 +41,16 @@ class KeyAccess:
 
     def __init__(self, keys: KeyFile) -> None:
         self._keys = keys
+        self._told = ""
 
     async def __call__(self, request: Request) -> Caller:
         text = request.headers.get("x-api-key") or bearer(request)
         try:
             caller = self._keys.caller_of(text) if text else None
         except KeyFileError as error:
+            if self._told != str(error):
+                self._told = str(error)
+                log.error("callers cannot be checked: %s", error)
             raise Problem("AUTHENTICATION_UNAVAILABLE") from error
         if caller is None:
             raise unauthenticated("an API key that is known, not revoked and not expired is needed")
@@ -76,9 +83,12 @@ class JwtPolicy:
 class JwtAccess:
     """`Authorization: Bearer <JWT>`, signed by a key that the issuer publishes."""
 
-    def __init__(self, policy: JwtPolicy, jwks: Jwks | None = None) -> None:
+    def __init__(
+        self, policy: JwtPolicy, jwks: Jwks | None = None, now: Callable[[], float] = time
+    ) -> None:
         policy.check()
         self._policy = policy
+        self._now = now
         self._jwks = jwks or Jwks(fetch_from(policy.jwks_url))
 
     async def __call__(self, request: Request) -> Caller:
@@ -91,7 +101,8 @@ class JwtAccess:
             raise unauthenticated(f"the token is not accepted: {_reason(error)}") from error
         except JwksUnavailableError as error:
             raise Problem("AUTHENTICATION_UNAVAILABLE") from error
-        return caller_of(claims, self._policy)
+        ends = int(claims["exp"]) + self._policy.leeway_seconds
+        return replace(caller_of(claims, self._policy), stands=lambda: self._now() < ends)
 
     async def _key(self, text: str) -> jwt.PyJWK:
         """The algorithm is judged before any key is looked for."""

@@ -340,6 +340,16 @@ _ALL: Final = (
         "Use credentials with that role.",
     ),
     ProblemCode(
+        "OTHER_USER",
+        403,
+        "The server runs for another user of this machine",
+        "While authentication is off, LUCIUS serves only the user who runs it, and root. The kernel says"
+        " whose a connection is. It does not say so of a connection that comes from another network"
+        " namespace (a container), or where the system has no `/proc`: such a connection is refused too.",
+        "Set `LUCIUS_AUTH=keys`, make a key with `lucius keys create`, and send it. If the server is"
+        " yours, call it through `lucius.sock` in its data directory.",
+    ),
+    ProblemCode(
         "TENANT_FORBIDDEN",
         403,
         "The caller may not act for this tenant",

@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from lucius.api.limits import HostCheck, RateLimit
 from lucius.api.shapes import BacklogRowShape, RetriedShape
+from lucius.api.standing import CallerWatch, Stands
 from lucius.api.tokens import CallbackTokens
 from lucius.ports.config import ConfigSource
 from lucius.ports.engine import Engine
@@ -24,6 +25,10 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who asks. `tenants` is None for a caller that is bound to none and may act for all."""
@@ -31,6 +36,15 @@ class Caller:
     name: str
     roles: frozenset[Role]
     tenants: frozenset[str] | None = None
+    key_id: str | None = None
+    """Of its API key: names of keys may be the same."""
+    stands: Stands = field(default=_always, compare=False)
+    """Whether it may call still: its key may be revoked, its token expire."""
+
+    @property
+    def counted_as(self) -> str:
+        """What its requests are counted by."""
+        return f"key {self.key_id}" if self.key_id is not None else f"caller {self.name}"
 
     def may_act_for(self, tenant_id: str) -> bool:
         return self.tenants is None or tenant_id in self.tenants
@@ -52,10 +66,12 @@ class PullGateway(Protocol):
         wait_seconds: float,
         tenants: frozenset[str] | None,
         gone: Callable[[], Awaitable[object]],
+        may: Stands,
     ) -> Sequence[Mapping[str, Any]]:
         """Up to `limit` directives, settled as they are handed out, with `callback_token` and URLs.
 
-        `gone` returns when the worker has hung up: nothing is handed out to it then.
+        `gone` returns when the worker has hung up: nothing is handed out to it then. `may` is asked
+        before anything is handed out: whether the worker may have it still.
         """
 
     def knows(self, service: str) -> bool:
@@ -83,7 +99,7 @@ class ApiContext:
     checks: Mapping[str, HealthCheck] = field(default_factory=dict)
     registry: CollectorRegistry | None = None
     authenticate: Authenticate | None = None
-    """None: authentication is off, and everyone may do everything."""
+    """None: authentication is off, and whoever is served may do everything."""
     rate: RateLimit | None = None
     """For each caller, or for each address where callers are not known."""
     worker_rate: RateLimit | None = None
@@ -95,4 +111,5 @@ class ApiContext:
     backlog: Callable[[], Awaitable[Sequence[BacklogRowShape]]] | None = None
     retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
     gateway: PullGateway | None = None
+    watch: CallerWatch = field(default_factory=CallerWatch)
     options: ApiOptions = ApiOptions()

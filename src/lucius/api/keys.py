@@ -5,10 +5,12 @@ import hmac
 import json
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +20,15 @@ from lucius.core.errors import LuciusError
 
 PREFIX: Final = "lk"
 MAX_NAME: Final = 128
-WRITABLE_BY_ALL: Final = 0o002
+OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class KeyFileError(LuciusError):
     """The file of API keys cannot be read or written."""
+
+
+class KeyFileExposedError(KeyFileError):
+    """Others can read it, or write keys of their own into it."""
 
 
 class KeyRefusedError(LuciusError):
@@ -46,9 +52,10 @@ class ApiKey:
     revoked_at: str | None = None
     expires_at: str | None = None
 
-    def caller(self) -> Caller:
+    def caller(self, stands: Callable[[], bool]) -> Caller:
         tenants = frozenset(self.tenants) if self.tenants is not None else None
-        return Caller(self.name, frozenset(Role(role) for role in self.roles), tenants)
+        roles = frozenset(Role(role) for role in self.roles)
+        return Caller(self.name, roles, tenants, self.key_id, stands)
 
     def state(self, now: datetime) -> str:
         if self.revoked_at is not None:
@@ -63,7 +70,7 @@ class KeyFile:
     def __init__(self, path: Path, now: Callable[[], datetime] = utc_now) -> None:
         self._path = path
         self._now = now
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, int, int, int] | None = None
         self._keys: dict[str, ApiKey] = {}
 
     def list(self) -> list[ApiKey]:
@@ -114,20 +121,44 @@ class KeyFile:
         matches = hmac.compare_digest(_hash(parts[2]), expected)
         if key is None or not matches or key.state(self._now()) != "active":
             return None
-        return key.caller()
+        return key.caller(partial(self._stands, key))
+
+    def _stands(self, key: ApiKey) -> bool:
+        """Whether the key opens what it opened before. In a file that is not trusted, none does."""
+        try:
+            self._refresh()
+        except KeyFileError:
+            return False
+        return self._keys.get(key.key_id) == key and key.state(self._now()) == "active"
+
+    async def check(self) -> None:
+        """For readiness, which everyone may ask for: what is wrong with the file, not where it lies."""
+        try:
+            self._refresh()
+        except KeyFileExposedError:
+            raise KeyFileError(f"{self._path.name} is open to others: chmod 600 it") from None
+        except KeyFileError:
+            raise KeyFileError(f"{self._path.name} cannot be read; the log says why") from None
 
     def _refresh(self) -> None:
+        """Raises KeyFileError, and then again each time, until the file is in order."""
+        before, self._seen = self._seen, None
         try:
             status = self._path.stat()
-            seen = (status.st_mtime_ns, status.st_ino, status.st_size)
-            if seen == self._seen:
+            seen = (status.st_mtime_ns, status.st_ino, status.st_size, status.st_mode)
+            if seen == before:
+                self._seen = seen
                 return
-            if status.st_mode & WRITABLE_BY_ALL:
-                raise KeyFileError(f"{self._path} can be written by anyone: chmod 600 it")
+            if status.st_mode & OTHERS:
+                raise KeyFileExposedError(
+                    f"{self._path} can be read or written by other users (its mode is"
+                    f" {status.st_mode & 0o777:o}), so its keys are not used: chmod 600 it, and look"
+                    " with `lucius keys list` whether all of them are yours"
+                )
             rows = json.loads(self._path.read_text())["keys"]
             self._keys = {row["key_id"]: _key(row) for row in rows}
         except FileNotFoundError:
-            self._keys, self._seen = {}, None
+            self._keys = {}
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise KeyFileError(f"{self._path} is not a file of API keys: {error}") from error
@@ -137,7 +168,7 @@ class KeyFile:
     def _writing(self) -> Iterator[None]:
         """One writer at a time, who begins with what the last one wrote."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
             lock = os.open(self._path.with_name(f"{self._path.name}.lock"), _LOCK_FLAGS, 0o600)
         except OSError as error:
             raise KeyFileError(f"{self._path} cannot be written: {error.strerror}") from error

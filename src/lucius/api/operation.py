@@ -133,7 +133,7 @@ async def _known(context: ApiContext, request: Request, rate: RateLimit | None) 
         except LuciusError:
             charge_stranger(context, request)
             raise
-        who = f"caller {caller.name}"
+        who = caller.counted_as
     if rate is not None:
         rate.take(who)
     return caller

@@ -7,7 +7,9 @@ from typing import Final
 
 import orjson
 
-from lucius.api.context import ApiContext
+from lucius.api.context import ANYONE, ApiContext, Caller
+from lucius.api.problems import Problem
+from lucius.api.standing import Stands
 from lucius.api.views import event_view
 from lucius.core.effects import Event
 from lucius.core.errors import LuciusError
@@ -92,8 +94,8 @@ class Feeds:
         self._feeds: dict[str, Feed] = {}
         self._closed = False
 
-    async def stream(self, job: Job, after: int) -> AsyncIterator[bytes]:
-        """The events past `after` as they happen, until the job has ended."""
+    async def stream(self, job: Job, after: int, caller: Caller = ANYONE) -> AsyncIterator[bytes]:
+        """The events past `after` as they happen, until the job has ended, or the caller's rights."""
         if self._closed:
             return
         feed = self._feeds.get(job.job_id)
@@ -101,14 +103,16 @@ class Feeds:
             feed = self._feeds[job.job_id] = Feed(self._context, job)
         feed.listeners += 1
         try:
-            async for chunk in self._chunks(feed, after):
+            async for chunk in self._chunks(feed, after, caller.stands):
+                if not caller.stands():
+                    break
                 yield chunk
         finally:
             feed.listeners -= 1
             if feed.listeners == 0:
                 await self._drop(feed)
 
-    async def _chunks(self, feed: Feed, after: int) -> AsyncIterator[bytes]:
+    async def _chunks(self, feed: Feed, after: int, stands: Stands) -> AsyncIterator[bytes]:
         silence = self._context.options.keep_alive_seconds
         while True:
             ended = feed.ended
@@ -123,7 +127,12 @@ class Feeds:
                 continue
             if ended:
                 break
-            if not await feed.changed(after, silence):
+            try:
+                async with self._context.watch.while_it(stands):
+                    news = await feed.changed(after, silence)
+            except Problem:
+                return
+            if not news:
                 yield KEEP_ALIVE
         if feed.job.terminal:
             state = orjson.dumps({"jobId": feed.job.job_id, "state": feed.job.state.value})

@@ -7,7 +7,7 @@ from typing import Final
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
-from lucius.api.context import Authenticate
+from lucius.api.context import Authenticate, HealthCheck
 from lucius.api.keys import KeyFile
 from lucius.api.limits import HostCheck, RateLimit, host_of
 from lucius.bootstrap.secrets import made_once
@@ -140,6 +140,11 @@ def authenticator(settings: Settings) -> Authenticate | None:
     return None
 
 
+def caller_checks(settings: Settings) -> dict[str, HealthCheck]:
+    """What callers are checked with must be there and in order."""
+    return {"keys": key_file(settings).check} if settings.auth == "keys" else {}
+
+
 def rate_limit(settings: Settings) -> RateLimit | None:
     per_second = settings.rate_limit_per_second
     return RateLimit(per_second) if per_second is not None else None
@@ -151,7 +156,7 @@ def worker_rate_limit(settings: Settings) -> RateLimit | None:
 
 
 def host_check(settings: Settings) -> HostCheck | None:
-    """Where everyone may do everything, only the names of loopback and of the public URL are ours."""
+    """Where callers are not known, only the names of loopback and of the public URL are ours."""
     if settings.auth != "none":
         return None
     public = host_of(settings.public_url)

@@ -16,9 +16,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from lucius.admission.ingress import Ingress
 from lucius.api.app import create_app
 from lucius.api.context import ApiContext, ApiOptions
+from lucius.api.standing import CallerWatch
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
+    caller_checks,
     check_engine,
     check_workspace,
     host_check,
@@ -31,6 +33,7 @@ from lucius.bootstrap.adapters import (
     rate_limit,
     worker_rate_limit,
 )
+from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.bootstrap.services import runners_of
 from lucius.core.effects import Decision
@@ -86,6 +89,7 @@ class Runtime:
         settings = self.settings
         self.down: dict[str, str] = {}
         self.tokens = CallbackTokens(callback_keys(settings))
+        self.watch = CallerWatch()
         ingress = Ingress(self.config, ingress_policy(settings))
         clock = SteadyClock(utc_now, time.monotonic)
         self.engine = OutboxEngine(self.ledger, ingress, now=clock.now, limits=ingress.limits)
@@ -172,7 +176,7 @@ class Runtime:
         await self.gateway.prepare()
         for runner in self.runners:
             await runner.start()
-        tasks = {"configuration": self._refresh_forever}
+        tasks = {"configuration": self._refresh_forever, "callers": self.watch.run}
         if self.reconciles:
             await self.reconciler.prepare()
             tasks |= {"reconciler": self.reconciler.run, "retention": self._prune_forever}
@@ -242,6 +246,7 @@ class Runtime:
                     "ledger": self._check_ledger,
                     "bus": self._check_bus,
                     "reconciler": self._check_tasks,
+                    **caller_checks(self.settings),
                 },
                 registry=self.registry,
                 authenticate=authenticator(self.settings),
@@ -252,6 +257,7 @@ class Runtime:
                 refresh=self._measure,
                 retry_outbox=OutboxRetry(self.engine, self.config.catalog),
                 gateway=self.gateway,
+                watch=self.watch,
                 options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
             )
         )
@@ -282,6 +288,7 @@ async def build(
     if services:
         check_workspace(settings)
     config, bus = open_config(settings), traced(open_bus(settings))
+    own_data(settings)
     workspace = open_workspace(settings)
     await job_workspaces(settings, workspace).claim()
     return Runtime(

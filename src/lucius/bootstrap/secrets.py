@@ -25,7 +25,7 @@ def webhook_secret(settings: Settings) -> str:
 
 def made_once(path: Path) -> bytes:
     """A random secret in a file that only its owner can read."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:

@@ -9,13 +9,16 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import uvicorn
 
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
+from lucius.server.owner import OwnerProtocol, this_user
+from lucius.server.peers import known_here
 from lucius.server.protocol import BoundedProtocol
 from lucius.server.slow_clients import SlowClients
 from lucius.settings import Settings
@@ -24,13 +27,14 @@ log = logging.getLogger("lucius")
 BACKLOG: Final = 2048
 COLLECT: Final = (50_000, 20, 50)
 DRAIN_SECONDS: Final = 10
+SOCKET_FILE: Final = "lucius.sock"
 
 
 class Server(uvicorn.Server):
     """Ends by returning, so that what runs beside it can be drained in order.
 
     `ready` is called once requests are taken; `ending` first of all at the end: it answers the
-    requests that only wait.
+    requests that only wait. `private` is a Unix socket beside the port: who may open it, may call.
     """
 
     ticks_a_look = 10
@@ -42,8 +46,10 @@ class Server(uvicorn.Server):
         ready: Callable[[], None],
         ending: Callable[[], Awaitable[None]],
         slow: SlowClients,
+        private: socket.socket | None = None,
     ) -> None:
         super().__init__(config)
+        self._private = private
         self._ready = ready
         self._ending = ending
         self._slow = slow
@@ -55,7 +61,14 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self._private is not None:
+            loop = asyncio.get_running_loop()
+            server = await loop.create_unix_server(self._unchecked, sock=self._private)
+            self.servers.append(server)
         self._ready()
+
+    def _unchecked(self) -> BoundedProtocol:
+        return BoundedProtocol(self.config, self.server_state, self.lifespan.state)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._ending()
@@ -130,7 +143,8 @@ async def serve(
             check_callable(address, listener.getsockname()[0])
             settings = replace(settings, public_url=address)
         runtime = await build(settings, services, reconciles=reconciles)
-        await _serve_on(listener, runtime, lambda: _tell(address, ready))
+        with _private_socket(settings) as private:
+            await _serve_on(listener, private, runtime, lambda: _tell(address, ready))
 
 
 def _tell(address: str, ready: Callable[[str], None]) -> None:
@@ -138,27 +152,60 @@ def _tell(address: str, ready: Callable[[str], None]) -> None:
     ready(address)
 
 
-async def _serve_on(listener: socket.socket, runtime: Runtime, ready: Callable[[], None]) -> None:
+@contextlib.contextmanager
+def _private_socket(settings: Settings) -> Iterator[socket.socket | None]:
+    """`lucius.sock` in the data directory, which only its owner can enter."""
+    path = settings.data_dir / SOCKET_FILE
+    if settings.auth != "none":
+        yield None
+        return
+    if not known_here():
+        log.warning("this system does not say whose a connection is: call %s instead", path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as private:
+        path.unlink(missing_ok=True)
+        try:
+            private.bind(str(path))
+        except OSError as error:
+            log.warning("there is no Unix socket beside the port: %s: %s", path, error)
+            yield None
+            return
+        path.chmod(0o600)
+        private.listen(BACKLOG)
+        yield private
+    path.unlink(missing_ok=True)
+
+
+def _protocol(settings: Settings) -> Any:
+    """Without authentication a connection speaks for its user, so it must be the one who runs this."""
+    return partial(OwnerProtocol, this_user()) if settings.auth == "none" else BoundedProtocol
+
+
+async def _serve_on(
+    listener: socket.socket,
+    private: socket.socket | None,
+    runtime: Runtime,
+    ready: Callable[[], None],
+) -> None:
     app = runtime.app()
 
     async def ending() -> None:
         runtime.end_waits()
         await app.state.feeds.close()
 
+    settings = runtime.settings
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=_protocol(settings),
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    settings = runtime.settings
     slow = SlowClients(settings.request_head_timeout, settings.request_body_timeout)
     async with runtime.running():
         settle_collector()
-        await Server(config, ready, ending, slow).serve(sockets=[listener])
+        await Server(config, ready, ending, slow, private).serve(sockets=[listener])
 
 
 def settle_collector() -> None:

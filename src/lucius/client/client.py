@@ -36,7 +36,8 @@ _BULK_SECONDS: Final = 300.0
 class Client:
     """`async with Client() as client: await client.submit(envelope)`.
 
-    Requests that may be repeated are, on connection errors and on 408, 429, 502, 503 and 504.
+    `unix:PATH` names the socket of a server on this machine. Requests that may be repeated are, on
+    connection errors and on 408, 429, 502, 503 and 504.
     """
 
     def __init__(

@@ -20,6 +20,9 @@ _UNTOUCHED: Final = frozenset((429,))
 _LONGEST_WAIT: Final = 30.0
 """Seconds. A server that asks for more patience is asked again after this."""
 
+_SOCKET: Final = "unix:"
+"""Before the path of a Unix socket, instead of a URL."""
+
 CONNECTION_ERRORS: Final = (aiohttp.ClientError, TimeoutError, OSError)
 _NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
@@ -37,11 +40,13 @@ class Wire:
         timeout_seconds: float,
         max_connections: int,
     ) -> None:
-        if not _names_a_server(url):
+        self._socket = url.removeprefix(_SOCKET) if url.startswith(_SOCKET) else None
+        if self._socket is None and not _names_a_server(url):
             raise ClientError(
-                f"{url!r} is not the URL of a server: it begins with http:// or https://"
+                f"{url!r} is not the URL of a server: http://..., https://... or unix:PATH"
             )
         self.url = url.rstrip("/")
+        self._base = self.url if self._socket is None else "http://localhost"
         self.retries = retries
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._backoff = backoff_seconds
@@ -103,7 +108,7 @@ class Wire:
         timeout = aiohttp.ClientTimeout(sock_connect=self._timeout, sock_read=answering)
         async with self._opened().request(
             method,
-            f"{self.url}{path}",
+            f"{self._base}{path}",
             params=query,
             data=data,
             headers=given,
@@ -116,11 +121,16 @@ class Wire:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
-                connector=aiohttp.TCPConnector(limit=self._max_connections),
+                connector=self._connector(),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                proxy=_proxy_for(self.url),
+                proxy=_proxy_for(self.url) if self._socket is None else None,
             )
         return self._session
+
+    def _connector(self) -> aiohttp.BaseConnector:
+        if self._socket is not None:
+            return aiohttp.UnixConnector(self._socket, limit=self._max_connections)
+        return aiohttp.TCPConnector(limit=self._max_connections)
 
     def _read(self, status: int, content: bytes) -> Any:
         if not 200 <= status < 300:

@@ -80,7 +80,9 @@ class BusGateway:
         wait_seconds: float,
         tenants: frozenset[str] | None,
         gone: Gone,
+        may: Callable[[], bool] = lambda: True,
     ) -> Sequence[Mapping[str, Any]]:
+        """`may` is asked last of all: whether the worker may have them still."""
         await self.prepare()
         if service not in self._ensured:
             raise RequestError(
@@ -91,6 +93,9 @@ class BusGateway:
         found = await turns.receive(limit, AT_ONCE)
         while True:
             own, pause = await self._own(found, tenants)
+            if own and not may():
+                await give_back(self._bus, own)
+                return ()
             left = deadline - loop.time()
             if own or left <= 0 or self._closing.is_set():
                 return [d.message.body for d in own if await self._settled(d)]

@@ -206,7 +206,7 @@ class Security:
         "AUTH",
         one_of("none", "keys", "jwt"),
         "none",
-        "How callers of the API are known; `none` only on loopback",
+        "How callers of the API are known; `none`: only the user who runs the server, on loopback",
     )
     jwt_issuer: str = setting("JWT_ISSUER", URL, "", "OIDC issuer, with `jwt`")
     jwt_audience: str = setting(

@@ -240,7 +240,8 @@ def _written(path: str, data: bytes) -> str:
     _make(directory)
     temporary = os.path.join(directory, f"{TEMPORARY}{uuid4().hex}")
     try:
-        with open(temporary, "xb") as file:
+        mode = 0o600 if _closed(directory) else 0o666
+        with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -258,11 +259,16 @@ def _make(directory: str) -> None:
     parent = os.path.dirname(directory)
     _make(parent)
     try:
-        os.mkdir(directory)
+        os.mkdir(directory, 0o700 if _closed(parent) else 0o777)
     except FileExistsError:
         if not os.path.isdir(directory):
             raise
     _sync(parent)
+
+
+def _closed(directory: str) -> bool:
+    """What is made where only the owner may enter is the owner's alone, wherever it is moved."""
+    return not os.stat(directory).st_mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 
 def _sync(directory: str) -> None:

@@ -1,6 +1,7 @@
 """The pull gateway: workers in any language take directives and answer them over plain HTTP."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from lucius.api.problems import Problem, outcome_of
 from lucius.api.replies import answer, take_reply
 from lucius.api.routes.callbacks import reply_schema
 from lucius.api.shapes import DirectivesShape, RepliesShape, ReplyOutcomeShape
+from lucius.api.standing import check
 from lucius.core.errors import LuciusError
 from lucius.core.wire import whole
 
@@ -78,10 +80,16 @@ async def pull_directives(context: ApiContext, request: Request, caller: Caller)
     service: str = request.path_params["service"]
 
     async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
+        with suppress(Problem):  # who may call no longer has gone, too
+            async with context.watch.while_it(caller.stands):
+                while (await request.receive())["type"] != "http.disconnect":
+                    pass
 
-    directives = await context.gateway.pull(service, limit, float(wait), caller.tenants, gone)
+    directives = await context.gateway.pull(
+        service, limit, float(wait), caller.tenants, gone, caller.stands
+    )
+    if not directives:
+        check(caller.stands)
     return json_response({"directives": list(directives)})
 
 

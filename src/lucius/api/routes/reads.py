@@ -25,7 +25,8 @@ async def get_job(context: ApiContext, request: Request, caller: Caller) -> Resp
     wait = seconds(request, "wait_seconds", context.options.max_wait_seconds)
     job = await visible_job(context, request, caller)
     if wait and not job.terminal:
-        job = await _settled(context, job, wait)
+        async with context.watch.while_it(caller.stands):
+            job = await _settled(context, job, wait)
     etag = f'"{job.version}"'
     if _unchanged(request, etag):
         return Response(status_code=304, headers={"etag": etag})
@@ -70,18 +71,18 @@ async def list_events(context: ApiContext, request: Request, caller: Caller) -> 
     stream = flag(request, "stream") or _STREAM in request.headers.get("accept", "")
     job = await visible_job(context, request, caller)
     if stream:
-        return _stream(request, job, max(after, seen))
+        return _stream(request, job, max(after, seen), caller)
     events = await context.ledger.events(job.job_id, after, limit)
     return json_response({"events": [event_view(job.job_id, event) for event in events]})
 
 
-def _stream(request: Request, job: Job, after: int) -> Response:
+def _stream(request: Request, job: Job, after: int, caller: Caller) -> Response:
     """204 tells a browser that there is nothing more to come back for."""
     if job.terminal and after >= job.seq:
         return Response(status_code=204)
     feeds: Feeds = request.app.state.feeds
     return StreamingResponse(
-        feeds.stream(job, after),
+        feeds.stream(job, after, caller),
         media_type=_STREAM,
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )

@@ -25,7 +25,7 @@ def restore(backup: Path, target: Path, *, force: bool = False) -> None:
     The backup is examined first. An existing ledger is replaced only with `force`.
     """
     examine(backup)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(0o700, parents=True, exist_ok=True)
     lock = WriterLock(target)
     try:
         if target.exists() and not force:
@@ -51,6 +51,7 @@ def examine(backup: Path) -> None:
 def _copy(source: Path, target: Path) -> None:
     part = target.with_name(f"{target.name}.part-{os.getpid()}")
     part.unlink(missing_ok=True)
+    part.touch(0o600)
     try:
         with ForeignErrors(source):
             _copy_pages(source, part)

@@ -71,7 +71,7 @@ class SqliteLedger:
         Raises LedgerLockedError, LedgerCorruptError or LedgerTooNewError, and then leaves it as it is.
         """
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
         lock = WriterLock(path)
         try:
             probe(path, len(migrations))
@@ -192,6 +192,7 @@ class SqliteLedger:
 
 
 def _connect(path: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
+    path.touch(0o600)  # SQLite gives its log and index the mode of the file
     conn = connect(path)
     try:
         migrate(conn, migrations)

@@ -1,0 +1,130 @@
+"""The data directory and what is in it are their owner's alone, with a lax umask and after lax modes."""
+
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from lucius.bootstrap import Runtime, build, demo_services, open_ledger, restore_ledger
+from lucius.bootstrap.private_files import own_data
+from lucius.cli.main import main
+from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.settings import Settings, load_settings
+from tests.api.live import live
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+@pytest.fixture(autouse=True)
+def lax() -> Iterator[None]:
+    """Everything may be read and written by everyone, if nobody says otherwise."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def settings_of(data: Path, **more: str) -> Settings:
+    return load_settings({"LUCIUS_DATA_DIR": str(data), "LUCIUS_PUBLIC_URL": "http://x", **more})
+
+
+def everything(folder: Path) -> list[Path]:
+    return [folder, *folder.rglob("*")]
+
+
+def opened(folder: Path) -> list[str]:
+    """What others could open, and how."""
+    return [
+        f"{path.name} {stat.S_IMODE(path.stat().st_mode):o}"
+        for path in everything(folder)
+        if path.stat().st_mode & OTHERS
+    ]
+
+
+async def worked(data: Path, folder: Path, **more: str) -> None:
+    """A job that has read its input and left its output, in a server that is still running."""
+    (folder / "in.txt").write_text("some text")
+    settings: dict[str, Any] = {"input_roots": str(folder), "output_roots": str(folder), **more}
+    async with live(data, services=demo_services(), **settings) as world:
+        job_id = await world.accepted(
+            input_ref=(folder / "in.txt").as_uri(), output_ref=(folder / "out.txt").as_uri()
+        )
+        job = (await world.client.get(f"/v1/jobs/{job_id}?wait_seconds=30")).json()
+        assert job["state"] == "SUCCEEDED", job
+        names = {path.name for path in everything(data)}
+        assert {"ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db.lock"} <= names
+        assert opened(data) == []
+
+
+async def test_everything_in_a_new_data_directory_is_private(tmp_path: Path) -> None:
+    data, folder = tmp_path / "above/data", tmp_path / "open"
+    folder.mkdir()
+    await worked(data, folder)
+    assert any(path.is_file() for path in everything(data / "workspace"))
+    assert opened(data) == []
+    mode = stat.S_IMODE((folder / "out.txt").stat().st_mode)
+    assert mode == 0o666, "an output where others may enter follows the umask, as any file does"
+
+
+async def test_workspaces_elsewhere_are_private_too(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "open", tmp_path / "elsewhere"
+    folder.mkdir()
+    await worked(tmp_path / "data", folder, workspace_url=elsewhere.as_uri())
+    assert opened(elsewhere / "lucius") == []
+    assert any(path.is_file() for path in everything(elsewhere / "lucius"))
+
+
+async def test_what_was_left_open_is_closed_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data, folder = tmp_path / "data", tmp_path / "open"
+    folder.mkdir()
+    await worked(data, folder)
+    for path in everything(data):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    with caplog.at_level(logging.WARNING, "lucius"):
+        runtime: Runtime = await build(settings_of(data))
+    await runtime.ledger.close()
+    for name in ("", "ledger.db", "ledger.db.lock", "callback.key", "webhook.key", "workspace"):
+        assert not (data / name).stat().st_mode & OTHERS
+        assert f"{data / name} was open to other users" in caplog.text
+    caplog.clear()
+    own_data(settings_of(data))
+    assert caplog.text == ""
+
+
+def test_what_many_share_stays_as_it_is(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    own_data(settings_of(shared))
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+
+
+def test_a_keys_file_that_was_open_stays_refused(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text('{"keys": []}')
+    own_data(settings_of(tmp_path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666
+
+
+def test_keys_made_first_of_all_are_in_a_private_directory(tmp_path: Path) -> None:
+    words = ["keys", "create", "ci", "--role", "read", "--all-tenants"]
+    env = {"LUCIUS_DATA_DIR": str(tmp_path / "data")}
+    assert CliRunner().invoke(main, words, env=env).exit_code == 0
+    assert CliRunner().invoke(main, ["keys", "webhook", "a"], env=env).exit_code == 0
+    assert opened(tmp_path / "data") == []
+
+
+async def test_a_backup_and_what_is_restored_from_it_are_private(tmp_path: Path) -> None:
+    ledger = await open_ledger(settings_of(tmp_path / "one"))
+    assert isinstance(ledger, SqliteLedger)
+    await ledger.backup(tmp_path / "copy.db")
+    await ledger.close()
+    assert not (tmp_path / "copy.db").stat().st_mode & OTHERS
+    restore_ledger(settings_of(tmp_path / "two"), tmp_path / "copy.db", force=False)
+    assert opened(tmp_path / "two") == []
