@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from lucius.bootstrap.adapters import ledger_path, open_ledger
+from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.ids import accepted_at
 from lucius.ledgers.sqlite.backup import restore
 from lucius.ports.ledger import Drift, Ledger
@@ -46,9 +47,16 @@ async def prune_open(settings: Settings, ledger: Ledger, before: datetime) -> in
         deleted += count
         await asyncio.sleep(PAUSE)
     for folder in await asyncio.to_thread(_older, settings, before):
-        if await ledger.load(folder.name) is None:
+        if await _is_gone(ledger, folder.name):
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
     return deleted
+
+
+async def _is_gone(ledger: Ledger, job_id: str) -> bool:
+    try:
+        return await ledger.load(job_id) is None
+    except (LedgerRowUnreadableError, LedgerTooNewError):
+        return False
 
 
 def _older(settings: Settings, before: datetime) -> list[Path]:

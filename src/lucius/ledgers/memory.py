@@ -143,6 +143,9 @@ class MemoryLedger:
         record = self.jobs.get(job_id)
         return record.job if record else None
 
+    async def unreadable(self) -> int:
+        return 0
+
     async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
         found = [item for lane in lanes for item in self.due_index.first(lane, before, limit)]
         return [DueJob(job_id, due_at) for due_at, job_id in sorted(found)[:limit]]

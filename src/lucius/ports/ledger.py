@@ -150,7 +150,14 @@ class Ledger(Protocol):
         """
 
     async def load(self, job_id: str) -> Job | None:
-        """The whole aggregate as last committed."""
+        """The whole aggregate as last committed.
+
+        LedgerRowUnreadableError: what is stored of this one job cannot be read. It is named in the
+        log, once, and from then on left out of `due`, `next_due`, `ready` and `list`.
+        """
+
+    async def unreadable(self) -> int:
+        """How many jobs were met since this process began that cannot be read."""
 
     async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
         """Replace the aggregate if its stored version is `expected`, and append the events.
@@ -182,8 +189,8 @@ class Ledger(Protocol):
     async def count(self, query: JobQuery) -> int:
         """How many jobs match, however many there are; other tasks go on meanwhile.
 
-        `limit` and `cursor` do not count. A job that a newer version wrote matches here, although
-        `list` leaves it out.
+        `limit` and `cursor` do not count. A job that a newer version wrote, or that cannot be
+        read, matches here by its indexes, although `list` leaves it out.
         """
 
     async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:

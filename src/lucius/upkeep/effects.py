@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.job import Job
 from lucius.core.states import StepState
 from lucius.core.wire import effect_key
@@ -33,7 +34,10 @@ async def check_effects(ledger: Ledger, folders: Sequence[Path]) -> list[Drift]:
             except (ValueError, KeyError, TypeError) as error:
                 drifts.append(Drift("commit_record_corrupt", str(path), str(error)))
                 continue
-            job = await ledger.load(record.job_id)
+            try:
+                job = await ledger.load(record.job_id)
+            except (LedgerRowUnreadableError, LedgerTooNewError):
+                continue  # nobody here knows what it answers for
             if job is None or not _answers_for(job, record):
                 suspects.append(Suspect(path, record, folder.name, job))
     return drifts + await _unanswered(ledger, suspects)

@@ -3,12 +3,12 @@
 import asyncio
 import sqlite3
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
 from lucius.core.effects import Event
-from lucius.core.errors import LedgerError
+from lucius.core.errors import LedgerError, LedgerRowUnreadableError
 from lucius.core.job import Job
 from lucius.ledgers.sqlite import lists, queries
 from lucius.ledgers.sqlite.backup import write_backup
@@ -24,6 +24,7 @@ from lucius.ledgers.sqlite.schema import (
     migrate,
     probe,
 )
+from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.ledgers.sqlite.verify import verify_file
 from lucius.ledgers.sqlite.writer import Writer
 from lucius.ports.ledger import (
@@ -43,6 +44,7 @@ from lucius.ports.ledger import (
 )
 
 PRUNED_AT_ONCE: Final = 256
+FAR: Final = datetime.max.replace(tzinfo=UTC)
 DECODED_AT_ONCE: Final = 10
 """Jobs of a list that are decoded before other tasks get a turn."""
 
@@ -63,6 +65,7 @@ class SqliteLedger:
         self._lock = lock
         self._foreign = ForeignErrors(path)
         self._counting = asyncio.Lock()
+        self._unreadable = Unreadable()
 
     @classmethod
     async def open(cls, path: Path | str, *, migrations: Sequence[Migration] = MIGRATIONS) -> Self:
@@ -134,14 +137,27 @@ class SqliteLedger:
     # -- reading -----------------------------------------------------------------------------
 
     async def load(self, job_id: str) -> Job | None:
-        with self._foreign:
-            return queries.load(self._reader, job_id)
+        try:
+            with self._foreign:
+                job = queries.load(self._reader, job_id)
+        except LedgerRowUnreadableError as error:
+            self._unreadable.note(error)
+            raise
+        self._unreadable.forget(job_id)
+        return job
+
+    async def unreadable(self) -> int:
+        return len(self._unreadable)
 
     async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
         with self._foreign:
-            return queries.due(self._reader, before, lanes, limit)
+            found = queries.due(self._reader, before, lanes, limit + len(self._unreadable))
+        return self._unreadable.leave_out(found, limit)
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:
+        if self._unreadable:
+            first = await self.due(FAR, lanes, 1)
+            return first[0].due_at if first else None
         with self._foreign:
             return queries.next_due(self._reader, lanes)
 
@@ -153,16 +169,17 @@ class SqliteLedger:
     async def ready(
         self, line: str, lane: int, tenant_id: str, after: int, limit: int
     ) -> Sequence[ReadyEntry]:
+        queue = (line, lane, tenant_id)
         with self._foreign:
-            queue = (line, lane, tenant_id)
-            return queries.ready(self._reader, queue, after, limit)
+            found = queries.ready(self._reader, queue, after, limit + len(self._unreadable))
+        return self._unreadable.leave_out(found, limit)
 
     async def list(self, query: JobQuery) -> JobPage:
         with self._foreign:
             found = lists.find(self._reader, query)
         jobs: list[Job] = []
         for start in range(0, len(found.rows), DECODED_AT_ONCE):
-            jobs += lists.decode(found.rows[start : start + DECODED_AT_ONCE])
+            jobs += lists.decode(found.rows[start : start + DECODED_AT_ONCE], self._unreadable)
             await asyncio.sleep(0)
         return JobPage(jobs, lists.next_cursor(query, found))
 

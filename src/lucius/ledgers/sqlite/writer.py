@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final
 
-from lucius.core.errors import LedgerError, LedgerUnavailableError
+from lucius.core.errors import LedgerError, LedgerRowUnreadableError, LedgerUnavailableError
 from lucius.ledgers.sqlite.batch import Batch, ContradictionError, Operation
 from lucius.ledgers.sqlite.memory import Memory
 from lucius.ledgers.sqlite.queries import read_counts, read_held
@@ -26,6 +26,7 @@ BY_CONTENT: Final = (
     sqlite3.InterfaceError,
     sqlite3.ProgrammingError,
     ContradictionError,
+    LedgerRowUnreadableError,
     OverflowError,
     UnicodeError,
 )
@@ -173,6 +174,9 @@ class Writer:
             except ContradictionError:
                 self._undo()
                 operation.outcome = False
+            except LedgerRowUnreadableError as error:
+                self._undo()
+                operation.outcome = error
             except BY_CONTENT as error:
                 self._undo()
                 operation.outcome = LedgerError(f"the ledger cannot store this: {error}")
