@@ -192,6 +192,9 @@ class MemoryLedger:
     async def inflight(self) -> Inflight:
         return self.counts.view()
 
+    async def check(self) -> None:
+        """It answers for as long as the process does."""
+
     async def close(self) -> None:
         """Nothing is held open."""
 

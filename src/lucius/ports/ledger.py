@@ -205,6 +205,13 @@ class Ledger(Protocol):
         from it: they share a workspace. Returns how many jobs were deleted.
         """
 
+    async def check(self) -> None:
+        """Return if it answers and its last write was taken; else raise a LedgerError that says why.
+
+        After a write that failed, this tries one of its own, now and then, so that it notices by
+        itself when writes are taken again.
+        """
+
     async def verify(self) -> Sequence[Drift]:
         """Read everything and report what contradicts itself."""
 

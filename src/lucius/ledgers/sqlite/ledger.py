@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from lucius.core.effects import Event
-from lucius.core.errors import LedgerError, LedgerRowUnreadableError
+from lucius.core.errors import LedgerCorruptError, LedgerError, LedgerRowUnreadableError
 from lucius.core.job import Job
 from lucius.ledgers.sqlite import lists, queries
 from lucius.ledgers.sqlite.backup import write_backup
 from lucius.ledgers.sqlite.batch import Call, Create, Save
+from lucius.ledgers.sqlite.health import Health
 from lucius.ledgers.sqlite.lock import WriterLock
 from lucius.ledgers.sqlite.prune import pruning
 from lucius.ledgers.sqlite.schema import (
@@ -63,7 +64,8 @@ class SqliteLedger:
         self._reader = reader
         self._writer = writer
         self._lock = lock
-        self._foreign = ForeignErrors(path)
+        self._health = writer.health if writer is not None else Health()
+        self._foreign = ForeignErrors(path, self._health.heard)
         self._counting = asyncio.Lock()
         self._unreadable = Unreadable()
 
@@ -199,6 +201,14 @@ class SqliteLedger:
         return counts.view()
 
     # -- keeping -----------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        if self._health.damage is not None:
+            raise LedgerCorruptError(str(self._health.damage))
+        if self._writer is not None:
+            await self._writer.check()
+        with self._foreign:
+            self._reader.execute("SELECT 1 FROM inflight LIMIT 1").fetchone()
 
     async def verify(self) -> Sequence[Drift]:
         return await asyncio.to_thread(verify_file, self.path)

@@ -4,7 +4,7 @@ A file that is corrupt, foreign or newer than this version is never written to.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -57,17 +57,21 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             tenant TEXT NOT NULL, lane INTEGER NOT NULL, mode TEXT NOT NULL,
             count INTEGER NOT NULL, PRIMARY KEY (tenant, lane, mode)) WITHOUT ROWID""",
     ),
+    ("CREATE TABLE probe (no INTEGER PRIMARY KEY, doc BLOB NOT NULL)",),
 )
 """Each makes one version of the file from the one before; `PRAGMA user_version` counts them."""
 
 
 class ForeignErrors:
-    """Vendor exceptions stop here."""
+    """Vendor exceptions stop here; `heard` is told what they became."""
 
-    __slots__ = ("_path",)
+    __slots__ = ("_heard", "_path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, heard: Callable[[LedgerError], None] = lambda error: None
+    ) -> None:
         self._path = path
+        self._heard = heard
 
     def __enter__(self) -> None:
         return None
@@ -76,7 +80,9 @@ class ForeignErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if isinstance(error, sqlite3.Error):
-            raise ledger_error(self._path, error) from error
+            known = ledger_error(self._path, error)
+            self._heard(known)
+            raise known from error
 
 
 def ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
