@@ -40,12 +40,23 @@ async def prune(settings: Settings, before: datetime) -> int:
         await ledger.close()
 
 
+async def prunable(settings: Settings, before: datetime) -> int:
+    """How many jobs `prune` would delete; the server may be running."""
+    ledger = await open_ledger(settings, readonly=True)
+    try:
+        return await ledger.prunable(before)
+    finally:
+        await ledger.close()
+
+
 async def prune_open(settings: Settings, ledger: Ledger, before: datetime) -> int:
     """The same on a ledger that is in use: in short transactions, with pauses in between."""
-    deleted = 0
-    while count := await ledger.prune(before, PAGE):
-        deleted += count
+    page = await ledger.prune(before, PAGE)
+    deleted = page.deleted
+    while page.cursor is not None:
         await asyncio.sleep(PAUSE)
+        page = await ledger.prune(before, PAGE, page.cursor)
+        deleted += page.deleted
     for folder in await asyncio.to_thread(_older, settings, before):
         if await _is_gone(ledger, folder.name):
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

@@ -125,6 +125,14 @@ class Inflight:
 
 
 @record
+class Pruned:
+    """One page of a sweep. `cursor` is where the next one begins; none: that was the last."""
+
+    deleted: int
+    cursor: str | None = None
+
+
+@record
 class Drift:
     """Something in the stored data that contradicts itself."""
 
@@ -198,12 +206,16 @@ class Ledger(Protocol):
 
     async def inflight(self) -> Inflight: ...
 
-    async def prune(self, before: datetime, limit: int) -> int:
-        """Delete up to `limit` terminal jobs that were completed before and owe nothing.
+    async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:
+        """Look at up to `limit` jobs that were completed before, and delete those that may go.
 
-        The claim goes first. A job that was redriven stays for as long as the one that took over
-        from it: they share a workspace. Returns how many jobs were deleted.
+        The claim goes first. What owes something stays, what is in the dead-letter view stays, and
+        a job that was redriven stays for as long as the one that took over from it, whether or not
+        the link to that is written yet: they share a workspace. Once that one goes, so does it.
         """
+
+    async def prunable(self, before: datetime) -> int:
+        """How many jobs a sweep with `prune`, from no cursor until there is none, would delete."""
 
     async def check(self) -> None:
         """Return if it answers and its last write was taken; else raise a LedgerError that says why.

@@ -245,6 +245,7 @@ class Batch:
         self._added += (micros(plan.accepted_at), cell.lane, cell.mode, head.state, job.version)
         self._added += (SCHEMA, job.in_dlq, maybe_micros(job.completed_at))
         self._added += (maybe_micros(job.due_at), write_positions(head.ready), op.doc)
+        self._added.append(plan.redrive_of)
         self._plans += (head.no, op.claim.claim_hash, op.claim.keyed, op.plan_doc)
         if op.events is not None:
             self._events += (head.no, job.seq, op.events)

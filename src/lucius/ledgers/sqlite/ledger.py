@@ -15,7 +15,7 @@ from lucius.ledgers.sqlite.backup import write_backup
 from lucius.ledgers.sqlite.batch import Call, Create, Save
 from lucius.ledgers.sqlite.health import Health
 from lucius.ledgers.sqlite.lock import WriterLock
-from lucius.ledgers.sqlite.prune import pruning
+from lucius.ledgers.sqlite.prune import PrunePage, count_prunable
 from lucius.ledgers.sqlite.schema import (
     MIGRATIONS,
     ForeignErrors,
@@ -40,6 +40,7 @@ from lucius.ports.ledger import (
     JobQuery,
     KeyReused,
     Limits,
+    Pruned,
     ReadyEntry,
     ReadyQueue,
 )
@@ -125,16 +126,14 @@ class SqliteLedger:
         saved: bool = await self._writing().submit(Save(job, expected, events))
         return saved
 
-    async def prune(self, before: datetime, limit: int) -> int:
-        """In short transactions, so that other writers wait for none of them long."""
-        pruned = 0
-        while pruned < limit:
-            portion = min(PRUNED_AT_ONCE, limit - pruned)
-            count: int = await self._writing().submit(Call(pruning(before, portion)))
-            pruned += count
-            if count < portion:
-                break
-        return pruned
+    async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:
+        """One short transaction, so that other writers do not wait long for it."""
+        page = PrunePage(before, min(limit, PRUNED_AT_ONCE), cursor)
+        await self._writing().submit(Call(page))
+        return page.pruned
+
+    async def prunable(self, before: datetime) -> int:
+        return await asyncio.to_thread(count_prunable, self.path, before)
 
     # -- reading -----------------------------------------------------------------------------
 

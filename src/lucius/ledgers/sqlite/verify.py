@@ -13,7 +13,7 @@ from lucius.core.errors import LedgerError, LedgerTooNewError
 from lucius.core.job import Job
 from lucius.ledgers.rules import UNSUCCESSFUL, cell_of, ready_steps
 from lucius.ledgers.sqlite.queries import JOB_COLUMNS, JobRow, read_job, read_positions
-from lucius.ledgers.sqlite.schema import ForeignErrors, connect_readonly
+from lucius.ledgers.sqlite.schema import ForeignErrors, check_upgraded, connect_readonly
 from lucius.ledgers.stored.event_codec import decode_events
 from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ports.ledger import Drift
@@ -64,7 +64,7 @@ LOST_ROWS: Final = (
 
 JOBS: Final = f"""
     SELECT no, tenant, request_type, created_at, lane, mode, state, dlq, completed_at, due_at,
-        {JOB_COLUMNS} FROM jobs LEFT JOIN plans USING (no) ORDER BY no"""
+        redrive_of, {JOB_COLUMNS} FROM jobs LEFT JOIN plans USING (no) ORDER BY no"""
 EVENTS: Final = "SELECT job_no, last_seq, doc FROM events ORDER BY job_no, last_seq"
 READY: Final = """
     SELECT job_no, step_id, service, lane, tenant, position FROM ready ORDER BY job_no, position"""
@@ -73,6 +73,7 @@ READY: Final = """
 def verify_file(path: Path) -> list[Drift]:
     """One consistent reading, beside whoever writes."""
     with ForeignErrors(path), contextlib.closing(connect_readonly(path)) as conn:
+        check_upgraded(path, conn)
         conn.execute("BEGIN")
         found = chain(_storage(conn), _lost_rows(conn), _jobs(conn))
         drifts = list(islice(found, MOST_DRIFTS))
@@ -98,7 +99,7 @@ def _jobs(conn: sqlite3.Connection) -> Iterator[Drift]:
     history = _Beside(conn.execute(EVENTS))
     queued = _Beside(conn.execute(READY))
     for row in conn.execute(JOBS):
-        stored = JobRow(*row[10:])
+        stored = JobRow(*row[11:])
         events, ready = history.of(row[0]), queued.of(row[0])
         try:
             job = read_job(stored)
@@ -144,6 +145,7 @@ def _columns(job: Job, row: tuple[Any, ...]) -> Iterator[Drift]:
         "dlq": (bool(row[7]), job.in_dlq),
         "completed_at": (row[8], maybe_micros(job.completed_at)),
         "due_at": (row[9], maybe_micros(job.due_at)),
+        "redrive_of": (row[10], job.plan.redrive_of),
     }
     for name, (stored, said) in wanted.items():
         if stored != said:
