@@ -49,7 +49,13 @@ WELL: Final = (
         "stat",
         "Jobs that are due and do not move. More than a minute is trouble.",
     ),
-    Panel("In the DLQ", (("max(lucius_dlq_jobs)", "jobs"),), width=4, kind="stat"),
+    Panel(
+        "In the DLQ, unreadable",
+        (("max(lucius_dlq_jobs)", "jobs"), ("max(lucius_unreadable_jobs)", "unreadable")),
+        width=4,
+        kind="stat",
+        about="Jobs that wait for a decision, and jobs whose stored rows cannot be read.",
+    ),
     Panel("Live jobs", (("sum(lucius_inflight_jobs)", "jobs"),), width=4, kind="stat"),
     Panel(
         "Beyond SLA, last day",

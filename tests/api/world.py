@@ -126,6 +126,9 @@ class World:
         self._check()
         return self.jobs.get(job_id)
 
+    async def unreadable(self) -> int:
+        return 0
+
     async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
         return await self._until(job_id, seconds, lambda job: job.version > version or job.terminal)
 

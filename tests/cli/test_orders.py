@@ -111,12 +111,13 @@ def test_pruning_deletes_jobs_and_their_workspaces(tmp_path: Path) -> None:
     folder = asyncio.run(one_live_job())
     folder.mkdir(parents=True)
     (folder / "output.txt").write_text("x")
-    runner, words = CliRunner(), ["ledger", "prune", "--data", str(tmp_path), "--older-than"]
+    runner = CliRunner()
+    words = ["ledger", "prune", "--yes", "--data", str(tmp_path), "--older-than"]
     assert runner.invoke(main, [*words, "0s"]).stdout == "0 jobs deleted\n", "it is live"
     assert folder.exists()
     asyncio.run(cancelled(tmp_path))
     assert runner.invoke(main, [*words, "1d"]).stdout == "0 jobs deleted\n", "it is young"
-    assert runner.invoke(main, [*words, "0s"]).stdout == "1 jobs deleted\n"
+    assert runner.invoke(main, [*words, "0s"]).stdout == "1 job deleted\n"
     assert not folder.exists()
 
 

@@ -26,6 +26,7 @@ DURABLE = "durable"
 """What was acknowledged is there when the ledger is opened again."""
 
 LANES = range(16)
+RUINS = ("document", "shape", "time", "steps", "version", "plan", "no plan", "ready")
 
 
 class Tamper(Protocol):
@@ -36,6 +37,9 @@ class Tamper(Protocol):
 
     async def mark_newer(self, job_id: str) -> None:
         """Make it a job that a newer version has written."""
+
+    async def ruin(self, job_id: str, what: str) -> None:
+        """Make what is stored of a job unreadable; `what` is one of `RUINS`."""
 
     async def lose_job(self, job_id: str) -> None: ...
 

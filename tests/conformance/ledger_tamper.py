@@ -35,6 +35,9 @@ class MemoryTamper:
     async def mark_newer(self, job_id: str) -> None:
         raise AssertionError("only what outlives a process can be newer than it")
 
+    async def ruin(self, job_id: str, what: str) -> None:
+        raise AssertionError("only what is stored as text can become unreadable")
+
     async def lose_job(self, job_id: str) -> None:
         del self._ledger.jobs[job_id]
 
@@ -59,6 +62,9 @@ class MemoryTamper:
         self._ledger.counts.add(cell_of(self._ledger.jobs[job_id].job), 1)
 
 
+NO = "(SELECT no FROM jobs WHERE id = ?)"
+
+
 class SqliteTamper:
     """Plain SQL on the file, beside the ledger that has it open."""
 
@@ -76,6 +82,25 @@ class SqliteTamper:
     async def mark_newer(self, job_id: str) -> None:
         await self.edit(job_id, lambda doc: doc.update(schema=99))
         self._execute("UPDATE jobs SET schema = 99 WHERE id = ?", job_id)
+
+    async def ruin(self, job_id: str, what: str) -> None:
+        match what:
+            case "document":
+                self._execute("UPDATE jobs SET doc = x'00ff' WHERE id = ?", job_id)
+            case "shape":
+                self._execute("UPDATE jobs SET doc = '[1, 2]' WHERE id = ?", job_id)
+            case "time":
+                await self.edit(job_id, lambda doc: doc.update(updated=10**18))
+            case "steps":
+                await self.edit(job_id, lambda doc: doc["steps"].pop())
+            case "version":
+                await self.edit(job_id, lambda doc: doc.update(version=99))
+            case "plan":
+                self._execute(f"UPDATE plans SET doc = '{{}}' WHERE no = {NO}", job_id)
+            case "no plan":
+                self._execute(f"DELETE FROM plans WHERE no = {NO}", job_id)
+            case "ready":
+                self._execute("UPDATE jobs SET ready = 'x' WHERE id = ?", job_id)
 
     async def lose_job(self, job_id: str) -> None:
         self._execute("DELETE FROM jobs WHERE id = ?", job_id)

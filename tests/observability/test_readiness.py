@@ -38,7 +38,7 @@ async def test_a_ledger_that_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyP
     async with serving(tmp_path) as (_, client):
         assert (await client.get("/readyz")).status_code == 200
         with monkeypatch.context() as patch:
-            patch.setattr(MemoryLedger, "inflight", ledger_is_down)
+            patch.setattr(MemoryLedger, "check", ledger_is_down)
             answer = await client.get("/readyz")
             seen = await up(client)
         assert (await client.get("/readyz")).status_code == 200

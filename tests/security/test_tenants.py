@@ -8,6 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from lucius.api.context import Caller, Role
+from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.inputs import ResultReceived, ResultStatus
 from lucius.core.job import Fault
 from lucius.core.states import JobState
@@ -48,6 +49,20 @@ def same(one: httpx.Response, other: httpx.Response) -> bool:
         other.content,
         other.headers,
     )
+
+
+@pytest.mark.parametrize(
+    ("tenant_id", "status", "code"),
+    [(OURS, 404, "JOB_NOT_FOUND"), (THEIRS, 500, "LEDGER_ROW_UNREADABLE")],
+)
+async def test_a_job_that_cannot_be_read_is_named_to_its_own_tenant_only(
+    world: World, tenant_id: str, status: int, code: str
+) -> None:
+    world.failing = LedgerRowUnreadableError("job_0", "what it holds", tenant_id=tenant_id)
+    async with client_of(context(world)) as client:
+        answer = await client.get("/v1/jobs/job_0")
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert "what it holds" not in answer.text
 
 
 @pytest.mark.parametrize("route", OF_A_JOB, ids=str)

@@ -415,6 +415,25 @@ _ALL: Final = (
         retry_after=True,
     ),
     ProblemCode(
+        "LEDGER_CORRUPT",
+        503,
+        "The ledger's storage is damaged",
+        "The storage answered that its own pages are damaged. Nothing was acknowledged, and `/readyz`"
+        " says so.",
+        "Stop the server, look at the disk, keep a copy of the file, and restore a backup with"
+        " `lucius ledger restore`. Then repeat the request with the same idempotency key.",
+    ),
+    ProblemCode(
+        "LEDGER_ROW_UNREADABLE",
+        500,
+        "What is stored of this job cannot be read",
+        "The stored document or plan of this one job is damaged. The job is left as it is and does not"
+        " move; all others go on. The log names it once with the reason, `/readyz` and"
+        " `lucius_unreadable_jobs` count such jobs.",
+        "`lucius verify` lists all such jobs with the reason. Restore a backup that still has the job,"
+        " or submit it again under another idempotency key.",
+    ),
+    ProblemCode(
         "BUS_UNAVAILABLE",
         503,
         "The bus does not answer",

@@ -16,6 +16,8 @@ _REF: Final = "#/components/schemas/{model}"
 _ALWAYS: Final = (
     "INTERNAL_ERROR",
     "LEDGER_UNAVAILABLE",
+    "LEDGER_CORRUPT",
+    "LEDGER_ROW_UNREADABLE",
     "MISDIRECTED_REQUEST",
     "HEADERS_TOO_LARGE",
     "REQUEST_TIMEOUT",

@@ -11,7 +11,9 @@ from lucius.api.codes import CODES, ProblemCode
 from lucius.api.shapes import FaultShape, ProblemShape, ReplyOutcomeShape
 from lucius.core.errors import (
     BusUnavailableError,
+    LedgerCorruptError,
     LedgerError,
+    LedgerRowUnreadableError,
     LuciusError,
     RequestError,
 )
@@ -85,6 +87,11 @@ def _render(error: Exception) -> _Rendered:
         return _Rendered(error.known, error.detail, error.errors, dict(error.headers))
     if isinstance(error, RequestError):
         return _refused(error)
+    if isinstance(error, LedgerRowUnreadableError):
+        detail = f"what is stored of job {error.job_id} cannot be read"
+        return _Rendered(CODES["LEDGER_ROW_UNREADABLE"], detail, (), {})
+    if isinstance(error, LedgerCorruptError):
+        return _Rendered(CODES["LEDGER_CORRUPT"], str(error), (), {})
     if isinstance(error, LedgerError):
         return _Rendered(CODES["LEDGER_UNAVAILABLE"], str(error), (), {})
     if isinstance(error, BusUnavailableError):

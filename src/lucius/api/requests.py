@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from lucius.api.context import ApiContext, Caller
 from lucius.api.problems import Problem, parameter_problem
+from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.job import Job
 
 MAX_ID: Final = 256
@@ -17,7 +18,12 @@ _FALSE: Final = frozenset(("false", "0", "no"))
 async def visible_job(context: ApiContext, request: Request, caller: Caller) -> Job:
     """The job of the path, if the caller may see it. What is not theirs does not exist."""
     job_id: str = request.path_params["jobId"]
-    job = await context.engine.job(job_id) if len(job_id) <= MAX_ID else None
+    try:
+        job = await context.engine.job(job_id) if len(job_id) <= MAX_ID else None
+    except LedgerRowUnreadableError as error:
+        if error.tenant_id is None or not caller.may_act_for(error.tenant_id):
+            raise Problem("JOB_NOT_FOUND") from error
+        raise
     if job is None or not caller.may_act_for(job.tenant_id):
         raise Problem("JOB_NOT_FOUND")
     return job

@@ -14,7 +14,7 @@ from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
 from lucius.bootstrap.standalone import run_service
 from lucius.bootstrap.telemetry import observed
-from lucius.bootstrap.upkeep import prune, restore_ledger, verify
+from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify
 
 __all__ = [
     "NotSharedError",
@@ -29,6 +29,7 @@ __all__ = [
     "observed",
     "open_ledger",
     "open_workspace",
+    "prunable",
     "prune",
     "reconcile",
     "restore_ledger",

@@ -267,7 +267,7 @@ class Runtime:
         await self.metrics.refresh(up)
 
     async def _check_ledger(self) -> None:
-        await self.ledger.inflight()
+        await self.ledger.check()
 
     async def _check_tasks(self) -> None:
         if self.down:

@@ -37,5 +37,14 @@ async def prune(settings: Settings, before: datetime) -> int:
         await ledger.close()
 
 
+async def prunable(settings: Settings, before: datetime) -> int:
+    """How many jobs `prune` would delete; the server may be running."""
+    ledger = await open_ledger(settings, readonly=True)
+    try:
+        return await ledger.prunable(before)
+    finally:
+        await ledger.close()
+
+
 def restore_ledger(settings: Settings, source: Path, *, force: bool) -> None:
     restore(source, ledger_path(settings), force=force)

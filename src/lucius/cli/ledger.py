@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import click
 
+from lucius.cli.bulk import is_asked
 from lucius.cli.screen import printed
 from lucius.cli.session import echo_json, run, with_json
 
@@ -73,19 +74,40 @@ def ledger() -> None:
 
 @ledger.command()
 @click.option("--older-than", type=Age(), required=True, help="For example 30d.")
+@click.option("--dry-run", is_flag=True, help="Only count them; the server may be running.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @with_data
 @with_json
-def prune(older_than: timedelta, data: Path, as_json: bool) -> None:
-    """Delete jobs that ended longer ago than that and owe nothing, and their workspaces.
+def prune(older_than: timedelta, dry_run: bool, yes: bool, data: Path, as_json: bool) -> None:
+    """Delete jobs that ended longer ago than that, and their workspaces. Counts them and asks first.
 
-    The server must not be running: it is the one that writes. It prunes by itself where
-    LUCIUS_RETENTION says for how long jobs are kept.
+    What owes something stays, and so does what is in the dead-letter view (redrive or dismiss it
+    first) and what a job that took over still needs. The server must not be running: it is the one
+    that writes. It prunes by itself where LUCIUS_RETENTION says for how long jobs are kept.
     """
     from lucius import bootstrap
 
     settings, before = settings_of_ledger(data), datetime.now(UTC) - older_than
+    if dry_run or not yes:
+        count = run(bootstrap.prunable(settings, before))
+        if dry_run:
+            _show({"prunable": count}, f"{_jobs(count)} would be deleted", as_json)
+            return
+        if count:
+            _ask_to_delete(count)
     deleted = run(bootstrap.prune(settings, before))
-    _show({"deleted": deleted}, f"{deleted} jobs deleted", as_json)
+    _show({"deleted": deleted}, f"{_jobs(deleted)} deleted", as_json)
+
+
+def _ask_to_delete(count: int) -> None:
+    """A person is asked; a script must have said yes."""
+    if not is_asked():
+        raise click.UsageError(f"{_jobs(count)} would be deleted for good; add --yes to do it")
+    click.confirm(f"delete {_jobs(count)} and their workspaces for good?", abort=True, err=True)
+
+
+def _jobs(count: int) -> str:
+    return f"{count} job{'' if count == 1 else 's'}"
 
 
 def settings_for(data: Path, **options: str) -> "Settings":

@@ -30,8 +30,18 @@ class LedgerUnavailableError(LedgerError):
     """The storage did not take or answer a request; nothing was acknowledged."""
 
 
-class LedgerCorruptError(LedgerError):
-    """The stored data cannot be read; it is left untouched."""
+class LedgerCorruptError(LedgerUnavailableError):
+    """The storage is damaged; it is left untouched, and nothing was acknowledged."""
+
+
+class LedgerRowUnreadableError(LedgerError):
+    """One stored job cannot be read; it is left untouched, and no other job is concerned."""
+
+    def __init__(self, job_id: str, why: str, *, tenant_id: str | None = None) -> None:
+        super().__init__(f"job {job_id} cannot be read: {why}")
+        self.job_id = job_id
+        self.tenant_id = tenant_id
+        """Whose job it is, as far as its row still says."""
 
 
 class LedgerTooNewError(LedgerError):

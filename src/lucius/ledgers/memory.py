@@ -41,6 +41,7 @@ from lucius.ports.ledger import (
     JobQuery,
     KeyReused,
     Limits,
+    Pruned,
     ReadyEntry,
     ReadyQueue,
 )
@@ -126,22 +127,47 @@ class MemoryLedger:
                 self.held.add(queue_of(job, index), 1)
         return ready
 
-    async def prune(self, before: datetime, limit: int) -> int:
-        ended = (r for r in self.jobs.values() if r.job.terminal and not r.job.owed)
-        old = (r for r in ended if r.job.completed_at and r.job.completed_at < before)
-        doomed = list(islice((r for r in old if r.job.redriven_by not in self.jobs), limit))
-        for record in doomed:
-            job_id, key = record.job.job_id, (record.claim.tenant_id, record.claim.claim_hash)
-            if key in self.claims and self.claims[key][1] == job_id:
-                del self.claims[key]
-            del self.history[job_id], self.jobs[job_id]
-        return len(doomed)
+    async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:
+        found = islice((r for r in self._ended(before) if r.no > int(cursor or 0)), limit)
+        page, deleted = list(found), 0
+        for each in page:
+            record = self.jobs.get(each.job.job_id)
+            while record is not None and self._is_free(record.job, before):
+                self._delete(record)
+                deleted += 1
+                record = self.jobs.get(record.job.plan.redrive_of or "")
+        return Pruned(deleted, str(page[-1].no) if len(page) == limit else None)
+
+    async def prunable(self, before: datetime) -> int:
+        ended = list(self._ended(before))
+        going = {r.no for r in ended}
+        needed = {r.job.plan.redrive_of for r in self.jobs.values() if r.no not in going}
+        for record in sorted(self.jobs.values(), key=lambda r: r.no, reverse=True):
+            if record.job.job_id in needed:
+                needed.add(record.job.plan.redrive_of)
+        return sum(record.job.job_id not in needed for record in ended)
+
+    def _ended(self, before: datetime) -> Iterator[Record]:
+        return (r for r in self.jobs.values() if _may_go(r.job, before))
+
+    def _is_free(self, job: Job, before: datetime) -> bool:
+        heirs = (r for r in self.jobs.values() if r.job.plan.redrive_of == job.job_id)
+        return _may_go(job, before) and next(heirs, None) is None
+
+    def _delete(self, record: Record) -> None:
+        job_id, key = record.job.job_id, (record.claim.tenant_id, record.claim.claim_hash)
+        if key in self.claims and self.claims[key][1] == job_id:
+            del self.claims[key]
+        del self.history[job_id], self.jobs[job_id]
 
     # -- reading -----------------------------------------------------------------------------
 
     async def load(self, job_id: str) -> Job | None:
         record = self.jobs.get(job_id)
         return record.job if record else None
+
+    async def unreadable(self) -> int:
+        return 0
 
     async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
         found = [item for lane in lanes for item in self.due_index.first(lane, before, limit)]
@@ -189,6 +215,9 @@ class MemoryLedger:
     async def inflight(self) -> Inflight:
         return self.counts.view()
 
+    async def check(self) -> None:
+        """It answers for as long as the process does."""
+
     async def close(self) -> None:
         """Nothing is held open."""
 
@@ -232,6 +261,11 @@ class MemoryLedger:
         if recount != self.counts:
             detail = f"counted {recount.total} live jobs, recorded {self.counts.total}"
             yield Drift("inflight", "inflight", detail)
+
+
+def _may_go(job: Job, before: datetime) -> bool:
+    old = job.completed_at is not None and job.completed_at < before
+    return old and not job.owed and not job.in_dlq
 
 
 def _place(record: Record) -> Place:

@@ -32,12 +32,12 @@ UNSUCCESSFUL: Final = (JobState.FAILED_FINAL, JobState.CANCELLED)
 
 
 class HeldClaim(NamedTuple):
-    """A stored claim and the state of its job; none where the job is missing."""
+    """A stored claim and the state of its job, as stored; none where the job is missing."""
 
     body_hash: str
     keyed: bool
     job_id: str
-    state: JobState | None
+    state: str | None
 
 
 def standing(claim: Claim, held: HeldClaim | None) -> Duplicate | KeyReused | None:

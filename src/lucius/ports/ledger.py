@@ -125,6 +125,14 @@ class Inflight:
 
 
 @record
+class Pruned:
+    """One page of a sweep. `cursor` is where the next one begins; none: that was the last."""
+
+    deleted: int
+    cursor: str | None = None
+
+
+@record
 class Drift:
     """Something in the stored data that contradicts itself."""
 
@@ -150,7 +158,14 @@ class Ledger(Protocol):
         """
 
     async def load(self, job_id: str) -> Job | None:
-        """The whole aggregate as last committed."""
+        """The whole aggregate as last committed.
+
+        LedgerRowUnreadableError: what is stored of this one job cannot be read. It is named in the
+        log, once, and from then on left out of `due`, `next_due`, `ready` and `list`.
+        """
+
+    async def unreadable(self) -> int:
+        """How many jobs were met since this process began that cannot be read."""
 
     async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
         """Replace the aggregate if its stored version is `expected`, and append the events.
@@ -182,8 +197,8 @@ class Ledger(Protocol):
     async def count(self, query: JobQuery) -> int:
         """How many jobs match, however many there are; other tasks go on meanwhile.
 
-        `limit` and `cursor` do not count. A job that a newer version wrote matches here, although
-        `list` leaves it out.
+        `limit` and `cursor` do not count. A job that a newer version wrote, or that cannot be
+        read, matches here by its indexes, although `list` leaves it out.
         """
 
     async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
@@ -191,11 +206,22 @@ class Ledger(Protocol):
 
     async def inflight(self) -> Inflight: ...
 
-    async def prune(self, before: datetime, limit: int) -> int:
-        """Delete up to `limit` terminal jobs that were completed before and owe nothing.
+    async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:
+        """Look at up to `limit` jobs that were completed before, and delete those that may go.
 
-        The claim goes first. A job that was redriven stays for as long as the one that took over
-        from it: they share a workspace. Returns how many jobs were deleted.
+        The claim goes first. What owes something stays, what is in the dead-letter view stays, and
+        a job that was redriven stays for as long as the one that took over from it, whether or not
+        the link to that is written yet: they share a workspace. Once that one goes, so does it.
+        """
+
+    async def prunable(self, before: datetime) -> int:
+        """How many jobs a sweep with `prune`, from no cursor until there is none, would delete."""
+
+    async def check(self) -> None:
+        """Return if it answers and its last write was taken; else raise a LedgerError that says why.
+
+        After a write that failed, this tries one of its own, now and then, so that it notices by
+        itself when writes are taken again.
         """
 
     async def verify(self) -> Sequence[Drift]:

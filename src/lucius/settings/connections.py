@@ -79,7 +79,8 @@ class Storage:
         "RETENTION",
         AGE_OR_NONE,
         "none",
-        "How long jobs are kept after their end; then the server deletes them and their workspaces",
+        "How long jobs are kept after their end; then the server deletes them and their workspaces."
+        " What is in the dead-letter view stays until it is redriven or dismissed",
     )
     table_connection: str = setting(
         "TABLE_CONNECTION",

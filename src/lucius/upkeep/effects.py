@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from lucius.core.errors import WorkspaceError
+from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError, WorkspaceError
 from lucius.core.job import Job
 from lucius.core.states import JobState, StepState
 from lucius.core.wire import effect_key
@@ -50,7 +50,10 @@ async def _drifts(ledger: Ledger, workspaces: JobWorkspaces) -> AsyncIterator[Dr
         if isinstance(each, Drift):
             yield each
             continue
-        job = await ledger.load(each.record.job_id)
+        try:
+            job = await ledger.load(each.record.job_id)
+        except (LedgerRowUnreadableError, LedgerTooNewError):
+            continue  # nobody here knows what it answers for
         if job is None or not _answers_for(job, each.record):
             suspects.append(Suspect(each, job))
         elif job.state is JobState.SUCCEEDED:

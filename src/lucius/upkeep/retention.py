@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
+from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.ids import accepted_at
 from lucius.core.states import TERMINAL_JOB, JobState
 from lucius.platform.commit import COMMITS, REDRIVES
@@ -33,10 +34,12 @@ async def prune(
     jobs are gone, so that nobody begins anything from a copy. Returns how many jobs were deleted.
     """
     await workspaces.claim()
-    deleted = 0
-    while count := await ledger.prune(before, PAGE):
-        deleted += count
+    page = await ledger.prune(before, PAGE)
+    deleted = page.deleted
+    while page.cursor is not None:
         await asyncio.sleep(PAUSE)
+        page = await ledger.prune(before, PAGE, page.cursor)
+        deleted += page.deleted
     if deleted:
         forget()
     for folder in await unneeded(ledger, workspaces, before):
@@ -53,7 +56,7 @@ async def unneeded(ledger: Ledger, workspaces: JobWorkspaces, before: datetime) 
     found: list[str] = []
     async for folder in workspaces.folders():
         at = accepted_at(name_of(folder))
-        if at is None or at >= before or await ledger.load(name_of(folder)) is not None:
+        if at is None or at >= before or not await _is_gone(ledger, name_of(folder)):
             continue
         if not await _has_outputs_of_others(ledger, workspaces, folder):
             found.append(folder)
@@ -72,6 +75,14 @@ async def _has_outputs_of_others(ledger: Ledger, workspaces: JobWorkspaces, fold
             with suppress(ValueError, KeyError, TypeError):
                 names.add(json.loads(await workspace.read(uri) or b"")["job_id"])
     for job_id in names:
-        if await ledger.load(job_id) is not None:
+        if not await _is_gone(ledger, job_id):
             return True
     return False
+
+
+async def _is_gone(ledger: Ledger, job_id: str) -> bool:
+    """What cannot be read is still there."""
+    try:
+        return await ledger.load(job_id) is None
+    except (LedgerRowUnreadableError, LedgerTooNewError):
+        return False

@@ -63,7 +63,8 @@ def reply_schema(kind: str | None) -> dict[str, Any]:
 
 
 _CHARGED: Final = frozenset(
-    ("JOB_NOT_FOUND", "UNKNOWN_STEP", "STALE_ATTEMPT", "RATE_LIMITED", "LEDGER_UNAVAILABLE")
+    {"JOB_NOT_FOUND", "UNKNOWN_STEP", "STALE_ATTEMPT", "RATE_LIMITED"}
+    | {"LEDGER_UNAVAILABLE", "LEDGER_CORRUPT", "LEDGER_ROW_UNREADABLE"}
 )
 """Refusals that come after the token has said whose reply it is."""
 _PLAIN: Final = {

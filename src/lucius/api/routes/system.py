@@ -14,6 +14,7 @@ from lucius.api.problems import problem_document
 from lucius.api.shapes import HealthShape, ReadinessShape
 
 BAD_CONFIG: Final = "the newest change is not valid and not in force; the log says why"
+UNREADABLE: Final = "{} stored jobs cannot be read; `lucius verify` names them, and so does the log"
 _ALIVE: Final = json_response({"status": "ok"}).body
 
 
@@ -29,20 +30,23 @@ async def readyz(context: ApiContext, request: Request, caller: Caller) -> Respo
         answer: ReadinessShape = {
             "status": "ready",
             "checks": checks,
-            "warnings": _warnings(context),
+            "warnings": await _warnings(context),
         }
         return json_response(answer)
     detail = "; ".join(f"{name}: {checks[name]}" for name in down)
     document = {**problem_document(CODES["NOT_READY"], detail), "checks": checks}
-    document["warnings"] = _warnings(context)
+    document["warnings"] = await _warnings(context)
     response = json_response(document, 503, {"retry-after": "1"})
     response.headers["content-type"] = "application/problem+json"
     return response
 
 
-def _warnings(context: ApiContext) -> dict[str, str]:
+async def _warnings(context: ApiContext) -> dict[str, str]:
     """Everyone may ask, so this says only that something is wrong; the log says what."""
-    return {"configuration": BAD_CONFIG} if context.config.fault() is not None else {}
+    warnings = {"configuration": BAD_CONFIG} if context.config.fault() is not None else {}
+    if unreadable := await context.ledger.unreadable():
+        warnings["ledger"] = UNREADABLE.format(unreadable)
+    return warnings
 
 
 async def _checked(context: ApiContext) -> dict[str, str]:

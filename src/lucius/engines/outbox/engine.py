@@ -9,7 +9,11 @@ from typing import Any, Final
 from lucius.admission.ingress import Admission, Ingress
 from lucius.core.decide import decide, submit
 from lucius.core.effects import Decision, Effect, Event, Outcome
-from lucius.core.errors import LedgerUnavailableError, RequestError
+from lucius.core.errors import (
+    LedgerRowUnreadableError,
+    LedgerUnavailableError,
+    RequestError,
+)
 from lucius.core.ids import new_job_id
 from lucius.core.inputs import Callback, Input
 from lucius.core.job import Job
@@ -230,7 +234,9 @@ class OutboxEngine:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if not isinstance(error, LedgerRowUnreadableError):  # that the ledger has named already
             self.failed(error)
 
     def failed(self, error: BaseException) -> None:

@@ -30,8 +30,20 @@ REPLY_KINDS: Final[Mapping[type, str]] = {
 
 CAUSES: Final[Mapping[Incident, tuple[str, ...]]] = {
     Incident.OUTAGE: ("bus", "ledger"),
-    Incident.REPLY_SET_ASIDE: ("BAD_TOKEN", "INVALID_CALLBACK", "UNKNOWN_JOB"),
-    Incident.TASK_FAILED: ("engine", "tick", "unclaimed", "reconciler", "configuration"),
+    Incident.REPLY_SET_ASIDE: (
+        "BAD_TOKEN",
+        "INVALID_CALLBACK",
+        "JOB_UNREADABLE",
+        "UNKNOWN_JOB",
+    ),
+    Incident.TASK_FAILED: (
+        "engine",
+        "tick",
+        "recovery",
+        "unclaimed",
+        "reconciler",
+        "configuration",
+    ),
     Incident.STUCK: ("due",),
     Incident.STALLED: ("process", "clock"),
     Incident.UNCLAIMED: ("unknown",),
@@ -102,6 +114,10 @@ class EngineInstruments(Instruments):
             ("tenant_id",),
         )
         self.dlq = Level("lucius_dlq_jobs", "Jobs in the dead-letter view")
+        self.unreadable = Level(
+            "lucius_unreadable_jobs",
+            "Jobs met since the start whose stored rows cannot be read",
+        )
         self.overdue = Level(
             "lucius_overdue_seconds", "How long the job that is due first has been due"
         )

@@ -164,6 +164,7 @@ class EngineMetrics(EngineInstruments, Observer):
         try:
             rows, inflight = await self.rows(), await engine.ledger.inflight()
             due_at = await engine.ledger.next_due(engine.lanes)
+            unreadable = await engine.ledger.unreadable()
             await self._count_dlq()
         except LedgerError:
             self.dependency_up.cells[("ledger",)] = 0.0
@@ -173,6 +174,7 @@ class EngineMetrics(EngineInstruments, Observer):
         overdue = (engine.now() - due_at).total_seconds() if due_at is not None else 0.0
         self.overdue.show({(): max(0.0, overdue)})
         self.dlq.show({(): float(self._dlq or 0)})
+        self.unreadable.show({(): float(unreadable)})
 
     def _show_backlog(self, rows: list[BacklogRow]) -> None:
         cells: dict[Labels, float] = {}

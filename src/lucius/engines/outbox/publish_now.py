@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypedDict
 
+from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.inputs import Ticked
 from lucius.core.job import Job, Step
 from lucius.core.retry import PUBLISH_GRACE
@@ -65,12 +66,15 @@ class OutboxRetry:
 
     async def _hurry(self, job_id: str, now: datetime) -> list[str]:
         """What became of each entry of the job that was waiting."""
-        async with self._slots:
-            job = await self._engine.job(job_id)
-            waits = list(_waiting(job, now)) if job is not None else []
-            if not waits:
-                return []
-            applied = await self._engine.apply(job_id, Ticked(publish_now=True))
+        try:
+            async with self._slots:
+                job = await self._engine.job(job_id)
+                waits = list(_waiting(job, now)) if job is not None else []
+                if not waits:
+                    return []
+                applied = await self._engine.apply(job_id, Ticked(publish_now=True))
+        except LedgerRowUnreadableError:
+            return []
         return await self._fates(applied.job, waits) if applied is not None else []
 
     async def _fates(self, job: Job, waits: list[_Wait]) -> list[str]:

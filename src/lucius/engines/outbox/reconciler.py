@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from lucius.core.errors import (
     BusUnavailableError,
+    LedgerRowUnreadableError,
     LedgerUnavailableError,
     LockLostError,
     RequestError,
@@ -161,6 +162,8 @@ class Reconciler:
             applied = await self._engine.apply(found.job_id, ticked)
         except LedgerUnavailableError:
             raise
+        except LedgerRowUnreadableError:
+            return True  # the ledger has named it, and leaves it out from now on
         except Exception:
             self._engine.observer.incident(Incident.TASK_FAILED, "tick")
             log.exception("a job cannot be ticked", extra={"jobId": found.job_id})
@@ -244,11 +247,15 @@ class Reconciler:
         if not read:
             return
         job_id, inputs = read[0][1][0], [received for _, (_, received) in read]
-        with applying_together((d.message.body, received) for d, (_, received) in read):
-            applied = await self._engine.apply_all(job_id, inputs)
+        reason, detail = "UNKNOWN_JOB", f"there is no job {job_id}"
+        try:
+            with applying_together((d.message.body, received) for d, (_, received) in read):
+                applied = await self._engine.apply_all(job_id, inputs)
+        except LedgerRowUnreadableError as error:
+            applied, reason, detail = None, "JOB_UNREADABLE", str(error)
         for delivery, _ in read:
             if applied is None:
-                await self._set_aside(delivery, "UNKNOWN_JOB", f"there is no job {job_id}")
+                await self._set_aside(delivery, reason, detail)
             else:
                 await self._bus.complete(delivery)
 
@@ -293,10 +300,18 @@ class Reconciler:
         return job.plan.routing.lane in self._engine.lanes and any(step.out for step in job.steps)
 
     async def _take_up(self, job: Job) -> None:
-        """A volatile bus has lost it: publish again."""
-        self._engine.recovered(job)
-        if self._bus.volatile:
-            await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))
+        """A volatile bus has lost it: publish again. One that cannot be moved must not stop the start."""
+        try:
+            self._engine.recovered(job)
+            if self._bus.volatile:
+                await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))
+        except LedgerUnavailableError:
+            raise
+        except LedgerRowUnreadableError:
+            return  # the ledger has named it
+        except Exception:
+            self._engine.observer.incident(Incident.TASK_FAILED, "recovery")
+            log.exception("a job cannot be taken up", extra={"jobId": job.job_id})
 
 
 def by_job(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:

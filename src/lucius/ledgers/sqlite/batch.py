@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucius.core.effects import Event
+from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.job import Job
-from lucius.core.states import TERMINAL_JOB, JobState
+from lucius.core.states import TERMINAL_JOB
 from lucius.ledgers.rules import (
     Cell,
     HeldClaim,
@@ -22,7 +23,8 @@ from lucius.ledgers.rules import (
     standing,
 )
 from lucius.ledgers.sqlite import rows
-from lucius.ledgers.sqlite.memory import Head, Memory, Positions, write_positions
+from lucius.ledgers.sqlite.memory import Head, Memory, write_positions
+from lucius.ledgers.sqlite.queries import Positions
 from lucius.ledgers.stored.event_codec import encode_events
 from lucius.ledgers.stored.job_codec import SCHEMA, encode_job
 from lucius.ledgers.stored.json_form import maybe_micros, micros
@@ -134,13 +136,16 @@ class Batch:
         for tenant, claim_hash, body, keyed, job_id, state in rows.FIND_CLAIMS.fetch(
             self.conn, claims
         ):
-            held = HeldClaim(body, bool(keyed), job_id, JobState(state) if state else None)
-            self._claims[tenant, claim_hash] = held
+            self._claims[tenant, claim_hash] = HeldClaim(body, bool(keyed), job_id, state)
 
     def _find_heads(self, ids: list[str]) -> None:
         for job_id, no, version, state, schema, ready in rows.FIND_HEADS.fetch(self.conn, ids):
             if job_id not in self.memory.heads:
-                self.memory.remember(job_id, Head(no, version, state, schema, ready))
+                try:
+                    head = Head(no, version, state, schema, ready)
+                except ValueError as error:
+                    raise LedgerRowUnreadableError(job_id, str(error)) from error
+                self.memory.remember(job_id, head)
 
     def _head(self, job_id: str) -> Head | None:
         head = self.memory.heads.get(job_id)
@@ -240,6 +245,7 @@ class Batch:
         self._added += (micros(plan.accepted_at), cell.lane, cell.mode, head.state, job.version)
         self._added += (SCHEMA, job.in_dlq, maybe_micros(job.completed_at))
         self._added += (maybe_micros(job.due_at), write_positions(head.ready), op.doc)
+        self._added.append(plan.redrive_of)
         self._plans += (head.no, op.claim.claim_hash, op.claim.keyed, op.plan_doc)
         if op.events is not None:
             self._events += (head.no, job.seq, op.events)

@@ -3,18 +3,19 @@
 import asyncio
 import sqlite3
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
 from lucius.core.effects import Event
-from lucius.core.errors import LedgerError
+from lucius.core.errors import LedgerCorruptError, LedgerError, LedgerRowUnreadableError
 from lucius.core.job import Job
 from lucius.ledgers.sqlite import lists, queries
 from lucius.ledgers.sqlite.backup import write_backup
 from lucius.ledgers.sqlite.batch import Call, Create, Save
+from lucius.ledgers.sqlite.health import Health
 from lucius.ledgers.sqlite.lock import WriterLock
-from lucius.ledgers.sqlite.prune import pruning
+from lucius.ledgers.sqlite.prune import PrunePage, count_prunable
 from lucius.ledgers.sqlite.schema import (
     MIGRATIONS,
     ForeignErrors,
@@ -24,6 +25,7 @@ from lucius.ledgers.sqlite.schema import (
     migrate,
     probe,
 )
+from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.ledgers.sqlite.verify import verify_file
 from lucius.ledgers.sqlite.writer import Writer
 from lucius.ports.ledger import (
@@ -38,11 +40,13 @@ from lucius.ports.ledger import (
     JobQuery,
     KeyReused,
     Limits,
+    Pruned,
     ReadyEntry,
     ReadyQueue,
 )
 
 PRUNED_AT_ONCE: Final = 256
+FAR: Final = datetime.max.replace(tzinfo=UTC)
 DECODED_AT_ONCE: Final = 10
 """Jobs of a list that are decoded before other tasks get a turn."""
 
@@ -61,8 +65,10 @@ class SqliteLedger:
         self._reader = reader
         self._writer = writer
         self._lock = lock
-        self._foreign = ForeignErrors(path)
+        self._health = writer.health if writer is not None else Health()
+        self._foreign = ForeignErrors(path, self._health.heard)
         self._counting = asyncio.Lock()
+        self._unreadable = Unreadable()
 
     @classmethod
     async def open(cls, path: Path | str, *, migrations: Sequence[Migration] = MIGRATIONS) -> Self:
@@ -120,28 +126,39 @@ class SqliteLedger:
         saved: bool = await self._writing().submit(Save(job, expected, events))
         return saved
 
-    async def prune(self, before: datetime, limit: int) -> int:
-        """In short transactions, so that other writers wait for none of them long."""
-        pruned = 0
-        while pruned < limit:
-            portion = min(PRUNED_AT_ONCE, limit - pruned)
-            count: int = await self._writing().submit(Call(pruning(before, portion)))
-            pruned += count
-            if count < portion:
-                break
-        return pruned
+    async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:
+        """One short transaction, so that other writers do not wait long for it."""
+        page = PrunePage(before, min(limit, PRUNED_AT_ONCE), cursor)
+        await self._writing().submit(Call(page))
+        return page.pruned
+
+    async def prunable(self, before: datetime) -> int:
+        return await asyncio.to_thread(count_prunable, self.path, before)
 
     # -- reading -----------------------------------------------------------------------------
 
     async def load(self, job_id: str) -> Job | None:
-        with self._foreign:
-            return queries.load(self._reader, job_id)
+        try:
+            with self._foreign:
+                job = queries.load(self._reader, job_id)
+        except LedgerRowUnreadableError as error:
+            self._unreadable.note(error)
+            raise
+        self._unreadable.forget(job_id)
+        return job
+
+    async def unreadable(self) -> int:
+        return len(self._unreadable)
 
     async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
         with self._foreign:
-            return queries.due(self._reader, before, lanes, limit)
+            found = queries.due(self._reader, before, lanes, limit + len(self._unreadable))
+        return self._unreadable.leave_out(found, limit)
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:
+        if self._unreadable:
+            first = await self.due(FAR, lanes, 1)
+            return first[0].due_at if first else None
         with self._foreign:
             return queries.next_due(self._reader, lanes)
 
@@ -153,16 +170,17 @@ class SqliteLedger:
     async def ready(
         self, line: str, lane: int, tenant_id: str, after: int, limit: int
     ) -> Sequence[ReadyEntry]:
+        queue = (line, lane, tenant_id)
         with self._foreign:
-            queue = (line, lane, tenant_id)
-            return queries.ready(self._reader, queue, after, limit)
+            found = queries.ready(self._reader, queue, after, limit + len(self._unreadable))
+        return self._unreadable.leave_out(found, limit)
 
     async def list(self, query: JobQuery) -> JobPage:
         with self._foreign:
             found = lists.find(self._reader, query)
         jobs: list[Job] = []
         for start in range(0, len(found.rows), DECODED_AT_ONCE):
-            jobs += lists.decode(found.rows[start : start + DECODED_AT_ONCE])
+            jobs += lists.decode(found.rows[start : start + DECODED_AT_ONCE], self._unreadable)
             await asyncio.sleep(0)
         return JobPage(jobs, lists.next_cursor(query, found))
 
@@ -182,6 +200,14 @@ class SqliteLedger:
         return counts.view()
 
     # -- keeping -----------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        if self._health.damage is not None:
+            raise LedgerCorruptError(str(self._health.damage))
+        if self._writer is not None:
+            await self._writer.check()
+        with self._foreign:
+            self._reader.execute("SELECT 1 FROM inflight LIMIT 1").fetchone()
 
     async def verify(self) -> Sequence[Drift]:
         return await asyncio.to_thread(verify_file, self.path)

@@ -12,11 +12,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from lucius.core.errors import LedgerTooNewError
+from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.job import Job
 from lucius.ledgers.rules import Place, cursor_of, place_of
-from lucius.ledgers.sqlite.queries import read_job
+from lucius.ledgers.sqlite.queries import JOB_COLUMNS, JobRow, read_job
 from lucius.ledgers.sqlite.schema import ForeignErrors, connect_readonly
+from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import JobQuery
 
@@ -41,7 +42,7 @@ class Scan(NamedTuple):
 class Found(NamedTuple):
     """The rows of a page, and where the scan stopped if there is more."""
 
-    rows: Sequence[tuple[str, int, bytes, bytes]]
+    rows: Sequence[JobRow]
     stopped: Place | None
 
 
@@ -85,20 +86,19 @@ def _count(conn: sqlite3.Connection, query: JobQuery, scan: Scan) -> int:
     )
 
 
-def decode(rows: Sequence[tuple[str, int, bytes, bytes]]) -> list[Job]:
-    return [job for row in rows if (job := _readable(row)) is not None]
+def decode(rows: Sequence[JobRow], unreadable: Unreadable) -> Iterator[Job]:
+    """Jobs that a newer version wrote are left to newer processes."""
+    for row in rows:
+        try:
+            yield read_job(row)
+        except LedgerTooNewError:
+            continue
+        except LedgerRowUnreadableError as error:
+            unreadable.note(error)
 
 
 def next_cursor(query: JobQuery, found: Found) -> str | None:
     return cursor_of(query, found.stopped) if found.stopped else None
-
-
-def _readable(row: tuple[str, int, bytes, bytes]) -> Job | None:
-    """Jobs that a newer version wrote are left to newer processes."""
-    try:
-        return read_job(*row)
-    except LedgerTooNewError:
-        return None
 
 
 # -- choosing an index -----------------------------------------------------------------------
@@ -166,12 +166,12 @@ def _walk(conn: sqlite3.Connection, query: JobQuery, scan: Scan) -> Found:
     rows = conn.execute(
         f"WITH found AS (SELECT no, created_at FROM ({candidates.sql}) CROSS JOIN jobs"
         f" USING (no, created_at) WHERE {check} {NEWEST_FIRST} LIMIT ?)"
-        " SELECT found.created_at, found.no, id, schema, plans.doc, jobs.doc FROM found"
+        f" SELECT found.created_at, found.no, {JOB_COLUMNS} FROM found"
         " CROSS JOIN jobs USING (no) LEFT JOIN plans USING (no)"
         " ORDER BY found.created_at DESC, found.no DESC",
         (*candidates.params, *values, wanted),
     ).fetchall()
-    page = [row[2:] for row in rows[: query.limit]]
+    page = [JobRow(*row[2:]) for row in rows[: query.limit]]
     if len(rows) > query.limit:
         return Found(page, Place(*rows[query.limit - 1][:2]))
     return Found(page, _last_scanned(conn, candidates, most) if scan.residue else None)

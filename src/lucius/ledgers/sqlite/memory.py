@@ -3,11 +3,9 @@
 import sqlite3
 from typing import Final
 
-from lucius.ledgers.sqlite.queries import read_counts
+from lucius.ledgers.sqlite.queries import Positions, read_counts, read_positions
 
 MOST_HEADS: Final = 100_000
-Positions = tuple[tuple[int, int], ...]
-"""Step and position of each ready entry of a job."""
 
 
 class Head:
@@ -23,12 +21,6 @@ class Head:
         self.ready = read_positions(ready)
         self.batch: object = None
         """The batch that wrote it last."""
-
-
-def read_positions(text: str | None) -> Positions:
-    """`step:position`, joined by commas."""
-    pairs = (part.split(":") for part in text.split(",")) if text else ()
-    return tuple((int(index), int(position)) for index, position in pairs)
 
 
 def write_positions(ready: Positions) -> str | None:

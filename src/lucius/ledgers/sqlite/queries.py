@@ -4,12 +4,11 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from lucius.core.effects import Event
-from lucius.core.errors import LedgerCorruptError
+from lucius.core.errors import LedgerCorruptError, LedgerRowUnreadableError
 from lucius.core.job import Job
-from lucius.core.states import JobState
 from lucius.ledgers.rules import (
     Cell,
     HeldClaim,
@@ -19,26 +18,65 @@ from lucius.ledgers.rules import (
     standing,
 )
 from lucius.ledgers.stored.event_codec import decode_events
-from lucius.ledgers.stored.job_codec import SCHEMA, check_schema, decode_job
+from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, too_new
 from lucius.ledgers.stored.json_form import instant, micros
 from lucius.ledgers.stored.plan_codec import decode_plan
 from lucius.ports.ledger import Claim, DueJob, Duplicate, KeyReused, ReadyEntry
 
+Positions = tuple[tuple[int, int], ...]
+"""Step and position of each ready entry of a job."""
 
-def read_job(job_id: str, schema: int, plan: bytes | None, doc: bytes) -> Job:
-    check_schema(schema, job_id)
-    if plan is None:
-        raise LedgerCorruptError(f"job {job_id} has no plan")
-    return decode_job(decode_plan(plan), doc)
+
+class JobRow(NamedTuple):
+    """What is stored of one job, in the order of `JOB_COLUMNS`."""
+
+    job_id: str
+    tenant_id: str
+    schema: int
+    version: int
+    ready: str | None
+    plan: bytes | None
+    doc: bytes
+
+
+JOB_COLUMNS: Final = "id, tenant, schema, version, ready, plans.doc, jobs.doc"
+
+
+def read_job(row: JobRow) -> Job:
+    """LedgerTooNewError where a newer version wrote it, LedgerRowUnreadableError where nobody did."""
+    try:
+        newer = row.schema > SCHEMA
+        job = None if newer else _decoded(row)
+    except Exception as error:  # whatever it is, it is this row's alone
+        why = str(error) or type(error).__name__
+        raise LedgerRowUnreadableError(row.job_id, why, tenant_id=row.tenant_id) from error
+    if job is None:
+        raise too_new(row.schema, row.job_id)
+    return job
+
+
+def _decoded(row: JobRow) -> Job:
+    if row.plan is None:
+        raise LedgerCorruptError("it has no plan")
+    job = decode_job(decode_plan(row.plan), row.doc)
+    if (job.job_id, job.version) != (row.job_id, row.version):
+        said = f"{job.job_id} in version {job.version}"
+        raise LedgerCorruptError(f"its row has version {row.version}, its documents are of {said}")
+    read_positions(row.ready)
+    return job
 
 
 def load(conn: sqlite3.Connection, job_id: str) -> Job | None:
     row = conn.execute(
-        "SELECT jobs.id, schema, plans.doc, jobs.doc FROM jobs LEFT JOIN plans USING (no)"
-        " WHERE id = ?",
-        (job_id,),
+        f"SELECT {JOB_COLUMNS} FROM jobs LEFT JOIN plans USING (no) WHERE id = ?", (job_id,)
     ).fetchone()
-    return None if row is None else read_job(*row)
+    return None if row is None else read_job(JobRow(*row))
+
+
+def read_positions(text: str | None) -> Positions:
+    """`step:position`, joined by commas."""
+    pairs = (part.split(":") for part in text.split(",")) if text else ()
+    return tuple((int(index), int(position)) for index, position in pairs)
 
 
 def claimed(conn: sqlite3.Connection, claim: Claim) -> Duplicate | KeyReused | None:
@@ -50,8 +88,7 @@ def claimed(conn: sqlite3.Connection, claim: Claim) -> Duplicate | KeyReused | N
     if row is None:
         return None
     body_hash, keyed, job_id, state = row
-    held = HeldClaim(body_hash, bool(keyed), job_id, JobState(state) if state else None)
-    return standing(claim, held)
+    return standing(claim, HeldClaim(body_hash, bool(keyed), job_id, state))
 
 
 # -- due -------------------------------------------------------------------------------------
@@ -123,7 +160,10 @@ def events(conn: sqlite3.Connection, job_id: str, after: int, limit: int) -> Seq
         (job_id, after, limit),
     )
     found = (event for (doc,) in rows for event in decode_events(doc))
-    return [event for event in found if event.seq > after][:limit]
+    try:
+        return [event for event in found if event.seq > after][:limit]
+    except LedgerCorruptError as error:
+        raise LedgerRowUnreadableError(job_id, str(error)) from error
 
 
 # -- counts ----------------------------------------------------------------------------------

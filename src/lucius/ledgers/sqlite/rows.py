@@ -70,9 +70,9 @@ PUT_CLAIMS: Final = Rows(
     " SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL",
 )
 ADD_JOBS: Final = Rows(
-    15,
+    16,
     "INSERT INTO jobs (no, id, tenant, request_type, created_at, lane, mode, state, version,"
-    " schema, dlq, completed_at, due_at, ready, doc)"
+    " schema, dlq, completed_at, due_at, ready, doc, redrive_of)"
     " SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL",
 )
 ADD_PLANS: Final = Rows(

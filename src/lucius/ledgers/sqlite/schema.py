@@ -4,7 +4,7 @@ A file that is corrupt, foreign or newer than this version is never written to.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -57,17 +57,31 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             tenant TEXT NOT NULL, lane INTEGER NOT NULL, mode TEXT NOT NULL,
             count INTEGER NOT NULL, PRIMARY KEY (tenant, lane, mode)) WITHOUT ROWID""",
     ),
+    (
+        "CREATE TABLE probe (no INTEGER PRIMARY KEY, doc BLOB NOT NULL)",
+        "ALTER TABLE jobs ADD COLUMN redrive_of TEXT",
+        """UPDATE jobs SET redrive_of = CASE WHEN json_valid(CAST(plans.doc AS TEXT))
+            THEN json_extract(CAST(plans.doc AS TEXT), '$.redrive_of') END
+            FROM plans WHERE plans.no = jobs.no""",
+        "CREATE INDEX jobs_redrives ON jobs (redrive_of) WHERE redrive_of IS NOT NULL",
+        "DROP INDEX jobs_completed",
+        """CREATE INDEX jobs_prunable ON jobs (completed_at)
+            WHERE completed_at IS NOT NULL AND dlq = 0""",
+    ),
 )
 """Each makes one version of the file from the one before; `PRAGMA user_version` counts them."""
 
 
 class ForeignErrors:
-    """Vendor exceptions stop here."""
+    """Vendor exceptions stop here; `heard` is told what they became."""
 
-    __slots__ = ("_path",)
+    __slots__ = ("_heard", "_path")
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, heard: Callable[[LedgerError], None] = lambda error: None
+    ) -> None:
         self._path = path
+        self._heard = heard
 
     def __enter__(self) -> None:
         return None
@@ -76,7 +90,9 @@ class ForeignErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if isinstance(error, sqlite3.Error):
-            raise ledger_error(self._path, error) from error
+            known = ledger_error(self._path, error)
+            self._heard(known)
+            raise known from error
 
 
 def ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
@@ -186,6 +202,16 @@ def _check_tables(path: Path, newest: int) -> None:
 
 def version_of(conn: sqlite3.Connection) -> int:
     return int(conn.execute("PRAGMA user_version").fetchone()[0])
+
+
+def check_upgraded(path: Path, conn: sqlite3.Connection) -> None:
+    """LedgerError for a file of an older version: what only reads it does not upgrade it."""
+    version = version_of(conn)
+    if version < len(MIGRATIONS):
+        raise LedgerError(
+            f"{path} has schema version {version}; a server of this version upgrades it to"
+            f" {len(MIGRATIONS)} when it starts: run `lucius up` on it once"
+        )
 
 
 def migrate(conn: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from lucius.core.audit import audit
-from lucius.core.errors import LedgerCorruptError, LedgerTooNewError
+from lucius.core.errors import LedgerError, LedgerTooNewError
 from lucius.core.job import Job
 from lucius.ledgers.rules import UNSUCCESSFUL, cell_of, ready_steps
-from lucius.ledgers.sqlite.memory import read_positions
-from lucius.ledgers.sqlite.queries import read_job
-from lucius.ledgers.sqlite.schema import ForeignErrors, connect_readonly
+from lucius.ledgers.sqlite.queries import JOB_COLUMNS, JobRow, read_job, read_positions
+from lucius.ledgers.sqlite.schema import ForeignErrors, check_upgraded, connect_readonly
 from lucius.ledgers.stored.event_codec import decode_events
-from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ports.ledger import Drift
 
@@ -64,9 +62,9 @@ LOST_ROWS: Final = (
 )
 """Rows that name something that is not there: the subject, and a sentence."""
 
-JOBS: Final = """
-    SELECT no, id, tenant, request_type, created_at, lane, mode, state, version, dlq, completed_at,
-        due_at, ready, schema, plans.doc, jobs.doc FROM jobs LEFT JOIN plans USING (no) ORDER BY no"""
+JOBS: Final = f"""
+    SELECT no, tenant, request_type, created_at, lane, mode, state, dlq, completed_at, due_at,
+        redrive_of, {JOB_COLUMNS} FROM jobs LEFT JOIN plans USING (no) ORDER BY no"""
 EVENTS: Final = "SELECT job_no, last_seq, doc FROM events ORDER BY job_no, last_seq"
 READY: Final = """
     SELECT job_no, step_id, service, lane, tenant, position FROM ready ORDER BY job_no, position"""
@@ -75,6 +73,7 @@ READY: Final = """
 def verify_file(path: Path) -> list[Drift]:
     """One consistent reading, beside whoever writes."""
     with ForeignErrors(path), contextlib.closing(connect_readonly(path)) as conn:
+        check_upgraded(path, conn)
         conn.execute("BEGIN")
         found = chain(_storage(conn), _lost_rows(conn), _jobs(conn))
         drifts = list(islice(found, MOST_DRIFTS))
@@ -100,18 +99,18 @@ def _jobs(conn: sqlite3.Connection) -> Iterator[Drift]:
     history = _Beside(conn.execute(EVENTS))
     queued = _Beside(conn.execute(READY))
     for row in conn.execute(JOBS):
-        no, job_id, schema, plan, doc = row[0], row[1], row[13], row[14], row[15]
-        events, ready = history.of(no), queued.of(no)
-        if schema > SCHEMA:
-            continue
+        stored = JobRow(*row[11:])
+        events, ready = history.of(row[0]), queued.of(row[0])
         try:
-            job = read_job(job_id, schema, plan, doc)
-            yield from (Drift(kind, job_id, detail) for kind, detail in audit(job))
+            job = read_job(stored)
+            yield from (Drift(kind, job.job_id, detail) for kind, detail in audit(job))
             yield from _columns(job, row)
             yield from _events(job, events)
-            yield from _ready(job, row[12], ready)
-        except (LedgerCorruptError, LedgerTooNewError) as error:
-            yield Drift("unreadable", job_id, str(error))
+            yield from _ready(job, stored.ready, ready)
+        except LedgerTooNewError:
+            continue
+        except LedgerError as error:
+            yield Drift("unreadable", stored.job_id, str(error))
 
 
 class _Beside:
@@ -138,15 +137,15 @@ class _Beside:
 def _columns(job: Job, row: tuple[Any, ...]) -> Iterator[Drift]:
     """The columns repeat the document, so that indexes can find it."""
     wanted = {
-        "tenant": (row[2], job.tenant_id),
-        "request_type": (row[3], job.plan.request_type),
-        "created_at": (row[4], micros(job.plan.accepted_at)),
-        "lane and mode": (tuple(row[5:7]), tuple(cell_of(job))[1:]),
-        "state": (row[7], job.state.value),
-        "version": (row[8], job.version),
-        "dlq": (bool(row[9]), job.in_dlq),
-        "completed_at": (row[10], maybe_micros(job.completed_at)),
-        "due_at": (row[11], maybe_micros(job.due_at)),
+        "tenant": (row[1], job.tenant_id),
+        "request_type": (row[2], job.plan.request_type),
+        "created_at": (row[3], micros(job.plan.accepted_at)),
+        "lane and mode": (tuple(row[4:6]), tuple(cell_of(job))[1:]),
+        "state": (row[6], job.state.value),
+        "dlq": (bool(row[7]), job.in_dlq),
+        "completed_at": (row[8], maybe_micros(job.completed_at)),
+        "due_at": (row[9], maybe_micros(job.due_at)),
+        "redrive_of": (row[10], job.plan.redrive_of),
     }
     for name, (stored, said) in wanted.items():
         if stored != said:

@@ -8,13 +8,15 @@ import logging
 import sqlite3
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Final
 
-from lucius.core.errors import LedgerError, LedgerUnavailableError
-from lucius.ledgers.sqlite.batch import Batch, ContradictionError, Operation
+from lucius.core.errors import LedgerError, LedgerRowUnreadableError, LedgerUnavailableError
+from lucius.ledgers.sqlite.batch import Batch, Call, ContradictionError, Operation
+from lucius.ledgers.sqlite.health import Health, empty_probe, fill_probe
 from lucius.ledgers.sqlite.memory import Memory
 from lucius.ledgers.sqlite.queries import read_counts, read_held
 from lucius.ledgers.sqlite.schema import ledger_error
@@ -26,6 +28,7 @@ BY_CONTENT: Final = (
     sqlite3.InterfaceError,
     sqlite3.ProgrammingError,
     ContradictionError,
+    LedgerRowUnreadableError,
     OverflowError,
     UnicodeError,
 )
@@ -37,6 +40,8 @@ AT_ONCE: Final = 64
 TURNS: Final = 8
 """Turns of the event loop for which a batch waits for more, unless it has enough."""
 ENOUGH: Final = 512
+PROBE_PAUSE: Final = timedelta(seconds=1)
+"""Between two tries at writing while writes fail, however often someone asks."""
 SWITCH_SECONDS: Final = 0.0005
 """How long a busy event loop may keep the interpreter from the writer, which needs it several times a
 commit. At Python's default of 5 ms, a loop that always has work cuts the throughput to a fifth."""
@@ -49,6 +54,8 @@ class Writer:
     """
 
     def __init__(self, path: Path, conn: sqlite3.Connection) -> None:
+        self.health = Health()
+        self._probe_at = 0.0
         self._path = path
         self._conn = conn
         self._loop = asyncio.get_running_loop()
@@ -87,6 +94,17 @@ class Writer:
             self._queue.put(self._pending)
             self._pending = []
 
+    async def check(self) -> None:
+        """Raise why the last write failed, unless another one, tried now and then, is taken."""
+        if self.health.failure is None:
+            return
+        if self._loop.time() >= self._probe_at:
+            self._probe_at = self._loop.time() + PROBE_PAUSE.total_seconds()
+            await self.submit(Call(fill_probe))
+            await self.submit(Call(empty_probe))
+        if self.health.failure is not None:
+            raise LedgerUnavailableError(str(self.health.failure))
+
     async def close(self) -> None:
         """Write what is queued, then end the thread."""
         if not self._closed:
@@ -98,7 +116,12 @@ class Writer:
         self._conn.close()
 
     def _answer(self, operations: Sequence[Operation], batch: Batch | None) -> None:
-        if batch is not None:
+        if batch is None:
+            outcome = operations[0].outcome
+            if isinstance(outcome, LedgerError):
+                self.health.failed(outcome)
+        else:
+            self.health.took()
             for cell, change in batch.inflight:
                 self.inflight.add(cell, change)
             for key, change in batch.held:
@@ -173,6 +196,9 @@ class Writer:
             except ContradictionError:
                 self._undo()
                 operation.outcome = False
+            except LedgerRowUnreadableError as error:
+                self._undo()
+                operation.outcome = error
             except BY_CONTENT as error:
                 self._undo()
                 operation.outcome = LedgerError(f"the ledger cannot store this: {error}")

@@ -175,16 +175,21 @@ def decode_job(plan: Plan, raw: bytes) -> Job:
     doc = loads(raw)
     try:
         check_schema(doc["schema"], plan.job_id)
-        return _job(plan, doc)
+        job = _job(plan, doc)
+        if len(job.steps) != len(plan.steps):
+            raise ValueError(f"{len(job.steps)} steps where the plan has {len(plan.steps)}")
+        return job
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LedgerCorruptError(f"job {plan.job_id} is stored wrongly: {error!r}") from error
 
 
 def check_schema(schema: int, job_id: str) -> None:
     if schema > SCHEMA:
-        raise LedgerTooNewError(
-            f"job {job_id} has schema {schema}; this version reads up to {SCHEMA}"
-        )
+        raise too_new(schema, job_id)
+
+
+def too_new(schema: int, job_id: str) -> LedgerTooNewError:
+    return LedgerTooNewError(f"job {job_id} has schema {schema}; this version reads up to {SCHEMA}")
 
 
 def _job(plan: Plan, doc: Doc) -> Job:
@@ -195,8 +200,8 @@ def _job(plan: Plan, doc: Doc) -> Job:
         updated_at=instant(doc["updated"]),
         sla_at=instant(doc["sla"]),
         due_at=_at(doc, "due"),
-        version=doc["version"],
-        seq=doc["seq"],
+        version=_whole(doc["version"]),
+        seq=_whole(doc["seq"]),
         noted=doc.get("noted", 0),
         first_ack_at=_at(doc, "acked"),
         cancel_requested_at=_at(doc, "cancel"),
@@ -267,6 +272,12 @@ def _read_execution(doc: Doc, place: int) -> Execution:
 
 def _read_owed(doc: Doc) -> Owed:
     return Owed(doc["id"], doc["kind"], doc["target"], doc["attempts"], instant(doc["next"]))
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
 
 
 def _fault(doc: Doc) -> Fault | None:
