@@ -9,7 +9,6 @@ from lucius.core.states import AbortReason, StepState
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, Task
 from tests.observability.served import serving, submitted
-from tests.virtual import VirtualLoop, run_virtually
 
 
 class Endless(Service):
@@ -37,20 +36,19 @@ def slow_saves() -> Any:
     return patch.object(MemoryLedger, "save", slow)
 
 
-def test_the_end_of_a_process_settles_the_leases_that_its_services_give_back(
+async def test_the_end_of_a_process_settles_the_leases_that_its_services_give_back(
     tmp_path: Path,
 ) -> None:
-    async def main(loop: VirtualLoop) -> None:
-        service = Endless()
+    service = Endless()
+    with slow_saves():
         async with serving(tmp_path, [service]) as (runtime, client):
             job_id = await submitted(client)
             await service.at_work.wait()
-        job = await runtime.ledger.load(job_id)
-        assert job is not None
-        step = job.steps[0]
-        assert step.state is not StepState.IN_PROGRESS
-        assert step.executions[0].reason is AbortReason.RETURNED
-        assert (step.returns, step.deaths) == (1, 0)
-
-    with slow_saves():
-        run_virtually(main)
+            for runner in runtime.runners:
+                runner._grace = 0.0
+    job = await runtime.ledger.load(job_id)
+    assert job is not None
+    step = job.steps[0]
+    assert step.state is not StepState.IN_PROGRESS
+    assert step.executions[0].reason is AbortReason.RETURNED
+    assert (step.returns, step.deaths) == (1, 0)
