@@ -22,6 +22,7 @@ def test_the_demo_succeeds_and_can_be_repeated(tmp_path: Path) -> None:
     assert answer["job"]["state"] == "SUCCEEDED"
     assert answer["job"]["jobId"] not in plain.stdout
     assert len(answer["output"]["answers"]) == 3
+    assert answer["job"]["final_output"]["uri"] == (tmp_path / "output/result.json").as_uri()
 
 
 def test_a_document_that_cannot_be_read_ends_the_demo_with_1(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Orders on the command line: for one job with a corrected payload, and for many after a count."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,23 @@ def test_pruning_deletes_jobs_and_their_workspaces(tmp_path: Path) -> None:
     assert runner.invoke(main, [*words, "1d"]).stdout == "0 jobs deleted\n", "it is young"
     assert runner.invoke(main, [*words, "0s"]).stdout == "1 job deleted\n"
     assert not folder.exists()
+
+
+def test_a_backup_says_what_is_in_it_and_what_is_not(tmp_path: Path) -> None:
+    async def begun() -> None:
+        runtime = await build(load_settings({"LUCIUS_DATA_DIR": str(tmp_path)}))
+        async with runtime.running():
+            pass
+
+    asyncio.run(begun())
+    env = {"LUCIUS_WORKSPACE_URL": "file:///elsewhere"}
+    words = ["ledger", "backup", str(tmp_path / "copy.db"), "--data", str(tmp_path)]
+    plain = CliRunner().invoke(main, words, env=env).stdout
+    assert f"{tmp_path / 'copy.db'}: jobs, events, idempotency claims" in plain
+    for missing in ("file:///elsewhere", "keys.json", "webhook.key", "installation"):
+        assert missing in plain.partition("not in it")[2]
+    machine = json.loads(CliRunner().invoke(main, [*words, "--json"], env=env).stdout)
+    assert "file:///elsewhere" in machine["does_not_contain"].values()
 
 
 ENVELOPE = {

@@ -57,13 +57,13 @@ def contents(stage: Stage, job: Job) -> set[bytes]:
 
 
 @contextmanager
-def no_turns() -> Iterator[None]:
+def no_marks() -> Iterator[None]:
     """Sabotage: no job looks whether a redrive has taken its step over."""
 
     async def check(self: Commits, directive: Directive) -> None:
         return None
 
-    with patch.object(Commits, "_check_turn", check):
+    with patch.object(Commits, "_check_current", check):
         yield
 
 
@@ -76,10 +76,10 @@ async def commits_after_the_redrive(stage: Stage) -> Job:
 
 
 @staged
-async def test_fm_025_reproduce_without_turns_the_old_output_replaces_the_new_one(
+async def test_fm_025_reproduce_without_marks_the_old_output_replaces_the_new_one(
     stage: Stage,
 ) -> None:
-    with no_turns():
+    with no_marks():
         job = await commits_after_the_redrive(stage)
     assert job.state is JobState.SUCCEEDED
     assert contents(stage, job) == {OLD}
@@ -131,7 +131,7 @@ async def test_fm_025_recover_a_redrive_replaces_what_the_old_worker_had_committ
 
 
 @staged
-async def test_fm_025_recover_the_worker_of_a_redrive_dies_between_its_turn_and_its_promotion(
+async def test_fm_025_recover_the_worker_of_a_redrive_dies_between_its_mark_and_its_promotion(
     stage: Stage,
 ) -> None:
     lucius, _, zombie, job_id = await cancelled(stage, slots=1)

@@ -222,7 +222,7 @@ async def test_a_file_that_appears_after_the_commit_is_not_replaced_either(bench
     assert workspace.objects[WANTED] == b"someone else's"
 
 
-# -- places and turns --------------------------------------------------------------------------
+# -- places and redrives --------------------------------------------------------------------------
 
 
 @on_the_bench

@@ -12,6 +12,7 @@ from lucius.bootstrap.adapters import job_workspaces, open_workspace
 from lucius.core.decide import submit
 from lucius.core.job import Job
 from lucius.ledgers.memory import MemoryLedger
+from lucius.platform import FatalError, Output, Service, Task
 from lucius.ports.ledger import Claim
 from lucius.settings import Settings
 from lucius.upkeep import retention
@@ -115,3 +116,42 @@ async def test_a_workspace_stays_while_a_job_is_there_that_committed_in_it(
         assert ended.state == "SUCCEEDED"
     ledger, workspaces = await ledger_of(ended), job_workspaces(settings, open_workspace(settings))
     assert await retention.unneeded(ledger, workspaces, datetime.now(UTC) + TOMORROW) == []
+
+
+class Reader(Service):
+    """Needs the output of the step before it; fails while its payload says so."""
+
+    name, step_types = "reader", ("READER",)
+
+    async def execute(self, task: Task) -> Output | None:
+        if task.payload.get("fails"):
+            raise FatalError("as told", code="TOLD")
+        await task.stage("output.txt", await task.latest())
+        return None
+
+
+CHAIN = """
+step_types: {SCRIPTED: {service: scripted}, READER: {service: reader}}
+protocols: [{request_type: SCRIPTED, protocol_id: chain_v1, steps: [SCRIPTED, READER]}]
+"""
+
+
+async def test_redriven_jobs_find_what_they_need_after_a_kill_before_their_links_and_a_prune(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "protocols.yaml").write_text(CHAIN)
+    runtime = await build(settings, [Scripted(), Reader()])
+    async with runtime.running():
+        root = (await runtime.engine.submit(envelope(settings, fails=True))).job_id
+        await runtime.engine.ended(root, 30)
+    killed = await build(settings)
+    killed.engine.perform = lambda job, effect: None
+    redriven = (await killed.engine.redrive(root, payload={})).job_id
+    await killed.ledger.close()
+    await prune(settings, datetime.now(UTC) + TOMORROW)
+    runtime = await build(settings, [Scripted(), Reader()])
+    async with runtime.running():
+        job = await runtime.engine.ended(redriven, 30)
+    assert job is not None
+    assert (job.state, job.fault) == ("SUCCEEDED", None)
+    assert await verify(settings) == []

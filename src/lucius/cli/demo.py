@@ -43,7 +43,7 @@ READY_SECONDS = 30.0
 def demo(document: Path, prompts: tuple[str, ...], data: Path, as_json: bool) -> None:
     """Run OCR->EMBEDDING->SIS over a sample document and show the answer."""
     data.mkdir(parents=True, exist_ok=True)
-    with _server(data) as url:
+    with _server(data, document) as url:
         envelope = _envelope(document, prompts, data)
         job = Session(url, as_json=True).call(lambda client: _run(client, envelope, quiet=as_json))
     if as_json:
@@ -74,16 +74,23 @@ async def _run(client: "Client", envelope: dict[str, Any], *, quiet: bool) -> "J
 
 
 @contextmanager
-def _server(data: Path) -> Iterator[str]:
-    """`lucius up` as a child on a free port; its log is in the data directory."""
+def _server(data: Path, document: Path) -> Iterator[str]:
+    """`lucius up` as a child on a free port, for this document; its log is in the data directory."""
+    import os
     import subprocess
 
     url, log = f"http://127.0.0.1:{_free_port()}", data / "server.log"
     port = url.rpartition(":")[2]
     own = str(data / "server")  # beside the output: no job may write where the server keeps its own
     command = [sys.executable, "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
+    roots = {
+        "LUCIUS_INPUT_ROOTS": str(document.resolve().parent),
+        "LUCIUS_OUTPUT_ROOTS": str((data / "output").resolve()),
+    }
     with log.open("wb") as out:
-        child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **roots}
+        )
     try:
         _await_ready(child, url, log)
         yield url

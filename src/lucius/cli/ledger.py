@@ -132,15 +132,36 @@ def settings_of_ledger(data: Path) -> "Settings":
 @with_data
 @with_json
 def backup(target: Path, data: Path, as_json: bool) -> None:
-    """Copy the ledger to a file, while it is in use."""
-    run(_backup(data, target))
-    _show({"backup": str(target)}, f"backed up to {target}", as_json)
+    """Copy the ledger to a file, while it is in use. Says what is not in that file."""
+    settings = settings_of_ledger(data)
+    run(_backup(settings, target))
+    missing = _not_in_backup(settings)
+    lines = [f"backed up to {target}: {', '.join(IN_BACKUP)}", "not in it, so copy it as well:"]
+    lines += [f"  {what}: {where}" for what, where in missing.items()]
+    answer = {"backup": str(target), "contains": IN_BACKUP, "does_not_contain": missing}
+    _show(answer, "\n".join(lines), as_json)
 
 
-async def _backup(data: Path, target: Path) -> None:
+IN_BACKUP = ["jobs", "events", "idempotency claims"]
+
+
+def _not_in_backup(settings: "Settings") -> dict[str, str]:
+    """What belongs to an installation besides its ledger, and where it is."""
+    return {
+        "workspaces with the outputs of steps": settings.workspace_url,
+        "outputs that clients named": "where each job's output_ref says",
+        "API keys, secrets and the name of the installation": ", ".join(
+            str(settings.data_dir / name)
+            for name in ("keys.json", "callback.key", "webhook.key", "installation")
+        ),
+        "protocols and settings": "LUCIUS_PROTOCOLS and the environment",
+    }
+
+
+async def _backup(settings: "Settings", target: Path) -> None:
     from lucius import bootstrap
 
-    ledger = await bootstrap.open_ledger(settings_of_ledger(data), readonly=True)
+    ledger = await bootstrap.open_ledger(settings, readonly=True)
     try:
         if not isinstance(ledger, BacksUp):
             raise click.ClickException("this ledger is backed up with its own storage's tools")

@@ -130,7 +130,7 @@ class Commits:
         proposed = self._proposal(
             directive, worker_id, check_output(output), tuple(staged.values())
         )
-        await self._take_turn(directive)
+        await self._take_over(directive)
         for promotion in proposed.promotions:
             for target in promotion.targets[1:]:
                 await self._replaceable(directive, promotion, target)
@@ -183,7 +183,7 @@ class Commits:
 
     async def promote(self, directive: Directive, record: CommitRecord) -> None:
         """Put every output in its places. Idempotent: whoever meets the record does it again."""
-        await self._take_turn(directive)
+        await self._take_over(directive)
         for promotion in record.promotions:
             for target in promotion.targets:
                 await self._put(directive, promotion, target)
@@ -198,7 +198,7 @@ class Commits:
             if standing is None:
                 done = await self._workspace.create(target, content)
             else:
-                await self._check_turn(directive)
+                await self._check_current(directive)
                 done = await self._workspace.replace(target, content, standing)
             if done:
                 return
@@ -240,26 +240,26 @@ class Commits:
 
     # -- redrives ----------------------------------------------------------------------------
 
-    async def _take_turn(self, directive: Directive) -> None:
+    async def _take_over(self, directive: Directive) -> None:
         """From here on no earlier job of the same origin puts anything in the places of this step.
 
         Marks are created, never changed: that of a redrive, and of all before it, so that an earlier
         job finds the mark that follows its own.
         """
-        await self._check_turn(directive)
+        await self._check_current(directive)
         mark = json.dumps({"job_id": directive.job_id, "effect_key": directive.effect_key}).encode()
         for number in range(1, directive.redrive_no + 1):
-            await self._workspace.create(_turn_uri(directive, number), mark)
+            await self._workspace.create(_mark_uri(directive, number), mark)
 
-    async def _check_turn(self, directive: Directive) -> None:
-        later = await self._workspace.read(_turn_uri(directive, directive.redrive_no + 1))
+    async def _check_current(self, directive: Directive) -> None:
+        later = await self._workspace.read(_mark_uri(directive, directive.redrive_no + 1))
         if later is not None:
             raise SupersededError(
                 f"{directive.job_id} has ended, and a redrive of it has taken {directive.step_id} over"
             )
 
 
-def _turn_uri(directive: Directive, redrive_no: int) -> str:
+def _mark_uri(directive: Directive, redrive_no: int) -> str:
     return f"{origin(directive)}{REDRIVES}{directive.step_id}/{redrive_no}.json"
 
 

@@ -14,7 +14,8 @@ class Output:
     """What `execute()` gives back.
 
     `name`: which staged object is the step's output (the first one if it is not said).
-    `ref`: a reference to show instead, for services whose output lives elsewhere.
+    `ref`: a reference to show instead, for services whose output lives elsewhere: JSON, and short.
+    A service with `commit` must stage or name something; else the step fails with OUTPUT_MISSING.
     """
 
     ref: Any = None

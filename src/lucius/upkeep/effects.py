@@ -91,6 +91,9 @@ def _answers_for(job: Job, record: CommitRecord) -> bool:
     if index is None:
         return False
     plan = job.plan
+    carried = plan.carried.get(record.step_id)
+    if carried is not None:
+        return bool(carried.result_ref == record.output_ref)
     own = effect_key(plan.root, record.step_id, plan.input_ref, plan.payload_of(record.step_id))
     state = job.steps[index].state
     return own == record.effect_key and (state is StepState.SUCCEEDED or not job.terminal)
