@@ -1,5 +1,10 @@
 """What `execute()` raises decides whether the step is tried again."""
 
+import json
+import logging
+import re
+from pathlib import Path
+
 import pytest
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
@@ -14,7 +19,12 @@ from lucius.platform import (
     service,
 )
 from lucius.platform.errors import classify
+from lucius.telemetry.logs import JsonFormatter
+from tests.observability.world import logged
 from tests.platform.bench import Bench, on_the_bench
+
+HERE = Path(__file__).name
+CUT_MARK_AT = re.escape(CUT_MARK)
 
 
 @pytest.mark.parametrize(
@@ -50,10 +60,67 @@ async def test_an_error_becomes_a_failed_result(bench: Bench) -> None:
     await bench.runner(broken)
     await bench.send(1)
     result = await bench.result()
-    assert (result["status"], result["error"]) == (
-        "FAILED_RETRY",
-        {"code": "UNEXPECTED_ERROR", "message": "ZeroDivisionError: by nothing"},
+    assert (result["status"], result["error"]["code"]) == ("FAILED_RETRY", "UNEXPECTED_ERROR")
+    assert re.fullmatch(
+        rf"ZeroDivisionError: by nothing \(at {HERE}:\d+\)", result["error"]["message"]
     )
+
+
+def fails_inside(value: str) -> None:
+    """Deeper in the service, and deepest in a library."""
+    json.loads(f"no JSON: {len(value)}")
+
+
+@on_the_bench
+async def test_what_nobody_foresaw_names_the_service_s_own_line_and_leaves_a_traceback(
+    bench: Bench,
+) -> None:
+    @service("ocr", "OCR")
+    async def broken(task: Task) -> Output:
+        fails_inside(task.job_id)
+        return Output()
+
+    await bench.runner(broken)
+    with logged(JsonFormatter(), logging.WARNING) as lines:
+        await bench.send(1)
+        message = (await bench.result())["error"]["message"]
+    line = fails_inside.__code__.co_firstlineno + 2
+    assert (
+        message == f"JSONDecodeError: Expecting value: line 1 column 1 (char 0) (at {HERE}:{line})"
+    )
+    (logged_line,) = [json.loads(line) for line in lines]
+    assert "in fails_inside" in logged_line["stack"]
+    assert "decoder.py" in logged_line["stack"]
+    assert logged_line["jobId"] not in message + logged_line["stack"], "no values of variables"
+
+
+@on_the_bench
+async def test_what_a_service_raises_on_purpose_leaves_no_traceback(bench: Bench) -> None:
+    @service("ocr", "OCR")
+    async def refusing(task: Task) -> Output:
+        raise FatalError("no page has text", code="EMPTY")
+
+    await bench.runner(refusing)
+    with logged(JsonFormatter(), logging.WARNING) as lines:
+        await bench.send(1)
+        assert (await bench.result())["error"] == {"code": "EMPTY", "message": "no page has text"}
+    assert "stack" not in json.loads(lines[0])
+
+
+def test_the_place_outlives_a_long_message_and_a_secret_in_it_does_not() -> None:
+    try:
+        raise ValueError("password=hunter2 " + "x" * 10_000)
+    except ValueError as error:
+        failure = classify(error)
+    assert len(failure.message) <= MAX_STRING
+    assert "hunter2" not in failure.message
+    assert re.search(rf"{CUT_MARK_AT} \(at {HERE}:\d+\)$", failure.message)
+
+
+def test_an_error_alone_in_a_task_group_is_classified_as_itself() -> None:
+    wrapped = ExceptionGroup("tasks", [ExceptionGroup("inner", [FatalError("x", code="EMPTY")])])
+    assert classify(wrapped).code == "EMPTY"
+    assert classify(ExceptionGroup("two", [ValueError(), KeyError()])).code == "UNEXPECTED_ERROR"
 
 
 @on_the_bench

@@ -1,11 +1,18 @@
 """What a step may fail with. A class of error decides whether the step is tried again."""
 
+import sys
+import traceback
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import PurePath
+from types import FrameType
+from typing import ClassVar, Final
 
 from lucius.core.errors import LuciusError, WorkspaceError, WorkspaceRefusedError
 from lucius.core.inputs import ResultStatus
-from lucius.core.wire import bounded
+from lucius.core.wire import MAX_STRING, bounded
+from lucius.telemetry.redaction import redacted
+
+_KIT: Final = "lucius.platform."
 
 
 class StepError(LuciusError):
@@ -102,10 +109,14 @@ class Failure:
     status: ResultStatus
     code: str
     message: str
+    unexpected: bool = False
+    """A defect: whoever mends it wants the whole traceback."""
 
 
 def classify(error: Exception) -> Failure:
     """What nobody foresaw is tried again; the attempts are counted elsewhere."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]  # as a TaskGroup wraps it
     match error:
         case StepError():
             return Failure(error.status, error.code, bounded(str(error)))
@@ -113,5 +124,28 @@ def classify(error: Exception) -> Failure:
             return Failure(ResultStatus.FAILED_FINAL, "REFERENCE_REFUSED", bounded(str(error)))
         case WorkspaceError():
             return Failure(ResultStatus.FAILED_RETRY, "WORKSPACE_UNAVAILABLE", bounded(str(error)))
-    text = f"{type(error).__name__}: {error}"
-    return Failure(ResultStatus.FAILED_RETRY, "UNEXPECTED_ERROR", bounded(text))
+    text, place = redacted(f"{type(error).__name__}: {error}"), _place(error)
+    where = f" (at {place})" if place else ""
+    message = bounded(text, MAX_STRING - len(where)) + where
+    return Failure(ResultStatus.FAILED_RETRY, "UNEXPECTED_ERROR", message, unexpected=True)
+
+
+def _place(error: Exception) -> str:
+    """File and line where a service's own code was; what it called in libraries is in the log."""
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not _foreign(frame)
+    ]
+    if not frames:
+        return ""
+    folder = PurePath(frames[0][0].f_code.co_filename).parent
+    own = [each for each in frames if PurePath(each[0].f_code.co_filename).is_relative_to(folder)]
+    frame, line = own[-1]
+    return f"{PurePath(frame.f_code.co_filename).name}:{line}"
+
+
+def _foreign(frame: FrameType) -> bool:
+    """Of the kit or of the standard library."""
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.startswith(_KIT) or module.partition(".")[0] in sys.stdlib_module_names

@@ -211,7 +211,8 @@ class Execution:
         except Exception as error:
             failure = classify(error)
             self._span.failed(failure.code)
-            self._log.warning("%s failed: %s: %s", self.message_id, failure.code, failure.message)
+            said = (self.message_id, failure.code, failure.message)
+            self._log.warning("%s failed: %s: %s", *said, exc_info=failure.unexpected)
             return failed(failure)
 
     async def _committed(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:

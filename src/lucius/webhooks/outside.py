@@ -3,12 +3,15 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import httpcore
 
 from lucius.core.addresses import is_public
 from lucius.core.errors import EffectRefusedError
+from lucius.webhooks.slots import AT_ONCE
 
 ADDRESSES: Final = 4
 """How many addresses of one name are tried, in the resolver's order."""
@@ -23,8 +26,13 @@ class AddressRefusedError(EffectRefusedError):
     """The name leads to an address that is not public, or the way there is not a network."""
 
 
+_LOOKUPS: Final = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lucius-webhook-dns")
+"""A thread for each slot, started as needed: a name server that is silent holds up no other name."""
+
+
 async def resolved(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_LOOKUPS, look_up)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 

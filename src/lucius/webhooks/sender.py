@@ -27,13 +27,13 @@ from lucius.core.job import Job, phase_of
 from lucius.core.references import webhook_fault
 from lucius.core.states import job_status
 from lucius.webhooks.outside import GuardedBackend
+from lucius.webhooks.slots import Slots
 
 log = logging.getLogger("lucius.webhooks")
 
 TIMEOUT: Final = httpx.Timeout(10.0, connect=5.0, pool=None)
 LONGEST: Final = timedelta(seconds=15)
 """For the whole delivery, however slowly a receiver answers."""
-AT_ONCE: Final = 64
 GONE: Final = 410
 SECRET_PREFIX: Final = "whsec_"
 SECRET_BYTES: Final = range(24, 65)
@@ -63,7 +63,7 @@ class Webhooks:
         self._hosts = tuple(hosts)
         self._now = now
         self._schemes = tuple(schemes)
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = Slots()
         self._under_way: set[str] = set()
         self._client = httpx.AsyncClient(
             transport=transport or guarded_transport(),
@@ -81,7 +81,8 @@ class Webhooks:
         headers = self._headers(job.tenant_id, message_id, body)
         self._under_way.add(message_id)
         try:
-            async with self._slots, asyncio.timeout(LONGEST.total_seconds()):
+            slot = self._slots.one(job.tenant_id, target.host)
+            async with slot, asyncio.timeout(LONGEST.total_seconds()):
                 status = await self._post(target, body, headers)
         except (httpx.HTTPError, OSError) as error:
             log.info("the webhook of job %s did not answer: %r", job.job_id, error)
@@ -135,6 +136,7 @@ def guarded_transport(
     transport._pool = httpcore.AsyncConnectionPool(
         ssl_context=context,
         network_backend=backend or GuardedBackend(),
+        max_connections=None,  # the slots count, and share fairly
         max_keepalive_connections=0,
     )
     return transport
