@@ -79,7 +79,7 @@ def _server(data: Path) -> Iterator[str]:
     url, log = f"http://127.0.0.1:{_free_port()}", data / "server.log"
     port = url.rpartition(":")[2]
     own = str(data / "server")  # beside the output: no job may write where the server keeps its own
-    command = [sys.executable, "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
+    command = [sys.executable, "-P", "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
     with log.open("wb") as out:
         child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:

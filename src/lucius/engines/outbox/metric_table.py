@@ -28,8 +28,8 @@ REPLY_KINDS: Final[Mapping[type, str]] = {
 
 CAUSES: Final[Mapping[Incident, tuple[str, ...]]] = {
     Incident.OUTAGE: ("bus", "ledger"),
-    Incident.REPLY_SET_ASIDE: ("BAD_TOKEN", "INVALID_CALLBACK", "UNKNOWN_JOB"),
-    Incident.TASK_FAILED: ("engine", "tick", "unclaimed", "reconciler", "configuration"),
+    Incident.REPLY_SET_ASIDE: ("BAD_TOKEN", "INVALID_CALLBACK", "UNKNOWN_JOB", "WRONG_TENANT"),
+    Incident.TASK_FAILED: ("engine", "tick", "unclaimed", "reconciler", "configuration", "callers"),
     Incident.STUCK: ("due",),
     Incident.UNCLAIMED: ("unknown",),
 }
