@@ -24,6 +24,22 @@ by_whom = pytest.mark.parametrize("verifier", [same, another])
 Verifier = Callable[[CallbackTokens], CallbackTokens]
 
 
+@pytest.mark.parametrize("size", [17, 63, 64, 65, 128, 1000])
+def test_every_byte_of_a_secret_counts(size: int) -> None:
+    secret = bytes(n % 251 for n in range(size))
+    token = CallbackTokens({"k": secret}).mint("tenant_a", *ATTEMPT)
+    assert CallbackTokens({"k": secret}).verify(token, *ATTEMPT) == "tenant_a"
+    for at in range(size):
+        other = secret[:at] + bytes([secret[at] ^ 1]) + secret[at + 1 :]
+        assert CallbackTokens({"k": other}).verify(token, *ATTEMPT) is None
+    assert CallbackTokens({"k": secret + b"x"}).verify(token, *ATTEMPT) is None
+
+
+def test_a_seal_needs_every_byte_too() -> None:
+    seal = CallbackTokens({"k": b"s" * 64 + b"a"}).seal("cursor")
+    assert not CallbackTokens({"k": b"s" * 64 + b"b"}).sealed("cursor", seal)
+
+
 @by_whom
 def test_a_token_names_its_tenant_for_its_own_attempt(verifier: Verifier) -> None:
     tokens = CallbackTokens({"k": OLD})

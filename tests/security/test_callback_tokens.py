@@ -155,6 +155,21 @@ async def test_a_bus_reply_with_a_bad_token_never_counts(tmp_path: Path, token: 
         assert await lucius.job(directive["jobId"]) == before
 
 
+@pytest.mark.parametrize("tenant", ["tenant_b", "", 7, {"a": 1}], ids=str)
+async def test_a_bus_reply_for_another_tenant_is_set_aside(tmp_path: Path, tenant: Any) -> None:
+    async with live(tmp_path) as lucius:
+        directive = await given_out(lucius)
+        before = await lucius.job(directive["jobId"])
+        token = directive["callback_token"]
+        fields = {"tenant_id": tenant, "callback_token": token}
+        assert await set_aside(lucius, directive, **fields) == ["WRONG_TENANT"]
+        assert await lucius.job(directive["jobId"]) == before
+        refused = await lucius.reply("ack", directive, tenant_id=tenant)
+        assert (refused.status_code, refused.json()["code"]) == (401, "CALLBACK_TOKEN_INVALID")
+        await sent(lucius, directive, tenant_id=directive["tenant_id"])
+        assert await state_after(lucius, directive["jobId"], before["version"]) == "IN_PROGRESS"
+
+
 async def test_the_kit_sends_its_tokens(tmp_path: Path) -> None:
     services = [service() for service in SERVICES]
     async with live(tmp_path, services=services, require_reply_token="true") as lucius:

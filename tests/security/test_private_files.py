@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from lucius.bootstrap import Runtime, build, demo_services, open_ledger, restore_ledger
 from lucius.bootstrap.private_files import own_data
+from lucius.bootstrap.secrets import SecretTooShortError, made_once
 from lucius.cli.main import main
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.settings import Settings, load_settings
@@ -128,3 +129,20 @@ async def test_a_backup_and_what_is_restored_from_it_are_private(tmp_path: Path)
     assert not (tmp_path / "copy.db").stat().st_mode & OTHERS
     restore_ledger(settings_of(tmp_path / "two"), tmp_path / "copy.db", force=False)
     assert opened(tmp_path / "two") == []
+
+
+@pytest.mark.parametrize("held", [b"", b"x" * 31])
+async def test_a_secret_that_was_cut_is_refused_by_name(tmp_path: Path, held: bytes) -> None:
+    for name in ("callback.key", "webhook.key"):
+        data = tmp_path / name
+        data.mkdir()
+        (data / name).write_bytes(held)
+        with pytest.raises(SecretTooShortError, match=f"{name} holds {len(held)} bytes"):
+            await build(settings_of(data, LUCIUS_STORAGE_BACKEND="memory"))
+
+
+def test_a_secret_is_made_whole_and_once(tmp_path: Path) -> None:
+    first = made_once(tmp_path / "callback.key")
+    assert len(first) == 64
+    assert made_once(tmp_path / "callback.key") == first
+    assert [path.name for path in tmp_path.iterdir()] == ["callback.key"]

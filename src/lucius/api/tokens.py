@@ -34,7 +34,7 @@ class CallbackTokens:
                 raise ValueError(f"a key id is not empty and has no dot: {key_id!r}")
             if len(key) < 16:
                 raise ValueError(f"the key {key_id!r} is shorter than 16 bytes")
-        self._keys = dict(keys)
+        self._keys = {key_id: _whole(key) for key_id, key in keys.items()}
         self._current = current if current is not None else next(reversed(self._keys))
         self._key = self._keys[self._current]
         self._minted: dict[str, tuple[str, Binding]] = {}
@@ -100,9 +100,14 @@ def _mac(
     return _keyed(key, text.encode())
 
 
+def _whole(key: bytes) -> bytes:
+    """BLAKE2b takes 64 bytes of key. All of a longer one count by its hash, as in HMAC."""
+    return key if len(key) <= _MAX_KEY else blake2b(key, digest_size=_MAX_KEY).digest()
+
+
 def _keyed(key: bytes, data: bytes) -> bytes:
     """Keyed BLAKE2b: a MAC of its own, several times cheaper than HMAC, and this runs on every reply."""
-    return blake2b(data, key=key[:_MAX_KEY], digest_size=32).digest()
+    return blake2b(data, key=key, digest_size=32).digest()
 
 
 def _encoded(data: bytes) -> str:

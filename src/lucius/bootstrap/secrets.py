@@ -5,8 +5,17 @@ import contextlib
 import os
 import secrets
 from pathlib import Path
+from typing import Final
 
+from lucius.core.errors import LuciusError
 from lucius.settings import Settings
+
+LEAST_BYTES: Final = 32
+"""Of what is in the file: an empty or cut one is no secret."""
+
+
+class SecretTooShortError(LuciusError):
+    """The file of a secret does not hold one."""
 
 
 def callback_keys(settings: Settings) -> dict[str, bytes]:
@@ -24,12 +33,29 @@ def webhook_secret(settings: Settings) -> str:
 
 
 def made_once(path: Path) -> bytes:
-    """A random secret in a file that only its owner can read."""
+    """A random secret in a file that only its owner can read. Raises SecretTooShortError."""
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    if not path.exists():
+        _make(path)
+    secret = path.read_bytes()
+    if len(secret) < LEAST_BYTES:
+        raise SecretTooShortError(
+            f"{path} holds {len(secret)} bytes, and a secret has at least {LEAST_BYTES}:"
+            " restore it, or delete it to have a new one made"
+        )
+    return secret
+
+
+def _make(path: Path) -> None:
+    """It appears whole or not at all; if two make it at once, the first one's counts."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_hex(32).encode())
+            file.write(secrets.token_hex(LEAST_BYTES).encode())
             file.flush()
             os.fsync(file.fileno())
-    return path.read_bytes()
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

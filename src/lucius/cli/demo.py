@@ -82,7 +82,7 @@ def _server(data: Path, document: Path) -> Iterator[str]:
     url, log = f"http://127.0.0.1:{_free_port()}", data / "server.log"
     port = url.rpartition(":")[2]
     own = str(data / "server")  # beside the output: no job may write where the server keeps its own
-    command = [sys.executable, "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
+    command = [sys.executable, "-P", "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
     roots = {
         "LUCIUS_INPUT_ROOTS": str(document.resolve().parent),
         "LUCIUS_OUTPUT_ROOTS": str((data / "output").resolve()),

@@ -50,7 +50,7 @@ def with_stack(command: Any) -> Any:
     "named",
     multiple=True,
     metavar="MODULE:NAME",
-    help="Also run this service, found from the current directory; may be given several times.",
+    help="Also run this service; may be given several times. The current directory is searched last.",
 )
 @with_stack
 @with_json
@@ -71,9 +71,15 @@ def up(
 
     settings = settings_for(data, **STACKS[stack], **logs(as_json))
     services = [] if no_services else bootstrap.demo_services()
-    sys.path.insert(0, str(Path.cwd()))
+    if named:
+        search_here()
     services += [bootstrap.named_service(name) for name in named]
     serve(settings, as_json, host=host, port=port, services=services)
+
+
+def search_here() -> None:
+    """For services alone, and last: nothing in the current folder takes the place of a library."""
+    sys.path.append(str(Path.cwd()))
 
 
 def serve(settings: "Settings", as_json: bool, **how: Any) -> None:
@@ -157,7 +163,7 @@ def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
             f"Run it with the server: lucius up --service {name}\n"
             "Or share a bus: set LUCIUS_BUS_BACKEND, for this process and for the server."
         )
-    sys.path.insert(0, str(Path.cwd()))
+    search_here()
     found = bootstrap.named_service(name)
     with bootstrap.observed(settings):
         run_quickly(

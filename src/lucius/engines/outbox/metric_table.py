@@ -35,6 +35,7 @@ CAUSES: Final[Mapping[Incident, tuple[str, ...]]] = {
         "INVALID_CALLBACK",
         "JOB_UNREADABLE",
         "UNKNOWN_JOB",
+        "WRONG_TENANT",
     ),
     Incident.TASK_FAILED: (
         "engine",
@@ -43,6 +44,7 @@ CAUSES: Final[Mapping[Incident, tuple[str, ...]]] = {
         "unclaimed",
         "reconciler",
         "configuration",
+        "callers",
     ),
     Incident.STUCK: ("due",),
     Incident.STALLED: ("process", "clock"),

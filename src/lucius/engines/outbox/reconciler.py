@@ -244,6 +244,7 @@ class Reconciler:
 
     async def _settle(self, deliveries: Sequence[Delivery]) -> None:
         read = [(d, reply) for d in deliveries if (reply := await self._read(d)) is not None]
+        read = [(d, reply) for d, reply in read if await self._of_its_tenant(d, reply[0])]
         if not read:
             return
         job_id, inputs = read[0][1][0], [received for _, (_, received) in read]
@@ -273,6 +274,16 @@ class Reconciler:
             await self._set_aside(delivery, "BAD_TOKEN", refusal)
             return None
         return job_id, received
+
+    async def _of_its_tenant(self, delivery: Delivery, job_id: str) -> bool:
+        """A reply need not name a tenant. One that names another than its job's is not about that job."""
+        named = delivery.message.body.get("tenant_id")
+        job = await self._engine.job(job_id) if named is not None else None
+        if job is None or named == job.tenant_id:
+            return True
+        detail = f"it names the tenant {str(named)[:128]!r}, and {job_id} is another tenant's"
+        await self._set_aside(delivery, "WRONG_TENANT", detail)
+        return False
 
     async def _set_aside(self, delivery: Delivery, reason: str, detail: str) -> None:
         self._engine.observer.incident(Incident.REPLY_SET_ASIDE, reason)

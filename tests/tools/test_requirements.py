@@ -1,0 +1,33 @@
+"""What may be installed is what is tested: the floor of every dependency is its pin."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+RUNTIME = PROJECT["project"]["dependencies"]
+DEV = [*PROJECT["project"]["optional-dependencies"]["dev"], *PROJECT["build-system"]["requires"]]
+
+
+def pins(name: str) -> dict[str, str]:
+    text = (ROOT / "requirements" / name).read_text("utf-8")
+    found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, re.MULTILINE)
+    return {canonicalize_name(package): version for package, version in found}
+
+
+@pytest.mark.parametrize("text", [*RUNTIME, *DEV])
+def test_the_floor_of_a_dependency_is_the_version_that_is_tested(text: str) -> None:
+    needed = Requirement(text)
+    pinned = pins("dev.txt")[canonicalize_name(needed.name)]
+    assert str(needed.specifier) == f">={pinned}"
+
+
+def test_both_files_of_pins_agree() -> None:
+    runtime, dev = pins("runtime.txt"), pins("dev.txt")
+    assert runtime.items() <= dev.items()
+    assert {canonicalize_name(Requirement(text).name) for text in RUNTIME} <= runtime.keys()
