@@ -26,10 +26,19 @@ class RecordingWorkspace(MemoryWorkspace):
     def __init__(self) -> None:
         super().__init__()
         self.history: defaultdict[str, list[bytes]] = defaultdict(list)
+        self._changed = asyncio.Condition()
 
     async def write(self, uri: str, data: bytes) -> None:
         await super().write(uri, data)
         self.history[uri].append(data)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def written(self, uri: str) -> bytes:
+        """The object, once it is there."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: uri in self.objects)
+        return self.objects[uri]
 
     def effects(self, uri: str) -> list[bytes]:
         """The different contents that an object has had, in order."""
