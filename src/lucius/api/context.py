@@ -95,4 +95,8 @@ class ApiContext:
     backlog: Callable[[], Awaitable[Sequence[BacklogRowShape]]] | None = None
     retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
     gateway: PullGateway | None = None
+    warnings: Callable[[], Mapping[str, str]] = dict
+    """What is wrong without making the process unready, by part; everyone may read it."""
+    stopping: Callable[[], bool] = lambda: False
+    """Whether the process is about to end: no new job is taken then."""
     options: ApiOptions = ApiOptions()

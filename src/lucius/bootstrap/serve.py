@@ -1,18 +1,18 @@
 """`lucius up` and `lucius orchestrator`: one port, ready when `/readyz` answers, drained on SIGTERM."""
 
-import asyncio
 import contextlib
 import gc
 import ipaddress
 import logging
-import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Final
 
 import uvicorn
 
+from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
@@ -23,14 +23,13 @@ from lucius.settings import Settings
 log = logging.getLogger("lucius")
 BACKLOG: Final = 2048
 COLLECT: Final = (50_000, 20, 50)
-DRAIN_SECONDS: Final = 10
 
 
 class Server(uvicorn.Server):
     """Ends by returning, so that what runs beside it can be drained in order.
 
     `ready` is called once requests are taken; `ending` first of all at the end: it answers the
-    requests that only wait.
+    requests that only wait. Signals are for whoever runs it: see `Ending`.
     """
 
     ticks_a_look = 10
@@ -63,12 +62,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 class UnsafeAddressError(LuciusError):
@@ -139,9 +133,10 @@ def _tell(address: str, ready: Callable[[str], None]) -> None:
 
 
 async def _serve_on(listener: socket.socket, runtime: Runtime, ready: Callable[[], None]) -> None:
-    app = runtime.app()
+    app, settings = runtime.app(), runtime.settings
 
     async def ending() -> None:
+        runtime.take_no_more()
         runtime.end_waits()
         await app.state.feeds.close()
 
@@ -152,13 +147,21 @@ async def _serve_on(listener: socket.socket, runtime: Runtime, ready: Callable[[
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_graceful_shutdown=ceil(settings.drain.total_seconds()),
     )
-    settings = runtime.settings
     slow = SlowClients(settings.request_head_timeout, settings.request_body_timeout)
-    async with runtime.running():
-        settle_collector()
-        await Server(config, ready, ending, slow).serve(sockets=[listener])
+    server, signals = Server(config, ready, ending, slow), Ending(settings.drain)
+
+    def begin_end() -> None:
+        server.should_exit = True
+        if runtime.started:
+            runtime.take_no_more()
+
+    with signals.listening(begin_end):
+        async with runtime.running():
+            settle_collector()
+            await server.serve(sockets=[listener])
+        signals.leave_behind(runtime.left_behind)
 
 
 def settle_collector() -> None:

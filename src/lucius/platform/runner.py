@@ -99,6 +99,11 @@ class ServiceRunner:
     def worker_id(self) -> str:
         return self._kit.worker_id
 
+    @property
+    def name(self) -> str:
+        """The service's."""
+        return self._kit.service.name
+
     def health(self) -> Health:
         silent = asyncio.get_running_loop().time() - self._answered_at
         return Health(self._free, len(self._running), silent, self._outage)

@@ -42,7 +42,8 @@ async def readyz(context: ApiContext, request: Request, caller: Caller) -> Respo
 
 def _warnings(context: ApiContext) -> dict[str, str]:
     """Everyone may ask, so this says only that something is wrong; the log says what."""
-    return {"configuration": BAD_CONFIG} if context.config.fault() is not None else {}
+    bad = {"configuration": BAD_CONFIG} if context.config.fault() is not None else {}
+    return {**bad, **context.warnings()}
 
 
 async def _checked(context: ApiContext) -> dict[str, str]:
