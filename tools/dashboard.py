@@ -119,6 +119,17 @@ SURFACE: Final = (
         _rate('lucius_http_requests_total{status=~"429|5.."}', "route", "status"),
         "ops",
     ),
+    Panel(
+        "Event loop held up",
+        (
+            (
+                "sum by (service) (increase(lucius_loop_blocked_seconds_sum[$__rate_interval]))",
+                "{{service}}",
+            ),
+        ),
+        "s",
+        about="Nothing else is done meanwhile. The log names file and line; isolate the service.",
+    ),
     Panel("Effects given up", _rate('lucius_effects_settled_total{performed="false"}', "effect")),
     Panel(
         "CPU",

@@ -26,10 +26,17 @@ class RecordingWorkspace(MemoryWorkspace):
     def __init__(self) -> None:
         super().__init__()
         self.history: defaultdict[str, list[bytes]] = defaultdict(list)
+        self._there: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def store(self, uri: str, data: bytes) -> None:
         super().store(uri, data)
         self.history[uri].append(data)
+        self._there[uri].set()
+
+    async def written(self, uri: str) -> bytes:
+        """The object, once it is there."""
+        await self._there[uri].wait()
+        return self.objects[uri]
 
     def effects(self, uri: str) -> list[bytes]:
         """The different contents that an object has had, in order."""

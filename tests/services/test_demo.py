@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,8 @@ from lucius.buses.memory import MemoryBus
 from lucius.core.wire import directive_properties
 from lucius.demo import SERVICES
 from lucius.demo.text import Index, chunks, likeness, vector, words
-from lucius.platform import ServiceRunner
+from lucius.platform import Service, ServiceRunner
+from lucius.platform.isolation.forks import ForkServer
 from lucius.ports.bus import Message, Subscription
 from lucius.workspaces.local import LocalWorkspace
 
@@ -25,8 +27,9 @@ REPLIES = "replies"
 class Stage:
     """The three services, running, and a way to give them one step at a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, services: Sequence[type[Service]] = SERVICES) -> None:
         self.folder = folder
+        self.services = services
         self.bus = MemoryBus()
         self._stack = AsyncExitStack()
 
@@ -34,8 +37,10 @@ class Stage:
         await self.bus.ensure([Subscription(REPLIES, REPLIES)])
         folder = self.folder
         workspace = LocalWorkspace(folder / "jobs", readable=[EXAMPLES], writable=[folder])
-        for kind in SERVICES:
-            runner = ServiceRunner(kind(), self.bus, workspace)
+        forks = ForkServer()
+        self._stack.push_async_callback(forks.close)
+        for kind in self.services:
+            runner = ServiceRunner(kind(), self.bus, workspace, forks=forks)
             await runner.start()
             self._stack.push_async_callback(runner.stop)
         return self

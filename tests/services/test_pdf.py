@@ -17,6 +17,7 @@ def _pdf(content: bytes, entries: bytes = b"") -> bytes:
         b"2 0 obj\n<< /Type /Pages /Kids [3 0 R] /Count 1 >>\nendobj\n"
         b"3 0 obj\n<< /Type /Page /Parent 2 0 R /Contents [4 0 R] >>\nendobj\n"
         b"4 0 obj\n<< /Length 1 " + entries + b" >>\nstream\n" + content + b"\nendstream\nendobj\n"
+        b"trailer\n<< /Root 1 0 R >>\n%%EOF\n"
     )
 
 
@@ -60,11 +61,12 @@ def test_text_operators_are_understood(operators: bytes, text: str) -> None:
     ("data", "why"),
     [
         (b"hello", "does not begin like a PDF"),
-        (b"%PDF-1.7\n", "no page tree"),
+        (b"%PDF-1.7\n%%EOF\n", "no page tree"),
         (_pdf(b"x") + b"/Encrypt 9 0 R", "encrypted"),
         (_pdf(b"x", b"/Filter /LZWDecode"), "only Flate"),
         (_pdf(b"x", b"/Filter [/ASCII85Decode /FlateDecode]"), "only Flate"),
         (_pdf(b"not zlib", b"/Filter /FlateDecode"), "damaged"),
+        (_pdf(zlib.compress(b"x" * 99)[:-4], b"/Filter /FlateDecode"), "cut off"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_a_reason(data: bytes, why: str) -> None:
@@ -82,7 +84,14 @@ def test_a_small_file_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_page_tree_that_bites_its_tail_ends() -> None:
     data = (
         b"%PDF-1.4\n2 0 obj\n<< /Type /Pages /Kids [5 0 R] >>\nendobj\n"
-        b"5 0 obj\n<< /Type /Pages /Parent 2 0 R /Kids [5 0 R] >>\nendobj\n"
+        b"5 0 obj\n<< /Type /Pages /Parent 2 0 R /Kids [5 0 R] >>\nendobj\n%%EOF\n"
     )
     with pytest.raises(UnreadablePdfError, match="too deep"):
         pdf_pages(data)
+
+
+@pytest.mark.parametrize("part", [0.33, 0.5, 0.9, 0.99])
+def test_a_file_that_was_cut_is_refused(part: float) -> None:
+    data = SAMPLE.read_bytes()
+    with pytest.raises(UnreadablePdfError, match="cut off"):
+        pdf_pages(data[: int(len(data) * part)])

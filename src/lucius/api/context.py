@@ -112,4 +112,8 @@ class ApiContext:
     retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
     gateway: PullGateway | None = None
     watch: CallerWatch = field(default_factory=CallerWatch)
+    warnings: Callable[[], Mapping[str, str]] = dict
+    """What is wrong without making the process unready, by part; everyone may read it."""
+    stopping: Callable[[], bool] = lambda: False
+    """Whether the process is about to end: no new job is taken then."""
     options: ApiOptions = ApiOptions()

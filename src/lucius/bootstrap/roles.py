@@ -5,10 +5,10 @@ processes can use needs no change here: it is not in the table of those that can
 """
 
 import asyncio
-import signal
 from collections.abc import Callable
 from typing import Final
 
+from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.runtime import build
 from lucius.core.errors import LuciusError
 from lucius.settings import Settings
@@ -46,8 +46,7 @@ async def reconcile(settings: Settings, *, ready: Callable[[], None]) -> None:
     """Dispatcher, sweepers and reply consumers, without the API. Until SIGINT or SIGTERM."""
     runtime = await build(settings)
     stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with runtime.running():
-        ready()
-        await stopping.wait()
+    with Ending(settings.drain).listening(stopping.set):
+        async with runtime.running():
+            ready()
+            await stopping.wait()

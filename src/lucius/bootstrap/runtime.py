@@ -33,9 +33,10 @@ from lucius.bootstrap.adapters import (
     rate_limit,
     worker_rate_limit,
 )
+from lucius.bootstrap.loop_watch import Block, LoopWatch
 from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
-from lucius.bootstrap.services import runners_of
+from lucius.bootstrap.services import check_services, runners_of
 from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.inputs import Callback
@@ -51,6 +52,7 @@ from lucius.engines.outbox.publish_now import OutboxRetry
 from lucius.engines.outbox.reconciler import EMBEDDED, Reconciler
 from lucius.gateway.bus_gateway import BusGateway
 from lucius.platform import Service, ServiceRunner
+from lucius.platform.isolation.forks import ForkServer
 from lucius.ports.bus import Bus
 from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
@@ -87,7 +89,11 @@ class Runtime:
 
     def __post_init__(self) -> None:
         settings = self.settings
+        check_services(self.services)
         self.down: dict[str, str] = {}
+        self.started = False
+        self.stopping = False
+        self._draining: asyncio.Task[None] | None = None
         self.tokens = CallbackTokens(callback_keys(settings))
         self.watch = CallerWatch()
         ingress = Ingress(self.config, ingress_policy(settings))
@@ -122,6 +128,8 @@ class Runtime:
             handed_out=self.engine.windows.handed_out,
         )
         self.job_workspaces = job_workspaces(settings, self.workspace)
+        self.forks = ForkServer()
+        self.loop_watch = LoopWatch(settings.loop_blocked, self._whose, self._blocked)
         self.runners = [runner for service in self.services for runner in self._runners(service)]
         self.engine.listeners.append(self._pass_cancel_on)
 
@@ -132,8 +140,16 @@ class Runtime:
             self.workspace,
             topology=self.settings.lane_topology,
             slots=SLOTS,
+            forks=self.forks,
+            grace=self.settings.drain,
             worker_id=f"{EMBEDDED}{service.name}",
         )
+
+    def _whose(self, task: asyncio.Task[Any] | None) -> str | None:
+        return next((runner.name for runner in self.runners if runner.serves(task)), None)
+
+    def _blocked(self, block: Block) -> None:
+        self.metrics.loop_blocked.add(block.seconds, block.service)
 
     def _pass_cancel_on(self, before: Job | None, decision: Decision) -> None:
         """Services that live here hear of a cancellation at once, others with their next heartbeat.
@@ -183,11 +199,12 @@ class Runtime:
         background = [
             asyncio.create_task(self._supervise(name, run)) for name, run in tasks.items()
         ]
+        self.started = True
         try:
-            yield self
+            with self.loop_watch.watching():
+                yield self
         finally:
-            for runner in self.runners:
-                await runner.stop()
+            await self.take_no_more()
             if self.reconciles:
                 await self.reconciler.drained()
             for task in background:
@@ -195,8 +212,28 @@ class Runtime:
             await asyncio.gather(*background, return_exceptions=True)
             await self.engine.close()
             await self.webhooks.close()
+            await self.forks.close()
             await self.bus.close()
             await self.ledger.close()
+
+    def take_no_more(self) -> "asyncio.Task[None]":
+        """Nothing new begins from now on, anywhere; what runs is drained, by all services together."""
+        if self._draining is None:
+            self.stopping = True
+            self.gateway.close()
+            self.dispatcher.close()
+            for runner in self.runners:
+                runner.take_no_more()
+            self._draining = asyncio.create_task(self._drain())
+        return self._draining
+
+    async def _drain(self) -> None:
+        await asyncio.gather(*(runner.stop() for runner in self.runners))
+
+    @property
+    def left_behind(self) -> int:
+        """Executions that would not end, once it has stopped."""
+        return sum(runner.left_behind for runner in self.runners)
 
     async def _supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """What ends by a defect is begun anew; until then the process is not ready."""
@@ -233,7 +270,6 @@ class Runtime:
     def end_waits(self) -> None:
         """Requests that wait for something are answered now, so that they do not delay the end."""
         self.engine.end_waits()
-        self.gateway.close()
 
     def app(self) -> FastAPI:
         return create_app(
@@ -258,6 +294,8 @@ class Runtime:
                 retry_outbox=OutboxRetry(self.engine, self.config.catalog),
                 gateway=self.gateway,
                 watch=self.watch,
+                warnings=self._warnings,
+                stopping=lambda: self.stopping,
                 options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
             )
         )
@@ -265,6 +303,10 @@ class Runtime:
     async def _measure(self, up: Mapping[str, bool]) -> None:
         self.metrics.config_valid.show({(): float(self.config.fault() is None)})
         await self.metrics.refresh(up)
+
+    def _warnings(self) -> dict[str, str]:
+        block = self.loop_watch.recent()
+        return {} if block is None else {"event_loop": str(block)}
 
     async def _check_ledger(self) -> None:
         await self.ledger.check()

@@ -5,15 +5,16 @@ import contextlib
 import gc
 import ipaddress
 import logging
-import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from typing import Any, Final
 
 import uvicorn
 
+from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
@@ -26,7 +27,6 @@ from lucius.settings import Settings
 log = logging.getLogger("lucius")
 BACKLOG: Final = 2048
 COLLECT: Final = (50_000, 20, 50)
-DRAIN_SECONDS: Final = 10
 SOCKET_FILE: Final = "lucius.sock"
 
 
@@ -35,6 +35,7 @@ class Server(uvicorn.Server):
 
     `ready` is called once requests are taken; `ending` first of all at the end: it answers the
     requests that only wait. `private` is a Unix socket beside the port: who may open it, may call.
+    Signals are for whoever runs it: see `Ending`.
     """
 
     ticks_a_look = 10
@@ -76,12 +77,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 class UnsafeAddressError(LuciusError):
@@ -186,13 +182,13 @@ async def _serve_on(
     runtime: Runtime,
     ready: Callable[[], None],
 ) -> None:
-    app = runtime.app()
+    app, settings = runtime.app(), runtime.settings
 
     async def ending() -> None:
+        runtime.take_no_more()
         runtime.end_waits()
         await app.state.feeds.close()
 
-    settings = runtime.settings
     config = uvicorn.Config(
         app,
         http=_protocol(settings),
@@ -200,12 +196,21 @@ async def _serve_on(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_graceful_shutdown=ceil(settings.drain.total_seconds()),
     )
     slow = SlowClients(settings.request_head_timeout, settings.request_body_timeout)
-    async with runtime.running():
-        settle_collector()
-        await Server(config, ready, ending, slow, private).serve(sockets=[listener])
+    server, signals = Server(config, ready, ending, slow, private), Ending(settings.drain)
+
+    def begin_end() -> None:
+        server.should_exit = True
+        if runtime.started:
+            runtime.take_no_more()
+
+    with signals.listening(begin_end):
+        async with runtime.running():
+            settle_collector()
+            await server.serve(sockets=[listener])
+        signals.leave_behind(runtime.left_behind)
 
 
 def settle_collector() -> None:

@@ -1,9 +1,45 @@
 """The runners of a platform service: one, or one for each mode where the lanes are filtered by it."""
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 from lucius.core.routing import every_directive_topic, subscriptions_of
-from lucius.platform import Service, ServiceRunner
+from lucius.platform import Service, ServiceError, ServiceRunner
+from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.service import slots_of
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
+
+DRAIN = timedelta(seconds=10)
+
+
+def check_services(services: Sequence[Service]) -> None:
+    """Two that share a name share the work, two that share a step type both do it: neither is meant."""
+    names: dict[str, Service] = {}
+    step_types: dict[str, Service] = {}
+    for service in services:
+        where = _where(service)
+        if not service.name or not service.step_types:
+            raise ServiceError(f"{where} is no service yet: give it a `name` and `step_types`")
+        if (other := names.get(service.name)) is not None:
+            raise ServiceError(
+                f"two services are named {service.name!r}: {_where(other)} and {where}. {_ADVICE}"
+            )
+        names[service.name] = service
+        for step_type in service.step_types:
+            if (other := step_types.get(step_type)) is not None:
+                raise ServiceError(
+                    f"two services execute {step_type}: {_where(other)} and {where}. {_ADVICE}"
+                )
+            step_types[step_type] = service
+
+
+_ADVICE = "Leave one out; `--no-services` leaves out those of the demo"
+
+
+def _where(service: Service) -> str:
+    kind = type(service)
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def runners_of(
@@ -13,9 +49,15 @@ def runners_of(
     *,
     topology: str,
     slots: int,
+    forks: ForkServer | None = None,
+    grace: timedelta = DRAIN,
     worker_id: str | None = None,
 ) -> list[ServiceRunner]:
-    """Slots are split between the subscriptions, at least one to each, so that none waits for another."""
+    """Slots are split between the subscriptions, at least one to each, so that none waits for another.
+
+    A process-isolated service has as many as processes, whatever `slots` says.
+    """
+    slots = slots_of(service, slots)
     subscriptions = subscriptions_of(service.name, topology)
     return [
         ServiceRunner(
@@ -23,6 +65,8 @@ def runners_of(
             bus,
             workspace,
             slots=max(1, (slots - number + len(subscriptions) - 1) // len(subscriptions)),
+            forks=forks,
+            grace=grace,
             worker_id=worker_id,
             topics=every_directive_topic(),
             filters={"mode": (mode.value,)} if mode is not None else None,

@@ -145,7 +145,11 @@ def service() -> None:
 @service.command("run")
 @click.argument("name", metavar="MODULE:NAME")
 @click.option(
-    "--slots", default=8, show_default=True, type=click.IntRange(1), help="Steps at once."
+    "--slots",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Steps at once; a process-isolated service runs as many as it has processes.",
 )
 @with_data
 @with_json

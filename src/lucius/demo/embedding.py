@@ -3,8 +3,8 @@
 import json
 from dataclasses import dataclass
 
-from lucius.demo.text import Index, document_pages
-from lucius.platform import Output, Service, Task
+from lucius.demo.text import MEMORY_LIMIT, TIME_LIMIT, Index, document_pages
+from lucius.platform import Output, Service, SyncTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,13 @@ class Embedding(Service):
     step_types = ("EMBEDDING",)
     payload_model = EmbeddingOptions
 
-    async def execute(self, task: Task) -> Output:
+    isolation = "process"
+    time_limit = TIME_LIMIT
+    memory_limit = MEMORY_LIMIT
+
+    def execute(self, task: SyncTask) -> Output:
         options: EmbeddingOptions = task.payload
-        text = "\n".join(document_pages(await task.latest()))
+        text = "\n".join(document_pages(task.latest()))
         index = Index.of(text, options.chunk_size, options.dimensions)
-        await task.stage("vectors.json", json.dumps(index.to_json(), ensure_ascii=False))
+        task.stage("vectors.json", json.dumps(index.to_json(), ensure_ascii=False))
         return Output(name="vectors.json")

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from lucius.demo.text import document_pages
-from lucius.platform import FatalError, Output, Service, Task
+from lucius.demo.text import MEMORY_LIMIT, TIME_LIMIT, document_pages
+from lucius.platform import FatalError, Output, Service, SyncTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,15 @@ class Ocr(Service):
     step_types = ("OCR",)
     payload_model = OcrOptions
 
-    async def execute(self, task: Task) -> Output:
+    isolation = "process"
+    time_limit = TIME_LIMIT
+    memory_limit = MEMORY_LIMIT
+
+    def execute(self, task: SyncTask) -> Output:
         options: OcrOptions = task.payload
-        pages = document_pages(await task.input(), options.pages)
+        pages = document_pages(task.input(), options.pages)
         text = "\n\n".join(page for page in pages if page.strip())
         if not text.strip():
             raise FatalError("the document has no text", code="EMPTY_DOCUMENT")
-        await task.stage("output.txt", text + "\n")
+        task.stage("output.txt", text + "\n")
         return Output(name="output.txt")

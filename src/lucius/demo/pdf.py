@@ -11,6 +11,8 @@ from typing import Final
 MAX_STREAM: Final = 64 * 1024 * 1024
 """What one stream may unpack to: a small file must not fill the memory."""
 MAX_DEPTH: Final = 32
+TAIL: Final = 1024
+"""The mark at the end of a file is within its last bytes."""
 
 _OBJECT: Final = re.compile(rb"(?<!\d)(\d+)\s+(\d+)\s+obj\b(.*?)\bendobj\b", re.S)
 _STREAM: Final = re.compile(rb"stream\r?\n(.*?)\r?\n?endstream", re.S)
@@ -38,6 +40,8 @@ def pdf_pages(data: bytes, limit: int | None = None) -> list[str]:
         raise UnreadablePdfError("the file does not begin like a PDF")
     if b"/Encrypt" in data:
         raise UnreadablePdfError("encrypted files are not supported")
+    if b"%%EOF" not in data[-TAIL:]:
+        raise UnreadablePdfError("the file is cut off: it has no %%EOF at its end")
     objects = {int(number): body for number, _, body in _OBJECT.findall(data)}
     roots = [n for n, body in objects.items() if _is(body, b"Pages") and b"/Parent" not in body]
     if not roots:
@@ -84,6 +88,8 @@ def _stream(body: bytes) -> bytes:
         raise UnreadablePdfError(f"a stream is damaged: {error}") from error
     if unpacker.unconsumed_tail:
         raise UnreadablePdfError("a stream is too large")
+    if not unpacker.eof:
+        raise UnreadablePdfError("a stream is cut off")
     return content
 
 

@@ -7,8 +7,8 @@ from math import log
 from typing import Any, Final
 
 from lucius.demo.embedding import EmbeddingOptions
-from lucius.demo.text import Index, document_pages, sentences, words
-from lucius.platform import Output, Service, Task
+from lucius.demo.text import MEMORY_LIMIT, TIME_LIMIT, Index, document_pages, sentences, words
+from lucius.platform import Output, Service, SyncTask
 
 LOOKED_AT: Final = 4
 """How many chunks are read for an answer."""
@@ -28,16 +28,20 @@ class Sis(Service):
     step_types = ("SIS",)
     payload_model = SisOptions
 
-    async def execute(self, task: Task) -> Output:
+    isolation = "process"
+    time_limit = TIME_LIMIT
+    memory_limit = MEMORY_LIMIT
+
+    def execute(self, task: SyncTask) -> Output:
         options: SisOptions = task.payload
-        index = read_index(await task.latest())
+        index = read_index(task.latest())
         weights = rarity(index)
         answers = []
         for prompt in options.prompt_set:
             task.check_cancelled()
             answers.append(answer(prompt, index, weights))
         result = {"jobId": task.job_id, "chunks": len(index.chunks), "answers": answers}
-        await task.stage("result.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        task.stage("result.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
         return Output(name="result.json")
 
 

@@ -3,12 +3,18 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from math import sqrt
 from typing import Any, Final
 from zlib import crc32
 
 from lucius.demo.pdf import UnreadablePdfError, pdf_pages
 from lucius.platform import FatalError
+
+TIME_LIMIT: Final = timedelta(seconds=60)
+MEMORY_LIMIT: Final = 512 * 1024 * 1024
+MAX_DOCUMENT: Final = 16 * 1024 * 1024
+"""Bytes. Beyond this, words and vectors of one document would not fit into the memory."""
 
 _WORD: Final = re.compile(r"\w+")
 _BREAK: Final = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
@@ -24,6 +30,11 @@ _COMMON: Final = frozenset(
 
 def document_pages(data: bytes, limit: int | None = None) -> list[str]:
     """The pages of a PDF, or a text file as one page."""
+    if len(data) > MAX_DOCUMENT:
+        raise FatalError(
+            f"the document has {len(data)} bytes; {MAX_DOCUMENT} are read at most",
+            code="DOCUMENT_TOO_LARGE",
+        )
     if not data.startswith(b"%PDF-"):
         try:
             return [data.decode("utf-8-sig")]

@@ -88,6 +88,8 @@ class BusGateway:
             raise RequestError(
                 "SERVICE_NOT_FOUND", f"no protocol names the service {service[:128]!r}"
             )
+        if self._closing.is_set():
+            return ()
         loop, turns = asyncio.get_running_loop(), self._turns[service]
         deadline = loop.time() + wait_seconds
         found = await turns.receive(limit, AT_ONCE)

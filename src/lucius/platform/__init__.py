@@ -12,7 +12,8 @@ from lucius.platform.errors import (
 from lucius.platform.records import MemoryRecords, Records, WorkspaceRecords
 from lucius.platform.replies import Answer, BusReplies, Replies
 from lucius.platform.runner import Health, ServiceRunner
-from lucius.platform.service import Output, Service, service
+from lucius.platform.service import Output, Service, ServiceError, service
+from lucius.platform.sync_task import SyncTask
 from lucius.platform.task import Task
 
 __all__ = [
@@ -30,9 +31,11 @@ __all__ = [
     "Replies",
     "RetryableError",
     "Service",
+    "ServiceError",
     "ServiceRunner",
     "StepCancelledError",
     "StepError",
+    "SyncTask",
     "Task",
     "WorkspaceRecords",
     "service",

@@ -58,6 +58,24 @@ class TimeLimitError(RetryableError):
     default_code = "TIME_LIMIT"
 
 
+class MemoryLimitError(FatalError):
+    """`execute()` took more memory than the service allows itself: the next attempt would too."""
+
+    default_code = "MEMORY_LIMIT"
+
+
+class ProcessDiedError(RetryableError):
+    """The process that executed the step has ended: a crash, `os._exit`, the machine's memory killer."""
+
+    default_code = "PROCESS_DIED"
+
+
+class ExitCalledError(RetryableError):
+    """`execute()` raised what ends a process, such as `sys.exit()`; only the step ends."""
+
+    default_code = "EXIT_CALLED"
+
+
 class LeaseExpiredError(RetryableError):
     """The lease ran out before the work was committed: another attempt may be under way."""
 
@@ -102,6 +120,13 @@ class CommittedOutputLostError(FatalError):
 
 class InvalidDirectiveError(LuciusError):
     """A message that is no directive for this service: it is set aside, nobody is answered."""
+
+
+def step_failure(error: BaseException) -> Exception:
+    """What `execute()` raised, as something that fails the step and nothing else."""
+    if isinstance(error, Exception):
+        return error
+    return ExitCalledError(f"execute() raised {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,26 +2,27 @@
 
 import asyncio
 import logging
+import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from lucius.core.errors import BusError, LuciusError, PublishRefusedError
 from lucius.platform.backoff import Backoff
+from lucius.platform.bodies import Body
 from lucius.platform.commit import Commits, folders
 from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.errors import (
     InvalidDirectiveError,
     LeaseExpiredError,
     RetryableError,
-    TimeLimitError,
     classify,
+    step_failure,
 )
 from lucius.platform.lease import Lease
 from lucius.platform.outputs import uncommitted
-from lucius.platform.payload import parse_payload
 from lucius.platform.records import Begun, Records
 from lucius.platform.replies import (
     ACK,
@@ -43,7 +44,6 @@ from lucius.telemetry.tracing import NO_SPAN, NoSpan
 
 log = logging.getLogger(__name__)
 NO_OUTPUT: Final = Output()
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Kit:
     """What every execution of a runner shares."""
 
     service: Service
+    body: Body
     bus: Bus
     workspace: Workspace
     replies: Replies
@@ -231,19 +232,23 @@ class Execution:
         return succeeded(record.output_ref)
 
     async def _executed(self, directive: Directive) -> Output:
-        service = self._kit.service
-        payload = parse_payload(service.payload_model, directive.body.get("payload"))
-        self._task = task = Task(directive, payload, self._workspace(directive))
+        """Whatever `execute()` does, only its own step fails by it, or is stopped."""
+        payload, workspace = directive.body.get("payload"), self._workspace(directive)
+        self._task = task = Task(directive, payload, workspace)
         if self._cancel_requested:
             task.request_cancel()
         try:
-            if service.time_limit is None:
-                return await service.execute(task) or NO_OUTPUT
-            return await _within(service.time_limit, service.execute(task)) or NO_OUTPUT
+            return await self._kit.body(task) or NO_OUTPUT
         except asyncio.CancelledError as error:
             if _cancelled_from_outside():
                 raise
             raise RetryableError("execute() cancelled itself", code="CANCELLED_ITSELF") from error
+        except Exception:
+            raise
+        except BaseException as error:
+            if _interrupted(error):
+                raise
+            raise step_failure(error) from error
 
     def _workspace(self, directive: Directive) -> Workspace:
         """What this job may touch. A service without outputs may do without a workspace."""
@@ -322,16 +327,18 @@ class Execution:
             self._log.warning("the lease of %s was not given back: %s", self.message_id, error)
 
 
-async def _within(limit: timedelta, work: Awaitable[T]) -> T:
-    try:
-        async with asyncio.timeout(limit.total_seconds()) as timeout:
-            return await work
-    except TimeoutError as error:
-        if not timeout.expired():
-            raise
-        raise TimeLimitError(f"not done within {limit}") from error
-
-
 def _cancelled_from_outside() -> bool:
     current = asyncio.current_task()
     return current is not None and current.cancelling() > 0
+
+
+def _interrupted(error: BaseException) -> bool:
+    """Whether it is a real Ctrl-C that came while a service ran: that is for the whole process.
+
+    Where LUCIUS handles the signal itself nothing is raised by it, so what is raised is the service's.
+    """
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    handler = signal.getsignal(signal.SIGINT)
+    owner = getattr(getattr(handler, "func", handler), "__module__", None)
+    return handler is signal.default_int_handler or owner == "asyncio.runners"

@@ -11,22 +11,26 @@ from uuid import uuid4
 from lucius.core.errors import BusError
 from lucius.core.routing import directive_topics
 from lucius.platform.backoff import Backoff
+from lucius.platform.bodies import Body, InAThread, OnTheLoop
 from lucius.platform.commit import Commits
 from lucius.platform.execution import Execution, Kit
+from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.isolation.pool import InProcesses
 from lucius.platform.records import MemoryRecords, Records
 from lucius.platform.replies import BusReplies, Replies
-from lucius.platform.service import Service
+from lucius.platform.service import Service, slots_of
 from lucius.ports.bus import Bus, Delivery, Property, Subscription
 from lucius.ports.workspace import Workspace
 from lucius.telemetry.tracing import adopt_provider
 
 log = logging.getLogger(__name__)
+SLOTS: Final = 8
 WAIT: Final = timedelta(seconds=20)
 """How long one receive waits for messages."""
 SILENCE: Final = timedelta(seconds=10)
 """A receive that is this late is taken for dead and begun again."""
-RELEASE_TIME: Final = 5.0
-"""How long giving leases back may take before the process ends anyway."""
+RELEASE_TIME: Final = 3.0
+"""How long giving leases back may take, and then ending what ignores that."""
 
 
 def _utc_now() -> datetime:
@@ -44,7 +48,11 @@ class Health:
 
 
 class ServiceRunner:
-    """`slots` is how many steps run at once; a directive is only received into a free one."""
+    """`slots` is how many steps run at once; a directive is only received into a free one.
+
+    A process-isolated service has as many as it has processes, unless `slots` says otherwise.
+    `forks` starts those; a process with several services has one for all of them.
+    """
 
     def __init__(
         self,
@@ -52,7 +60,8 @@ class ServiceRunner:
         bus: Bus,
         workspace: Workspace,
         *,
-        slots: int = 8,
+        slots: int | None = None,
+        forks: ForkServer | None = None,
         worker_id: str | None = None,
         topics: Sequence[str] | None = None,
         filters: Mapping[str, tuple[Property, ...]] | None = None,
@@ -63,8 +72,10 @@ class ServiceRunner:
         commits: Commits | None = None,
         clock: Callable[[], datetime] = _utc_now,
     ) -> None:
+        self._own_forks = ForkServer() if forks is None else None
         self._kit = Kit(
             service,
+            body_of(service, forks or self._own_forks),
             bus,
             workspace,
             replies or BusReplies(bus),
@@ -77,7 +88,7 @@ class ServiceRunner:
         self._topics = tuple(topics or directive_topics("shared"))
         self._filters = {"step_type": tuple(service.step_types), **(filters or {})}
         self._grace = grace.total_seconds()
-        self._free = slots
+        self._free = slots or slots_of(service, SLOTS)
         self._freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Execution] = {}
         self._receiver: asyncio.Task[None] | None = None
@@ -87,6 +98,11 @@ class ServiceRunner:
     @property
     def worker_id(self) -> str:
         return self._kit.worker_id
+
+    @property
+    def name(self) -> str:
+        """The service's."""
+        return self._kit.service.name
 
     def health(self) -> Health:
         silent = asyncio.get_running_loop().time() - self._answered_at
@@ -111,6 +127,7 @@ class ServiceRunner:
         if self._receiver is not None:
             return
         adopt_provider()
+        await self._kit.body.open()
         self._answered_at = asyncio.get_running_loop().time()
         ensured = await self._try(self._ensure())
         self._receiver = asyncio.create_task(self._receive_forever(ensured))
@@ -169,7 +186,7 @@ class ServiceRunner:
     def _start(self, delivery: Delivery) -> None:
         execution = Execution(self._kit, delivery)
         self._free -= 1
-        task = asyncio.create_task(execution.run())
+        task = asyncio.create_task(execution.run(), name=f"execute {self._kit.service.name}")
         self._running[task] = execution
         task.add_done_callback(self._ended)
 
@@ -182,11 +199,16 @@ class ServiceRunner:
 
     # -- draining ----------------------------------------------------------------------------
 
+    def take_no_more(self) -> None:
+        """Receive nothing from now on. What runs goes on; `stop` then ends it."""
+        if self._receiver is not None:
+            self._receiver.cancel()
+
     async def stop(self) -> None:
         """Receive no more, let running steps finish for a while, then give their leases back."""
+        self.take_no_more()
         if self._receiver is None:
             return
-        self._receiver.cancel()
         await asyncio.gather(self._receiver, return_exceptions=True)
         self._receiver = None
         await self._ended_within(self._grace)
@@ -196,7 +218,28 @@ class ServiceRunner:
         for task in tuple(self._running):
             task.cancel()
         await self._ended_within(RELEASE_TIME)
+        for execution in self._running.values():
+            log.error("%s ignores its cancellation and is left behind", execution.message_id)
+        await self._kit.body.close()
+        if self._own_forks is not None:
+            await self._own_forks.close()
 
     async def _ended_within(self, seconds: float) -> None:
         if self._running:
             await asyncio.wait(tuple(self._running), timeout=seconds)
+
+    def serves(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Whether the task is one of its executions. May be asked from another thread."""
+        return task in self._running
+
+    @property
+    def left_behind(self) -> int:
+        """How many executions would not end with `stop`."""
+        return 0 if self._receiver is not None else len(self._running)
+
+
+def body_of(service: Service, forks: ForkServer | None) -> Body:
+    if service.isolation == "process":
+        assert forks is not None, "a runner has a fork server of its own, if it is not given one"
+        return InProcesses(service, forks)
+    return InAThread(service) if service.blocking else OnTheLoop(service)

@@ -1,12 +1,18 @@
 """What a team writes: a service with a name, its step types and `execute()`."""
 
+import importlib
+import inspect
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final, Literal
 
+from lucius.core.errors import LuciusError
 from lucius.platform.payload import PayloadModel
-from lucius.platform.task import Task
+
+Isolation = Literal["none", "process"]
+MIB: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +28,17 @@ class Output:
     name: str | None = None
 
 
+class ServiceError(LuciusError):
+    """A service that cannot run as it is written; the message says what to change."""
+
+
 class Service:
-    """Subclass it and write `execute()`. It may run again for the same step: stage, do not publish."""
+    """Subclass it and write `execute()`. It may run again for the same step: stage, do not publish.
+
+    `async def execute(self, task: Task)` shares the event loop with everyone and must not hold it up.
+    `def execute(self, task: SyncTask)` runs in a thread. With `isolation = "process"` either runs in a
+    process of its own, with limits: the place for work that computes, or that reads what others sent.
+    """
 
     name: str = ""
     step_types: tuple[str, ...] = ()
@@ -33,12 +48,41 @@ class Service:
     """False for a service without outputs: no staging, no commit record, no promotion."""
     time_limit: timedelta | None = None
     """How long `execute()` may take before it is stopped and tried again."""
+    isolation: Isolation = "none"
+    processes: int | None = None
+    """With `isolation = "process"`: how many, and so how many steps at once. None: one a core."""
+    memory_limit: int = 1024 * MIB
+    """Bytes that a process may have in use before it is killed and the step fails."""
+    cancel_grace: timedelta | None = timedelta(seconds=30)
+    """How long a process may go on after a cancellation before it is killed. None: to its end."""
+    tasks_per_process: int = 500
+    """A process is replaced after so many tasks, or earlier when it keeps much memory."""
 
-    async def execute(self, task: Task) -> Output | None:
+    def execute(self, task: Any) -> Awaitable[Output | None] | Output | None:
         raise NotImplementedError
 
+    @property
+    def blocking(self) -> bool:
+        """Whether `execute()` is a plain function: it gets a SyncTask and stays off the loop."""
+        return not inspect.iscoroutinefunction(self.execute)
 
-Execute = Callable[[Task], Awaitable[Output | None]]
+
+def slots_of(service: Service, slots: int) -> int:
+    """A process-isolated service takes as many steps at once as it has processes."""
+    if service.isolation == "none":
+        return slots
+    return service.processes or cores()
+
+
+def cores() -> int:
+    """Those that this process may use, where the machine says."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+Execute = Callable[[Any], Any]
+"""`async def f(task: Task)` or `def f(task: SyncTask)`; either gives an Output or None."""
 
 
 class FunctionService(Service):
@@ -47,8 +91,20 @@ class FunctionService(Service):
         self.step_types = step_types
         self._execute = execute
 
-    async def execute(self, task: Task) -> Output | None:
-        return await self._execute(task)
+    def execute(self, task: Any) -> Any:
+        return self._execute(task)
+
+    @property
+    def blocking(self) -> bool:
+        return not inspect.iscoroutinefunction(self._execute)
+
+    def __reduce__(self) -> Any:
+        """The function's name leads to this service, as it was decorated."""
+        return _named, (self._execute.__module__, self._execute.__qualname__)
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
 
 
 def service(
@@ -57,6 +113,9 @@ def service(
     payload_model: PayloadModel | None = None,
     commit: bool = True,
     time_limit: timedelta | None = None,
+    isolation: Isolation = "none",
+    processes: int | None = None,
+    memory_limit: int = Service.memory_limit,
 ) -> Callable[[Execute], Service]:
     """Make a service of one function: `@service("ocr", "OCR")`."""
 
@@ -65,6 +124,9 @@ def service(
         made.payload_model = payload_model
         made.commit = commit
         made.time_limit = time_limit
+        made.isolation = isolation
+        made.processes = processes
+        made.memory_limit = memory_limit
         return made
 
     return decorated

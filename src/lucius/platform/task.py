@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from lucius.platform.directive import Directive, uri_of
 from lucius.platform.errors import FatalError, ObjectMissingError, StepCancelledError
 from lucius.ports.workspace import Workspace
+
+INLINE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Task:
         content = data.encode() if isinstance(data, str) else data
         uri = self._directive.staging + name
         await self._workspace.write(uri, content)
-        self.staged[name] = Staged(name, uri, sha256(content).hexdigest(), len(content))
+        self.staged[name] = Staged(name, uri, await _sha256(content), len(content))
         return uri
 
     # -- cancelling --------------------------------------------------------------------------
@@ -131,3 +133,10 @@ class Task:
             if self.cancel_requested:
                 self._cancelled.set()
         await self._cancelled.wait()
+
+
+async def _sha256(content: bytes) -> str:
+    """Much is hashed beside the loop, which has others to serve."""
+    if len(content) <= INLINE_BYTES:
+        return sha256(content).hexdigest()
+    return await asyncio.to_thread(lambda: sha256(content).hexdigest())

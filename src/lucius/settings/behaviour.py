@@ -149,6 +149,19 @@ class RetriesAndTime:
         "escalate",
         "What happens beyond these: an event and a metric, or the job fails",
     )
+    drain: timedelta = setting(
+        "DRAIN_SECONDS",
+        SECONDS,
+        "10",
+        "How long running steps and open requests may finish after SIGTERM; ten seconds later the"
+        " process has ended, whatever still runs",
+    )
+    loop_blocked: timedelta = setting(
+        "LOOP_BLOCKED_SECONDS",
+        SECONDS,
+        "1",
+        "How long the event loop may stand still before the log says what holds it up",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

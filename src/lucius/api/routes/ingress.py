@@ -72,6 +72,8 @@ async def orchestrate(context: ApiContext, request: Request, caller: Caller) -> 
     tenant_id = envelope.get("tenant_id")
     if isinstance(tenant_id, str) and not caller.may_act_for(tenant_id):
         raise Problem("TENANT_FORBIDDEN")
+    if context.stopping():
+        raise Problem("NOT_READY", "the server is stopping and takes no new jobs")
     key = _from_headers(request, envelope)
     continue_trace(envelope)
     return accepted(await context.engine.submit(envelope, idempotency_key=key))

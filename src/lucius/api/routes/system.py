@@ -46,7 +46,7 @@ async def _warnings(context: ApiContext) -> dict[str, str]:
     warnings = {"configuration": BAD_CONFIG} if context.config.fault() is not None else {}
     if unreadable := await context.ledger.unreadable():
         warnings["ledger"] = UNREADABLE.format(unreadable)
-    return warnings
+    return {**warnings, **context.warnings()}
 
 
 async def _checked(context: ApiContext) -> dict[str, str]:

@@ -50,6 +50,7 @@ class Dispatcher:
         """By lease, in order: what is asked for again while it waits is published once."""
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
         self._wake = asyncio.Event()
+        self._closed = False
         self.outage = Outage("bus", "dispatch pauses", log)
         engine.perform = self.perform
 
@@ -63,6 +64,11 @@ class Dispatcher:
             case NotifyClient():
                 self._engine.spawn(self._tell(job, effect))
 
+    def close(self) -> None:
+        """The process is about to end: nothing more is released or published before the next start."""
+        self._closed = True
+        self._engine.windows.closed = True
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publish_forever())
@@ -72,7 +78,7 @@ class Dispatcher:
 
     async def _publish_forever(self) -> None:
         while True:
-            if not self._owed:
+            while not self._owed or self._closed:
                 self._wake.clear()
                 await self._wake.wait()
             batches: dict[str, list[tuple[Job, PublishDirective]]] = {}

@@ -126,6 +126,12 @@ class EngineInstruments(Instruments):
         self.dependency_up = Level(
             "lucius_dependency_up", "1 if the readiness check of it passes, else 0", ("dependency",)
         )
+        self.loop_blocked = Distribution(
+            "lucius_loop_blocked_seconds",
+            "How long the event loop stood still, by the service that held it up"
+            " (lucius: none of them)",
+            service,
+        )
         self.config_valid = Level(
             "lucius_config_valid", "1 if the newest configuration is in force, 0 if it is not valid"
         )

@@ -1,0 +1,80 @@
+"""How a process ends: in order at the first signal, at once at the second, and for certain in time.
+
+Signals are taken by Python's own handlers, not by the loop's: those would wait for a loop that a
+service holds up.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from types import FrameType
+from typing import Final
+
+log = logging.getLogger("lucius")
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+CLOSING: Final = timedelta(seconds=10)
+"""For giving leases back and closing, after running steps have had their time."""
+CUT_SHORT: Final = 1
+"""The exit code of a process that did not end in order."""
+
+
+class Ending:
+    """`drain`: how long running steps and open requests may finish after the first signal."""
+
+    def __init__(
+        self,
+        drain: timedelta,
+        leave: Callable[[int], object] = os._exit,
+        closing: timedelta = CLOSING,
+    ) -> None:
+        self._seconds = (drain + closing).total_seconds()
+        self._leave = leave
+        self._begun = False
+        self._over = threading.Event()
+
+    @contextmanager
+    def listening(self, begin: Callable[[], None]) -> Iterator[None]:
+        """`begin` is called on the loop at the first signal. Leaving means that all ended in order."""
+        loop = asyncio.get_running_loop()
+
+        def signalled(number: int, frame: FrameType | None) -> None:
+            self._signalled(number)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(begin)
+
+        before = {number: signal.signal(number, signalled) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            self._over.set()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _signalled(self, number: int) -> None:
+        if self._begun:
+            log.warning("ended at once, by a second signal")
+            self._leave(128 + number)
+        self._begun = True
+        threading.Thread(target=self._wait, name="ending", daemon=True).start()
+
+    def _wait(self) -> None:
+        if not self._over.wait(self._seconds):
+            log.error(
+                "not ended in order within %g s, so at once; what ran is taken up at the next start",
+                self._seconds,
+            )
+            self._leave(CUT_SHORT)
+
+    def leave_behind(self, count: int) -> None:
+        """Everything is closed, but so many executions go on: nothing else would end them."""
+        if count and self._begun:
+            log.error(
+                "%d executions ignore that they were cancelled; the process ends anyway", count
+            )
+            self._leave(CUT_SHORT)
