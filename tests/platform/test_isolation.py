@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lucius.platform import Service, ServiceError, ServiceRunner
-from lucius.platform.isolation.forks import environment
+from lucius.platform.isolation.forks import ForkServer, environment
 from lucius.settings.table import ROWS
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.platform import isolated
@@ -144,6 +144,21 @@ async def test_a_server_that_is_killed_takes_its_processes_with_it() -> None:
         server.kill()
         await server.communicate()
     await gone(*pids)
+
+
+async def test_a_fork_server_that_dies_is_replaced(bench: Bench) -> None:
+    forks = ForkServer()
+    await bench.runner(isolated.Deeds(), forks=forks, grace=NOW)
+    await bench.send(1, payload={"deed": "for ever"})
+    await bench.replies("ACK")
+    assert forks._process is not None
+    forks._process.kill()
+    result = await bench.result()
+    assert (result["status"], result["error"]["code"]) == ("FAILED_RETRY", "PROCESS_DIED")
+    child = await forks.fork(isolated.Deeds())
+    assert child.alive
+    child.kill()
+    await forks.close()
 
 
 async def test_an_asynchronous_execute_has_the_whole_task(

@@ -222,8 +222,6 @@ class Runtime:
             self.stopping = True
             self.gateway.close()
             self.dispatcher.close()
-            for runner in self.runners:
-                runner.take_no_more()
             self._draining = asyncio.create_task(self._drain())
         return self._draining
 

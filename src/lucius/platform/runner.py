@@ -199,16 +199,11 @@ class ServiceRunner:
 
     # -- draining ----------------------------------------------------------------------------
 
-    def take_no_more(self) -> None:
-        """Receive nothing from now on. What runs goes on; `stop` then ends it."""
-        if self._receiver is not None:
-            self._receiver.cancel()
-
     async def stop(self) -> None:
         """Receive no more, let running steps finish for a while, then give their leases back."""
-        self.take_no_more()
         if self._receiver is None:
             return
+        self._receiver.cancel()
         await asyncio.gather(self._receiver, return_exceptions=True)
         self._receiver = None
         await self._ended_within(self._grace)

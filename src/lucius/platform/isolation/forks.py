@@ -208,6 +208,10 @@ class ForkServer:
     def _ended(self) -> None:
         """Its children have ended with it. The next that is asked for starts another."""
         self._close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
         for forked in self._forking.values():
             if not forked.done():
                 forked.set_exception(ConnectionResetError("the fork server has ended"))
@@ -229,6 +233,8 @@ class ForkServer:
         self._close()
         if self._process is not None:
             process, self._process = self._process, None
+            if not self._exits:
+                process.kill()  # without children it need not be waited for
             try:
                 await asyncio.to_thread(process.wait, END_SECONDS)
             except subprocess.TimeoutExpired:
