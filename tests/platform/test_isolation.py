@@ -207,7 +207,7 @@ def test_every_secret_setting_is_kept_from_children() -> None:
 
 async def test_an_output_that_is_not_json_is_refused(bench: Bench) -> None:
     await bench.runner(isolated.NotJson())
-    assert await outcome(bench) == ("FAILED_FINAL", "OUTPUT_NOT_JSON")
+    assert await outcome(bench) == ("FAILED_FINAL", "INVALID_OUTPUT")
 
 
 async def test_a_decorated_function_runs_in_a_process(bench: Bench) -> None:

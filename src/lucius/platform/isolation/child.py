@@ -196,5 +196,5 @@ def run_child(connection: socket.socket, service: Service) -> None:
             try:
                 channel.say(said)
             except (TypeError, ValueError) as error:
-                unsendable = FatalError(f"the output is not JSON: {error}", code="OUTPUT_NOT_JSON")
+                unsendable = FatalError(f"the output is not JSON: {error}", code="INVALID_OUTPUT")
                 channel.say({"say": "failed", "status": "FAILED_FINAL", **told(unsendable)})
