@@ -74,15 +74,17 @@ async def _run(client: "Client", envelope: dict[str, Any], *, quiet: bool) -> "J
 
 @contextmanager
 def _server(data: Path) -> Iterator[str]:
-    """`lucius up` as a child on a free port; its log is in the data directory."""
+    """`lucius up` as a child on a free port, with the defaults; its log is in the data directory."""
+    import os
     import subprocess
 
     url, log = f"http://127.0.0.1:{_free_port()}", data / "server.log"
     port = url.rpartition(":")[2]
     own = str(data / "server")  # beside the output: no job may write where the server keeps its own
     command = [sys.executable, "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
+    plain = {name: text for name, text in os.environ.items() if not name.startswith("LUCIUS_")}
     with log.open("wb") as out:
-        child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=plain)
     try:
         _await_ready(child, url, log)
         yield url
