@@ -1,6 +1,7 @@
 """`lucius demo`: one document through three steps, twice, in processes as a user has them."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,16 @@ def test_the_demo_succeeds_and_can_be_repeated(tmp_path: Path) -> None:
     assert answer["job"]["jobId"] not in plain.stdout
     assert len(answer["output"]["answers"]) == 3
     assert answer["job"]["final_output"]["uri"] == (tmp_path / "output/result.json").as_uri()
+
+
+def test_the_demo_does_not_follow_the_settings_of_a_server_that_runs_beside_it(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "lucius.cli.main", "demo", "--data", str(tmp_path), "--json"]
+    beside = {"LUCIUS_AUTH": "keys", "LUCIUS_URL": "http://127.0.0.1:9", "LUCIUS_DATA_DIR": "/x"}
+    environment = {**os.environ, **beside}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_document_that_cannot_be_read_ends_the_demo_with_1(tmp_path: Path) -> None:

@@ -83,13 +83,14 @@ def _server(data: Path, document: Path) -> Iterator[str]:
     port = url.rpartition(":")[2]
     own = str(data / "server")  # beside the output: no job may write where the server keeps its own
     command = [sys.executable, "-P", "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
+    plain = {name: text for name, text in os.environ.items() if not name.startswith("LUCIUS_")}
     roots = {
         "LUCIUS_INPUT_ROOTS": str(document.resolve().parent),
         "LUCIUS_OUTPUT_ROOTS": str((data / "output").resolve()),
     }
     with log.open("wb") as out:
         child = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **roots}
+            command, stdout=out, stderr=subprocess.STDOUT, env={**plain, **roots}
         )
     try:
         _await_ready(child, url, log)
