@@ -11,8 +11,10 @@ import pytest
 
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
+from lucius.core.errors import RequestError
 from lucius.core.routing import TOPOLOGIES, directive_topics
-from lucius.gateway.bus_gateway import BusGateway
+from lucius.gateway.bus_gateway import Backlog, BusGateway, Elsewhere
+from lucius.gateway.turns import Tenants
 from lucius.ports.bus import Message
 from tests.api.live import BOUND, Live, live
 from tests.virtual import VirtualLoop, run_virtually
@@ -31,16 +33,16 @@ async def never() -> None:
 class Workers:
     """A gateway on a bus whose receives are counted, in virtual time."""
 
-    def __init__(self) -> None:
+    def __init__(self, backlog: Backlog | None = None) -> None:
         self.bus = CountingBus()
-        self.gateway = BusGateway(self.bus, FileConfig())
+        self.gateway = BusGateway(self.bus, FileConfig(), backlog=backlog)
 
     async def put(self, *tenants: str) -> None:
         await self.gateway.prepare()
         topics = directive_topics("shared")
         for number, tenant_id in enumerate(tenants):
-            body = {"n": number, "tenant_id": tenant_id}
-            message = Message(f"m{number}", body, {"step_type": "OCR"})
+            properties = {"step_type": "OCR", "tenant_id": tenant_id}
+            message = Message(f"m{number}", {"n": number}, properties)
             await self.bus.publish(topics[number % len(topics)], [message])
 
     async def pull(
@@ -235,18 +237,60 @@ def test_workers_that_wait_together_share_what_comes() -> None:
     assert run_virtually(scene) == Counter(one=10, two=10, three=10)
 
 
-def test_a_worker_of_one_tenant_leaves_the_directives_of_others_to_them() -> None:
-    """They are given back ever more slowly, and are never dead-lettered for it."""
+def test_forty_long_polls_of_one_tenant_leave_the_directives_of_another_alone() -> None:
+    """They are never locked, given back or dead-lettered for it."""
 
     async def scene(loop: VirtualLoop) -> None:
         workers = Workers()
-        await workers.put("b")
-        assert await workers.pull(wait=60, tenants=frozenset("a")) == []
-        assert workers.bus.receives < 20, "no busy loop"
-        assert await workers.bus.dead_letters("ocr", directive_topics("shared")) == []
-        assert await workers.pull(wait=60, tenants=frozenset("b")) == [0]
+        of_a = frozenset({"a"})
+        polls = [asyncio.create_task(workers.pull(wait=60, tenants=of_a)) for _ in range(40)]
+        await asyncio.sleep(1)
+        await workers.put(*["b"] * 20)
+        found = await workers.pull(limit=20, wait=60, tenants=frozenset({"b"}))
+        assert (sorted(found), loop.time()) == ([*range(20)], 1.0)
+        assert await asyncio.gather(*polls) == [[]] * 40
+        assert workers.bus.receives <= 2 * 41, "no busy loop"
 
     run_virtually(scene)
+
+
+class Indiscriminate(MemoryBus):
+    """As a broker that cannot choose by tenant."""
+
+    @property
+    def by_tenant(self) -> bool:
+        return False
+
+
+async def test_on_a_bus_that_cannot_choose_a_bound_worker_is_refused_with_what_helps() -> None:
+    gateway = BusGateway(Indiscriminate(), FileConfig())
+    with pytest.raises(RequestError, match=r"tenant_a.*without tenants") as refused:
+        await gateway.pull("ocr", 1, 0, frozenset({"tenant_a"}), never)
+    assert (refused.value.code, refused.value.status) == ("TENANT_WITHOUT_POOL", 403)
+    assert not await gateway.pull("ocr", 1, 0, None, never), "one for all tenants is served"
+
+
+def test_a_pull_that_is_broken_off_gives_back_what_it_has() -> None:
+    """It may have some already, and wait for what is released for it."""
+
+    async def scene(loop: VirtualLoop) -> None:
+        workers = Workers(Slow())
+        await workers.put("a", "b")
+        pulling = asyncio.create_task(workers.pull(limit=5))
+        await asyncio.sleep(0.1)
+        pulling.cancel()
+        await asyncio.wait([pulling])
+        assert await workers.bus.backlog("ocr", directive_topics("shared")) == 2
+        assert sorted(await workers.pull(limit=2)) == [0, 1]
+
+    run_virtually(scene)
+
+
+class Slow(Elsewhere):
+    """Says that something is coming, and it does not come."""
+
+    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+        return room
 
 
 def test_when_the_process_ends_whoever_waits_is_answered() -> None:
@@ -269,6 +313,7 @@ async def test_what_a_worker_has_got_waits_in_no_queue(lucius: Live) -> None:
     first, second = await lucius.pull(limit=2)
     assert (await lucius.reply("ack", first)).json() == {"outcome": "applied"}
     windows = lucius.runtime.engine.windows
-    assert not windows.queued(second["lease_id"])
+    entry = windows._open[second["lease_id"]]
+    assert (entry.place, entry.until - entry.since) == (None, second["ack_timeout_seconds"])
     waiting = [lease for lease in windows._open if lease != second["lease_id"]]
     assert [windows.queued(lease) for lease in waiting] == [True]

@@ -19,6 +19,8 @@ OUTAGE = "outage"
 """The adapter can be cut off from its broker and connected again."""
 EXACT_WAKE = "exact wake"
 """A waiting receiver is woken by the publish itself, in no time at all."""
+BY_TENANT = "by tenant"
+"""A receiver can ask for the messages of some tenants alone."""
 
 
 @dataclass
@@ -96,7 +98,7 @@ class Adapter(Protocol):
 
 class MemoryAdapter:
     name = "memory"
-    capabilities = frozenset({OUTAGE, EXACT_WAKE})
+    capabilities = frozenset({OUTAGE, EXACT_WAKE, BY_TENANT})
 
     def run(self, body: Body) -> None:
         async def main(loop: VirtualLoop) -> None:

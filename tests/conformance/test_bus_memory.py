@@ -33,6 +33,44 @@ def test_topics_take_turns() -> None:
     assert run_virtually(main) == ["t3", "t1", "t2"] * 3
 
 
+def test_tenants_take_turns_whatever_they_have_and_on_however_many_topics() -> None:
+    async def main(loop: VirtualLoop) -> list[str]:
+        bus = await _bus("w")
+        for topic in TOPICS[:3]:
+            await bus.publish(topic, [_of("large", n) for n in range(5)])
+        for tenant_id in ("small", "smaller"):
+            await bus.publish("t1", [_of(tenant_id, n) for n in range(2)])
+        taken = await bus.receive("w", TOPICS, 8, timedelta(0))
+        await bus.close()
+        return [str(delivery.message.properties["tenant_id"]) for delivery in taken]
+
+    turns = ["large", "small", "smaller"]
+    assert run_virtually(main) == [*turns, *turns, "large", "large"]
+
+
+def _of(tenant_id: str, number: int) -> Message:
+    return Message(f"{tenant_id} {number}", {}, {"tenant_id": tenant_id})
+
+
+def test_what_is_given_back_again_and_again_holds_up_no_other_tenant() -> None:
+    async def main(loop: VirtualLoop) -> list[str]:
+        bus = await _bus("w")
+        await bus.publish("t1", [_of("storm", 0)])
+        await bus.publish("t1", [_of("quiet", n) for n in range(3)])
+        done: list[str] = []
+        for _ in range(6):
+            (delivery,) = await bus.receive("w", TOPICS, 1, timedelta(0))
+            if delivery.message.properties["tenant_id"] == "storm":
+                await bus.abandon(delivery)
+            else:
+                await bus.complete(delivery)
+                done.append(delivery.message.message_id)
+        await bus.close()
+        return done
+
+    assert run_virtually(main) == ["quiet 0", "quiet 1", "quiet 2"]
+
+
 def test_one_timer_serves_all_locks() -> None:
     async def main(loop: VirtualLoop) -> None:
         bus = await _bus("w")

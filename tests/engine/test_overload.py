@@ -6,11 +6,12 @@ from math import ceil
 
 import pytest
 
+from lucius.buses.memory import MemoryBus
 from lucius.core.job import Job
 from lucius.core.routing import lane_of
 from lucius.core.states import JobState
-from lucius.engines.outbox.window import Windows
-from tests.engine.world import Timed, World
+from lucius.engines.outbox.windows import Windows
+from tests.engine.world import InOrder, Timed, World
 from tests.virtual import VirtualLoop, run_virtually
 
 FLOOD = 10_000
@@ -37,12 +38,12 @@ class Measured:
         return sorted(self.quiet)[ceil(len(self.quiet) * 0.99) - 1]
 
 
-def measure(flood: int, tenant_id: str) -> Measured:
+def measure(flood: int, tenant_id: str, bus: type[MemoryBus] = InOrder) -> Measured:
     """Submit the flood at once, then one job a second for the quiet tenant."""
 
     async def main(loop: VirtualLoop) -> Measured:
         services = [Timed(name, SECONDS) for name in ("ocr", "embedding", "sis")]
-        async with World(loop, services=[*services], slots=SLOTS).running() as world:
+        async with World(loop, bus=bus(), services=[*services], slots=SLOTS).running() as world:
             flooded = [await world.submit(tenant_id=FLOODER, number=n) for n in range(flood)]
             quiet = []
             for number in range(QUIET_JOBS):
@@ -54,12 +55,16 @@ def measure(flood: int, tenant_id: str) -> Measured:
     return run_virtually(main)
 
 
-@pytest.mark.parametrize("tenant_id", [SAME_LANE, OTHER_LANE], ids=["same lane", "other lane"])
+@pytest.mark.parametrize(
+    ("tenant_id", "flood", "bus"),
+    [(SAME_LANE, FLOOD, InOrder), (SAME_LANE, 2_000, MemoryBus), (OTHER_LANE, FLOOD, InOrder)],
+    ids=["same lane", "same lane, in turns", "other lane"],
+)
 def test_a_flood_succeeds_without_ack_timeouts_and_others_wait_at_most_twice_as_long(
-    tenant_id: str,
+    tenant_id: str, flood: int, bus: type[MemoryBus]
 ) -> None:
-    alone = measure(0, tenant_id)
-    crowded = measure(FLOOD, tenant_id)
+    alone = measure(0, tenant_id, bus)
+    crowded = measure(flood, tenant_id, bus)
     assert all(job.state is JobState.SUCCEEDED for job in crowded.flood)
     assert crowded.attempts_used_up == 0
     assert crowded.p99 <= 2 * alone.p99
@@ -69,7 +74,7 @@ def test_without_the_window_the_same_flood_holds_up_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     alone = measure(0, SAME_LANE)
-    monkeypatch.setattr(Windows, "room", lambda self, key: True)
+    monkeypatch.setattr(Windows, "room", lambda self, key, tenant_id: True)
     crowded = measure(3_000, SAME_LANE)
     assert crowded.p99 > 2 * alone.p99
 
@@ -77,6 +82,6 @@ def test_without_the_window_the_same_flood_holds_up_the_others(
 def test_without_the_look_at_its_service_either_the_flood_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Windows, "room", lambda self, key: True)
+    monkeypatch.setattr(Windows, "room", lambda self, key, tenant_id: True)
     monkeypatch.setattr(Windows, "queued", lambda self, lease_id: False)
     assert measure(3_000, SAME_LANE).attempts_used_up > 0

@@ -1,89 +1,119 @@
 """The dispatch window and the turn-taking of tenants, by themselves."""
 
+from collections import deque
 from collections.abc import Sequence
+from itertools import count
 from typing import cast
 
 import pytest
 
 from lucius.engines.outbox.ready import PAGE, ReadyQueues, Waiting
-from lucius.engines.outbox.window import FIRST, Window, Windows
+from lucius.engines.outbox.window import FIRST
+from lucius.engines.outbox.windows import Windows
 from lucius.ports.ledger import Ledger, ReadyEntry, ReadyQueue
 
 KEY = ("ocr", 3)
+A = "tenant_a"
 
 
-def full(window: Window) -> None:
-    window.open = int(window.limit)
+class Filled:
+    """A window that one tenant keeps full."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.windows = Windows(lambda: self.now)
+        self.window = self.windows.of(KEY)
+        self._leases = count()
+        self._out: deque[str] = deque()
+
+    def fill(self) -> None:
+        while self.windows.room(KEY, A):
+            self._out.append(f"lease {next(self._leases)}")
+            self.windows.opened(KEY, A, self._out[-1])
+
+    def acknowledged(self, delay: float) -> None:
+        """The oldest is, as if it had been out for so long."""
+        lease = self._out.popleft()
+        self.windows._open[lease].since = self.now - delay
+        self.windows.acknowledged(lease)
 
 
 def test_a_window_grows_while_acks_come_back_at_once() -> None:
-    window = Window()
-    for number in range(200):
-        full(window)
-        window.acknowledged(0.005, number * 0.01)
-    assert window.limit > 4 * FIRST
+    filled = Filled()
+    for _ in range(200):
+        filled.fill()
+        filled.now += 0.01
+        filled.acknowledged(0.005)
+    assert filled.window.limit > 4 * FIRST
 
 
 def test_a_window_shrinks_to_a_short_queue_when_a_service_is_the_bottleneck() -> None:
-    window = Window()
-    rate = 50.0
-    for number in range(20_000):
-        full(window)
-        window.acknowledged(window.limit / rate, number / rate)
-    assert 1 <= window.limit <= 12
+    filled, rate = Filled(), 50.0
+    for _ in range(20_000):
+        filled.fill()
+        filled.now += 1 / rate
+        filled.acknowledged(filled.window.limit / rate)
+    assert 1 <= filled.window.limit <= 12
 
 
 def test_a_window_that_is_not_used_does_not_grow() -> None:
-    window = Window()
+    windows = Windows(lambda: 0.0)
     for number in range(100):
-        window.open = 0
-        window.acknowledged(0.001, float(number))
-    assert window.limit == FIRST
+        windows.opened(KEY, A, f"lease {number}")
+        windows.acknowledged(f"lease {number}")
+    assert windows.of(KEY).limit == FIRST
 
 
-def test_silence_halves_a_window_and_leaves_room_for_one() -> None:
-    window = Window()
-    for _ in range(20):
-        window.timed_out()
-    assert window.limit == 1
-    assert window.room
+def test_a_silent_tenant_has_one_out_at_a_time_until_it_is_heard() -> None:
+    windows = Windows(lambda: 0.0)
+    for lease in ("silent", "next"):
+        windows.opened(KEY, A, lease)
+    windows.timed_out("silent")
+    assert not windows.room(KEY, A), "one is out"
+    windows.timed_out("next")
+    assert windows.room(KEY, A)
+    windows.opened(KEY, A, "last")
+    windows.acknowledged("last")
+    windows.opened(KEY, A, "heard")
+    assert windows.room(KEY, A)
 
 
 def test_a_window_is_closed_while_the_broker_is_down() -> None:
     windows = Windows(lambda: 0.0)
-    assert windows.room(KEY)
+    assert windows.room(KEY, A)
     windows.closed = True
-    assert not windows.room(KEY)
+    assert not windows.room(KEY, A)
 
 
 def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> None:
     windows = Windows(lambda: 0.0)
-    windows.opened(KEY, "waits")
+    windows.opened(KEY, A, "waits")
     assert not windows.queued("waits"), "nothing of the service is in progress"
-    windows.ran(("ocr", 9), 1)
+    windows.ran(("ocr", 9), A, 1)
     assert windows.queued("waits")
-    windows.ran(("ocr", 9), -1)
+    windows.ran(("ocr", 9), A, -1)
     assert not windows.queued("waits")
     assert not windows.queued("unknown")
 
 
 def test_a_directive_that_was_overtaken_or_handed_out_is_not_queued() -> None:
     windows = Windows(lambda: 0.0)
-    windows.ran(KEY, 1)
+    windows.ran(KEY, A, 1)
     for lease in ("lost", "taken", "handed out"):
-        windows.opened(KEY, lease)
+        windows.opened(KEY, A, lease)
     windows.acknowledged("taken")
     assert [windows.queued(lease) for lease in ("lost", "handed out")] == [False, True]
-    windows.handed_out("handed out")
+    windows.handed_out("handed out", 0, spare=False)
     assert not windows.queued("handed out")
-    windows.published("lost")
+    for _ in "12":
+        windows.published("lost")
     assert windows.queued("lost"), "published again, it is at the end of the queue"
 
 
 def test_a_lease_counts_once_however_often_it_is_reported() -> None:
     windows = Windows(lambda: 0.0)
-    windows.opened(KEY, "lease")
-    windows.opened(KEY, "lease")
+    windows.opened(KEY, A, "lease")
+    windows.opened(KEY, A, "lease")
     assert windows.of(KEY).open == 1
     assert windows.acknowledged("lease") == KEY
     assert windows.acknowledged("lease") is None
@@ -115,9 +145,15 @@ class Backlog:
         return ReadyQueues(cast(Ledger, self))
 
 
+async def take_next(queues: ReadyQueues) -> Waiting | None:
+    """The next of whoever comes first."""
+    tenant_id = next(iter(queues.tenants(KEY)), None)
+    return await queues.take(KEY, tenant_id) if tenant_id is not None else None
+
+
 async def take_all(queues: ReadyQueues, backlog: Backlog) -> list[str]:
     taken: list[str] = []
-    while (waiting := await queues.take(KEY)) is not None:
+    while (waiting := await take_next(queues)) is not None:
         taken.append(waiting.job_id)
         backlog.rows = [row for row in backlog.rows if row.job_id != waiting.job_id]
         queues.settle(waiting)
@@ -146,9 +182,9 @@ async def test_what_is_being_released_is_not_taken_twice_by_a_reload() -> None:
     backlog = Backlog({"large": PAGE + 10})
     queues = backlog.queues()
     await queues.recover({3})
-    taken = [await queues.take(KEY) for _ in range(PAGE + 10)]
+    taken = [await take_next(queues) for _ in range(PAGE + 10)]
     assert len({w.job_id for w in taken if w is not None}) == PAGE + 10
-    assert await queues.take(KEY) is None
+    assert await take_next(queues) is None
 
 
 async def test_entries_added_beyond_a_page_are_found_in_the_ledger_again() -> None:

@@ -1,7 +1,7 @@
 """A whole LUCIUS in virtual time: memory ledger, memory bus, the real engine and the real kit."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -16,6 +16,7 @@ from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.reconciler import EMBEDDED, Reconciler
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, ServiceRunner, Task
+from lucius.ports.bus import Message
 from lucius.ports.ledger import Ledger
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.virtual import VirtualLoop
@@ -50,6 +51,16 @@ class Timed(Service):
         if self.seconds:
             await asyncio.sleep(self.seconds * self._random.uniform(0.5, 1.5))
         return Output({"uri": f"mem://out/{task.job_id}/{self.name}"})
+
+
+class InOrder(MemoryBus):
+    """Tenants take no turns on a topic, as on most brokers: the window alone keeps the queue short."""
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        nobodys = [
+            Message(m.message_id, m.body, {**m.properties, "tenant_id": ""}) for m in messages
+        ]
+        await super().publish(topic, nobodys)
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """A bus that loses, refuses and forgets what a test tells it to, and remembers all that it took."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from lucius.buses.memory import MemoryBus
@@ -47,9 +47,14 @@ class Network(MemoryBus):
             raise BusUnavailableError("the answer was lost")
 
     async def receive(
-        self, name: str, topics: Sequence[str], limit: int, wait: timedelta
+        self,
+        name: str,
+        topics: Sequence[str],
+        limit: int,
+        wait: timedelta,
+        tenants: Collection[str] | None = None,
     ) -> Sequence[Delivery]:
-        received = await super().receive(name, topics, limit, wait)
+        received = await super().receive(name, topics, limit, wait, tenants)
         self.deliveries.update(delivery.message.message_id for delivery in received)
         return received
 

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 from lucius.core.effects import PublishDirective
 from lucius.core.errors import BusUnavailableError
+from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.states import AbortReason, EntryState, JobState, StepState
 from lucius.engines.outbox.dispatcher import Dispatcher
@@ -91,6 +92,48 @@ async def test_fm_019_recover_a_publish_whose_answer_was_lost_is_repeated_as_it_
     assert job.state is JobState.SUCCEEDED
     assert len({message.message_id for message in stage.bus.directives(job_id)}) == 1
     assert scribe.begun == [1]
+
+
+@staged
+async def test_fm_019_recover_what_was_owed_is_cancelled_and_others_go_out_all_the_same(
+    stage: Stage,
+) -> None:
+    """Nothing is left to try the broker with, so the next directive tries it."""
+    lucius, owed = await away_for(stage, 60)
+    await lucius.engine.apply(owed, CancelRequested(immediate=True))
+    stage.bus.fail_with(None)
+    for number in (1, 2):
+        job = await stage.finished(await lucius.submit(number=number), within=10)
+        assert job.state is JobState.SUCCEEDED
+
+
+@staged
+async def test_fm_019_recover_what_was_owed_is_refused_and_others_go_out_all_the_same(
+    stage: Stage,
+) -> None:
+    """A broker that refuses has answered."""
+    lucius, owed = await away_for(stage, 60)
+    stage.bus.refuse = lambda message: message.properties.get("jobId") == owed
+    stage.bus.fail_with(None)
+    await stage.until(owed, lambda job: job.steps[0].used == 1, within=10)
+    assert not lucius.dispatcher.outage.on
+    job = await stage.finished(await lucius.submit(number=1), within=10)
+    assert job.state is JobState.SUCCEEDED
+
+
+@staged
+async def test_fm_019_prevent_a_broker_that_is_still_away_closes_the_window_again(
+    stage: Stage,
+) -> None:
+    lucius, owed = await away_for(stage, 60)
+    await lucius.engine.apply(owed, CancelRequested(immediate=True))
+    await asyncio.sleep(5)
+    tried = await lucius.submit(number=1)
+    await asyncio.sleep(60)
+    step = await stage.step(await lucius.submit(number=2))
+    assert step.entry is not None
+    assert (step.entry.state, lucius.dispatcher.outage.on) == (EntryState.HELD, True)
+    assert (await stage.step(tried)).used == 0
 
 
 # -- FM_020 ----------------------------------------------------------------------------------

@@ -246,6 +246,15 @@ _ALL: Final = (
         "`GET /v1/protocols` names the service of each step.",
     ),
     ProblemCode(
+        "TENANT_WITHOUT_POOL",
+        403,
+        "This bus cannot serve a worker that is bound to tenants",
+        "The key of the worker names tenants. The bus of this server cannot pick directives by tenant, so"
+        " the worker would take those of other tenants from the workers that may have them.",
+        "Give the worker a key with the role `service` and without tenants, or run a server whose bus can"
+        " choose: `LUCIUS_BUS_BACKEND=memory`.",
+    ),
+    ProblemCode(
         "JOB_TERMINAL",
         409,
         "The job has ended",

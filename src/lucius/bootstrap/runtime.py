@@ -49,6 +49,7 @@ from lucius.engines.outbox.metrics import EngineMetrics
 from lucius.engines.outbox.move_log import log_moves
 from lucius.engines.outbox.observer import Incident
 from lucius.engines.outbox.publish_now import OutboxRetry
+from lucius.engines.outbox.pulls import Pulls
 from lucius.engines.outbox.reconciler import EMBEDDED, Reconciler
 from lucius.gateway.bus_gateway import BusGateway
 from lucius.platform import Service, ServiceRunner
@@ -125,7 +126,7 @@ class Runtime:
             self.bus,
             self.config,
             topology=settings.lane_topology,
-            handed_out=self.engine.windows.handed_out,
+            backlog=Pulls(self.engine.releases),
         )
         self.job_workspaces = job_workspaces(settings, self.workspace)
         self.forks = ForkServer()

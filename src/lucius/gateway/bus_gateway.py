@@ -3,21 +3,48 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from lucius.core.errors import LockLostError, RequestError
 from lucius.core.routing import every_directive_topic, subscriptions_of
-from lucius.gateway.turns import AT_ONCE, Turns, give_back
+from lucius.gateway.turns import AT_ONCE, Tenants, Turns, give_back
 from lucius.ports.bus import Bus, Delivery, Property, Subscription
 from lucius.ports.config import Catalog, ConfigSource
 
-FOREIGN_PAUSE: Final = 0.25
-"""Seconds. What belongs to other tenants is given back, and left to others for a while."""
-GIVEN_BACK: Final = 6
-"""So often; a directive that was given back more often is left to its lock, and stays deliverable."""
+SOON: Final = timedelta(seconds=0.25)
+"""How long a pull waits for what was released for it, though it has some directives already."""
 
 Gone = Callable[[], Awaitable[object]]
 """Returns when the worker that pulls has gone away."""
+
+
+class Backlog(Protocol):
+    """What is held back, where this process holds it."""
+
+    def began(self, service: str, tenants: Tenants) -> None:
+        """A worker pulls."""
+
+    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None:
+        """It pulls no more; `spare`: it could have taken more than it got."""
+
+    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+        """A worker has room for so many more. The answer says how many are on their way to the bus."""
+
+    def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None:
+        """A worker has got it, and has so many seconds to acknowledge it."""
+
+
+class Elsewhere:
+    """Other processes hold the backlog, and the gateway cannot tell them anything."""
+
+    def began(self, service: str, tenants: Tenants) -> None: ...
+
+    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None: ...
+
+    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+        return 0
+
+    def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None: ...
 
 
 class BusGateway:
@@ -29,12 +56,11 @@ class BusGateway:
         config: ConfigSource,
         *,
         topology: str = "shared",
-        handed_out: Callable[[str], None] = lambda lease_id: None,
+        backlog: Backlog | None = None,
     ) -> None:
-        """`handed_out` is told the lease of each directive that a worker has got."""
         self._bus = bus
         self._config = config
-        self._handed_out = handed_out
+        self._backlog: Backlog = backlog if backlog is not None else Elsewhere()
         self._topology = topology
         self._turns: dict[str, Turns] = {}
         self._topics = every_directive_topic()
@@ -78,7 +104,7 @@ class BusGateway:
         service: str,
         limit: int,
         wait_seconds: float,
-        tenants: frozenset[str] | None,
+        tenants: Tenants,
         gone: Gone,
         may: Callable[[], bool] = lambda: True,
     ) -> Sequence[Mapping[str, Any]]:
@@ -90,26 +116,58 @@ class BusGateway:
             )
         if self._closing.is_set():
             return ()
+        if tenants is not None and not self._bus.by_tenant:
+            raise no_pool(service, tenants)
+        found: list[Delivery] = []
+        self._backlog.began(service, tenants)
+        try:
+            await self._fill(found, service, limit, wait_seconds, tenants, gone)
+        except BaseException:
+            await give_back(self._bus, found)
+            raise
+        finally:
+            self._backlog.ended(service, tenants, spare=len(found) < limit)
+        if not may():
+            await give_back(self._bus, found)
+            return ()
+        return [d.message.body for d in found if await self._settled(d, len(found) < limit)]
+
+    async def _fill(
+        self,
+        found: list[Delivery],
+        service: str,
+        limit: int,
+        wait_seconds: float,
+        tenants: Tenants,
+        gone: Gone,
+    ) -> None:
+        """What there is, and more from the backlog; if that is nothing, whatever comes first."""
         loop, turns = asyncio.get_running_loop(), self._turns[service]
         deadline = loop.time() + wait_seconds
-        found = await turns.receive(limit, AT_ONCE)
+        found += await turns.receive(limit, AT_ONCE, tenants)
         while True:
-            own, pause = await self._own(found, tenants)
-            if own and not may():
-                await give_back(self._bus, own)
-                return ()
+            if len(found) < limit:
+                await self._more(found, service, limit - len(found), tenants)
             left = deadline - loop.time()
-            if own or left <= 0 or self._closing.is_set():
-                return [d.message.body for d in own if await self._settled(d)]
-            if pause and not await self._patient(asyncio.sleep(min(pause, left)), gone):
-                return []
-            wait = timedelta(seconds=max(0.0, deadline - loop.time()))
-            receiving = asyncio.ensure_future(turns.receive(limit, wait))
+            if found or left <= 0 or self._closing.is_set():
+                return
+            wait = timedelta(seconds=left)
+            receiving = asyncio.ensure_future(turns.receive(limit, wait, tenants))
             stayed = await self._patient(receiving, gone)
-            found = () if receiving.cancelled() else receiving.result()
+            came = () if receiving.cancelled() else receiving.result()
             if not stayed:
-                await give_back(self._bus, found)  # nothing is lost on a worker that hangs up
-                return ()
+                await give_back(self._bus, came)  # nothing is lost on a worker that hangs up
+                return
+            found += came
+
+    async def _more(self, found: list[Delivery], service: str, room: int, tenants: Tenants) -> None:
+        """The worker has room for more than the bus held: the backlog fills it."""
+        coming = await self._backlog.release(service, room, tenants)
+        loop, turns = asyncio.get_running_loop(), self._turns[service]
+        deadline, enough = loop.time() + SOON.total_seconds(), len(found) + coming
+        while len(found) < enough and (left := deadline - loop.time()) > 0:
+            wait = timedelta(seconds=left)
+            found += await turns.receive(enough - len(found), wait, tenants)
 
     async def _patient(self, work: Awaitable[Any], gone: Gone) -> bool:
         """Wait for the work, unless the worker goes away or the process ends. False: it has gone."""
@@ -126,24 +184,27 @@ class BusGateway:
             await asyncio.wait(everyone)
         return not left
 
-    async def _own(
-        self, found: Sequence[Delivery], tenants: frozenset[str] | None
-    ) -> tuple[list[Delivery], float]:
-        """What a worker that is bound to tenants may see; the rest goes back, ever more slowly."""
-        if tenants is None:
-            return list(found), 0.0
-        own = [d for d in found if d.message.body.get("tenant_id") in tenants]
-        foreign = [d for d in found if d.message.body.get("tenant_id") not in tenants]
-        await give_back(self._bus, [d for d in foreign if d.count <= GIVEN_BACK])
-        return own, max((FOREIGN_PAUSE * 2.0**d.count for d in foreign), default=0.0)
-
-    async def _settled(self, delivery: Delivery) -> bool:
+    async def _settled(self, delivery: Delivery, spare: bool) -> bool:
         try:
             await self._bus.complete(delivery)
         except LockLostError:
             return False
-        self._handed_out(str(delivery.message.body.get("lease_id")))
+        body = delivery.message.body
+        seconds = float(body.get("ack_timeout_seconds", 0))
+        self._backlog.handed_out(str(body.get("lease_id")), seconds, spare=spare)
         return True
+
+
+def no_pool(service: str, tenants: frozenset[str]) -> RequestError:
+    """The worker would take what it may not have: the bus cannot leave the directives of others alone."""
+    named = ", ".join(sorted(tenants)[:3]) or "no tenant"
+    return RequestError(
+        "TENANT_WITHOUT_POOL",
+        f"the key of this worker is bound to {named}, and the bus of this server cannot pick the"
+        f" directives of {service} by tenant: use a key with the role service and without tenants,"
+        " or a server with LUCIUS_BUS_BACKEND=memory",
+        status=403,
+    )
 
 
 def services_of(catalog: Catalog) -> dict[str, tuple[str, ...]]:

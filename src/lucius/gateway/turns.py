@@ -10,6 +10,8 @@ from lucius.core.errors import BusError
 from lucius.ports.bus import Bus, Delivery
 
 AT_ONCE: Final = timedelta()
+Tenants = frozenset[str] | None
+"""Whom a worker serves; None: everyone."""
 
 
 class Turns:
@@ -20,13 +22,16 @@ class Turns:
         self._names = deque(names)
         self._topics = topics
 
-    async def receive(self, limit: int, wait: timedelta) -> Sequence[Delivery]:
+    async def receive(
+        self, limit: int, wait: timedelta, tenants: Tenants = None
+    ) -> Sequence[Delivery]:
         """As `Bus.receive` does for one subscription."""
         if len(self._names) == 1:
-            return await self._bus.receive(self._names[0], self._topics, limit, wait)
-        return await self._shared(limit) or (await self._first(limit, wait) if wait else ())
+            return await self._bus.receive(self._names[0], self._topics, limit, wait, tenants)
+        found = await self._shared(limit, tenants)
+        return found or (await self._first(limit, wait, tenants) if wait else ())
 
-    async def _shared(self, limit: int) -> list[Delivery]:
+    async def _shared(self, limit: int, tenants: Tenants) -> list[Delivery]:
         """To each its part, then what is left to whoever has more; the first turn goes round."""
         self._names.rotate()
         part = -(-limit // len(self._names))
@@ -35,13 +40,13 @@ class Turns:
             for name in self._names:
                 room = min(most, limit - len(found))
                 if room > 0:
-                    found += await self._bus.receive(name, self._topics, room, AT_ONCE)
+                    found += await self._bus.receive(name, self._topics, room, AT_ONCE, tenants)
         return found
 
-    async def _first(self, limit: int, wait: timedelta) -> Sequence[Delivery]:
+    async def _first(self, limit: int, wait: timedelta, tenants: Tenants) -> Sequence[Delivery]:
         """Whichever has something first."""
         waits = [
-            asyncio.ensure_future(self._bus.receive(name, self._topics, limit, wait))
+            asyncio.ensure_future(self._bus.receive(name, self._topics, limit, wait, tenants))
             for name in self._names
         ]
         try:

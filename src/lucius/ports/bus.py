@@ -1,6 +1,6 @@
 """The bus port: topics with filtered subscriptions, at-least-once delivery under a lock."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
 from typing import Any, Protocol
@@ -60,6 +60,10 @@ class Bus(Protocol):
     def volatile(self) -> bool:
         """Whether messages are lost when this process ends."""
 
+    @property
+    def by_tenant(self) -> bool:
+        """Whether `receive` can choose by tenant. Where it cannot, it is never given `tenants`."""
+
     async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
         """Make topics and subscriptions exist; repeating it is harmless."""
 
@@ -70,9 +74,17 @@ class Bus(Protocol):
         """
 
     async def receive(
-        self, name: str, topics: Sequence[str], limit: int, wait: timedelta
+        self,
+        name: str,
+        topics: Sequence[str],
+        limit: int,
+        wait: timedelta,
+        tenants: Collection[str] | None = None,
     ) -> Sequence[Delivery]:
         """Up to `limit` messages of that subscription name, fairly over the topics.
+
+        With `tenants`, only messages whose property `tenant_id` is one of them: the others are not
+        touched, so they stay for whoever may have them.
 
         Returns as soon as there is at least one, or with none after `wait`. Each is locked for
         this receiver; when the lock runs out unsettled it is delivered again with a higher count,

@@ -1,6 +1,6 @@
 """The spans of a job: each message on its way out, each execution, each reply that is applied."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Final
@@ -72,6 +72,10 @@ class TracedBus:
     def volatile(self) -> bool:
         return self._bus.volatile
 
+    @property
+    def by_tenant(self) -> bool:
+        return self._bus.by_tenant
+
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         with ExitStack() as spans:
             await self._bus.publish(topic, [_under(spans, topic, each) for each in messages])
@@ -80,9 +84,14 @@ class TracedBus:
         await self._bus.ensure(subscriptions)
 
     async def receive(
-        self, name: str, topics: Sequence[str], limit: int, wait: timedelta
+        self,
+        name: str,
+        topics: Sequence[str],
+        limit: int,
+        wait: timedelta,
+        tenants: Collection[str] | None = None,
     ) -> Sequence[Delivery]:
-        return await self._bus.receive(name, topics, limit, wait)
+        return await self._bus.receive(name, topics, limit, wait, tenants)
 
     async def complete(self, delivery: Delivery) -> None:
         await self._bus.complete(delivery)

@@ -79,6 +79,8 @@ class Dispatcher:
     async def _publish_forever(self) -> None:
         while True:
             while not self._owed or self._closed:
+                if not self._closed:
+                    self._reopen()
                 self._wake.clear()
                 await self._wake.wait()
             batches: dict[str, list[tuple[Job, PublishDirective]]] = {}
@@ -93,6 +95,7 @@ class Dispatcher:
         try:
             await self._bus.publish(topic, [self._message(job, effect) for job, effect in batch])
         except PublishRefusedError as error:
+            self._available()  # it answers
             if len(batch) > 1:
                 for single in batch:
                     await self._publish(topic, [single])
@@ -129,7 +132,12 @@ class Dispatcher:
 
     def _available(self) -> None:
         if self.outage.on:
+            self._reopen()
             self.outage.ended()
+
+    def _reopen(self) -> None:
+        """The bus is back, or nothing is left to try it with: then what is released next tries it."""
+        if self.outage.on and self._engine.windows.closed:
             self._engine.windows.closed = False
             self._engine.pump_all()
 

@@ -23,7 +23,7 @@ from lucius.engines.outbox.observer import Incident, Observer
 from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.waits import Waits
-from lucius.engines.outbox.window import Key
+from lucius.engines.outbox.windows import Share
 from lucius.ports.engine import Applied, Submitted
 from lucius.ports.ledger import Created, Duplicate, KeyReused, Ledger, Limits, Saturated
 
@@ -144,8 +144,8 @@ class OutboxEngine:
                 admission.claim, released.job, released.events, limits
             )
         finally:
-            for key in reserved:
-                self.windows.unreserve(key)
+            for share in reserved:
+                self.releases.unreserve(share)
         match outcome:
             case Created():
                 self._committed(None, released)
@@ -178,19 +178,19 @@ class OutboxEngine:
             self.cache.drop(job.job_id)
             raise
         finally:
-            for key in reserved:
-                self.windows.unreserve(key)
+            for share in reserved:
+                self.releases.unreserve(share)
         if not saved:
             await self._overtaken(job)
             return None
         self._committed(job, released)
         return released.job
 
-    def _release_at_once(self, decision: Decision) -> tuple[Decision, list[Key]]:
+    def _release_at_once(self, decision: Decision) -> tuple[Decision, list[Share]]:
         """What may go out goes out in the same save; the answer says which room is reserved."""
-        reserved: list[Key] = []
-        for key, released in self.releases.at_once(decision.job):
-            reserved.append(key)
+        reserved: list[Share] = []
+        for share, released in self.releases.at_once(decision.job):
+            reserved.append(share)
             release = decide(decision.job, released, self.now())
             if release.outcome is Outcome.APPLIED:
                 decision = joined(decision, release)

@@ -1,15 +1,16 @@
-"""What waits for the window, and whose turn it is: tenants take turns, whatever their backlog.
+"""What waits for the window, and in which order tenants come: they take turns, whatever their backlog.
 
 The ledger holds the backlog. Only the head of each tenant's queue is kept here, a page at a time.
 """
 
+import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
 from lucius.core.record import record
-from lucius.engines.outbox.window import Key
+from lucius.engines.outbox.windows import Key
 from lucius.ports.ledger import Ledger
 
 PAGE: Final = 256
@@ -28,6 +29,9 @@ class _Tenant:
     """The ledger may hold entries of this tenant that are not in `heads`."""
 
 
+_NOBODY: Final[OrderedDict[str, _Tenant]] = OrderedDict()
+
+
 class ReadyQueues:
     """For each line on each lane a ring of tenants; for each tenant the head of its queue."""
 
@@ -35,6 +39,7 @@ class ReadyQueues:
         self._ledger = ledger
         self._rings: dict[Key, OrderedDict[str, _Tenant]] = {}
         self._taken: set[Waiting] = set()
+        self._loading = asyncio.Lock()
 
     async def recover(self, lanes: Collection[int]) -> None:
         """After a start: every queue that the ledger holds may have entries."""
@@ -49,6 +54,10 @@ class ReadyQueues:
     def waits(self, key: Key) -> bool:
         return key in self._rings
 
+    def tenants(self, key: Key) -> Collection[str]:
+        """Who waits there; whoever was served last comes last."""
+        return self._rings.get(key, _NOBODY)
+
     def add(self, key: Key, tenant_id: str, waiting: Waiting) -> None:
         """A committed entry is held and ready."""
         ring = self._rings.setdefault(key, OrderedDict())
@@ -60,23 +69,30 @@ class ReadyQueues:
         else:
             tenant.heads.append(waiting)
 
-    async def take(self, key: Key) -> Waiting | None:
-        """The next entry in turn; call `settle` when it is released or turned out to be gone."""
-        while ring := self._rings.get(key):
-            tenant_id, tenant = next(iter(ring.items()))
-            if not tenant.heads and tenant.more:
-                await self._load(key, tenant_id, tenant)
-            waiting = tenant.heads.popleft() if tenant.heads else None
-            if not tenant.heads and not tenant.more:
-                ring.pop(tenant_id, None)
-            elif tenant_id in ring:
-                ring.move_to_end(tenant_id)
-            if not ring:
-                self._rings.pop(key, None)
-            if waiting is not None:
-                self._taken.add(waiting)
-                return waiting
-        return None
+    async def take(self, key: Key, tenant_id: str) -> Waiting | None:
+        """The tenant's next entry; call `settle` when it is released or turned out to be gone."""
+        if self._lacks_heads(key, tenant_id):
+            async with self._loading:  # two that load the same queue would take an entry twice
+                if self._lacks_heads(key, tenant_id):
+                    await self._load(key, tenant_id, self._rings[key][tenant_id])
+        ring = self._rings.get(key, _NOBODY)
+        tenant = ring.get(tenant_id)
+        if tenant is None:
+            return None
+        waiting = tenant.heads.popleft() if tenant.heads else None
+        del ring[tenant_id]
+        if tenant.heads or tenant.more:
+            ring[tenant_id] = tenant
+        elif not ring:
+            del self._rings[key]
+        if waiting is not None:
+            self._taken.add(waiting)
+        return waiting
+
+    def _lacks_heads(self, key: Key, tenant_id: str) -> bool:
+        """The next entry is in the ledger alone."""
+        tenant = self._rings.get(key, _NOBODY).get(tenant_id)
+        return tenant is not None and not tenant.heads and tenant.more
 
     def settle(self, waiting: Waiting) -> None:
         self._taken.discard(waiting)

@@ -4,16 +4,15 @@ It follows the ACK delay against its recent minimum, as TCP Vegas follows the ro
 delay stays near the minimum nothing queues and the window grows; once it rises, directives wait on
 the bus instead of in the ledger, and the window shrinks. An ACK means that a slot was taken, so a
 busy service closes the window long before any ACK could time out.
+
+Tenants share a window: each has a flow through it. A flow below its share is let out beyond a full
+window, and silence is held against the flow, never against the window.
 """
 
-from collections.abc import Callable
+from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import count
 from math import sqrt
 from typing import Final
-
-Key = tuple[str, int]
-"""Line (a service in one mode) and lane."""
 
 FLOOR_DELAY: Final = 0.1
 """Seconds. Delays below it are the cost of batching and commits, not of a queue."""
@@ -22,6 +21,12 @@ MEMORY: Final = 30.0
 FIRST: Final = 4.0
 """Small: each lane has a window, and a slow service has to take all of the first ones."""
 LARGEST: Final = 4096.0
+NEWCOMERS: Final = 256
+"""Places beyond twice the window, for tenants that have less than their share."""
+PASSES: Final = 64
+"""So many of other tenants, and two for each tenant, may be taken before the oldest is: they take turns."""
+MOST_SILENT: Final = 1024
+"""Silent tenants that a window remembers."""
 
 
 @dataclass(slots=True)
@@ -47,14 +52,51 @@ class Minimum:
         return max(min(self.current, self.previous), FLOOR_DELAY)
 
 
-class Window:
-    """The window of one line on one lane."""
+class Flow:
+    """What one tenant has out in a window."""
 
-    __slots__ = ("acked", "limit", "minimum", "open", "reserved", "running", "settling")
+    __slots__ = ("acked", "out", "passed", "waiting")
 
     def __init__(self) -> None:
+        self.out = 0
+        self.waiting = 0
+        """Of those, how many have not been handed to a worker."""
+        self.passed = 0
+        """Of those, how many wait behind nobody: others are taken, and they are not."""
         self.acked = 0
         """The latest place in the queue that was acknowledged."""
+
+
+class Window:
+    """The window of one line on one lane.
+
+    `queue`: leases whose directives wait on the bus, the oldest first. One that is passed is in it
+    no more, though it still counts in its flow.
+    """
+
+    __slots__ = (
+        "flows",
+        "limit",
+        "minimum",
+        "open",
+        "passes",
+        "places",
+        "queue",
+        "reserved",
+        "running",
+        "settling",
+        "silent",
+    )
+
+    def __init__(self) -> None:
+        self.flows: dict[str, Flow] = {}
+        """By tenant; only those that have something out."""
+        self.silent: dict[str, None] = {}
+        """Tenants whose last directive timed out, the latest last."""
+        self.queue: OrderedDict[str, Flow] = OrderedDict()
+        self.places = 0
+        self.passes = 0
+        """How many of other tenants were taken since the oldest was last heard of."""
         self.running = 0
         self.limit = FIRST
         self.minimum = Minimum()
@@ -62,11 +104,71 @@ class Window:
         self.reserved = 0
         self.settling = False
 
-    @property
-    def room(self) -> bool:
-        return self.open + self.reserved < int(self.limit)
+    # -- who may have more out ---------------------------------------------------------------
 
-    def acknowledged(self, delay: float, at: float) -> None:
+    def room(self, tenant_id: str) -> bool:
+        """Whether this tenant may have one more out.
+
+        The rest of the window is everyone's. What a tenant lacks to its share it gets beyond a full
+        window, which bounds what is out by two windows and one more for each tenant.
+        """
+        flow = self.flows.get(tenant_id)
+        size, queued = int(self.limit), len(self.queue) + self.reserved
+        if self.silent and tenant_id in self.silent:
+            return flow is None
+        if flow is None or not flow.waiting:
+            return queued < 2 * size + NEWCOMERS
+        if flow.passed:
+            return False
+        if flow.waiting < size // len(self.flows):
+            return queued < 2 * size + NEWCOMERS
+        return queued < size and flow.waiting < size
+
+    def out(self, tenant_id: str) -> int:
+        flow = self.flows.get(tenant_id)
+        return flow.out if flow is not None else 0
+
+    def take(self, tenant_id: str) -> Flow:
+        flow = self.flows.get(tenant_id)
+        if flow is None:
+            flow = self.flows[tenant_id] = Flow()
+        flow.out += 1
+        flow.waiting += 1
+        return flow
+
+    def leave(self, tenant_id: str, flow: Flow) -> None:
+        flow.out -= 1
+        if not flow.out:
+            del self.flows[tenant_id]
+
+    # -- the queue on the bus ----------------------------------------------------------------
+
+    def enqueue(self, lease_id: str, flow: Flow) -> int:
+        """To the end; the answer is its place."""
+        self.places += 1
+        self.queue[lease_id] = flow
+        return self.places
+
+    def dequeue(self, lease_id: str, flow: Flow) -> None:
+        if self.queue.pop(lease_id, None) is None:
+            flow.passed -= 1
+
+    def heard(self, flow: Flow) -> None:
+        """One of this flow was taken. Where that happens again and again, the oldest is passed."""
+        oldest = next(iter(self.queue.values()), flow)
+        if oldest is flow:
+            self.passes = 0
+            return
+        self.passes += 1
+        while self.passes > PASSES + 2 * len(self.flows):
+            self.queue.popitem(last=False)
+            oldest.passed += 1
+            if next(iter(self.queue.values()), flow) is not oldest:
+                self.passes = 0
+
+    # -- its size ----------------------------------------------------------------------------
+
+    def acknowledged(self, flow: Flow, delay: float, at: float) -> None:
         """Grow while there is no queue, shrink by what queues beyond a small allowance.
 
         A queue that never drains would pass for the minimum in the end, so a window that has met
@@ -76,135 +178,22 @@ class Window:
             self.limit = max(1.0, self.limit / 2)
             return
         base = self.minimum.value
-        queued = (self.open + 1) * (1 - base / max(delay, base))
+        queued = (len(self.queue) + 1) * (1 - base / max(delay, base))
         if queued > max(2.0, sqrt(self.limit)):
             self.settling = True
             self.limit = max(1.0, self.limit - 1.0)
-        elif self.open + 1 >= self.limit * 0.75:
+        else:
+            self.widen(flow)
+
+    def widen(self, flow: Flow) -> None:
+        """Grow, if this flow fills its part: what others leave lying needs no larger window."""
+        if (flow.waiting + 1) * max(1, len(self.flows)) >= self.limit * 0.75:
             step = 2.0 / self.limit if self.settling else 1.0
             self.limit = min(LARGEST, self.limit + step)
 
-    def timed_out(self) -> None:
-        """Silence: let little out until the service is heard again."""
-        self.settling = True
-        self.limit = max(1.0, self.limit / 2)
-
-
-@dataclass(slots=True)
-class _Open:
-    """`since` is when it was published, `heard` when its service answered: our own commits lie outside.
-
-    `place` counts what was published, so it orders the queue of a line and lane on the bus; none for
-    one that was handed to a worker.
-    """
-
-    key: Key
-    since: float
-    place: int | None
-    heard: float | None = None
-
-
-class Windows:
-    """All windows, and which leases are open in them. While the broker is down all are closed."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._windows: dict[Key, Window] = {}
-        self._open: dict[str, _Open] = {}
-        self._places = count(1)
-        self._busy: dict[str, int] = {}
-        """How much of each line is in progress, on all lanes."""
-        self.closed = False
-
-    def of(self, key: Key) -> Window:
-        window = self._windows.get(key)
-        if window is None:
-            window = self._windows[key] = Window()
-        return window
-
-    def room(self, key: Key) -> bool:
-        return not self.closed and self.of(key).room
-
-    def reserve(self, key: Key) -> None:
-        self.of(key).reserved += 1
-
-    def unreserve(self, key: Key) -> None:
-        self.of(key).reserved -= 1
-
-    def opened(self, key: Key, lease_id: str) -> None:
-        if lease_id not in self._open:
-            self._open[lease_id] = _Open(key, self._clock(), next(self._places))
-            self.of(key).open += 1
-
-    def published(self, lease_id: str) -> None:
-        """The bus has taken it: the delay counts from here."""
-        entry = self._open.get(lease_id)
-        if entry is not None:
-            entry.since, entry.place = self._clock(), next(self._places)
-
-    def handed_out(self, lease_id: str) -> None:
-        """It waits in no queue any more: whoever has it must speak."""
-        entry = self._open.get(lease_id)
-        if entry is not None:
-            entry.place = None
-
-    def queued(self, lease_id: str) -> bool:
-        """Its service is busy, and nothing that was published after it has been taken before it."""
-        entry = self._open.get(lease_id)
-        return (
-            entry is not None
-            and entry.place is not None
-            and entry.place > self.of(entry.key).acked
-            and self._busy.get(entry.key[0], 0) > 0
-        )
-
-    def ran(self, key: Key, change: int) -> None:
-        """So many more, or fewer, are in progress."""
-        window, line = self.of(key), key[0]
-        window.running = max(0, window.running + change)
-        self._busy[line] = max(0, self._busy.get(line, 0) + change)
-
-    def heard(self, lease_id: str) -> None:
-        """Its service has answered: the delay counts to here, though the answer is yet to be saved."""
-        entry = self._open.get(lease_id)
-        if entry is not None and entry.heard is None:
-            entry.heard = self._clock()
-
-    def is_open(self, lease_id: str) -> bool:
-        return lease_id in self._open
-
-    def acknowledged(self, lease_id: str) -> Key | None:
-        entry = self._close(lease_id)
-        if entry is None:
-            return None
-        now = entry.heard if entry.heard is not None else self._clock()
-        window = self.of(entry.key)
-        window.acknowledged(max(0.0, now - entry.since), now)
-        if entry.place is not None and entry.place > window.acked:
-            window.acked = entry.place
-        return entry.key
-
-    def timed_out(self, lease_id: str) -> Key | None:
-        entry = self._close(lease_id)
-        if entry is None:
-            return None
-        self.of(entry.key).timed_out()
-        return entry.key
-
-    def withdrawn(self, lease_id: str) -> Key | None:
-        """It ended without telling anything about the service: refused, cancelled."""
-        entry = self._close(lease_id)
-        return entry.key if entry is not None else None
-
-    def _close(self, lease_id: str) -> _Open | None:
-        entry = self._open.pop(lease_id, None)
-        if entry is not None:
-            self.of(entry.key).open -= 1
-        return entry
-
-    def snapshot(self) -> dict[Key, tuple[int, int, int]]:
-        """Per line and lane: what is out and not acknowledged, what is in progress, the window's size."""
-        return {
-            key: (window.open + window.reserved, window.running, int(window.limit))
-            for key, window in self._windows.items()
-        }
+    def timed_out(self, tenant_id: str) -> None:
+        """Silence: let one of this tenant out at a time, until it is heard again."""
+        self.silent.pop(tenant_id, None)
+        self.silent[tenant_id] = None
+        if len(self.silent) > MOST_SILENT:
+            del self.silent[next(iter(self.silent))]

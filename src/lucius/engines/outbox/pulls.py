@@ -1,0 +1,28 @@
+"""What the pull gateway tells the engine: who pulls, how much room there is, what was handed out."""
+
+from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.visits import Tenants
+
+
+class Pulls:
+    """Workers that pull count what they have room for themselves, so the window need not guess it."""
+
+    def __init__(self, releases: Releases) -> None:
+        self._releases = releases
+        self._windows = releases.windows
+
+    def began(self, service: str, tenants: Tenants) -> None:
+        self._windows.visits.began(service, tenants)
+
+    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None:
+        self._windows.visits.ended(service, tenants, spare=spare)
+
+    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+        """Let so many more go out, beyond the window. The answer says how many are on their way."""
+        return await self._releases.release_for(service, room, tenants)
+
+    def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None:
+        """A worker has it, and has so many seconds to acknowledge it. `spare`: it had room for more."""
+        key = self._windows.handed_out(lease_id, seconds, spare=spare)
+        if key is not None:
+            self._releases.pump(key)
