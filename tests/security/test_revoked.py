@@ -12,15 +12,16 @@ import httpx
 import pytest
 
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
-from lucius.api.context import ApiContext, Role
+from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.keys import ApiKey, KeyFile
 from lucius.api.limits import RateLimit
+from lucius.api.streams import Feeds
 from lucius.bootstrap import key_file
 from lucius.core.inputs import CancelRequested
 from tests.api.live import Live, live
 from tests.api.test_pulling import Workers
 from tests.api.test_streams import everyone_waits
-from tests.api.world import World, accepted, client_of, context_of
+from tests.api.world import ENVELOPE, World, accepted, client_of, context_of
 from tests.cli.up import up
 from tests.security.issuer import AUDIENCE, ISSUER, Issuer
 from tests.virtual import VirtualLoop, run_virtually
@@ -99,6 +100,17 @@ async def test_nothing_is_streamed_after_it_even_if_nobody_has_looked(
         keys.revoke()
         await world.apply(job_id, CancelRequested(immediate=True))
         assert (await reading).content == b""
+
+
+async def test_a_stream_ends_in_the_middle_of_what_it_replays(world: World) -> None:
+    job_id = (await world.submit(ENVELOPE)).job_id
+    await world.out(job_id)
+    stands = True
+    caller = Caller("ci", frozenset(Role), stands=lambda: stands)
+    stream = Feeds(context_of(world)).stream(world.jobs[job_id], 0, caller)
+    assert b"id: 1\n" in await anext(stream)
+    stands = False
+    assert [chunk async for chunk in stream] == []
 
 
 @lost
