@@ -71,7 +71,14 @@ class Client:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         if api_key and not _fits_header(api_key):
-            raise ClientError("the API key has characters that no API key has")
+            raise ClientError(
+                "the API key has characters other than printable ASCII: check --api-key, or LUCIUS_API_KEY"
+            )
+        if not url.lower().startswith(("http://", "https://")):
+            raise ClientError(
+                f"{url!r} is no address of a server: it must begin with http:// or https://"
+                " (--url, or LUCIUS_URL)"
+            )
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         try:
             self._http = httpx.AsyncClient(
