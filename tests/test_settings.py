@@ -159,7 +159,7 @@ def test_packaged_protocols_may_be_joined_by_others(tmp_path: Path) -> None:
         ("ACK_TIMEOUT_SECONDS", "soon", "number of seconds"),
         ("ACK_TIMEOUT_SECONDS", "nan", "from 0.001"),
         ("LEASE_SECONDS", "0", "from 0.001"),
-        ("LEASE_SECONDS", "inf", "to 2.592e+06"),
+        ("LEASE_SECONDS", "inf", "to 2592000 seconds, not 'inf'"),
         ("ACK_BACKOFF_SECONDS", "1,,2", "number of seconds"),
         ("ACK_BACKOFF_SECONDS", "-1", "from 0"),
         ("STORAGE_BACKEND", "oracle", "sqlite or memory"),
@@ -181,6 +181,15 @@ def test_a_bad_value_is_named_with_a_reason(name: str, text: str, reason: str) -
     assert variable == f"LUCIUS_{name}"
     assert reason in found
     assert variable in str(raised.value)
+
+
+def test_a_bad_value_is_repeated_unless_it_is_a_secret() -> None:
+    bad = {"MAX_ATTEMPTS": "three", "CALLBACK_KEYS": "hunter2", "URL": "//u:hunter2@h"}
+    with pytest.raises(SettingsError) as raised:
+        load(**bad)
+    faults = dict(raised.value.faults)
+    assert faults["LUCIUS_MAX_ATTEMPTS"] == "must be a whole number, not 'three'"
+    assert "hunter2" not in str(raised.value)
 
 
 def test_every_bad_value_is_listed_at_once() -> None:

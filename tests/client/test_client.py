@@ -120,7 +120,7 @@ async def test_a_server_that_stays_away_is_unreachable() -> None:
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8700", "ftp://host", "http://", "http://host:x"])
 def test_what_is_no_url_is_said_so(url: str) -> None:
-    with pytest.raises(ClientError, match="is not the URL of a server"):
+    with pytest.raises(ClientError, match="is no address of a server"):
         Client(url)
 
 

@@ -164,7 +164,7 @@ def test_no_allowed_path_climbs_however_often_it_is_decoded(parts: list[str]) ->
         ("https://client.example/hook?token=t", None),
         ("http://client.example/hook", "must begin with https://"),
         ("https://client.example:x/", "is not a URL"),
-        ("https://other.net/", "host other.net is not allowed"),
+        ("https://other.net/", "host other.net is not one of those in LUCIUS_WEBHOOK_HOSTS"),
         ("https://user@client.example/", "must name a host, and no user"),
         ("https://client.example/\n", "must be a URI without spaces"),
     ],

@@ -222,7 +222,11 @@ def _idempotency_key(
 def _traceparent(value: Any, faults: Faults) -> str | None:
     if isinstance(value, str) and is_traceparent(value):
         return value
-    faults.add(INVALID_ENVELOPE, "/traceparent", "must be a W3C traceparent")
+    faults.add(
+        INVALID_ENVELOPE,
+        "/traceparent",
+        "must be a W3C traceparent: 00-, 32 hex digits, -, 16 hex digits, -01",
+    )
     return None
 
 

@@ -42,7 +42,7 @@ class UnsupportedError(LuciusError):
 def check_engine(settings: Settings) -> None:
     """A job keeps the engine that it began with, so none may begin with one that is not here."""
     if settings.temporal_enabled:
-        raise UnsupportedError("LUCIUS_TEMPORAL_ENABLED=true is not built yet")
+        raise UnsupportedError("LUCIUS_TEMPORAL_ENABLED=true is not built yet: leave it out")
 
 
 async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
@@ -52,19 +52,25 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         path = ledger_path(settings)
         opened = SqliteLedger.open_readonly(path) if readonly else SqliteLedger.open(path)
         return await opened
-    raise UnsupportedError(f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is not built yet")
+    raise UnsupportedError(
+        f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is not built yet: use sqlite"
+    )
 
 
 def open_config(settings: Settings) -> ConfigSource:
     if settings.config_source == "files":
         return FileConfig(settings.protocol_paths(), policy=settings.retry_policy())
-    raise UnsupportedError(f"LUCIUS_CONFIG_SOURCE={settings.config_source} is not built yet")
+    raise UnsupportedError(
+        f"LUCIUS_CONFIG_SOURCE={settings.config_source} is not built yet: use files"
+    )
 
 
 def open_bus(settings: Settings) -> Bus:
     if settings.bus_backend == "memory":
         return MemoryBus()
-    raise UnsupportedError(f"LUCIUS_BUS_BACKEND={settings.bus_backend} is not built yet")
+    raise UnsupportedError(
+        f"LUCIUS_BUS_BACKEND={settings.bus_backend} is not built yet: use memory"
+    )
 
 
 def open_workspace(settings: Settings) -> Workspace:

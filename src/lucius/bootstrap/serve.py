@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import ipaddress
 import logging
@@ -233,6 +234,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise LuciusError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        hint = " (is another `lucius up` running there? --port names another)"
+        more = hint if error.errno == errno.EADDRINUSE else ""
+        raise LuciusError(f"cannot listen on {host}:{port}: {error.strerror}{more}") from error
     listener.listen(BACKLOG)
     return listener

@@ -28,7 +28,8 @@ def message_of(error: Exception) -> str | None:
     if errors is not None and isinstance(error, errors.LuciusError):
         return printable_lines(str(error))
     if isinstance(error, OSError | TimeoutError) and not isinstance(error, BrokenPipeError):
-        return printable(str(error)) or type(error).__name__
+        named = f"{error.filename}: {error.strerror}" if getattr(error, "filename", None) else ""
+        return printable(named or str(error)) or type(error).__name__
     return None
 
 

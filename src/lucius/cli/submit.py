@@ -89,7 +89,7 @@ def _output(input_ref: str, output_ref: str | None) -> str:
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"it has no {name}")
 
 
 def read_payload(text: str) -> dict[str, Any]:
@@ -97,8 +97,12 @@ def read_payload(text: str) -> dict[str, Any]:
     try:
         content = Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
         value = json.loads(content, parse_constant=_refuse)
-    except (OSError, ValueError) as error:
-        raise click.BadParameter(str(error), param_hint="--payload") from None
+    except OSError as error:
+        reason = f"{text[1:]!r} cannot be read: {error.strerror}"
+        raise click.BadParameter(reason, param_hint="--payload") from None
+    except ValueError as error:
+        reason = f"is not JSON: {error}; give a JSON object, or @ and the name of a file with one"
+        raise click.BadParameter(reason, param_hint="--payload") from None
     if not isinstance(value, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--payload")
     return value

@@ -53,7 +53,9 @@ class Client:
         """Without `url` and `api_key`, LUCIUS_URL and LUCIUS_API_KEY of the environment count."""
         api_key = api_key or os.environ.get("LUCIUS_API_KEY")
         if api_key and not _fits_header(api_key):
-            raise ClientError("the API key has characters that no API key has")
+            raise ClientError(
+                "the API key has characters other than printable ASCII: check --api-key, or LUCIUS_API_KEY"
+            )
         self._wire = Wire(
             url or os.environ.get("LUCIUS_URL") or DEFAULT_URL,
             api_key=api_key,

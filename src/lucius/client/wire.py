@@ -43,7 +43,8 @@ class Wire:
         self._socket = url.removeprefix(_SOCKET) if url.startswith(_SOCKET) else None
         if self._socket is None and not _names_a_server(url):
             raise ClientError(
-                f"{url!r} is not the URL of a server: http://..., https://... or unix:PATH"
+                f"{url!r} is no address of a server: it must begin with http://, https:// or unix:"
+                " (--url, or LUCIUS_URL)"
             )
         self.url = url.rstrip("/")
         self._base = self.url if self._socket is None else "http://localhost"

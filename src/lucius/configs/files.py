@@ -96,7 +96,8 @@ class FileConfig:
             except ProtocolError as error:
                 faults.append(str(error))
             except (OSError, UnicodeDecodeError) as error:
-                faults.append(f"{name}: cannot be read: {error}")
+                reason = error.strerror if isinstance(error, OSError) else error
+                faults.append(f"{name}: cannot be read: {reason} (LUCIUS_PROTOCOLS names it)")
         if faults:
             raise ProtocolError("\n".join(faults))
         return build_catalog(documents, self._policy)

@@ -83,7 +83,7 @@ def webhook_fault(url: Any, schemes: tuple[str, ...], hosts: tuple[str, ...]) ->
     if not host or "@" in parts.netloc:
         return "must name a host, and no user"
     if hosts and not _any_of(hosts).fullmatch(host):
-        return f"host {host} is not allowed"
+        return f"host {host} is not one of those in LUCIUS_WEBHOOK_HOSTS"
     return outside_fault(host, port)
 
 
@@ -158,7 +158,8 @@ def _place_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[
     scheme, host = place.scheme, place.host
     if scheme not in policy.schemes:
         allowed = ", ".join(policy.schemes)
-        return [ReferenceFault(NOT_ALLOWED, pointer, f"scheme {scheme} is not one of {allowed}")]
+        reason = f"scheme {scheme} is not one of {allowed} (LUCIUS_REFERENCE_SCHEMES)"
+        return [ReferenceFault(NOT_ALLOWED, pointer, reason)]
     if scheme == "file":
         return _file_faults(place, pointer, policy)
     if not host:
@@ -166,7 +167,8 @@ def _place_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[
     if policy.hosts:
         allowed_place = _any_of(policy.hosts)
         if not (allowed_place.fullmatch(host) or allowed_place.fullmatch(place.address)):
-            return [ReferenceFault(NOT_ALLOWED, pointer, f"host {host} is not allowed")]
+            reason = f"host {host} is not one of those in LUCIUS_REFERENCE_HOSTS"
+            return [ReferenceFault(NOT_ALLOWED, pointer, reason)]
     return []
 
 

@@ -100,7 +100,7 @@ def _number(text: str, low: float, high: float) -> float:
     except ValueError:
         raise ValueError("must be a number of seconds") from None
     if not low <= value <= high:
-        raise ValueError(f"must be from {low:g} to {high:g} seconds")
+        raise ValueError(f"must be from {low:g} to {high:.0f} seconds")
     return value
 
 
@@ -162,7 +162,7 @@ def _keys(text: str) -> tuple[str, ...]:
         key_id, _, secret = key.partition(":")
         if not key_id or "." in key_id or len(secret) < 16:
             raise ValueError(
-                "must be id:secret, with no dot in an id and 16 characters in a secret"
+                "must be id:secret, with no dot in the id and at least 16 characters in the secret"
             )
     return keys
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from lucius.core.errors import LuciusError
-from lucius.settings.kinds import PREFIX, Declared
+from lucius.settings.kinds import PREFIX, Declared, show
 from lucius.settings.table import ROWS, Settings
 
 log = logging.getLogger("lucius.settings")
@@ -80,7 +80,8 @@ def _value(
         if row.env in given:
             return row.kind.parse(given[row.env])
     except ValueError as error:
-        faults[row.env] = str(error)
+        given_value = "" if row.secret else f", not {show(given[row.env])!r}"
+        faults[row.env] = f"{error}{given_value}"
     default = row.default if isinstance(row.default, str) else row.default(values)
     return row.kind.parse(default)
 

@@ -158,7 +158,8 @@ def secret_keys(secret: str) -> Sequence[bytes]:
         if len(key) not in SECRET_BYTES:
             least, most = SECRET_BYTES[0], SECRET_BYTES[-1]
             raise WebhookSecretError(
-                f"a webhook secret must be {SECRET_PREFIX} and {least} to {most} bytes in base64"
+                f"LUCIUS_WEBHOOK_SECRET: each secret must be {SECRET_PREFIX}, then {least} to {most} bytes"
+                " in base64"
             )
         keys.append(key)
     return keys
