@@ -2,22 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.requests import Request
 
 from lucius.api.context import Caller, Role
 from lucius.api.limits import MAX_BUCKETS, HostCheck, RateLimit, client_of, host_of
 from lucius.api.problems import Problem
 from lucius.bootstrap.adapters import host_check, rate_limit
-from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS, BoundedProtocol
+from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS
 from lucius.settings import load_settings
 from tests.api.world import World, context_of
 from tests.api.world import client_of as api
+from tests.security.wire import serving
 
 
 class Clock:
@@ -185,23 +184,13 @@ def test_the_host_of_a_url_is_as_a_header_names_it(url: str, host: str) -> None:
 # -- heads -------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def server() -> AsyncIterator[int]:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body"})
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body"})
 
-    config = uvicorn.Config(app, http=BoundedProtocol, lifespan="off", log_config=None)
-    config.load()
-    state = uvicorn.server.ServerState()
-    loop = asyncio.get_running_loop()
 
-    def protocol() -> asyncio.Protocol:
-        return BoundedProtocol(config, state, {})
-
-    listening = await loop.create_server(protocol, "127.0.0.1", 0)
-    async with listening:
-        yield listening.sockets[0].getsockname()[1]
+def server() -> AbstractAsyncContextManager[int]:
+    return serving(nothing)
 
 
 async def said(port: int, *parts: bytes) -> bytes:

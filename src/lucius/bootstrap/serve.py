@@ -16,7 +16,8 @@ import uvicorn
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
-from lucius.server.protocol import BoundedProtocol
+from lucius.server.connections import Connections, affordable
+from lucius.server.protocol import ALWAYS, bounded
 from lucius.server.slow_clients import SlowClients
 from lucius.settings import Settings
 
@@ -145,17 +146,26 @@ async def _serve_on(listener: socket.socket, runtime: Runtime, ready: Callable[[
         runtime.end_waits()
         await app.state.feeds.close()
 
+    settings = runtime.settings
+    connections = Connections(
+        affordable(settings.max_connections), settings.max_connections_per_address
+    )
     config = uvicorn.Config(
         app,
-        http=BoundedProtocol,
+        http=bounded(connections),
+        ws="none",
+        headers=list(ALWAYS),
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
-    settings = runtime.settings
-    slow = SlowClients(settings.request_head_timeout, settings.request_body_timeout)
+    slow = SlowClients(
+        settings.request_head_timeout,
+        settings.request_body_timeout,
+        settings.unread_answer_timeout,
+    )
     async with runtime.running():
         settle_collector()
         await Server(config, ready, ending, slow).serve(sockets=[listener])
