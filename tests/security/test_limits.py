@@ -106,6 +106,26 @@ async def test_health_is_not_counted(world: World) -> None:
             assert (await client.get("/healthz")).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/redoc", "/nope", "/v1/jobs/a/b/c"])
+@pytest.mark.parametrize("authenticate", [None, by_name])
+async def test_pages_and_what_does_not_exist_are_counted(
+    world: World, path: str, authenticate: Any
+) -> None:
+    context = context_of(world, rate=RateLimit(2, Clock()), authenticate=authenticate)
+    async with api(context) as client:
+        answers = [await client.get(path) for _ in range(3)]
+        assert answers[0].status_code == answers[1].status_code != 429
+        assert (answers[2].status_code, answers[2].json()["code"]) == (429, "RATE_LIMITED")
+        assert answers[2].headers["retry-after"] == "1"
+        assert (await client.delete("/v1/jobs")).status_code == 429
+
+
+async def test_requests_for_other_hosts_are_counted(world: World) -> None:
+    async with api(context_of(world, rate=RateLimit(2, Clock()), hosts=HostCheck())) as client:
+        answers = [await client.get("/healthz", headers={"host": "evil.test"}) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [421, 421, 429]
+
+
 async def test_a_refusal_is_a_problem_with_a_moment_to_come_back(world: World) -> None:
     async with api(context_of(world, rate=RateLimit(1, Clock()))) as client:
         await client.get("/v1/jobs")

@@ -1,7 +1,7 @@
 """The pages about the API itself: its OpenAPI document, and two that show it in a browser. Rendered once."""
 
+import asyncio
 from collections.abc import Callable
-from functools import cache
 from typing import Final
 
 import orjson
@@ -35,21 +35,20 @@ def pages(app: FastAPI) -> tuple[Operation, ...]:
 
 
 def _page(path: str, media: str, render: Callable[[], bytes]) -> Operation:
-    summary = render.__name__
+    about = render.__name__
+    answers = {200: Answer(about, media=media)}
     return Operation(
-        "GET",
-        path,
-        _handler(cache(render), media),
-        summary,
-        "pages",
-        None,
-        {200: Answer(summary, media=media)},
-        hidden=True,
+        "GET", path, _handler(render, media), about, "pages", None, answers, hidden=True
     )
 
 
-def _handler(content: Callable[[], bytes], media: str) -> Handler:
+def _handler(render: Callable[[], bytes], media: str) -> Handler:
+    """Rendering takes a while, so it is done beside the loop, and whoever asks meanwhile waits for it."""
+    made: asyncio.Task[bytes] | None = None
+
     async def page(context: ApiContext, request: Request, caller: Caller) -> Response:
-        return Response(content(), headers={"content-type": media})
+        nonlocal made
+        made = made or asyncio.create_task(asyncio.to_thread(render))
+        return Response(await asyncio.shield(made), headers={"content-type": media})
 
     return page

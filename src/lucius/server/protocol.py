@@ -182,17 +182,25 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(self._refusal or "INVALID_HTTP")
 
     def _refuse(self, code: str) -> None:
-        """Answer and hang up; without a word where another answer has begun or is due first."""
+        """Answer and hang up, once what came before is answered; without a word if this answer has begun."""
         self._refusal = code
         cycle = cast(RequestResponseCycle | None, self.cycle)
         if cycle is None or cycle.response_complete:
             self.transport.write(refusal(code))
+        elif self._in_head or self.pipeline:
+            self.flow.pause_reading()
+            return
         else:
-            if not (cycle.response_started or self._in_head or self.pipeline):
+            if not cycle.response_started:
                 self.transport.write(refusal(code))
             cycle.disconnected = True
             cycle.message_event.set()
         self.transport.close()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._refusal is not None and not self.transport.is_closing():
+            self._refuse(self._refusal)
 
     # -- what the client owes --------------------------------------------------------------------
 

@@ -30,8 +30,10 @@ class ClientTransport(asyncio.Transport):
         return self._written - self.untaken
 
     def write(self, data: Any) -> None:
-        self._written += len(data)
-        self._inner.write(data)
+        """What comes after the end is dropped: an answer to one of several requests may come late."""
+        if not self.is_closing():
+            self._written += len(data)
+            self._inner.write(data)
 
     def close(self) -> None:
         if self.is_closing() or not self._expects_more():

@@ -53,7 +53,7 @@ async def _may_know(context: ApiContext, request: Request) -> bool:
     if context.authenticate is None:
         return True
     try:
-        return is_operator(context, await context.authenticate(request))
+        return is_operator(await context.authenticate(request))
     except LuciusError:
         return False
 
