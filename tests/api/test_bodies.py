@@ -15,7 +15,7 @@ from lucius.api.context import ApiOptions
 from lucius.api.problems import Problem
 from tests.api.live import BOUND, live
 from tests.api.live import ENVELOPE as LIVE_ENVELOPE
-from tests.api.world import ENVELOPE, World, client_of, context_of
+from tests.api.world import ENVELOPE, World, bearer, client_of, context_of
 
 DEEP = b'{"a":' * 65 + b"1" + b"}" * 65
 VERY_DEEP = b"[" * 100_000
@@ -36,6 +36,8 @@ BAD = [
     (b"null", 422, "INVALID_BODY"),
     (b'"text"', 422, "INVALID_BODY"),
 ]
+ANY_TOKEN = bearer({"jobId": "job_x", "stepId": "ocr", "attempt_no": 1, "lease_id": "l"})
+"""Without one of LUCIUS's own no callback is read at all."""
 ROUTES = ["/v1/orchestrate", "/v1/commands", "/v1/callbacks/ack", "/v1/services/ocr/replies"]
 
 
@@ -44,7 +46,8 @@ ROUTES = ["/v1/orchestrate", "/v1/commands", "/v1/callbacks/ack", "/v1/services/
 async def test_a_bad_body_is_a_problem_and_creates_nothing(
     client: httpx.AsyncClient, world: World, route: str, body: bytes, status: int, code: str
 ) -> None:
-    answer = await client.post(route, content=body, headers={"content-type": "application/json"})
+    headers = {"content-type": "application/json", **ANY_TOKEN}
+    answer = await client.post(route, content=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer.headers["content-type"] == "application/problem+json"
     assert world.jobs == {}
@@ -173,6 +176,24 @@ async def test_a_web_page_of_another_origin_is_refused(client: httpx.AsyncClient
     assert (answer.status_code, answer.json()["code"]) == (403, "CROSS_ORIGIN")
     same = {"origin": "http://lucius"}
     answer = await client.post("/v1/orchestrate", json=ENVELOPE, headers=same)
+    assert answer.status_code == 202
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
+async def test_a_page_of_another_site_is_refused_even_if_it_hides_its_origin(
+    client: httpx.AsyncClient, world: World, site: str
+) -> None:
+    other = {"sec-fetch-site": site}
+    for path in ("/v1/orchestrate", "/v1/jobs/job_x:cancel", "/v1/services/ocr/directives:pull"):
+        answer = await client.post(path, json=ENVELOPE, headers=other)
+        assert (answer.status_code, answer.json()["code"]) == (403, "CROSS_ORIGIN")
+    assert world.jobs == {}
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+async def test_a_page_of_ours_is_not(client: httpx.AsyncClient, site: str) -> None:
+    own = {"sec-fetch-site": site}
+    answer = await client.post("/v1/orchestrate", json=ENVELOPE, headers=own)
     assert answer.status_code == 202
 
 

@@ -118,8 +118,12 @@ async def test_a_tenant_that_the_token_is_not_for_is_refused(
     assert answer.json()["code"] == "CALLBACK_TOKEN_INVALID"
 
 
-async def test_every_bad_field_of_a_callback_is_named(client: httpx.AsyncClient) -> None:
-    answer = await client.post("/v1/callbacks/result", json={"attempt_no": -1, "status": "DONE"})
+async def test_every_bad_field_of_a_callback_is_named(
+    client: httpx.AsyncClient, world: World
+) -> None:
+    bound = await world.out(await accepted(client))
+    body = {"attempt_no": -1, "status": "DONE"}
+    answer = await client.post("/v1/callbacks/result", json=body, headers=bearer(bound))
     assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_CALLBACK")
     pointers = {error["pointer"] for error in answer.json()["errors"]}
     assert pointers == {"/jobId", "/stepId", "/lease_id", "/attempt_no", "/status"}

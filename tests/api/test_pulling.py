@@ -99,7 +99,7 @@ async def test_a_result_with_its_token_counts_under_a_name_that_is_gone(lucius: 
     bound = {name: directive[name] for name in (*BOUND, "callback_token")}
     reply = {**bound, "type": "RESULT", "status": "SUCCEEDED", "output_ref": "s3://b/x"}
     answer = await lucius.post("/v1/services/gone/replies", {"replies": [reply, {}]})
-    assert [each["status"] for each in answer.json()["outcomes"]] == [200, 422]
+    assert [each["status"] for each in answer.json()["outcomes"]] == [200, 401]
 
 
 async def test_a_worker_that_comes_late_finds_what_was_published_before(lucius: Live) -> None:

@@ -2,10 +2,15 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from lucius.api import streams
 from lucius.api.context import ApiOptions
 from lucius.api.streams import KEEP_ALIVE, Feeds
+from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
@@ -27,7 +32,8 @@ async def submitted(world: World) -> str:
 
 
 async def collected(world: World, feeds: Feeds, job_id: str, after: int = 0) -> list[bytes]:
-    return [chunk async for chunk in feeds.stream(world.jobs[job_id], after)]
+    heard = b"".join([chunk async for chunk in feeds.stream(world.jobs[job_id], after)])
+    return [each for each in heard.split(b"\n\n") if each]
 
 
 async def test_a_stream_follows_the_job_to_its_end(world: World) -> None:
@@ -135,7 +141,7 @@ async def test_a_stream_that_was_cut_off_is_resumed_without_a_gap(world: World) 
     feeds = Feeds(context_of(world))
     job_id = await submitted(world)
     first = feeds.stream(world.jobs[job_id], 0)
-    seen = parsed(await anext(first))["id"]
+    seen = parsed((await anext(first)).partition(b"\n\n")[0])["id"]
     await first.aclose()  # type: ignore[attr-defined]
     await world.out(job_id)
     await world.apply(job_id, CancelRequested(immediate=True))
@@ -151,3 +157,73 @@ async def test_when_the_process_ends_every_stream_ends_and_none_begins(world: Wo
     await feeds.close()
     assert not any(b"event: end" in chunk for chunk in await listener), "the job has not ended"
     assert await collected(world, feeds, job_id) == []
+
+
+HISTORY = 400
+LISTENERS = 100
+
+
+class Turns:
+    """Counts how many events are written between two turns of the loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.most = self.turns = 0
+        render = streams.rendered
+
+        def counted(job_id: str, event: Event) -> bytes:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            return render(job_id, event)
+
+        monkeypatch.setattr(streams, "rendered", counted)
+
+    async def turn(self) -> None:
+        """As a request would that came meanwhile."""
+        while True:
+            self.now = 0
+            self.turns += 1
+            await asyncio.sleep(0)
+
+
+async def replayed(world: World, monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """A long history, read by many at once."""
+    feeds = Feeds(context_of(world))
+    job_id = await submitted(world)
+    await world.apply(job_id, CancelRequested(immediate=True))
+    first = world.history[job_id][0]
+    world.history[job_id] = [replace(first, seq=seq) for seq in range(1, HISTORY + 1)]
+    world.jobs[job_id] = replace(world.jobs[job_id], seq=HISTORY)
+    turns = Turns(monkeypatch)
+    turning = asyncio.create_task(turns.turn())
+    heard = await asyncio.gather(*(collected(world, feeds, job_id) for _ in range(LISTENERS)))
+    turning.cancel()
+    assert {len(events) for events in heard} == {HISTORY + 1}, "all of it, and the end"
+    return turns
+
+
+async def test_many_streams_at_once_leave_turns_to_everyone_else(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = await replayed(world, monkeypatch)
+    assert turns.most <= streams.AT_ONCE * streams.PORTION
+    assert turns.turns >= LISTENERS * HISTORY / (streams.AT_ONCE * streams.PORTION)
+
+
+async def test_without_pacing_they_would_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "AT_ONCE", LISTENERS)
+    monkeypatch.setattr(streams, "PORTION", HISTORY)
+    turns = await replayed(world, monkeypatch)
+    assert turns.most > 50 * 64
+
+
+async def test_a_listener_that_takes_nothing_holds_nobody_up(world: World) -> None:
+    """More of them than may write at once."""
+    feeds = Feeds(context_of(world))
+    job_id = await submitted(world)
+    stuck = [feeds.stream(world.jobs[job_id], 0) for _ in range(2 * streams.AT_ONCE)]
+    for stream in stuck:
+        await anext(stream)
+    await world.apply(job_id, CancelRequested(immediate=True))
+    assert len(await collected(world, feeds, job_id)) == world.jobs[job_id].seq + 1
+    for stream in stuck:
+        await stream.aclose()  # type: ignore[attr-defined]

@@ -1,9 +1,14 @@
 """Health, readiness, metrics, and the parts that a process may run without."""
 
+import asyncio
+
 import httpx
 import pytest
+from starlette.requests import Request
 
+from lucius.api.context import ApiOptions, Caller, Role
 from lucius.api.limits import HostCheck
+from lucius.api.problems import Problem
 from tests.api.world import World, accepted, client_of, context_of
 
 
@@ -25,6 +30,46 @@ async def test_readiness_names_what_is_down(world: World) -> None:
     assert (answer.status_code, answer.json()["code"]) == (503, "NOT_READY")
     assert answer.json()["detail"] == "bus: the disk is full"
     assert answer.json()["checks"] == {"ledger": "ok", "bus": "the disk is full"}
+
+
+async def slow() -> None:
+    await asyncio.Future()
+
+
+CHECKS = {"ledger": well, "bus": ill, "reconciler": slow}
+IN_FULL = {"ledger": "ok", "bus": "the disk is full", "reconciler": "no answer within 0.01 s"}
+IN_SHORT = {"ledger": "ok", "bus": "failed", "reconciler": "no answer in time"}
+
+
+async def by_role(request: Request) -> Caller:
+    role = request.headers.get("x-role")
+    if role is None:
+        raise Problem("UNAUTHENTICATED")
+    return Caller(role, frozenset((Role(role),)))
+
+
+@pytest.mark.parametrize("role", [None, *Role])
+async def test_why_something_is_down_is_told_to_operators_and_to_the_log(
+    world: World, role: Role | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = ApiOptions(check_seconds=0.01)
+    context = context_of(world, checks=CHECKS, authenticate=by_role, options=options)
+    async with client_of(context) as client:
+        headers = {"x-role": role.value} if role else {}
+        for _ in range(3):
+            answer = await client.get("/readyz", headers=headers)
+    operator = role in (Role.OPERATE, Role.ADMIN)
+    assert answer.status_code == 503
+    assert answer.json()["checks"] == (IN_FULL if operator else IN_SHORT)
+    assert ("the disk is full" in answer.text) is operator
+    said = [record.getMessage() for record in caplog.records if "check of bus" in record.message]
+    assert said == ["the check of bus says: the disk is full"], "once, not at each request"
+
+
+async def test_without_authentication_everyone_is_told_why(world: World) -> None:
+    options = ApiOptions(check_seconds=0.01)
+    async with client_of(context_of(world, checks=CHECKS, options=options)) as client:
+        assert (await client.get("/readyz")).json()["checks"] == IN_FULL
 
 
 async def test_a_process_whose_dependencies_are_well_is_ready(world: World) -> None:

@@ -15,7 +15,7 @@ from tests.api.world import ENVELOPE, World, context_of
 
 PUBLIC = {"/healthz", "/readyz"}
 """Open to everyone by design: they name no tenant."""
-PUBLIC_PAGES = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"}
+PUBLIC_PAGES = {"/openapi.json", "/docs", "/redoc"}
 """Pages about the API itself, which the document does not list."""
 
 

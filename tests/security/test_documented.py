@@ -9,7 +9,9 @@ from typing import Any
 
 from lucius.api.jwks import FRESH_SECONDS, PAUSE_SECONDS, STALE_SECONDS
 from lucius.core.retry import EFFECT_ATTEMPTS, effect_backoff
-from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS
+from lucius.server.connections import RESERVE
+from lucius.server.protocol import MAX_DROPPED_BYTES, MAX_HEAD_BYTES, MAX_HEADERS
+from lucius.settings import load_settings
 from lucius.webhooks.sender import LONGEST, sign
 from tests.cli.up import clean_environment, free_port
 from tests.docs.blocks import blocks_of, script_of
@@ -50,6 +52,10 @@ def test_the_table_of_roles_is_that_of_the_code() -> None:
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert (FRESH_SECONDS, PAUSE_SECONDS, STALE_SECONDS) == (300, 5, 3600)
     assert (MAX_HEAD_BYTES, MAX_HEADERS) == (32 * 1024, 100)
+    assert (MAX_DROPPED_BYTES, RESERVE) == (64 * 1024 * 1024, 32)
+    defaults = load_settings({})
+    assert defaults.max_waiting_per_caller == 250
+    assert (defaults.max_connections, defaults.max_connections_per_address) == (2000, 1000)
     assert LONGEST.total_seconds() == 15
     waits = sum(effect_backoff(number).total_seconds() for number in range(1, EFFECT_ATTEMPTS))
     assert EFFECT_ATTEMPTS == 12

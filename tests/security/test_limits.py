@@ -2,22 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.requests import Request
 
 from lucius.api.context import Caller, Role
 from lucius.api.limits import MAX_BUCKETS, HostCheck, RateLimit, client_of, host_of
 from lucius.api.problems import Problem
 from lucius.bootstrap.adapters import host_check, rate_limit
-from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS, BoundedProtocol
+from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS
 from lucius.settings import load_settings
 from tests.api.world import World, context_of
 from tests.api.world import client_of as api
+from tests.security.wire import serving
 
 
 class Clock:
@@ -107,6 +106,26 @@ async def test_health_is_not_counted(world: World) -> None:
             assert (await client.get("/healthz")).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/redoc", "/nope", "/v1/jobs/a/b/c"])
+@pytest.mark.parametrize("authenticate", [None, by_name])
+async def test_pages_and_what_does_not_exist_are_counted(
+    world: World, path: str, authenticate: Any
+) -> None:
+    context = context_of(world, rate=RateLimit(2, Clock()), authenticate=authenticate)
+    async with api(context) as client:
+        answers = [await client.get(path) for _ in range(3)]
+        assert answers[0].status_code == answers[1].status_code != 429
+        assert (answers[2].status_code, answers[2].json()["code"]) == (429, "RATE_LIMITED")
+        assert answers[2].headers["retry-after"] == "1"
+        assert (await client.delete("/v1/jobs")).status_code == 429
+
+
+async def test_requests_for_other_hosts_are_counted(world: World) -> None:
+    async with api(context_of(world, rate=RateLimit(2, Clock()), hosts=HostCheck())) as client:
+        answers = [await client.get("/healthz", headers={"host": "evil.test"}) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [421, 421, 429]
+
+
 async def test_a_refusal_is_a_problem_with_a_moment_to_come_back(world: World) -> None:
     async with api(context_of(world, rate=RateLimit(1, Clock()))) as client:
         await client.get("/v1/jobs")
@@ -185,23 +204,13 @@ def test_the_host_of_a_url_is_as_a_header_names_it(url: str, host: str) -> None:
 # -- heads -------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def server() -> AsyncIterator[int]:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body"})
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body"})
 
-    config = uvicorn.Config(app, http=BoundedProtocol, lifespan="off", log_config=None)
-    config.load()
-    state = uvicorn.server.ServerState()
-    loop = asyncio.get_running_loop()
 
-    def protocol() -> asyncio.Protocol:
-        return BoundedProtocol(config, state, {})
-
-    listening = await loop.create_server(protocol, "127.0.0.1", 0)
-    async with listening:
-        yield listening.sockets[0].getsockname()[1]
+def server() -> AbstractAsyncContextManager[int]:
+    return serving(nothing)
 
 
 async def said(port: int, *parts: bytes) -> bytes:

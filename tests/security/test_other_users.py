@@ -17,6 +17,7 @@ import pytest
 import uvicorn
 
 from lucius.client import Client
+from lucius.server.connections import Connections
 from lucius.server.owner import Owner, OwnerProtocol
 from lucius.server.peers import Address, by_diagnosis, by_table, known_here, uid_of
 from tests.cli.up import Up, up
@@ -143,7 +144,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 @asynccontextmanager
 async def served(whose: Whose) -> AsyncIterator[httpx.AsyncClient]:
-    protocol = cast(Any, partial(OwnerProtocol, Owner(1000, whose)))
+    protocol = cast(Any, partial(OwnerProtocol, Owner(1000, whose), Connections(100, 100)))
     config = uvicorn.Config(app, http=protocol, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     config.load()

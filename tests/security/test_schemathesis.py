@@ -20,12 +20,13 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from lucius.api.app import create_app
 from lucius.bootstrap import Runtime, build
 from lucius.core.inputs import CancelRequested
-from lucius.server.protocol import BoundedProtocol
+from lucius.server.protocol import bounded
 from lucius.settings import load_settings
 from tests.api.live import ENVELOPE
 from tests.api.world import World, context_of
 from tests.security.acceptable import acceptable
 from tests.security.routes import ROUTES
+from tests.security.wire import roomy
 
 EXAMPLES = 25
 Case = schemathesis.Case[Any]
@@ -50,7 +51,7 @@ class Server:
         async with runtime.running():
             self.job_id = await self._job(runtime)
             config = uvicorn.Config(
-                runtime.app(), http=BoundedProtocol, lifespan="off", log_config=None, port=0
+                runtime.app(), http=bounded(roomy()), lifespan="off", log_config=None, port=0
             )
             server = uvicorn.Server(config)
             config.load()

@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 
-from lucius.bootstrap.serve import Server
-from lucius.server.protocol import BoundedProtocol
 from lucius.server.slow_clients import SlowClients
 from tests.cli.up import up
+from tests.security.wire import FOR_EVER, serving
 
 PATIENCE = timedelta(seconds=0.4)
-FOR_EVER = timedelta(hours=1)
 SOON = 5.0
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n"
@@ -39,26 +36,10 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body"})
 
 
-class WatchfulServer(Server):
-    """Looks at its connections on every tick, to make the tests short."""
-
-    ticks_a_look = 1
-
-
 @asynccontextmanager
 async def served(patience: timedelta = PATIENCE) -> AsyncIterator[int]:
-    config = uvicorn.Config(app, http=BoundedProtocol, lifespan="off", log_config=None)
-
-    async def ending() -> None: ...
-
-    server = WatchfulServer(config, lambda: None, ending, SlowClients(patience, patience))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        running = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            server.should_exit = True
-            await running
+    async with serving(app, SlowClients(patience, patience, patience)) as port:
+        yield port
 
 
 async def drip(connection: socket.socket, drop: bytes) -> None:

@@ -67,8 +67,8 @@ async def test_the_pull_gateway_is_limited_by_caller_and_apart_from_the_rest(wor
 @pytest.mark.parametrize(
     ("body", "token", "status"),
     [
-        (b"{}", "", 422),
-        (b"{", "", 400),
+        (b"{}", "", 401),
+        (b"{", "", 401),
         (b'{"jobId":"j","stepId":"s","attempt_no":1,"lease_id":"l"}', "", 401),
         (b'{"jobId":"j","stepId":"s","attempt_no":1,"lease_id":"l"}', "k1.YQ.YQ", 401),
     ],
@@ -89,6 +89,20 @@ async def test_callbacks_that_nobody_answers_for_are_limited_by_address(
             await client.post("/v1/callbacks/ack", content=body, headers=headers) for _ in range(3)
         ]
     assert [call.status_code for call in calls] == [status, status, 429]
+
+
+@pytest.mark.parametrize("body", [b"{}", b"{", b"x" * 100_000])
+async def test_a_reply_that_cannot_be_read_counts_for_the_tenant_of_its_token(
+    world: World, body: bytes
+) -> None:
+    bound = {tenant: await directive_for(world, tenant) for tenant in ("tenant_a", "tenant_b")}
+    answers = []
+    async with api(context_of(world, **limits(100, 2))) as client:
+        for tenant in ["tenant_a"] * 3 + ["tenant_b"]:
+            headers = bearer(bound[tenant], tenant)
+            answer = await client.post("/v1/callbacks/ack", content=body, headers=headers)
+            answers.append(answer.status_code == 429)
+    assert answers == [False, False, True, False]
 
 
 async def test_a_stranger_takes_nothing_from_a_tenant(world: World) -> None:

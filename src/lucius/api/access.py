@@ -127,11 +127,25 @@ class JwtAccess:
 
 
 def caller_of(claims: dict[str, Any], policy: JwtPolicy) -> Caller:
-    """Roles that are not ours are passed over; no tenants claim means no tenant, `*` means all."""
+    """Roles that are not ours are passed over; no tenants claim means no tenant, `*` means all.
+
+    A claim can hold what is no Unicode (half of a surrogate pair), and such a name is nobody's.
+    """
     given = claims.get(policy.roles_claim)
     roles = frozenset(Role(r) for r in _roles(given) if r in Role._value2member_map_)
     tenants = frozenset(_texts(claims.get(policy.tenants_claim)))
-    return Caller(str(claims["sub"]), roles, None if "*" in tenants else tenants)
+    name = str(claims["sub"])
+    if not all(_is_unicode(text) for text in (name, *tenants)):
+        raise unauthenticated("the token is not accepted: its claims are not valid Unicode")
+    return Caller(name, roles, None if "*" in tenants else tenants)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _roles(value: Any) -> list[str]:

@@ -13,10 +13,11 @@ from starlette.types import Receive, Scope, Send
 from lucius import __version__
 from lucius.api import openapi
 from lucius.api.context import ApiContext
-from lucius.api.limits import HostCheck
 from lucius.api.metrics import HttpMetrics
-from lucius.api.operation import DirectRoute, Endpoint, Operation, endpoint
+from lucius.api.operation import DirectRoute, Endpoint, Operation, charge_stranger, endpoint
+from lucius.api.pages import pages
 from lucius.api.problems import Problem, problem_response
+from lucius.api.readiness import Readiness
 from lucius.api.routes import (
     admin,
     bulk,
@@ -56,13 +57,13 @@ class Application(FastAPI):
 
     short_ways: dict[tuple[str, str], Endpoint]
     metrics: HttpMetrics
-    hosts: HostCheck | None = None
+    context: ApiContext
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            if self.hosts is not None and (refusal := self.hosts.refusal(scope)) is not None:
-                self.metrics.unrouted(scope["method"], refusal.known.status)
-                await problem_response(refusal)(scope, receive, send)
+            hosts = self.context.hosts
+            if hosts is not None and (refusal := hosts.refusal(scope)) is not None:
+                await self.unrouted(Request(scope), refusal)(scope, receive, send)
                 return
             method, path = scope["method"], scope["path"]
             call = self.short_ways.get((method, path))
@@ -75,6 +76,15 @@ class Application(FastAPI):
                 await response(scope, receive, send)
                 return
         await super().__call__(scope, receive, send)
+
+    def unrouted(self, request: Request, problem: Problem) -> Response:
+        """The answer to what no operation takes. It is charged like what one does."""
+        try:
+            charge_stranger(self.context, request)
+        except Problem as limited:
+            problem = limited
+        self.metrics.unrouted(request.method, problem.known.status)
+        return problem_response(problem)
 
 
 def create_app(context: ApiContext) -> FastAPI:
@@ -91,14 +101,15 @@ def create_app(context: ApiContext) -> FastAPI:
         description=_DESCRIPTION,
         lifespan=lifespan,
         redirect_slashes=False,
-        openapi_url="/openapi.json" if context.options.docs else None,
+        openapi_url=None,
         exception_handlers={HTTPException: _http_problem, Exception: _defect},
     )
     app.state.feeds = feeds
+    app.state.readiness = Readiness(context.checks, context.options.check_seconds)
     app.short_ways = {}
-    app.hosts = context.hosts
+    app.context = context
     app.metrics = HttpMetrics(context.registry)
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, *(pages(app) if context.options.docs else ())):
         _mount(app, context, operation)
     _complete_openapi(app)
     return app
@@ -148,8 +159,8 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         problem = Problem("NOT_FOUND")
     else:
         problem = Problem("INVALID_BODY", str(error.detail))
-    request.app.metrics.unrouted(request.method, problem.known.status)
-    return problem_response(problem)
+    app: Application = request.app
+    return app.unrouted(request, problem)
 
 
 async def _defect(request: Request, error: Exception) -> Response:

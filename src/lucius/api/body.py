@@ -13,6 +13,8 @@ from lucius.api.problems import Problem
 MAX_DEPTH: Final = 64
 BEYOND: Final = 2**80
 """Stands for an integer of more digits than 64 bits have."""
+_OWN_SITES: Final = (b"same-origin", b"none")
+"""What browsers say of a page of ours, and of a user who typed the address. `same-site` is another port."""
 _EXACT_IN_ORJSON: Final = range(-(2**63), 2**64)
 
 
@@ -96,7 +98,7 @@ def _keys(value: Any) -> int:
 
 def _check_headers(request: Request, limit: int) -> None:
     """One pass: this is on the path of every callback."""
-    origin = host = b""
+    origin = host = site = b""
     for name, value in request.scope["headers"]:
         if name == b"content-length":
             if not value.isdigit() or len(value) > 12 or int(value) > limit:
@@ -109,7 +111,11 @@ def _check_headers(request: Request, limit: int) -> None:
             origin = value
         elif name == b"host":
             host = value
+        elif name == b"sec-fetch-site":
+            site = value
     if origin and origin.partition(b"://")[2] != host:
+        raise Problem("CROSS_ORIGIN")
+    if site and site not in _OWN_SITES:
         raise Problem("CROSS_ORIGIN")
 
 

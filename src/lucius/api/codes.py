@@ -25,6 +25,22 @@ _ALL: Final = (
         "Send HTTP/1.1. TLS belongs to a proxy in front of this server.",
     ),
     ProblemCode(
+        "INVALID_HOST",
+        400,
+        "The request names no host, or several",
+        "A request of HTTP/1.1 has exactly one `Host` header. Where there are two, a proxy and this server"
+        " might each believe another, so the connection was closed without looking further.",
+        "Send one `Host` header. If a proxy is in between, see that it replaces the header.",
+    ),
+    ProblemCode(
+        "INVALID_TARGET",
+        400,
+        "The target of the request is not a path",
+        "The request line names a whole URL (as for a proxy), `*` or an authority. LUCIUS is no proxy, and"
+        " the host belongs into the `Host` header alone.",
+        "Send the path alone, such as `GET /v1/jobs HTTP/1.1`.",
+    ),
+    ProblemCode(
         "INVALID_JSON",
         400,
         "The body is not valid JSON",
@@ -59,6 +75,14 @@ _ALL: Final = (
         "A parameter is not valid",
         "A query parameter or header has a value that this route does not take. `errors` names it.",
         "Correct the parameter.",
+    ),
+    ProblemCode(
+        "UNKNOWN_PARAMETER",
+        422,
+        "There is no such query parameter",
+        "The query names a parameter that this route does not have. A filter with a slip of the pen would"
+        " otherwise match everything. `errors` names it.",
+        "Correct the name, or leave the parameter out; `/openapi.json` lists those of each route.",
     ),
     ProblemCode(
         "INVALID_CURSOR",
@@ -383,6 +407,35 @@ _ALL: Final = (
         retry_after=True,
     ),
     ProblemCode(
+        "TOO_MANY_WAITING",
+        429,
+        "Too many requests of the caller wait at once",
+        "Event streams, long polls (`wait_seconds`) and pulls hold a connection while they wait. A caller"
+        " may have `LUCIUS_MAX_WAITING_PER_CALLER` of them at once, or an address where callers are not"
+        " known. Nothing was done.",
+        "End some of them, ask without waiting, or have the setting raised.",
+        retry_after=True,
+    ),
+    ProblemCode(
+        "TOO_MANY_CONNECTIONS",
+        429,
+        "The address has too many connections",
+        "This address has `LUCIUS_MAX_CONNECTIONS_PER_ADDRESS` connections already. Those beyond are"
+        " answered once, and only for `/healthz`, `/readyz` and operators. Nothing was done.",
+        "Use connections again instead of opening new ones, and close those that are not needed. Behind a"
+        " proxy all clients have its address: have the setting raised.",
+        retry_after=True,
+    ),
+    ProblemCode(
+        "CONNECTIONS_EXHAUSTED",
+        503,
+        "The server has too many connections",
+        "All of `LUCIUS_MAX_CONNECTIONS` connections are in use. Those beyond are answered once, and only"
+        " for `/healthz`, `/readyz` and operators. Nothing was done.",
+        "Repeat the request later, unchanged. If it happens often, have the setting raised.",
+        retry_after=True,
+    ),
+    ProblemCode(
         "MISDIRECTED_REQUEST",
         421,
         "The request is for another host",
@@ -394,7 +447,8 @@ _ALL: Final = (
         "HEADERS_TOO_LARGE",
         431,
         "The request's head is too large",
-        "The request line or the headers are larger or more than this server accepts.",
+        "The request line, the headers or the trailers of a chunked body are larger or more than this"
+        " server accepts.",
         "Send fewer and shorter headers; a body belongs into the body.",
     ),
     ProblemCode(
@@ -410,7 +464,7 @@ _ALL: Final = (
         "CROSS_ORIGIN",
         403,
         "A web page of another origin may not do this",
-        "The request came from a browser on a page of another origin.",
+        "The request came from a browser on a page of another origin: `Origin` or `Sec-Fetch-Site` says so.",
         "Call the API from a program, or from a page of the same origin.",
     ),
     # -- the server --------------------------------------------------------------------------
@@ -455,7 +509,8 @@ _ALL: Final = (
         503,
         "The server is not ready",
         "A dependency is down, or the process is starting or stopping. `detail` names it.",
-        "Wait, and look at the dependency.",
+        "Wait, and look at the dependency. Why it is down is in the log, and in the answer to callers with"
+        " the role `operate` or `admin`.",
         retry_after=True,
     ),
     ProblemCode(

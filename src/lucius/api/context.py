@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
-from lucius.api.limits import HostCheck, RateLimit
+from lucius.api.limits import HostCheck, RateLimit, WaitLimit
 from lucius.api.shapes import BacklogRowShape, RetriedShape
 from lucius.api.standing import CallerWatch, Stands
 from lucius.api.tokens import CallbackTokens
@@ -104,6 +104,8 @@ class ApiContext:
     """For each caller, or for each address where callers are not known."""
     worker_rate: RateLimit | None = None
     """For workers: replies by the tenant of their token, the pull gateway by caller or address."""
+    waits: WaitLimit | None = None
+    """For event streams, long polls and pulls: of each caller, or of each address as above."""
     hosts: HostCheck | None = None
     """None: requests may name any host."""
     refresh: Callable[[Mapping[str, bool]], Awaitable[None]] | None = None

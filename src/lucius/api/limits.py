@@ -1,8 +1,9 @@
-"""What a caller may ask for: so many requests a second, and only under the names of this machine."""
+"""What a caller may ask for: so many requests a second and at once, and under the names of this machine."""
 
 import ipaddress
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
+from functools import partial
 from math import ceil
 from time import monotonic
 from typing import Final
@@ -14,6 +15,8 @@ from starlette.types import Scope
 from lucius.api.problems import Problem
 
 MAX_BUCKETS: Final = 10_000
+RESERVE_CODE: Final = "lucius.reserve"
+"""In the scope of a request whose connection is one of the reserve: the code to refuse it with."""
 LOOPBACK_HOSTS: Final = frozenset((b"localhost", b"127.0.0.1", b"[::1]"))
 
 
@@ -40,9 +43,37 @@ class RateLimit:
             self._buckets.popitem(last=False)
 
 
+class WaitLimit:
+    """How many requests of one caller may wait at once: event streams, long polls and pulls."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: Counter[str] = Counter()
+
+    def take(self, who: str) -> Callable[[], None]:
+        """Call what is returned when the wait is over. Raises the problem where too many wait already."""
+        if self._waiting[who] >= self._most:
+            raise Problem(
+                "TOO_MANY_WAITING",
+                f"{self._most} requests of this caller wait already (event streams, `wait_seconds`,"
+                " pulls); end some of them, or have LUCIUS_MAX_WAITING_PER_CALLER raised",
+            )
+        self._waiting[who] += 1
+        return partial(self._leave, who)
+
+    def _leave(self, who: str) -> None:
+        self._waiting[who] -= 1
+        if not self._waiting[who]:
+            del self._waiting[who]
+
+
 def client_of(request: Request) -> str:
-    """Where a request comes from. An IPv6 customer has a whole /64, so that counts as one."""
-    host = request.client.host if request.client is not None else ""
+    """Where a request comes from."""
+    return network_of(request.client.host) if request.client is not None else ""
+
+
+def network_of(host: str) -> str:
+    """Whom an address belongs to. An IPv6 customer has a whole /64, so that counts as one."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

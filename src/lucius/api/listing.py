@@ -10,6 +10,7 @@ from lucius.api.context import ApiContext, Caller
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import json_response
 from lucius.api.problems import Problem, parameter_problem
+from lucius.api.queries import REPEATABLE
 from lucius.api.requests import moment, whole, words
 from lucius.api.shapes import JobsShape
 from lucius.api.views import job_view
@@ -23,14 +24,16 @@ _STATES: Final = "|".join(JobState)
 PARAMETERS: Final = (
     query_parameter(
         "tenant_id",
-        "Only these tenants; several with commas",
+        "Only these tenants; several with commas, or the parameter several times",
         {"type": "string", "pattern": r"[^,\s]"},
-    ),
+    )
+    | {REPEATABLE: True},
     query_parameter(
         "state",
-        "Only these states; several with commas",
+        "Only these states; several with commas, or the parameter several times",
         {"type": "string", "pattern": f"^({_STATES})(,({_STATES}))*$"},
-    ),
+    )
+    | {REPEATABLE: True},
     query_parameter("request_type", "Only this request type"),
     query_parameter("created_from", "Created at or after", _INSTANT),
     query_parameter("created_to", "Created before", _INSTANT),

@@ -22,7 +22,11 @@ _ALWAYS: Final = (
     "HEADERS_TOO_LARGE",
     "REQUEST_TIMEOUT",
     "INVALID_HTTP",
+    "INVALID_HOST",
+    "INVALID_TARGET",
+    "UNKNOWN_PARAMETER",
 )
+_BEYOND_MONITORS: Final = ("TOO_MANY_CONNECTIONS", "CONNECTIONS_EXHAUSTED")
 _WITH_BODY: Final = (
     "INVALID_JSON",
     "INVALID_BODY",
@@ -93,6 +97,10 @@ def _codes(operation: Operation) -> dict[str, None]:
         codes += _WITH_ROLE
     if operation.every_tenant:
         codes.append("TENANT_FORBIDDEN")
+    if not operation.monitor:
+        codes += _BEYOND_MONITORS
+    if any(parameter["in"] == "query" for parameter in operation.parameters):
+        codes.append("INVALID_PARAMETER")
     return dict.fromkeys([*codes, *_ALWAYS])
 
 

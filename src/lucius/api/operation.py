@@ -4,7 +4,8 @@ A route cannot be added without a role, its answers and its error codes.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final
@@ -15,14 +16,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from lucius.api.context import ANYONE, ApiContext, Caller, Role
-from lucius.api.limits import RateLimit, client_of
+from lucius.api.limits import RESERVE_CODE, RateLimit, client_of
 from lucius.api.metrics import Observe
 from lucius.api.problems import Problem, problem_response
+from lucius.api.queries import query_check
 from lucius.core.errors import LuciusError
 
 Json = dict[str, Any]
 Handler = Callable[[ApiContext, Request, Caller], Awaitable[Response]]
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+OPERATORS: Final = frozenset((Role.OPERATE, Role.ADMIN))
 log = logging.getLogger(__name__)
 
 
@@ -56,6 +59,8 @@ class Operation:
     hidden: bool = False
     worker: bool = False
     """Workers call it: it is charged to their limit."""
+    monitor: bool = False
+    """For monitors: anyone is answered, uncounted, and on the reserve of connections too."""
     every_tenant: bool = False
     """It shows or moves what belongs to all tenants: not for a caller that is bound to some."""
 
@@ -88,11 +93,14 @@ def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> End
     """The way into every operation: who calls, may they, and what comes out if it goes wrong."""
     handler = operation.handler
     rate = context.worker_rate if operation.worker else context.rate
+    check_query = query_check(operation.parameters)
 
     async def call(request: Request) -> Response:
         started = perf_counter()
         try:
             caller = await _caller(context, operation, request, rate)
+            if request.scope["query_string"]:
+                check_query(request)
             response = await handler(context, request, caller)
         except LuciusError as error:
             response = problem_response(error)
@@ -112,31 +120,69 @@ def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> End
 async def _caller(
     context: ApiContext, operation: Operation, request: Request, rate: RateLimit | None
 ) -> Caller:
-    role = operation.role
-    if role is None or (context.authenticate is None and rate is None):
-        return ANYONE
-    caller = await _known(context, request, rate)
-    if role not in caller.roles:
-        raise Problem("FORBIDDEN", f"this needs the role {role.value}")
-    if operation.every_tenant and caller.tenants is not None:
-        raise Problem("TENANT_FORBIDDEN", "this is for callers that are bound to no tenant")
+    role, caller = operation.role, ANYONE
+    if operation.monitor:
+        return caller
+    if role is None:
+        if not operation.callback_token:
+            charge_stranger(context, request)
+    elif context.authenticate is not None or rate is not None:
+        caller = await _known(context, request, rate)
+        if role not in caller.roles:
+            raise Problem("FORBIDDEN", f"this needs the role {role.value}")
+        if operation.every_tenant and caller.tenants is not None:
+            raise Problem("TENANT_FORBIDDEN", "this is for callers that are bound to no tenant")
+    beyond = request.scope.get(RESERVE_CODE)
+    if beyond is not None and role not in OPERATORS and not is_operator(caller):
+        raise Problem(beyond)
     return caller
+
+
+def is_operator(caller: Caller) -> bool:
+    """Whether the caller has shown to be one. Where nobody needs to say who they are, nobody has."""
+    return caller is not ANYONE and not caller.roles.isdisjoint(OPERATORS)
 
 
 async def _known(context: ApiContext, request: Request, rate: RateLimit | None) -> Caller:
     """The caller, charged for the request. Whoever cannot say who they are is charged by address."""
     if context.authenticate is None:
-        caller, who = ANYONE, client_of(request)
+        caller = ANYONE
     else:
         try:
             caller = await context.authenticate(request)
         except LuciusError:
             charge_stranger(context, request)
             raise
-        who = caller.counted_as
     if rate is not None:
-        rate.take(who)
+        rate.take(charged_as(context, request, caller))
     return caller
+
+
+def charged_as(context: ApiContext, request: Request, caller: Caller) -> str:
+    """Whose limits a request counts for: the caller's, or its address's where callers are not known."""
+    return client_of(request) if context.authenticate is None else caller.counted_as
+
+
+def place_to_wait(context: ApiContext, request: Request, caller: Caller) -> Callable[[], None]:
+    """For a request that waits. Call what is returned when it does so no more."""
+    beyond = request.scope.get(RESERVE_CODE)
+    if beyond is not None:
+        raise Problem(beyond)
+    if context.waits is None:
+        return _nothing
+    return context.waits.take(charged_as(context, request, caller))
+
+
+@contextmanager
+def waiting(context: ApiContext, request: Request, caller: Caller) -> Iterator[None]:
+    leave = place_to_wait(context, request, caller)
+    try:
+        yield
+    finally:
+        leave()
+
+
+def _nothing() -> None: ...
 
 
 def charge_stranger(context: ApiContext, request: Request) -> None:

@@ -100,10 +100,6 @@ def _render(error: Exception) -> _Rendered:
     return _Rendered(known, known.explanation, (), {})
 
 
-def code_of(error: Exception) -> str:
-    return _render(error).known.code
-
-
 def outcome_of(error: Exception) -> ReplyOutcomeShape:
     """The same error as one line of a batch."""
     rendered = _render(error)

@@ -7,6 +7,7 @@ from lucius.api.context import ApiContext
 from lucius.api.explain import instant
 from lucius.api.problems import Problem
 from lucius.api.shapes import AnswerShape
+from lucius.api.tokens import Binding
 from lucius.api.tracing import applying_here
 from lucius.core.effects import Outcome
 from lucius.core.inputs import Callback, HeartbeatReceived
@@ -14,20 +15,25 @@ from lucius.core.wire import parse_reply
 from lucius.ports.engine import Applied
 
 
-async def take_reply(
-    context: ApiContext, body: Mapping[str, Any], token: str | None, kind: str | None
-) -> tuple[Callback, Applied]:
-    """Check the token, then move the job. Raises a problem where nothing was recorded or stale."""
-    job_id, received = parse_reply(body, kind)
+def proven(context: ApiContext, token: str | None) -> Binding:
+    """What a token opens. Raises where LUCIUS did not make it: nothing else of the reply is looked at."""
     if not token:
         raise _refused("CALLBACK_TOKEN_REQUIRED")
-    tenant_id = context.tokens.verify(
-        token, job_id, received.step_id, received.attempt_no, received.lease_id
-    )
-    if tenant_id is None or body.get("tenant_id", tenant_id) != tenant_id:
+    bound = context.tokens.opened(token)
+    if bound is None:
         raise _refused("CALLBACK_TOKEN_INVALID")
-    if context.worker_rate is not None:
-        context.worker_rate.take(f"tenant {tenant_id}")
+    return bound
+
+
+async def take_reply(
+    context: ApiContext, body: Mapping[str, Any], bound: Binding, kind: str | None
+) -> tuple[Callback, Applied]:
+    """Hold the reply against its token, then move the job. Raises a problem where nothing was recorded."""
+    job_id, received = parse_reply(body, kind)
+    attempt = (job_id, received.step_id, received.attempt_no, received.lease_id)
+    tenant_id = bound.tenant_id
+    if attempt != bound[1:] or body.get("tenant_id", tenant_id) != tenant_id:
+        raise _refused("CALLBACK_TOKEN_INVALID")
     job = await context.engine.job(job_id)
     if job is not None and job.tenant_id != tenant_id:
         raise _refused("CALLBACK_TOKEN_INVALID")

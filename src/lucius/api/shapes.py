@@ -332,7 +332,7 @@ class HealthShape(TypedDict):
 
 
 class ReadinessShape(TypedDict):
-    """`checks` names every dependency: `ok`, or what is wrong with it.
+    """`checks` names every dependency: `ok`, `failed` or `no answer in time`; operators read why.
 
     `warnings` does not make the process unready: it goes on with what was in force before.
     """

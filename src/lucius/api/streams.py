@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import orjson
@@ -15,7 +16,12 @@ from lucius.core.effects import Event
 from lucius.core.errors import LuciusError
 from lucius.core.job import Job
 
-PAGE: Final = 500
+PAGE: Final = 100
+"""Events that are read at once."""
+PORTION: Final = 16
+"""Events that are written at once."""
+AT_ONCE: Final = 4
+"""Streams that read or write at once. The others wait their turn, and requests come in between."""
 _TAIL: Final = 1000
 _WAIT_SECONDS: Final = 30.0
 KEEP_ALIVE: Final = b": alive\n\n"
@@ -91,6 +97,7 @@ class Feed:
 class Feeds:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
+        self._turns = asyncio.Semaphore(AT_ONCE)
         self._feeds: dict[str, Feed] = {}
         self._closed = False
 
@@ -117,13 +124,17 @@ class Feeds:
         while True:
             ended = feed.ended
             try:
-                events = await feed.page(after)
+                async with self._turn():
+                    events = await feed.page(after)
             except LuciusError:
                 return
-            for event in events:
-                yield rendered(feed.job.job_id, event)
-                after = event.seq
+            for start in range(0, len(events), PORTION):
+                async with self._turn():
+                    portion = events[start : start + PORTION]
+                    chunk = b"".join(rendered(feed.job.job_id, event) for event in portion)
+                yield chunk
             if events:
+                after = events[-1].seq
                 continue
             if ended:
                 break
@@ -137,6 +148,13 @@ class Feeds:
         if feed.job.terminal:
             state = orjson.dumps({"jobId": feed.job.job_id, "state": feed.job.state.value})
             yield b"event: end\ndata: " + state + b"\n\n"
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Held until the loop has turned, and never while a client takes what it is sent."""
+        async with self._turns:
+            yield
+            await asyncio.sleep(0)
 
     async def _drop(self, feed: Feed) -> None:
         if self._feeds.get(feed.job.job_id) is feed:

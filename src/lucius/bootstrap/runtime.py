@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from lucius.admission.ingress import Ingress
 from lucius.api.app import create_app
 from lucius.api.context import ApiContext, ApiOptions
+from lucius.api.limits import WaitLimit
 from lucius.api.standing import CallerWatch
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
@@ -287,6 +288,7 @@ class Runtime:
                 authenticate=authenticator(self.settings),
                 rate=rate_limit(self.settings),
                 worker_rate=worker_rate_limit(self.settings),
+                waits=WaitLimit(self.settings.max_waiting_per_caller),
                 hosts=host_check(self.settings),
                 backlog=self.metrics.rows,
                 refresh=self._measure,

@@ -19,9 +19,10 @@ from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
+from lucius.server.connections import Connections, affordable
 from lucius.server.owner import OwnerProtocol, this_user
 from lucius.server.peers import known_here
-from lucius.server.protocol import BoundedProtocol
+from lucius.server.protocol import ALWAYS, BoundedProtocol, bounded
 from lucius.server.slow_clients import SlowClients
 from lucius.settings import Settings
 
@@ -48,9 +49,11 @@ class Server(uvicorn.Server):
         ready: Callable[[], None],
         ending: Callable[[], Awaitable[None]],
         slow: SlowClients,
+        connections: Connections,
         private: socket.socket | None = None,
     ) -> None:
         super().__init__(config)
+        self._connections = connections
         self._private = private
         self._ready = ready
         self._ending = ending
@@ -70,7 +73,9 @@ class Server(uvicorn.Server):
         self._ready()
 
     def _unchecked(self) -> BoundedProtocol:
-        return BoundedProtocol(self.config, self.server_state, self.lifespan.state)
+        return BoundedProtocol(
+            self._connections, self.config, self.server_state, self.lifespan.state
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._ending()
@@ -172,9 +177,11 @@ def _private_socket(settings: Settings) -> Iterator[socket.socket | None]:
     path.unlink(missing_ok=True)
 
 
-def _protocol(settings: Settings) -> Any:
+def _protocol(settings: Settings, connections: Connections) -> Any:
     """Without authentication a connection speaks for its user, so it must be the one who runs this."""
-    return partial(OwnerProtocol, this_user()) if settings.auth == "none" else BoundedProtocol
+    if settings.auth == "none":
+        return partial(OwnerProtocol, this_user(), connections)
+    return bounded(connections)
 
 
 async def _serve_on(
@@ -190,17 +197,29 @@ async def _serve_on(
         runtime.end_waits()
         await app.state.feeds.close()
 
+    connections = Connections(
+        affordable(settings.max_connections), settings.max_connections_per_address
+    )
     config = uvicorn.Config(
         app,
-        http=_protocol(settings),
+        http=_protocol(settings, connections),
+        ws="none",
+        headers=list(ALWAYS),
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=ceil(settings.drain.total_seconds()),
     )
-    slow = SlowClients(settings.request_head_timeout, settings.request_body_timeout)
-    server, signals = Server(config, ready, ending, slow, private), Ending(settings.drain)
+    slow = SlowClients(
+        settings.request_head_timeout,
+        settings.request_body_timeout,
+        settings.unread_answer_timeout,
+    )
+    server, signals = (
+        Server(config, ready, ending, slow, connections, private),
+        Ending(settings.drain),
+    )
 
     def begin_end() -> None:
         server.should_exit = True

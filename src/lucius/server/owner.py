@@ -12,6 +12,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lucius.api.problems import Problem, problem_response
+from lucius.server.connections import Connections
 from lucius.server.peers import Address, uid_of
 from lucius.server.protocol import BoundedProtocol
 
@@ -58,8 +59,8 @@ def this_user() -> Owner:
 class OwnerProtocol(BoundedProtocol):
     """A connection of somebody else gets one answer, whatever it asks for."""
 
-    def __init__(self, owner: Owner, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, owner: Owner, connections: Connections, **given: Any) -> None:
+        super().__init__(connections, **given)
         self._owner = owner
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -1,79 +1,220 @@
-"""HTTP on the wire: uvicorn's protocol, with bounds on the head of a request, which has none of its own.
+"""HTTP on the wire: uvicorn's protocol, with bounds on the head and the trailers of a request.
 
 What never becomes a request is answered with a problem document too. It also says what a client
 still owes, for whoever watches the clock.
 """
 
+import asyncio
 from enum import Enum, auto
+from functools import partial
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from lucius.api.limits import RESERVE_CODE, network_of
 from lucius.api.problems import Problem, problem_response
+from lucius.server.connections import Connections
+from lucius.server.transport import ClientTransport
 
 MAX_HEAD_BYTES: Final = 32 * 1024
-"""Request line and headers together."""
+"""Request line and headers together; as much again for trailers, which are dropped."""
 MAX_HEADERS: Final = 100
+MAX_DROPPED_BYTES: Final = 64 * 1024 * 1024
+"""So much of a request that was answered early is read and dropped, so that the answer arrives."""
+ALWAYS: Final = (("x-content-type-options", "nosniff"),)
+"""Headers of every answer."""
 
 
 class Owed(Enum):
-    """What the client has to send before anyone can go on."""
+    """What the client has to do before anyone can go on."""
 
     REQUEST = auto()
-    """Anything that begins one: the connection is new and silent, or brings what is no request."""
+    """Send anything that begins one: the connection is new and silent, or brings what is no request."""
     HEAD = auto()
     BODY = auto()
+    END = auto()
+    """Hang up: it has its answer, and what it still sends is dropped."""
+    TAKING = auto()
+    """Take some of what was written to it."""
 
 
-class HeadTooLargeError(Exception):
+class Debt(NamedTuple):
+    """`progress` changes when the client has done something about it."""
+
+    owed: Owed
+    progress: int
+
+
+class RefusedError(Exception):
     """Raised inside the parser, which then gives up the connection."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Answers 431 and hangs up as soon as a head is too large, however slowly it comes."""
+    """Answers 431 and hangs up as soon as a head or trailers are too large, however slowly they come."""
 
+    transport: ClientTransport
     _in_head = False
-    _head = 0
-    _too_large = False
+    _size = 0
+    """Bytes of the head, or of the trailers, that came so far."""
+    _trailers = 0
+    _chunk = 0
+    """The number of the chunk whose content has not begun; 0 if there is none. The last has no content."""
+    _chunks = 0
+    _requests = 0
+    _dropped = 0
+    _refusal: str | None = None
+    _ending = False
+
+    def __init__(self, connections: Connections, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._connections = connections
+        self._place: str | None = None
+
+    # -- the connection --------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(ClientTransport(transport, self._expects_more))
+        address = network_of(self.client[0]) if self.client is not None else ""
+        self._place = self._connections.enter(self, address)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.leave(self)
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server ends: from now on nobody is waited for until they have read their answer."""
+        self._ending = True
+        if self.transport.lingering:
+            self.transport.hang_up()
+        else:
+            super().shutdown()
+
+    def has_asked(self) -> bool:
+        return self.cycle is not None
+
+    def cut_off(self) -> None:
+        self.transport.abort()
+
+    def _expects_more(self) -> bool:
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        unfinished = cycle is not None and cycle.more_body
+        return not self._ending and (self._refusal is not None or unfinished)
+
+    # -- what comes ------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        began_in_head = self._in_head
+        if self.transport.lingering:
+            self._drop(data)
+            return
+        began = (self._requests, self._in_head, self._chunk)
         super().data_received(data)
-        if began_in_head and self._in_head:
-            self._head += len(data)
-            if self._head > MAX_HEAD_BYTES and not self._too_large:
-                self._refuse()
+        open_ended = self._in_head or self._chunk
+        if open_ended and began == (self._requests, self._in_head, self._chunk):
+            self._size += len(data)
+            if self._size > MAX_HEAD_BYTES and self._refusal is None:
+                self._refuse("HEADERS_TOO_LARGE")
+
+    def _drop(self, data: bytes) -> None:
+        self._dropped += len(data)
+        if self._dropped > MAX_DROPPED_BYTES:
+            self.transport.abort()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._head = True, 0
+        self._requests += 1
+        self._in_head, self._size, self._trailers, self._chunk = True, 0, 0, 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A trailer is counted and dropped: it comes too late to say anything about its request."""
+        if self._in_head:
+            super().on_header(name, value)
+            return
+        self._trailers += 1
+        self._size += len(name) + len(value)
+        if self._size > MAX_HEAD_BYTES or self._trailers > MAX_HEADERS:
+            self._give_up_parsing("HEADERS_TOO_LARGE")
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
-            self._too_large = True
-            raise HeadTooLargeError
+        fault = self._fault()
+        if fault is not None:
+            self._give_up_parsing(fault)
+        self._in_head, self._size = False, 0
+        if self._place is not None:
+            cast(dict[str, Any], self.scope)[RESERVE_CODE] = self._place
         super().on_headers_complete()
+        if self._place is not None:
+            self.cycle.keep_alive = False
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+        self._chunk = self._chunks
+
+    def on_body(self, body: bytes) -> None:
+        self._chunk = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._chunk = 0
+        super().on_message_complete()
+
+    def _fault(self) -> str | None:
+        """What is wrong with the head; one pass over the headers."""
+        size, hosts = len(self.url), 0
+        for name, value in self.headers:
+            size += len(name) + len(value)
+            hosts += name == b"host"
+        if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
+            return "HEADERS_TOO_LARGE"
+        if not self.url.startswith(b"/"):
+            return "INVALID_TARGET"
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+            return "INVALID_HOST"
+        return None
+
+    # -- refusals --------------------------------------------------------------------------------
+
+    def _give_up_parsing(self, code: str) -> None:
+        self._refusal = code
+        raise RefusedError(code)
 
     def send_400_response(self, msg: str) -> None:
-        if self._too_large:
-            self._refuse()
-        else:
-            self.transport.write(refusal("INVALID_HTTP"))
-            self.transport.close()
+        self._refuse(self._refusal or "INVALID_HTTP")
 
-    def _refuse(self) -> None:
-        self._too_large = True
-        self.transport.write(refusal("HEADERS_TOO_LARGE"))
+    def _refuse(self, code: str) -> None:
+        """Answer and hang up, once what came before is answered; without a word if this answer has begun."""
+        self._refusal = code
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        if cycle is None or cycle.response_complete:
+            self.transport.write(refusal(code))
+        elif self._in_head or self.pipeline:
+            self.flow.pause_reading()
+            return
+        else:
+            if not cycle.response_started:
+                self.transport.write(refusal(code))
+            cycle.disconnected = True
+            cycle.message_event.set()
         self.transport.close()
 
-    def owed(self) -> Owed | None:
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._refusal is not None and not self.transport.is_closing():
+            self._refuse(self._refusal)
+
+    # -- what the client owes --------------------------------------------------------------------
+
+    def owed(self) -> Debt | None:
         """None: it is the server's turn, or the connection rests between two requests."""
+        if self.transport.untaken:
+            return Debt(Owed.TAKING, self.transport.taken)
+        if self.transport.lingering:
+            return Debt(Owed.END, 0)
+        owed = None if self.transport.is_closing() else self._owed()
+        return Debt(owed, self._requests) if owed is not None else None
+
+    def _owed(self) -> Owed | None:
         cycle = cast(RequestResponseCycle | None, self.cycle)
-        if self.transport.is_closing():
-            return None
         if cycle is not None and not cycle.response_complete:
             ours = self._in_head or self.pipeline or self.flow.read_paused
             ours = ours or cycle.waiting_for_100_continue or not cycle.more_body
@@ -84,14 +225,22 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def give_up(self, owed: Owed) -> None:
         """Hang up, with an answer where one is due: a request has begun, and none has been given."""
+        if owed in (Owed.TAKING, Owed.END):
+            self.transport.abort()
+            return
         if owed is Owed.HEAD or (owed is Owed.BODY and not self.cycle.response_started):
             self.transport.write(refusal("REQUEST_TIMEOUT"))
-        self.transport.close()
+        self.transport.hang_up()
+
+
+def bounded(connections: Connections) -> type[asyncio.Protocol]:
+    """What uvicorn makes for each connection."""
+    return cast(type[asyncio.Protocol], partial(BoundedProtocol, connections))
 
 
 def refusal(code: str) -> bytes:
     answer = problem_response(Problem(code))
     status = HTTPStatus(answer.status_code)
-    lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), b"connection: close"]
-    lines += [name + b": " + value for name, value in answer.raw_headers]
-    return b"\r\n".join([*lines, b"", bytes(answer.body)])
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}", "connection: close"]
+    lines += [f"{name}: {value}" for name, value in (*ALWAYS, *answer.headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(answer.body)

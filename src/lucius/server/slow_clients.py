@@ -1,4 +1,4 @@
-"""Hangs up on clients that hold a connection and do not finish what they began to send.
+"""Hangs up on clients that hold a connection and neither finish what they send nor take what they are sent.
 
 Connections are looked at once a second. So a request pays nothing for it, and one that is cut off has
 had its time and up to two seconds more.
@@ -9,25 +9,32 @@ from datetime import timedelta
 from time import monotonic
 from typing import NamedTuple
 
-from lucius.server.protocol import BoundedProtocol, Owed
+from lucius.server.protocol import BoundedProtocol, Debt, Owed
 
 
 class Mark(NamedTuple):
     """What a client owed when it was first seen to owe it."""
 
-    owed: Owed
-    request: object
+    debt: Debt
     since: float
 
 
 class SlowClients:
+    """`head` and `body`: the time to send them. `unread`: the time in which some of an answer is taken."""
+
     def __init__(
-        self, head: timedelta, body: timedelta, clock: Callable[[], float] = monotonic
+        self,
+        head: timedelta,
+        body: timedelta,
+        unread: timedelta,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._patience = {
             Owed.REQUEST: head.total_seconds(),
             Owed.HEAD: head.total_seconds(),
             Owed.BODY: body.total_seconds(),
+            Owed.END: body.total_seconds(),
+            Owed.TAKING: unread.total_seconds(),
         }
         self._clock = clock
         self._marks: dict[BoundedProtocol, Mark] = {}
@@ -35,14 +42,14 @@ class SlowClients:
     def sweep(self, connections: Iterable[object]) -> None:
         now, marks = self._clock(), dict[BoundedProtocol, Mark]()
         for connection in [each for each in connections if isinstance(each, BoundedProtocol)]:
-            owed = connection.owed()
-            if owed is None:
+            debt = connection.owed()
+            if debt is None:
                 continue
             mark = self._marks.get(connection)
-            if mark is None or mark.owed is not owed or mark.request is not connection.headers:
-                mark = Mark(owed, connection.headers, now)
-            if now - mark.since >= self._patience[owed]:
-                connection.give_up(owed)
+            if mark is None or mark.debt != debt:
+                mark = Mark(debt, now)
+            if now - mark.since >= self._patience[debt.owed]:
+                connection.give_up(debt.owed)
             else:
                 marks[connection] = mark
         self._marks = marks

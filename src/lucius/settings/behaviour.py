@@ -196,6 +196,31 @@ class LimitsSection:
     request_body_timeout: timedelta = setting(
         "REQUEST_BODY_SECONDS", SECONDS, "30", "And to send its body"
     )
+    unread_answer_timeout: timedelta = setting(
+        "UNREAD_ANSWER_SECONDS",
+        SECONDS,
+        "30",
+        "How long a client may take nothing of an answer that waits for it",
+    )
+    max_connections: int = setting(
+        "MAX_CONNECTIONS",
+        whole(1, 10**6),
+        "2000",
+        "HTTP connections in all; a few more are kept for health checks and operators",
+    )
+    max_connections_per_address: int = setting(
+        "MAX_CONNECTIONS_PER_ADDRESS",
+        whole(1, 10**6),
+        "1000",
+        "HTTP connections of one address (IPv6: of one /64); behind a proxy, those of the proxy",
+    )
+    max_waiting_per_caller: int = setting(
+        "MAX_WAITING_PER_CALLER",
+        whole(1, 10**6),
+        "250",
+        "Event streams, long polls and pulls that wait at once, of one caller, or of one address"
+        " where callers are not known",
+    )
     rate_limit_per_second: float | None = setting(
         "RATE_LIMIT_PER_SECOND",
         RATE_OR_NONE,

@@ -15,11 +15,11 @@ from lucius.api.operation import (
     charge_stranger,
     json_response,
 )
-from lucius.api.problems import code_of
-from lucius.api.replies import answer, take_reply
+from lucius.api.problems import Problem
+from lucius.api.replies import answer, proven, take_reply
 from lucius.api.shapes import CallbackShape, HeartbeatShape
+from lucius.api.tokens import Binding
 from lucius.core.effects import Outcome
-from lucius.core.errors import LuciusError
 
 _ID: Final = {"type": "string", "minLength": 1, "maxLength": 256}
 _BOUND: Final[dict[str, Any]] = {
@@ -62,11 +62,6 @@ def reply_schema(kind: str | None) -> dict[str, Any]:
     }
 
 
-_CHARGED: Final = frozenset(
-    {"JOB_NOT_FOUND", "UNKNOWN_STEP", "STALE_ATTEMPT", "RATE_LIMITED"}
-    | {"LEDGER_UNAVAILABLE", "LEDGER_CORRUPT", "LEDGER_ROW_UNREADABLE"}
-)
-"""Refusals that come after the token has said whose reply it is."""
 _PLAIN: Final = {
     outcome: json_response({"outcome": outcome.value}).body
     for outcome in (Outcome.APPLIED, Outcome.DUPLICATE, Outcome.LATE)
@@ -81,15 +76,23 @@ def bearer(request: Request) -> str | None:
     return None
 
 
+def _bound(context: ApiContext, request: Request) -> Binding:
+    """What the token opens, charged to its tenant; a false token is charged to the address."""
+    try:
+        bound = proven(context, bearer(request))
+    except Problem:
+        charge_stranger(context, request)
+        raise
+    if context.worker_rate is not None:
+        context.worker_rate.take(f"tenant {bound.tenant_id}")
+    return bound
+
+
 def _handler(kind: str) -> Handler:
     async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
-        try:
-            body = await json_object(request, context.options.max_body_bytes)
-            received, applied = await take_reply(context, body, bearer(request), kind)
-        except LuciusError as error:
-            if code_of(error) not in _CHARGED:
-                charge_stranger(context, request)
-            raise
+        bound = _bound(context, request)
+        body = await json_object(request, context.options.max_body_bytes)
+        received, applied = await take_reply(context, body, bound, kind)
         if kind == "HEARTBEAT":
             return json_response(answer(received, applied))
         return Response(_PLAIN[applied.outcome], media_type=JSON)

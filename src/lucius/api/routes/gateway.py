@@ -1,7 +1,7 @@
 """The pull gateway: workers in any language take directives and answer them over plain HTTP."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Final, cast
 
 from starlette.requests import Request
@@ -10,9 +10,9 @@ from starlette.responses import Response
 from lucius.api.body import field_problem, json_object, optional_object
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.openapi import path_parameter
-from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.operation import Answer, Operation, json_response, waiting
 from lucius.api.problems import Problem, outcome_of
-from lucius.api.replies import answer, take_reply
+from lucius.api.replies import answer, proven, take_reply
 from lucius.api.routes.callbacks import reply_schema
 from lucius.api.shapes import DirectivesShape, RepliesShape, ReplyOutcomeShape
 from lucius.api.standing import check
@@ -85,9 +85,10 @@ async def pull_directives(context: ApiContext, request: Request, caller: Caller)
                 while (await request.receive())["type"] != "http.disconnect":
                     pass
 
-    directives = await context.gateway.pull(
-        service, limit, float(wait), caller.tenants, gone, caller.stands
-    )
+    with waiting(context, request, caller) if wait else nullcontext():
+        directives = await context.gateway.pull(
+            service, limit, float(wait), caller.tenants, gone, caller.stands
+        )
     if not directives:
         check(caller.stands)
     return json_response({"directives": list(directives)})
@@ -124,8 +125,10 @@ async def _taken(context: ApiContext, reply: Any) -> ReplyOutcomeShape:
         if not isinstance(reply, dict):
             raise Problem("INVALID_CALLBACK", "a reply must be an object")
         token = reply.get("callback_token")
-        token = token if isinstance(token, str) else None
-        received, applied = await take_reply(context, reply, token, None)
+        bound = proven(context, token if isinstance(token, str) else None)
+        if context.worker_rate is not None:
+            context.worker_rate.take(f"tenant {bound.tenant_id}")
+        received, applied = await take_reply(context, reply, bound, None)
     except LuciusError as error:
         return outcome_of(error)
     return cast(ReplyOutcomeShape, {"status": 200, **answer(received, applied)})
@@ -140,7 +143,10 @@ OPERATIONS: Final = (
         "services",
         Role.SERVICE,
         {200: Answer("Directives, each with its `callback_token`", DirectivesShape)},
-        codes=("SERVICE_NOT_FOUND", "TENANT_WITHOUT_POOL", "NOT_SUPPORTED", "BUS_UNAVAILABLE"),
+        codes=(
+            *("SERVICE_NOT_FOUND", "TENANT_WITHOUT_POOL", "NOT_SUPPORTED", "BUS_UNAVAILABLE"),
+            "TOO_MANY_WAITING",
+        ),
         parameters=(_SERVICE,),
         worker=True,
         body=_PULL,

@@ -1,14 +1,16 @@
 """Reads: jobs, steps, executions, events and lists, always as last committed."""
 
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.listing import PARAMETERS, list_page
 from lucius.api.openapi import header_parameter, path_parameter, query_parameter
-from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.operation import Answer, Operation, json_response, place_to_wait, waiting
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import flag, seconds, visible_job, whole
 from lucius.api.shapes import EventsShape, ExecutionsShape, JobShape, JobsShape, StepsShape
@@ -25,8 +27,9 @@ async def get_job(context: ApiContext, request: Request, caller: Caller) -> Resp
     wait = seconds(request, "wait_seconds", context.options.max_wait_seconds)
     job = await visible_job(context, request, caller)
     if wait and not job.terminal:
-        async with context.watch.while_it(caller.stands):
-            job = await _settled(context, job, wait)
+        with waiting(context, request, caller):
+            async with context.watch.while_it(caller.stands):
+                job = await _settled(context, job, wait)
     etag = f'"{job.version}"'
     if _unchanged(request, etag):
         return Response(status_code=304, headers={"etag": etag})
@@ -71,21 +74,34 @@ async def list_events(context: ApiContext, request: Request, caller: Caller) -> 
     stream = flag(request, "stream") or _STREAM in request.headers.get("accept", "")
     job = await visible_job(context, request, caller)
     if stream:
-        return _stream(request, job, max(after, seen), caller)
+        return _stream(context, request, caller, job, max(after, seen))
     events = await context.ledger.events(job.job_id, after, limit)
     return json_response({"events": [event_view(job.job_id, event) for event in events]})
 
 
-def _stream(request: Request, job: Job, after: int, caller: Caller) -> Response:
+class EventStream(StreamingResponse):
+    """Holds a place among the requests that wait, until it has ended."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(chunks, media_type=_STREAM, headers=headers)
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
+
+
+def _stream(
+    context: ApiContext, request: Request, caller: Caller, job: Job, after: int
+) -> Response:
     """204 tells a browser that there is nothing more to come back for."""
     if job.terminal and after >= job.seq:
         return Response(status_code=204)
     feeds: Feeds = request.app.state.feeds
-    return StreamingResponse(
-        feeds.stream(job, after, caller),
-        media_type=_STREAM,
-        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-    )
+    return EventStream(feeds.stream(job, after, caller), place_to_wait(context, request, caller))
 
 
 def _last_event_id(request: Request) -> int:
@@ -133,7 +149,7 @@ OPERATIONS: Final = (
             {"type": "number", "minimum": 0, "maximum": 60},
         ),
         header_parameter("If-None-Match", "An ETag that the caller has"),
-        codes=("INVALID_PARAMETER",),
+        codes=("INVALID_PARAMETER", "TOO_MANY_WAITING"),
         description="`explanation` says in a sentence why the job is where it is.",
     ),
     _operation(
@@ -174,7 +190,7 @@ OPERATIONS: Final = (
             "Continue a stream after this event",
             {"type": "integer", "minimum": 0, "maximum": _MAX_SEQ},
         ),
-        codes=("INVALID_PARAMETER",),
+        codes=("INVALID_PARAMETER", "TOO_MANY_WAITING"),
     ),
     Operation(
         "GET",

@@ -1,6 +1,5 @@
 """The process itself: alive, ready, measured."""
 
-import asyncio
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -8,10 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.codes import CODES
-from lucius.api.context import ApiContext, Caller, HealthCheck, Role
-from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.operation import Answer, Operation, is_operator, json_response
 from lucius.api.problems import problem_document
+from lucius.api.readiness import OK, Readiness
 from lucius.api.shapes import HealthShape, ReadinessShape
+from lucius.core.errors import LuciusError
 
 BAD_CONFIG: Final = "the newest change is not valid and not in force; the log says why"
 UNREADABLE: Final = "{} stored jobs cannot be read; `lucius verify` names them, and so does the log"
@@ -24,8 +25,10 @@ async def healthz(context: ApiContext, request: Request, caller: Caller) -> Resp
 
 async def readyz(context: ApiContext, request: Request, caller: Caller) -> Response:
     """Every dependency is asked at once; the answer names each that is down."""
-    checks = await _checked(context)
-    down = [name for name, word in checks.items() if word != "ok"]
+    readiness: Readiness = request.app.state.readiness
+    said, full = await readiness.ask(), await _may_know(context, request)
+    checks = {name: each.text if full else each.word for name, each in said.items()}
+    down = [name for name, word in checks.items() if word != OK]
     if not down:
         answer: ReadinessShape = {
             "status": "ready",
@@ -49,30 +52,22 @@ async def _warnings(context: ApiContext) -> dict[str, str]:
     return {**warnings, **context.warnings()}
 
 
-async def _checked(context: ApiContext) -> dict[str, str]:
-    """What each dependency says: `ok`, or why not."""
-    names = list(context.checks)
-    limit = context.options.check_seconds
-    said = await asyncio.gather(*(_asked(context.checks[name], limit) for name in names))
-    return dict(zip(names, said, strict=True))
-
-
-async def _asked(check: HealthCheck, limit: float) -> str:
+async def _may_know(context: ApiContext, request: Request) -> bool:
+    """Anyone is answered, and operators in full."""
+    if context.authenticate is None:
+        return True
     try:
-        async with asyncio.timeout(limit):
-            await check()
-    except TimeoutError:
-        return f"no answer within {limit:g} s"
-    except Exception as error:
-        return str(error) or type(error).__name__
-    return "ok"
+        return is_operator(await context.authenticate(request))
+    except LuciusError:
+        return False
 
 
 async def metrics(context: ApiContext, request: Request, caller: Caller) -> Response:
     """Also during an outage: a scrape that fails then would hide it."""
     if context.refresh is not None:
-        checks = await _checked(context)
-        await context.refresh({name: word == "ok" for name, word in checks.items()})
+        readiness: Readiness = request.app.state.readiness
+        said = await readiness.ask()
+        await context.refresh({name: each.word == OK for name, each in said.items()})
     content = generate_latest(context.registry or CollectorRegistry())
     return Response(content, headers={"content-type": CONTENT_TYPE_LATEST})
 
@@ -86,6 +81,7 @@ OPERATIONS: Final = (
         "system",
         None,
         {200: Answer("It is", HealthShape)},
+        monitor=True,
     ),
     Operation(
         "GET",
@@ -96,6 +92,9 @@ OPERATIONS: Final = (
         None,
         {200: Answer("They are", ReadinessShape)},
         codes=("NOT_READY",),
+        monitor=True,
+        description="Why a dependency is down is said to operators (roles `operate` and `admin`); others"
+        " see which one.",
     ),
     Operation(
         "GET",

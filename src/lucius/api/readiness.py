@@ -1,0 +1,48 @@
+"""What the dependencies say. Anyone may know which one is down; why is for operators and the log."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from lucius.api.context import HealthCheck
+
+OK: Final = "ok"
+FAILED: Final = "failed"
+SILENT: Final = "no answer in time"
+log = logging.getLogger("lucius")
+
+
+class Said(NamedTuple):
+    """`word` is `OK`, `FAILED` or `SILENT`. `text` is for those who may know more."""
+
+    word: str
+    text: str
+
+
+class Readiness:
+    def __init__(self, checks: Mapping[str, HealthCheck], seconds: float) -> None:
+        self._checks = checks
+        self._seconds = seconds
+        self._last: dict[str, Said] = {}
+
+    async def ask(self) -> dict[str, Said]:
+        """Every dependency at once. A change of what it says is logged."""
+        said = await asyncio.gather(*(self._asked(check) for check in self._checks.values()))
+        found = dict(zip(self._checks, said, strict=True))
+        for name, now in found.items():
+            if now != self._last.get(name, Said(OK, OK)):
+                level = logging.INFO if now.word == OK else logging.WARNING
+                log.log(level, "the check of %s says: %s", name, now.text)
+        self._last = found
+        return found
+
+    async def _asked(self, check: HealthCheck) -> Said:
+        try:
+            async with asyncio.timeout(self._seconds):
+                await check()
+        except TimeoutError:
+            return Said(SILENT, f"no answer within {self._seconds:g} s")
+        except Exception as error:
+            return Said(FAILED, str(error) or type(error).__name__)
+        return Said(OK, OK)

@@ -1,0 +1,103 @@
+"""A query parameter that a route does not have, or that is given twice, is refused by its name."""
+
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from lucius.api.app import OPERATIONS
+from lucius.api.context import Caller
+from lucius.api.listing import PARAMETERS
+from lucius.api.operation import Operation
+from lucius.api.problems import Problem
+from lucius.api.queries import REPEATABLE
+from lucius.client import Client, ProblemError
+from tests.api.world import ENVELOPE, TOKENS, World, client_of, context_of
+from tests.client.answering import answering, through
+
+QUERIED = [
+    (operation, parameter)
+    for operation in OPERATIONS
+    for parameter in operation.parameters
+    if parameter["in"] == "query"
+]
+INSTANT = "2026-01-01T00:00:00Z"
+SAMPLES = {"integer": "1", "number": "0", "boolean": "false"}
+TOKEN = TOKENS.mint("tenant_a", "job_0", "ocr", 1, "lease_1")
+HEADERS = {"authorization": f"Bearer {TOKEN}"}
+
+
+def path_of(operation: Operation) -> str:
+    return operation.path.replace("{jobId}", "job_0").replace("{service}", "ocr")
+
+
+async def refusal(client: httpx.AsyncClient, operation: Operation, query: str) -> Any:
+    body: dict[str, Any] | None = {} if operation.method == "POST" else None
+    path = f"{path_of(operation)}?{query}"
+    answer = await client.request(operation.method, path, json=body, headers=HEADERS)
+    return answer.status_code, answer.json().get("code"), answer.json().get("errors")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.method} {each.path}")
+async def test_a_parameter_that_does_not_exist_is_refused(
+    client: httpx.AsyncClient, operation: Operation
+) -> None:
+    known = [each["name"] for each in operation.parameters if each["in"] == "query"]
+    takes = f"it takes {', '.join(known)}" if known else "it takes none"
+    detail = f"this route has no such parameter; {takes}"
+    for query in ("tenent_id=a", "tenent_id", "tenent_id=", "%74enent_id=a"):
+        status, code, errors = await refusal(client, operation, query)
+        assert (status, code) == (422, "UNKNOWN_PARAMETER")
+        assert errors == [{"parameter": "tenent_id", "detail": detail}]
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameter"), QUERIED, ids=lambda each: getattr(each, "path", None)
+)
+async def test_a_parameter_is_given_once_unless_it_is_a_list(
+    client: httpx.AsyncClient, operation: Operation, parameter: dict[str, Any]
+) -> None:
+    sample = SAMPLES.get(parameter["schema"]["type"], "SUCCEEDED")
+    pair = f"{parameter['name']}={sample}"
+    status, code, errors = await refusal(client, operation, f"{pair}&{pair}")
+    if REPEATABLE in parameter:
+        assert status == 200
+    else:
+        detail = "must be given once, not 2 times"
+        assert (status, code) == (422, "INVALID_PARAMETER")
+        assert errors == [{"parameter": parameter["name"], "detail": detail}]
+
+
+async def nobody(request: Request) -> Caller:
+    raise Problem("UNAUTHENTICATED")
+
+
+async def test_who_may_not_ask_is_told_nothing_about_parameters(world: World) -> None:
+    async with client_of(context_of(world, authenticate=nobody)) as client:
+        assert (await client.get("/v1/jobs?nope=1")).status_code == 401
+
+
+async def test_the_client_asks_only_for_what_there_is(world: World) -> None:
+    """Each of its methods that reads, with all that it can ask for; and a slip in a filter shows."""
+    context = context_of(world)
+    job_id = (await world.submit(ENVELOPE)).job_id
+    names = [parameter["name"] for parameter in PARAMETERS]
+    given: dict[str, str | int] = {
+        "limit": 3,
+        "state": "QUEUED",
+        "created_from": INSTANT,
+        "created_to": INSTANT,
+    }
+    filters = {name: given.get(name, "a") for name in names if name != "cursor"}
+    async with (
+        client_of(context) as http,
+        answering(through(http)) as url,
+        Client(url) as lucius,
+    ):
+        await lucius.job(job_id, wait_seconds=0.01)
+        await lucius.jobs(**filters)
+        await lucius.dlq(**filters)
+        await lucius.events(job_id, after=0, limit=5)
+        with pytest.raises(ProblemError) as refused:
+            await lucius.jobs(tenant="a")
+    assert refused.value.code == "UNKNOWN_PARAMETER"
