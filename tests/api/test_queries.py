@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import pytest
 from starlette.requests import Request
 
