@@ -215,8 +215,9 @@ async def test_poison_is_set_aside_and_the_next_directive_is_served(bench: Bench
         bench.directive(workspace_ref=None),
         bench.directive(reply_topic=None, lane=None),
     ]
+    properties = {"step_type": "OCR", "tenant_id": "tenant_a"}
     for number, body in enumerate(wrong):
-        await bench.bus.publish(TOPIC, [Message(f"bad-{number}", body, {"step_type": "OCR"})])
+        await bench.bus.publish(TOPIC, [Message(f"bad-{number}", body, properties)])
     await bench.send(1)
     await bench.result()
     assert await bench.dead() == [(f"bad-{n}", "INVALID_DIRECTIVE") for n in range(len(wrong))]

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
+from math import inf
 from typing import Any
 
 from lucius.core.errors import LedgerUnavailableError
@@ -34,6 +35,7 @@ class Releases:
         self._release_entry = release
         self._spawn = spawn
         self._pumping: set[Key] = set()
+        self._pulled = 0
 
     def at_once(self, job: Job) -> list[tuple[Share, EntryReleased]]:
         """Entries that the window has room for; the room is reserved.
@@ -153,8 +155,14 @@ class Releases:
 
     def _next(self, key: Key) -> str | None:
         """Whose turn it is: of those who have room, the tenant that has least out."""
-        room = (t for t in self.ready.tenants(key) if self.windows.room(key, t))
-        return min(room, key=self.windows.of(key).out, default=None)
+        window, least, chosen = self.windows.of(key), inf, None
+        for tenant_id in self.ready.tenants(key):
+            out = window.out(tenant_id)
+            if out < least and self.windows.room(key, tenant_id):
+                least, chosen = out, tenant_id
+                if not out:
+                    break
+        return chosen
 
     def _start(self, share: Share, waiting: Waiting) -> None:
         self.windows.reserve(share)
@@ -175,7 +183,7 @@ class Releases:
 
         The answer says how many: they are on their way. While the bus or the ledger is away, none is.
         """
-        turns, started = self._in_turn(service, tenants), 0
+        turns, started = self._in_turn(service, room, tenants), 0
         while turns and started < room:
             tenant_id, keys = turns.popleft()
             share = (keys.popleft(), tenant_id)
@@ -193,16 +201,23 @@ class Releases:
         return started
 
     def _in_turn(
-        self, service: str, tenants: Collection[str] | None
+        self, service: str, room: int, tenants: Collection[str] | None
     ) -> deque[tuple[str, deque[Key]]]:
-        """The tenants of whom something may go out, each with the lines and lanes it waits on."""
+        """Tenants of whom something may go out, each with the lines and lanes it waits on.
+
+        No more than the worker has room for: whoever is left out comes first at one of the next pulls.
+        """
         found: dict[str, deque[Key]] = {}
-        for key in self.ready.lines():
-            if service_of(key[0]) == service:
-                for tenant_id in self.ready.tenants(key):
-                    bound = tenants is None or tenant_id in tenants
-                    if bound and self.windows.trusts(key, tenant_id):
-                        found.setdefault(tenant_id, deque()).append(key)
+        keys = deque(key for key in self.ready.lines() if service_of(key[0]) == service)
+        keys.rotate(self._pulled)
+        self._pulled += 1
+        for key in keys:
+            for tenant_id in self.ready.tenants(key):
+                bound = tenants is None or tenant_id in tenants
+                if bound and self.windows.trusts(key, tenant_id):
+                    found.setdefault(tenant_id, deque()).append(key)
+                if len(found) >= room:
+                    break
         return deque(found.items())
 
 
