@@ -83,7 +83,13 @@ class Runtime:
         self.down: dict[str, str] = {}
         self.tokens = CallbackTokens(callback_keys(settings))
         ingress = Ingress(self.config, ingress_policy(settings))
-        self.engine = OutboxEngine(self.ledger, ingress, now=utc_now, limits=ingress.limits)
+        self.engine = OutboxEngine(
+            self.ledger,
+            ingress,
+            now=utc_now,
+            limits=ingress.limits,
+            cache_bytes=settings.job_cache_bytes,
+        )
         self.metrics = EngineMetrics(self.engine)
         self.metrics.register(self.registry)
         ProcessCollector(registry=self.registry)
