@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from lucius.core.decide import decide
 from lucius.core.errors import LedgerCorruptError, LedgerTooNewError
+from lucius.core.packed import Packed
 from lucius.core.plan import Carried, RetryPolicy, Sla, StepPlan
 from lucius.ledgers.stored.event_codec import decode_events, encode_events
 from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job
-from lucius.ledgers.stored.json_form import instant, micros
+from lucius.ledgers.stored.json_form import instant, micros, pack
 from lucius.ledgers.stored.plan_codec import decode_plan, encode_plan
 from tests.conformance.jobs import at, life_of, make, plan_of
 from tests.conformance.ledger_scripts import ACTIONS, WORLDS, input_of
@@ -114,3 +115,14 @@ def test_huge_numbers_survive() -> None:
     job = make(1, released=True).job
     ended = replace(job, final_output={"n": 2**90})
     assert decode_job(job.plan, encode_job(ended)).final_output == {"n": 2**90}
+
+
+@pytest.mark.parametrize("number", [1, 2**70], ids=["plain", "beyond 64 bits"])
+def test_a_packed_payload_is_stored_as_the_object_that_it_is(number: int) -> None:
+    payload = {"steps": {"ocr": {"n": number, "none": None, "half": 0.5}}}
+    packed = plan_of(1, payload=pack(payload))
+    assert encode_plan(packed) == encode_plan(plan_of(1, payload=payload))
+    read = decode_plan(encode_plan(packed))
+    assert isinstance(read.payload, Packed)
+    assert read.payload == payload
+    assert read.payload_of("ocr") == payload["steps"]["ocr"]

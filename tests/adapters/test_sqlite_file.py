@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,25 @@ async def test_the_event_loop_turns_while_jobs_are_counted(
     await asyncio.sleep(0)
     turned.set()
     assert await counting == 3
+    await ledger.close()
+
+
+async def test_a_page_of_heavy_jobs_is_short_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_list, "MOST_BYTES", 100_000)
+    ledger = await SqliteLedger.open(tmp_path / "ledger.db")
+    for n in range(9):
+        made = make(n, payload={"x": "y" * 30_000})
+        await ledger.create(made.claim, made.job, made.events)
+    sizes, query = list[int](), JobQuery(limit=100)
+    while True:
+        page = await ledger.list(query)
+        sizes.append(len(page.jobs))
+        if page.next_cursor is None:
+            break
+        query = replace(query, cursor=page.next_cursor)
+    assert sizes == [4, 4, 1]
     await ledger.close()
 
 

@@ -8,6 +8,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
+import orjson
+
 from lucius.admission.envelope import (
     Envelope,
     EnvelopePolicy,
@@ -29,7 +31,8 @@ from lucius.core.errors import RequestError
 from lucius.core.idempotency import body_hash, canonical_json, key_hash
 from lucius.core.job import Job
 from lucius.core.limits import MAX_PAYLOAD_BYTES, PROPERTY_CHARACTERS
-from lucius.core.plan import EMPTY, Carried, Mode, Plan, Sla
+from lucius.core.packed import Packed, opened
+from lucius.core.plan import EMPTY, Carried, Json, Mode, Plan, Sla
 from lucius.core.record import record
 from lucius.core.references import ReferencePolicy
 from lucius.core.routing import route
@@ -124,7 +127,8 @@ class Ingress:
         )
         if payload is not None:
             self._check_redriven(plan)
-        body = sha256(canonical_json(plan.payload).encode()).hexdigest()
+            plan = replace(plan, payload=_packed(payload))
+        body = sha256(canonical_json(opened(plan.payload)).encode()).hexdigest()
         return Admission(plan, Claim(plan.tenant_id, plan.idempotency_hash, body, keyed=True))
 
     def limits(self, tenant_id: str) -> Limits:
@@ -204,7 +208,7 @@ class Ingress:
             schema_version=read.schema_version,
             input_ref=envelope["input_ref"],
             output_ref=envelope["output_ref"],
-            payload=read.payload or EMPTY,
+            payload=_packed(read.payload or EMPTY),
             steps=protocol.steps,
             routing=route(
                 read.tenant_id,
@@ -230,6 +234,11 @@ class Ingress:
 def _blotted(text: str | None) -> str | None:
     """An id that is stored and shown everywhere, without what looks like a secret in it."""
     return redacted(text) if text is not None else None
+
+
+def _packed(payload: Json) -> Json:
+    """As text from here on: a job may live long, and its payload is looked at once a directive."""
+    return Packed(orjson.dumps(payload)) if payload else EMPTY
 
 
 def _claim(envelope: Mapping[str, Any], read: Envelope) -> Claim:

@@ -1,6 +1,7 @@
 """JSON views of the aggregate, as clients read it. Pure; times are RFC 3339 with Z."""
 
 from datetime import datetime
+from typing import Any
 
 from lucius.api.explain import explain, instant
 from lucius.api.shapes import (
@@ -14,7 +15,7 @@ from lucius.api.shapes import (
 )
 from lucius.core.effects import Event
 from lucius.core.job import Entry, Execution, Job, Step, phase_of
-from lucius.core.plan import Plan, StepPlan
+from lucius.core.plan import EMPTY, Plan, StepPlan
 from lucius.core.states import entry_status, job_status, step_status
 from lucius.ports.config import JobProtocol
 
@@ -66,11 +67,14 @@ def job_view(job: Job, *, steps: bool = True) -> JobShape:
 
 
 def step_views(job: Job) -> list[StepShape]:
-    pairs = zip(job.plan.steps, job.steps, strict=True)
-    return [_step_view(job.plan, index, *pair) for index, pair in enumerate(pairs)]
+    pairs, payloads = zip(job.plan.steps, job.steps, strict=True), job.plan.payloads()
+    return [
+        _step_view(job.plan, index, planned, step, payloads.get(planned.step_id, EMPTY))
+        for index, (planned, step) in enumerate(pairs)
+    ]
 
 
-def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step) -> StepShape:
+def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step, payload: Any) -> StepShape:
     routing = plan.routing
     execution = _attempt(step)
     return {
@@ -95,7 +99,7 @@ def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step) -> StepSha
         "input_ref": plan.input_ref,
         "workspace_ref": plan.workspace_ref,
         "output_ref": plan.output_ref,
-        "payload": plan.payload_of(planned.step_id),
+        "payload": payload,
         "result_ref": step.result_ref,
         "retry_at": _at(step.retry_at),
         "last_error_code": step.fault.code if step.fault else None,

@@ -100,7 +100,13 @@ class Runtime:
         self.watch = CallerWatch()
         ingress = Ingress(self.config, ingress_policy(settings))
         clock = SteadyClock(utc_now, time.monotonic)
-        self.engine = OutboxEngine(self.ledger, ingress, now=clock.now, limits=ingress.limits)
+        self.engine = OutboxEngine(
+            self.ledger,
+            ingress,
+            now=clock.now,
+            limits=ingress.limits,
+            cache_bytes=settings.job_cache_bytes,
+        )
         self.metrics = EngineMetrics(self.engine)
         self.metrics.register(self.registry)
         ProcessCollector(registry=self.registry)

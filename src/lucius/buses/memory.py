@@ -10,6 +10,8 @@ from itertools import count
 
 from lucius.buses.subscriptions import Group, Item, Queue, Waiter, settle
 from lucius.core.errors import BusError, LockLostError
+from lucius.core.packed import Packed
+from lucius.core.record import evolve
 from lucius.ports.bus import DeadLetter, Delivery, Message, Subscription
 
 
@@ -111,7 +113,8 @@ class MemoryBus:
             queue.locked[token] = item
             self._arm(item.deadline, loop)
             spec = queue.spec
-            taken.append(Delivery(item.message, spec.topic, spec.name, token, item.count))
+            message = _unpacked(item.message)
+            taken.append(Delivery(message, spec.topic, spec.name, token, item.count))
         return taken
 
     async def _woken(self, group: Group, waiter: Waiter, give_up_at: float) -> None:
@@ -180,3 +183,11 @@ class MemoryBus:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _unpacked(message: Message) -> Message:
+    """What waits here may be packed; who receives it is about to read it."""
+    payload = message.body.get("payload")
+    if type(payload) is not Packed:
+        return message
+    return evolve(message, body={**message.body, "payload": payload.opened()})

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from lucius.core.packed import opened
 from lucius.core.record import record
 
 Json = Mapping[str, Any]
@@ -99,6 +100,7 @@ class Plan:
     input_ref: Any
     output_ref: Any
     payload: Json
+    """Packed, where it came from outside or from the ledger."""
     steps: tuple[StepPlan, ...]
     routing: Routing
     accepted_at: datetime
@@ -125,12 +127,15 @@ class Plan:
 
     def payload_of(self, step_id: str) -> Any:
         """One step: the payload is its own. Several: `payload.steps.<step_id>`, or the whole for each."""
-        if len(self.steps) == 1:
-            return self.payload
-        by_step = self.payload.get("steps")
-        if not isinstance(by_step, Mapping):
-            return self.payload
-        return by_step.get(step_id, EMPTY)
+        return self.payloads().get(step_id, EMPTY)
+
+    def payloads(self) -> Mapping[str, Any]:
+        """The payload of every step that has one, unpacked at once."""
+        whole = opened(self.payload)
+        by_step = whole.get("steps") if len(self.steps) > 1 else None
+        if isinstance(by_step, Mapping):
+            return by_step
+        return {step.step_id: whole for step in self.steps}
 
     def line_of(self, service: str) -> str:
         """What waits in one line on a lane, with a window of its own: a service in one mode."""

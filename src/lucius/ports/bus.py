@@ -12,7 +12,10 @@ Property = str | int
 
 @record
 class Message:
-    """`body` is JSON data and is not changed by anyone; adapters with a wire encode it."""
+    """`body` is JSON data and is not changed by anyone; adapters with a wire encode it.
+
+    Its `payload` may be `Packed` on the way in: JSON text already. Whoever receives it gets a mapping.
+    """
 
     message_id: str
     body: Mapping[str, Any]

@@ -178,6 +178,12 @@ class LimitsSection:
     max_inflight_per_lane: int | None = setting(
         "MAX_INFLIGHT_PER_LANE", COUNT_OR_NONE, "none", "Live jobs per lane and mode"
     )
+    job_cache_bytes: int = setting(
+        "JOB_CACHE_BYTES",
+        whole(1_048_576, 2**40),
+        "268435456",
+        "Memory for jobs that are kept at hand; what does not fit is read from the ledger again",
+    )
     max_payload_bytes: int = setting(
         "MAX_PAYLOAD_BYTES",
         whole(1, MAX_PAYLOAD_BYTES),

@@ -5,44 +5,94 @@ Readers see a job only after its commit: a decision that is still being saved is
 
 import asyncio
 from collections import OrderedDict, deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from lucius.core.job import Job
+from lucius.engines.outbox.weight import weight_of_moves, weight_of_plan
 
-LIVE: Final = 20_000
-ENDED: Final = 1_000
-"""Jobs that have ended are read once or twice more, by whoever waited for them."""
+CACHE_BYTES: Final = 268_435_456
+"""Room for about 25,000 live jobs of three steps."""
+ENDED_SHARE: Final = 16
+"""Jobs that have ended get one part in so many: they are read once or twice more, by whoever waited."""
+
+
+class _Kept(NamedTuple):
+    job: Job
+    plan: int
+    """Bytes of its plan."""
+    bytes: int
+    """And of all of it."""
+
+
+class _Shelf:
+    """Jobs up to a weight; the one that was moved longest ago makes room."""
+
+    def __init__(self, capacity: int) -> None:
+        self.bytes = 0
+        self._capacity = capacity
+        self._jobs: OrderedDict[str, _Kept] = OrderedDict()
+
+    def get(self, job_id: str) -> Job | None:
+        kept = self._jobs.get(job_id)
+        return kept.job if kept is not None else None
+
+    def put(self, job: Job) -> None:
+        before = self._take(job.job_id)
+        same = before is not None and before.job.plan is job.plan
+        plan = before.plan if before is not None and same else weight_of_plan(job.plan)
+        kept = _Kept(job, plan, plan + weight_of_moves(job))
+        self._jobs[job.job_id] = kept
+        self.bytes += kept.bytes
+        while self.bytes > self._capacity:
+            self.bytes -= self._jobs.popitem(last=False)[1].bytes
+
+    def drop(self, job_id: str) -> None:
+        self._take(job_id)
+
+    def _take(self, job_id: str) -> _Kept | None:
+        kept = self._jobs.pop(job_id, None)
+        if kept is not None:
+            self.bytes -= kept.bytes
+        return kept
+
+    def clear(self) -> None:
+        self._jobs.clear()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._jobs)
 
 
 class JobCache:
-    def __init__(self, live: int = LIVE, ended: int = ENDED) -> None:
-        self._live: OrderedDict[str, Job] = OrderedDict()
-        self._ended: OrderedDict[str, Job] = OrderedDict()
-        self._capacity = (live, ended)
+    """What does not fit is read from the ledger again when it is needed."""
+
+    def __init__(self, capacity: int = CACHE_BYTES) -> None:
+        self._live = _Shelf(capacity - capacity // ENDED_SHARE)
+        self._ended = _Shelf(capacity // ENDED_SHARE)
         self._locks: dict[str, deque[asyncio.Future[None]]] = {}
 
     def get(self, job_id: str) -> Job | None:
         return self._live.get(job_id) or self._ended.get(job_id)
 
     def put(self, job: Job) -> None:
-        """The job as committed; the one that was moved longest ago makes room."""
+        """The job as committed."""
         if job.terminal:
-            self._live.pop(job.job_id, None)
-            jobs, capacity = self._ended, self._capacity[1]
+            self._live.drop(job.job_id)
+            self._ended.put(job)
         else:
-            jobs, capacity = self._live, self._capacity[0]
-        jobs[job.job_id] = job
-        jobs.move_to_end(job.job_id)
-        if len(jobs) > capacity:
-            jobs.popitem(last=False)
+            self._live.put(job)
 
     def drop(self, job_id: str) -> None:
-        self._live.pop(job_id, None)
-        self._ended.pop(job_id, None)
+        self._live.drop(job_id)
+        self._ended.drop(job_id)
 
     def forget_ended(self) -> None:
         """Some of them were deleted."""
         self._ended.clear()
+
+    @property
+    def bytes(self) -> int:
+        return self._live.bytes + self._ended.bytes
 
     def __len__(self) -> int:
         return len(self._live) + len(self._ended)

@@ -8,6 +8,8 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
 
+import orjson
+
 from lucius.core.effects import Effect, LinkRedrive, NotifyClient, PublishDirective
 from lucius.core.errors import (
     BusUnavailableError,
@@ -16,6 +18,7 @@ from lucius.core.errors import (
 )
 from lucius.core.inputs import EffectSettled, PublishConfirmed, PublishRefused, Redriven
 from lucius.core.job import Fault, Job
+from lucius.core.packed import Packed
 from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Outage
@@ -27,6 +30,8 @@ log = logging.getLogger("lucius.dispatcher")
 SENT_DELAY: Final = timedelta(seconds=1)
 """An ACK usually proves the publish before this is over; only what is still open then is written."""
 BATCH: Final = 256
+LARGE: Final = 4096
+"""Bytes of a payload from which it stays packed while its directive waits on the bus."""
 
 Decorate = Callable[[dict[str, Any]], dict[str, Any]]
 Notify = Callable[[Job, str, str], Awaitable[bool]]
@@ -113,6 +118,9 @@ class Dispatcher:
 
     def _message(self, job: Job, effect: PublishDirective) -> Message:
         body = directive(job, effect.step_id, effect.attempt_no, effect.lease_id)
+        payload = job.plan.payload
+        if isinstance(payload, Packed) and len(payload.text) > LARGE:
+            body["payload"] = Packed(orjson.dumps(body["payload"]))
         name = message_id(
             job.job_id, effect.step_id, effect.attempt_no, effect.lease_id, "DIRECTIVE"
         )

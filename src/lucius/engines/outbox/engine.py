@@ -18,7 +18,7 @@ from lucius.core.ids import new_job_id
 from lucius.core.inputs import Callback, Input
 from lucius.core.job import Job
 from lucius.core.routing import LANES
-from lucius.engines.outbox.cache import JobCache
+from lucius.engines.outbox.cache import CACHE_BYTES, JobCache
 from lucius.engines.outbox.observer import Incident, Observer
 from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.releases import Releases
@@ -49,6 +49,7 @@ class OutboxEngine:
         now: Callable[[], datetime],
         limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
         lanes: Collection[int] = ALL_LANES,
+        cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.ledger = ledger
         self.now = now
@@ -57,7 +58,7 @@ class OutboxEngine:
         self.windows = self.releases.windows
         self.ready = self.releases.ready
         self.pump_all = self.releases.pump_all
-        self.cache = JobCache()
+        self.cache = JobCache(cache_bytes)
         self.pace = Pace(A_TURN)
         self.waits = Waits()
         self.listeners: list[Listener] = []

@@ -22,6 +22,8 @@ from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import JobQuery
 
 MOST_SCANNED: Final = 500
+MOST_BYTES: Final = 8 << 20
+"""Of the stored jobs of a page; the one that passes it is the last."""
 MOST_STREAMS: Final = 64
 NEWEST_FIRST: Final = "ORDER BY created_at DESC, no DESC"
 
@@ -163,18 +165,25 @@ def _walk(conn: sqlite3.Connection, query: JobQuery, scan: Scan) -> Found:
     candidates = _candidates(query, scan, most)
     check = " AND ".join(term.sql for term in scan.residue) or "1"
     values = tuple(value for term in scan.residue for value in term.params)
-    rows = conn.execute(
+    found = conn.execute(
         f"WITH found AS (SELECT no, created_at FROM ({candidates.sql}) CROSS JOIN jobs"
         f" USING (no, created_at) WHERE {check} {NEWEST_FIRST} LIMIT ?)"
         f" SELECT found.created_at, found.no, {JOB_COLUMNS} FROM found"
         " CROSS JOIN jobs USING (no) LEFT JOIN plans USING (no)"
         " ORDER BY found.created_at DESC, found.no DESC",
         (*candidates.params, *values, wanted),
-    ).fetchall()
-    page = [JobRow(*row[2:]) for row in rows[: query.limit]]
-    if len(rows) > query.limit:
-        return Found(page, Place(*rows[query.limit - 1][:2]))
+    )
+    page, last, room = list[JobRow](), None, MOST_BYTES
+    for created_at, no, *columns in found:
+        if len(page) == query.limit or room < 0:
+            return Found(page, last)
+        page.append(row := JobRow(*columns))
+        last, room = Place(created_at, no), room - _size(row.plan) - _size(row.doc)
     return Found(page, _last_scanned(conn, candidates, most) if scan.residue else None)
+
+
+def _size(stored: Any) -> int:
+    return len(stored) if isinstance(stored, bytes | str) else 0
 
 
 def _candidates(query: JobQuery, scan: Scan, most: int) -> Term:

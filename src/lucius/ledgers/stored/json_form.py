@@ -1,13 +1,14 @@
 """The primitives of the stored form: JSON bytes, and instants as whole microseconds since 1970."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import orjson
 
 from lucius.core.errors import LedgerCorruptError
+from lucius.core.packed import Packed
 
 Doc = dict[str, Any]
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,9 +47,26 @@ instant: Final[Callable[[int], datetime]] = _instants.__getitem__
 def dumps(value: Any) -> bytes:
     """JSON; a leading space marks what only the standard library can carry (huge integers)."""
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default=_embedded)
     except orjson.JSONEncodeError:
-        return b" " + json.dumps(value, separators=(",", ":")).encode()
+        return b" " + json.dumps(value, separators=(",", ":"), default=_opened).encode()
+
+
+def pack(value: Mapping[str, Any]) -> Packed:
+    return Packed(dumps(value))
+
+
+def _embedded(value: Any) -> orjson.Fragment:
+    """What is packed goes in as it is, unless only the standard library can carry it."""
+    if isinstance(value, Packed) and value.text[:1] == b"{":
+        return orjson.Fragment(value.text)
+    raise TypeError
+
+
+def _opened(value: Any) -> Any:
+    if isinstance(value, Packed):
+        return value.opened()
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def loads(raw: bytes) -> Any:

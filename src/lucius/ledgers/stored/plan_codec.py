@@ -4,9 +4,12 @@ from datetime import timedelta
 from typing import Any, Final
 
 from lucius.core.errors import LedgerCorruptError
+from lucius.core.packed import Packed
 from lucius.core.plan import (
+    EMPTY,
     Carried,
     DecisionSource,
+    Json,
     Mode,
     Plan,
     RetryPolicy,
@@ -14,7 +17,7 @@ from lucius.core.plan import (
     Sla,
     StepPlan,
 )
-from lucius.ledgers.stored.json_form import MICROSECOND, Doc, dumps, instant, loads, micros
+from lucius.ledgers.stored.json_form import MICROSECOND, Doc, dumps, instant, loads, micros, pack
 
 DEFAULT_POLICY: Final = RetryPolicy()
 DEFAULT_SLA: Final = Sla()
@@ -46,7 +49,7 @@ def encode_plan(plan: Plan) -> bytes:
     doc: Doc = {}
     for name in PLAIN:
         value = getattr(plan, name)
-        if value is not None and value != {} and value != 0:
+        if type(value) is Packed or (value is not None and value != {} and value != 0):
             doc[name] = value
     doc["accepted"] = micros(plan.accepted_at)
     doc["steps"] = [_step(step) for step in plan.steps]
@@ -114,7 +117,8 @@ def decode_plan(raw: bytes) -> Plan:
 
 def _plan(doc: Doc) -> Plan:
     fields = {name: doc[name] for name in PLAIN if name in doc}
-    fields = {"input_ref": None, "output_ref": None, "payload": {}, **fields}
+    fields = {"input_ref": None, "output_ref": None, **fields}
+    fields["payload"] = _payload(doc.get("payload") or EMPTY)
     return Plan(
         **fields,
         steps=tuple(_read_step(step) for step in doc["steps"]),
@@ -127,6 +131,12 @@ def _plan(doc: Doc) -> Plan:
             for key, (job_id, result_ref) in doc.get("carried", {}).items()
         },
     )
+
+
+def _payload(value: Any) -> Json:
+    if not isinstance(value, dict):
+        raise TypeError("the payload is no object")
+    return pack(value) if value else EMPTY
 
 
 def _read_step(doc: Doc) -> StepPlan:
