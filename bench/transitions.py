@@ -5,6 +5,7 @@ import gc
 import shutil
 import time
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any
 from bench.bare import record, replay, replay_by_row
 from bench.measure import percentile, spending
 from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.bootstrap.outbox import Outbox, outbox
+from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.effects import Effect, PublishDirective
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
 from lucius.core.states import JobState
-from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.owed import OwedEffects
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Ledger
 
@@ -43,7 +46,7 @@ def envelope(number: int, tenant_id: str) -> dict[str, Any]:
 class Driver:
     """Plays the services: it answers each directive the moment the engine asks to publish it."""
 
-    engine: OutboxEngine
+    ledger: Ledger
     asked: dict[tuple[str, str], "asyncio.Future[PublishDirective]"] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
     """One of each awaited input: the submission, and each ACK and RESULT."""
@@ -51,11 +54,12 @@ class Driver:
     """Of the finished jobs; a release that goes out in the save of another input is one too."""
 
     def __post_init__(self) -> None:
-        self.engine.perform = self.perform
+        self.outbox = make_outbox(self.ledger, Asked(self._future))
+        self.engine = self.outbox.engine
 
-    def perform(self, job: Job, effect: Effect) -> None:
-        if isinstance(effect, PublishDirective):
-            self._future(job.job_id, effect.step_id).set_result(effect)
+    def start(self) -> None:
+        """What does not fit the windows at once is released beside the load."""
+        self.outbox.tasks.spawn(self.outbox.pump.run())
 
     def _future(self, job_id: str, step_id: str) -> "asyncio.Future[PublishDirective]":
         key = (job_id, step_id)
@@ -87,22 +91,36 @@ class Driver:
         return applied.job
 
 
-def make_engine(ledger: Ledger) -> OutboxEngine:
+class Asked(OwedEffects):
+    """Tells whoever waits for a directive, instead of a dispatcher."""
+
+    def __init__(self, future: Callable[[str, str], "asyncio.Future[PublishDirective]"]) -> None:
+        super().__init__()
+        self._future = future
+
+    def put(self, job: Job, effect: Effect) -> None:
+        if isinstance(effect, PublishDirective):
+            self._future(job.job_id, effect.step_id).set_result(effect)
+
+
+def make_outbox(ledger: Ledger, owed: OwedEffects | None = None) -> Outbox:
     ingress = Ingress(FileConfig(), IngressPolicy())
-    return OutboxEngine(ledger, ingress, now=lambda: datetime.now(UTC))
+    return outbox(ledger, MemoryBus(), ingress, now=lambda: datetime.now(UTC), owed=owed)
 
 
 async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> Numbers:
     """Jobs in a closed loop; transitions a second, CPU a job, latency of a transition."""
-    driver = Driver(make_engine(ledger))
+    driver = Driver(ledger)
     numbers = iter(range(first, first + jobs))
 
     async def worker() -> None:
         for number in numbers:
             await driver.run_job(number)
 
+    driver.start()
     with spending() as spent:
         await asyncio.gather(*(worker() for _ in range(in_flight)))
+    await driver.outbox.tasks.close()
     return {
         "seconds": spent.seconds,
         "jobs_per_s": jobs / spent.seconds,
@@ -141,7 +159,8 @@ async def beside_bare(folder: Path, jobs: int, in_flight: int) -> Numbers:
 async def idle(folder: Path, jobs: int = 50) -> float:
     """Median milliseconds of one transition on an idle ledger."""
     ledger = await SqliteLedger.open(folder / "idle-engine.db")
-    driver = Driver(make_engine(ledger))
+    driver = Driver(ledger)
+    driver.start()
     for number in range(jobs):
         await driver.run_job(number)
     await ledger.close()
@@ -151,7 +170,7 @@ async def idle(folder: Path, jobs: int = 50) -> float:
 async def memory_per_live_job(folder: Path, jobs: int = 5_000) -> float:
     """Bytes of Python objects that one more live job costs the engine."""
     ledger = await SqliteLedger.open(folder / "memory.db")
-    engine = make_engine(ledger)
+    engine = make_outbox(ledger).engine
     await asyncio.gather(*(engine.submit(envelope(n, f"w-{n % 16}")) for n in range(200)))
     gc.collect()
     tracemalloc.start()
@@ -162,6 +181,5 @@ async def memory_per_live_job(folder: Path, jobs: int = 5_000) -> float:
     gc.collect()
     used = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    await engine.close()
     await ledger.close()
     return used / jobs

@@ -1,6 +1,5 @@
 """The HTTP surface over the real engine, ledger and bus; workers are whoever pulls."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -63,15 +62,13 @@ class Live:
 
     async def linked(self, job_id: str) -> str:
         """The job that took over, once the old one says so."""
-        engine, moved = self.runtime.engine, asyncio.Event()
-        engine.listeners.append(lambda before, decision: moved.set())
+        engine, version = self.runtime.engine, 0
         while True:
             job = await engine.job(job_id)
             assert job is not None
             if job.redriven_by is not None:
                 return job.redriven_by
-            await moved.wait()
-            moved.clear()
+            await engine.wait(job_id, max(version, job.version), 0.01)
 
     # -- workers -----------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from lucius.configs.files import FileConfig
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
-from lucius.engines.outbox.pulls import Pulls
 from lucius.gateway.bus_gateway import BusGateway
 from tests.engine.world import World
 
@@ -18,7 +17,7 @@ async def never() -> None:
 
 def gateway_of(world: World, *, apart: bool = False) -> BusGateway:
     """`apart`: as in a process that owns no lane, where the gateway can tell the windows nothing."""
-    backlog = None if apart else Pulls(world.engine.releases)
+    backlog = None if apart else world.outbox.pulls
     return BusGateway(world.bus, FileConfig(), backlog=backlog)
 
 

@@ -9,11 +9,12 @@ import orjson
 import pytest
 
 from lucius.admission.ingress import Ingress
+from lucius.bootstrap.outbox import outbox
+from lucius.buses.memory import MemoryBus
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.packed import Packed
 from lucius.engines.outbox.cache import ENDED_SHARE, JobCache
-from lucius.engines.outbox.engine import OutboxEngine
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.stored.job_codec import decode_job, encode_job
 from lucius.ledgers.stored.plan_codec import decode_plan, encode_plan
@@ -105,21 +106,21 @@ def test_what_leaves_is_counted_no_more() -> None:
 
 async def test_what_does_not_fit_is_read_from_the_ledger_again() -> None:
     ledger = MemoryLedger()
-    engine = OutboxEngine(ledger, Ingress(PACKAGED), now=lambda: EPOCH, cache_bytes=16 * KIB)
+    ingress = Ingress(PACKAGED)
+    engine = outbox(ledger, MemoryBus(), ingress, now=lambda: EPOCH, cache_bytes=16 * KIB).engine
     ids = [(await engine.submit(envelope(request_type="OCR", number=n))).job_id for n in range(10)]
-    assert len(engine.cache) < 10
+    assert len(engine._cache) < 10
     for job_id in ids:
         applied = await engine.apply(job_id, CancelRequested(immediate=True))
         assert applied is not None
         assert applied.job.terminal
-    await engine.close()
 
 
 async def test_its_size_is_a_setting(tmp_path: Path) -> None:
     async with serving(tmp_path, (), LUCIUS_JOB_CACHE_BYTES="1048576") as (runtime, _):
         for n in range(20):
-            runtime.engine.cache.put(job_of(n))
-        assert 900 * KIB < runtime.engine.cache.bytes <= 1024 * KIB
+            runtime.engine._cache.put(job_of(n))
+        assert 900 * KIB < runtime.engine._cache.bytes <= 1024 * KIB
 
 
 # -- locks -----------------------------------------------------------------------------------

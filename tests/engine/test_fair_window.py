@@ -152,9 +152,9 @@ def test_what_was_held_while_others_had_reserved_the_room_goes_out_when_they_giv
 
     async def main(loop: VirtualLoop) -> JobState:
         async with World(loop, services=[Timed("ocr", 0)]).running() as world:
-            releases, share = world.engine.releases, (("ocr", lane_of(A)), A)
+            releases, share = world.outbox.releases, (("ocr", lane_of(A)), A)
             for _ in range(int(FIRST)):
-                releases.windows.reserve(share)
+                world.outbox.windows.reserve(share)
             (held,) = await submit(world, A, 1)
             for _ in range(int(FIRST)):
                 releases.unreserve(share)

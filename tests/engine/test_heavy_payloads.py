@@ -37,7 +37,7 @@ def test_it_is_text_in_the_job_and_on_the_bus_and_a_mapping_when_it_is_taken(
         assert job is not None
         assert isinstance(job.plan.payload, Packed)
         while not waiting(stage.bus):
-            await lucius.engine.pace.turn()
+            await lucius.outbox.pace.turn()
         (kept,) = waiting(stage.bus)
         assert isinstance(kept, Packed) == (payload is HEAVY)
         taken = await puppet.take()

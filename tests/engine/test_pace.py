@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.bootstrap.outbox import outbox
+from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
-from lucius.engines.outbox import engine as outbox
-from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.engine import A_TURN
 from lucius.engines.outbox.pace import Pace
 from lucius.ledgers.memory import MemoryLedger
 from tests.engine.world import envelope
@@ -75,7 +76,7 @@ async def test_who_gives_up_waiting_takes_no_turn() -> None:
 
 async def test_submissions_that_come_together_leave_turns_to_others() -> None:
     ingress = Ingress(FileConfig(), IngressPolicy())
-    engine = OutboxEngine(MemoryLedger(), ingress, now=lambda: datetime.now(UTC))
+    engine = outbox(MemoryLedger(), MemoryBus(), ingress, now=lambda: datetime.now(UTC)).engine
     submitted, seen = 0, list[int]()
 
     async def submit(number: int) -> None:
@@ -89,4 +90,4 @@ async def test_submissions_that_come_together_leave_turns_to_others() -> None:
             await asyncio.sleep(0)
 
     await asyncio.gather(look(), *(submit(number) for number in range(100)))
-    assert max(after - before for before, after in pairwise(seen)) <= outbox.A_TURN
+    assert max(after - before for before, after in pairwise(seen)) <= A_TURN

@@ -82,7 +82,7 @@ def test_the_bus_holds_little_more_than_what_is_pulled() -> None:
         out = []
         for _ in range(20):
             await worker.once()
-            out += [released for released, _, _ in world.engine.windows.snapshot().values()]
+            out += [released for released, _, _ in world.outbox.windows.snapshot().values()]
         return out
 
     assert max(scene(body, room=ROOM, seconds=5)) <= 2 * FIRST

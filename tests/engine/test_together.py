@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from lucius.core.effects import Effect, Outcome, PublishDirective
+from lucius.core.effects import Outcome, PublishDirective
 from lucius.core.inputs import AckReceived, Input, LeaseReturned, ResultReceived, ResultStatus
 from lucius.core.job import Job
 from lucius.core.states import StepState
@@ -28,16 +28,12 @@ Check = Callable[[OutboxEngine, CountingLedger, str, PublishDirective], Awaitabl
 
 def with_one_directive_out(check: Check) -> None:
     async def main(loop: VirtualLoop) -> None:
-        ledger, asked = CountingLedger(), list[PublishDirective]()
-        engine = World(loop, ledger=ledger).engine
-
-        def perform(job: Job, effect: Effect) -> None:
-            assert isinstance(effect, PublishDirective)
-            asked.append(effect)
-
-        engine.perform = perform
+        ledger = CountingLedger()
+        world = World(loop, ledger=ledger)
+        engine = world.engine
         job_id = (await engine.submit(envelope())).job_id
-        await check(engine, ledger, job_id, asked[0])
+        ((_, asked),) = world.outbox.owed.directives(2)
+        await check(engine, ledger, job_id, asked)
 
     run_virtually(main)
 

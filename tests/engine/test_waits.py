@@ -49,10 +49,11 @@ def watching(body: Callable[[Watch], Awaitable[None]]) -> Callable[[], None]:
     """A test in virtual time, on an engine without services."""
 
     async def main(loop: VirtualLoop) -> None:
-        engine = World(loop).engine
+        world = World(loop)
+        engine = world.engine
         job_id = (await engine.submit(envelope())).job_id
         await body(Watch(loop, engine, job_id))
-        await engine.close()
+        await world.outbox.tasks.close()
 
     def test() -> None:
         run_virtually(main)
@@ -119,7 +120,7 @@ async def test_many_wait_for_one_commit(watch: Watch) -> None:
     jobs = await asyncio.gather(*waiting)
     assert {job.state for job in jobs if job} == {JobState.CANCELLED}
     assert (watch.loop.time(), watch.reads) == (0, 1000)
-    assert watch.engine.waits._enders == {}, "nothing is left behind"
+    assert watch.engine._waits._enders == {}, "nothing is left behind"
 
 
 @watching
@@ -128,11 +129,11 @@ async def test_who_gives_up_leaves_nothing_behind(watch: Watch) -> None:
     await asyncio.sleep(0)
     waiting[0].cancel()
     await asyncio.sleep(0)
-    assert [len(waiters) for waiters in watch.engine.waits._enders.values()] == [2]
+    assert [len(waiters) for waiters in watch.engine._waits._enders.values()] == [2]
     for each in waiting[1:]:
         each.cancel()
     await asyncio.sleep(0)
-    assert watch.engine.waits._enders == {}
+    assert watch.engine._waits._enders == {}
 
 
 @watching

@@ -8,11 +8,12 @@ from random import Random
 from typing import Any
 
 from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
-from lucius.engines.outbox.dispatcher import Dispatcher
-from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.engine import Listener, OutboxEngine
+from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.reconciler import EMBEDDED, Reconciler
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, ServiceRunner, Task
@@ -72,6 +73,8 @@ class World:
     services: list[Service] = field(default_factory=list)
     slots: int = 25
     policy: IngressPolicy = field(default_factory=IngressPolicy)
+    listeners: Sequence[Listener] = ()
+    owed: OwedEffects | None = None
     engine: OutboxEngine = field(init=False)
     reconciler: Reconciler = field(init=False)
     runners: list[ServiceRunner] = field(default_factory=list)
@@ -79,9 +82,16 @@ class World:
     def __post_init__(self) -> None:
         config = FileConfig()
         ingress = Ingress(config, self.policy)
-        self.engine = OutboxEngine(self.ledger, ingress, now=self.loop.now)
-        self.dispatcher = Dispatcher(self.engine, self.bus)
-        self.reconciler = Reconciler(self.engine, self.dispatcher, self.bus)
+        self.outbox = outbox(
+            self.ledger,
+            self.bus,
+            ingress,
+            now=self.loop.now,
+            listeners=self.listeners,
+            owed=self.owed,
+        )
+        self.engine = self.outbox.engine
+        self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
@@ -106,7 +116,7 @@ class World:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self.engine.close()
+            await self.outbox.tasks.close()
 
     async def submit(self, **fields: Any) -> str:
         return (await self.engine.submit(envelope(**fields))).job_id

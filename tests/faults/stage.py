@@ -10,15 +10,16 @@ from datetime import datetime
 from typing import Any
 
 from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.bootstrap.outbox import outbox
 from lucius.configs.files import FileConfig
 from lucius.core.job import Job, Step
 from lucius.core.routing import LANES, reply_topic
-from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.reconciler import EMBEDDED, REPLIES, Reconciler
+from lucius.engines.outbox.reconciler import EMBEDDED, REPLIES
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Commits, Records, Service, ServiceRunner
 from lucius.ports.config import ConfigSource
+from lucius.ports.lanes import NO_LANES
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.engine.world import envelope
 from tests.faults.network import Network
@@ -56,9 +57,9 @@ class Orchestrator:
         ledger = pointed(stage.ledger, "ledger", self.points)
         bus = pointed(stage.bus, "bus", self.points)
         ingress = Ingress(config, policy)
-        self.engine = OutboxEngine(ledger, ingress, now=now or stage.loop.now)
-        self.dispatcher = Dispatcher(self.engine, bus)
-        self.reconciler = Reconciler(self.engine, self.dispatcher, bus)
+        self.outbox = outbox(ledger, bus, ingress, now=now or stage.loop.now)
+        self.engine = self.outbox.engine
+        self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -76,7 +77,7 @@ class Orchestrator:
     async def kill(self) -> None:
         """The process is gone at once: nothing is finished, nothing is said."""
         self.points.dead = True
-        while tasks := [*self.engine._tasks, *([self.running] if self.running else [])]:
+        while tasks := [*self.outbox.tasks._running, *([self.running] if self.running else [])]:
             self.running = None
             await _cancelled(tasks)
 
@@ -142,7 +143,9 @@ class Stage:
 
     def bystander(self) -> OutboxEngine:
         """The engine of a process that owns no lane: it saves decisions, and delivers nothing."""
-        return OutboxEngine(self.ledger, Ingress(PACKAGED), now=self.loop.now, lanes=())
+        return outbox(
+            self.ledger, self.bus, Ingress(PACKAGED), now=self.loop.now, lanes=NO_LANES
+        ).engine
 
     async def worker(self, service: Service, **options: Any) -> Worker:
         started = Worker(self, service, **options)

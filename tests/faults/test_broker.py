@@ -146,7 +146,6 @@ def refused_is_unknown() -> Any:
         self: Dispatcher, job: Job, effect: PublishDirective, error: Exception
     ) -> None:
         await self._outage(error, [(job, effect)])
-        self._wake.set()
 
     return patch.object(Dispatcher, "_refused", repeat)
 

@@ -17,11 +17,11 @@ async def cancelled_during_release(stage: Stage) -> Job:
     """The owner of the lane has decided to release; before it saves, another process cancels."""
     lucius = await stage.orchestrator()
     await stage.puppet()
-    lucius.engine.windows.closed = True
+    lucius.outbox.windows.closed = True
     job_id = await lucius.submit()
     gate = lucius.points.hold("before ledger.save")
-    lucius.engine.windows.closed = False
-    lucius.engine.pump_all()
+    lucius.outbox.windows.closed = False
+    lucius.outbox.releases.pump_all()
     await gate.reached()
     cancelled = await stage.bystander().apply(job_id, CancelRequested())
     assert cancelled is not None

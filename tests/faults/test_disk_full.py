@@ -10,11 +10,12 @@ from unittest.mock import patch
 import pytest
 
 from lucius.admission.ingress import Ingress
+from lucius.bootstrap.outbox import outbox
+from lucius.buses.memory import MemoryBus
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.job import Job
 from lucius.core.states import JobState
-from lucius.engines.outbox.engine import OutboxEngine
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ledgers.sqlite.writer import Writer
@@ -50,7 +51,7 @@ def free_disk(ledger: SqliteLedger) -> None:
 
 async def submitted(ledger: SqliteLedger, numbers: Sequence[int]) -> dict[int, str]:
     """The jobs that were accepted, by number."""
-    engine = OutboxEngine(ledger, Ingress(PACKAGED), now=lambda: EPOCH)
+    engine = outbox(ledger, MemoryBus(), Ingress(PACKAGED), now=lambda: EPOCH).engine
     accepted: dict[int, str] = {}
     for number in numbers:
         try:

@@ -8,8 +8,9 @@ from unittest.mock import patch
 import pytest
 
 from lucius.admission.ingress import Ingress
+from lucius.bootstrap.outbox import outbox
+from lucius.buses.memory import MemoryBus
 from lucius.core.states import JobState
-from lucius.engines.outbox.engine import OutboxEngine
 from lucius.ledgers import memory
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite import batch as sqlite_batch
@@ -37,7 +38,9 @@ async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 async def race(ledger: Ledger, **options: str) -> list[Submitted]:
     """Two processes, fifty requests each, all at the same moment."""
-    engines = [OutboxEngine(ledger, Ingress(PACKAGED), now=lambda: EPOCH) for _ in range(2)]
+    engines = [
+        outbox(ledger, MemoryBus(), Ingress(PACKAGED), now=lambda: EPOCH).engine for _ in range(2)
+    ]
     requests = [
         engines[number % 2].submit(envelope(request_type="OCR"), **options)
         for number in range(AT_ONCE)

@@ -4,6 +4,7 @@ import asyncio
 
 from lucius.core.inputs import ResultReceived, ResultStatus
 from lucius.core.job import Job
+from lucius.core.routing import LANES
 from lucius.core.states import AbortReason, JobState, StepState
 from tests.faults.sabotage import no_compare_and_swap
 from tests.faults.services import Scribe
@@ -14,13 +15,13 @@ async def both_release(stage: Stage) -> Job:
     """Both have read the job, both release its entry, and then both save."""
     await stage.puppet()
     one, other = await stage.orchestrator(), await stage.orchestrator()
-    one.engine.windows.closed = True
+    one.outbox.windows.closed = True
     job_id = await one.submit()
-    one.engine.windows.closed = False
-    await other.engine.ready.recover(other.engine.lanes)
+    one.outbox.windows.closed = False
+    await other.outbox.ready.recover(range(LANES))
     gates = [process.points.hold("before ledger.save") for process in (one, other)]
     for process, gate in zip((one, other), gates, strict=True):
-        process.engine.pump_all()
+        process.outbox.releases.pump_all()
         await gate.reached()
     for gate in gates:
         gate.open()
@@ -79,7 +80,7 @@ async def test_fm_013_prevent_an_owner_whose_copy_is_old_looks_again_before_it_t
 
 
 def open_leases(process: Orchestrator) -> int:
-    return sum(out for out, *_ in process.engine.windows.snapshot().values())
+    return sum(out for out, *_ in process.outbox.windows.snapshot().values())
 
 
 @staged

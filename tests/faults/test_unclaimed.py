@@ -26,9 +26,13 @@ class Told(Observer):
 UNCLAIMED = (Incident.UNCLAIMED, "ocr")
 
 
+def patch_incident(lucius: Orchestrator, told: Told) -> None:
+    lucius.outbox.metrics.incident = told.incident  # type: ignore[method-assign]
+
+
 async def observed(stage: Stage) -> tuple[Orchestrator, Told]:
     lucius, told = await stage.orchestrator(), Told()
-    lucius.engine.observer = told
+    patch_incident(lucius, told)
     return lucius, told
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -94,7 +95,7 @@ async def test_without_leaving_it_out_it_stays_due(tmp_path: Path) -> None:
     with patch.object(Unreadable, "leave_out", lambda self, found, limit: found):
         async with restarted(tmp_path) as (runtime, client):
             await ended(client, good)
-            far = runtime.engine.now().replace(year=2999)
+            far = datetime.now(UTC).replace(year=2999)
             due = await runtime.ledger.due(far, range(16), 10)
     assert bad in [found.job_id for found in due]
 
@@ -128,6 +129,6 @@ async def test_a_reply_to_it_is_set_aside_with_the_reason(stage: Stage) -> None:
     job_id = await lucius.submit()
     directive = await puppet.take()
     ledger.bad = job_id
-    lucius.engine.cache.drop(job_id)
+    lucius.engine._cache.drop(job_id)
     await puppet.say(directive, "ACK")
     assert await stage.dead_letters() == ["JOB_UNREADABLE"]

@@ -160,7 +160,7 @@ async def test_an_sla_that_is_broken(world: Watched) -> None:
 
 @watched
 async def test_a_pause_that_is_forgotten(world: Watched) -> None:
-    world.engine.windows.closed = True
+    world.outbox.windows.closed = True
     await world.engine.apply(await world.submit(), PauseRequested())
     await asyncio.sleep(8 * DAY)
     assert await world.value("lucius_escalations_total", sla="pause_sla") == 1
@@ -241,7 +241,7 @@ async def test_a_task_of_the_engine_that_breaks(world: Watched) -> None:
         raise KeyError("a defect")
 
     world.loop.set_exception_handler(lambda loop, context: None)
-    world.engine.spawn(breaks())
+    world.outbox.tasks.spawn(breaks())
     await asyncio.sleep(1)
     failed = {"incident": "task_failed", "cause": "engine"}
     assert await world.value("lucius_incidents_total", **failed) == 1

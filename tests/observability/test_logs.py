@@ -203,7 +203,7 @@ async def test_stale_replies_are_said_and_duplicates_are_only_there_for_debuggin
 
 @watched
 async def test_a_broken_sla_is_an_error(world: Watched) -> None:
-    world.engine.windows.closed = True
+    world.outbox.windows.closed = True
     await world.engine.apply(await world.submit(), PauseRequested())
     with logged(JsonFormatter(), logging.WARNING) as lines:
         await asyncio.sleep(8 * 86_400)

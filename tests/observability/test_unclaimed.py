@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.bootstrap.outbox import outbox
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
 from lucius.core.routing import every_directive_topic
-from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.unclaimed import QUIET, UNCLAIMED, UnclaimedReporter
+from lucius.engines.outbox.unclaimed import QUIET, UNCLAIMED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Message, Subscription
+from lucius.ports.lanes import FixedLanes
 from lucius.telemetry.logs import JsonFormatter
 from tests.faults.network import Network
 from tests.faults.stage import PACKAGED
@@ -199,8 +200,9 @@ def test_every_topology_is_covered(topology: str) -> None:
 @watched
 async def test_only_the_lanes_of_the_engine_are_asked(world: Watched) -> None:
     bus = Network()
-    engine = OutboxEngine(MemoryLedger(), Ingress(PACKAGED), now=world.loop.now, lanes=(3, 5))
-    await UnclaimedReporter(engine, bus).prepare()
+    lanes = FixedLanes((3, 5))
+    parts = outbox(MemoryLedger(), bus, Ingress(PACKAGED), now=world.loop.now, lanes=lanes)
+    await parts.reconciler.prepare()
     for topic in TOPICS:
         await bus.publish(topic, [Message(topic, {})])
     kept = {topic for topic in TOPICS if await bus.backlog(UNCLAIMED, [topic])}

@@ -9,12 +9,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.bootstrap.outbox import outbox
 from lucius.configs.files import FileConfig
-from lucius.engines.outbox.dispatcher import Dispatcher
-from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.metrics import EngineMetrics
-from lucius.engines.outbox.move_log import log_moves
-from lucius.engines.outbox.reconciler import Reconciler
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.ledger import Ledger
@@ -51,19 +47,16 @@ class Watched:
 
     def __post_init__(self) -> None:
         ingress = Ingress(FileConfig(), IngressPolicy())
-        self.engine = OutboxEngine(self.ledger, ingress, now=self.loop.now)
-        self.metrics = EngineMetrics(self.engine)
+        self.outbox = outbox(self.ledger, self.bus, ingress, now=self.loop.now)
+        self.engine, self.metrics = self.outbox.engine, self.outbox.metrics
         self.registry = CollectorRegistry()
         self.metrics.register(self.registry)
-        self.engine.listeners += [self.metrics.listen, log_moves]
-        self.engine.observer = self.metrics
-        self.dispatcher = Dispatcher(self.engine, self.bus)
-        self.reconciler = Reconciler(self.engine, self.dispatcher, self.bus)
+        self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self._runners: list[ServiceRunner] = []
 
     async def start(self) -> None:
         await self.reconciler.prepare()
-        self.engine.spawn(self.reconciler.run())
+        self.outbox.tasks.spawn(self.reconciler.run())
 
     async def serve(self, service: Service) -> ServiceRunner:
         runner = ServiceRunner(service, self.bus, MemoryWorkspace(), clock=self.loop.now)
@@ -78,7 +71,7 @@ class Watched:
     async def stop(self) -> None:
         for runner in self._runners:
             await runner.stop()
-        await self.engine.close()
+        await self.outbox.tasks.close()
 
     async def submit(self, **fields: Any) -> str:
         given = envelope(**{"request_type": "OCR", "payload": {}, **fields})

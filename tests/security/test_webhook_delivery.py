@@ -17,7 +17,7 @@ from lucius.core.effects import Decision
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.retry import EFFECT_ATTEMPTS, EFFECT_BACKOFF
-from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.engine import Listener
 from lucius.ports.ledger import Ledger
 from lucius.settings import load_settings
 from lucius.webhooks.outside import GuardedBackend
@@ -30,7 +30,9 @@ from tests.virtual import VirtualLoop, run_virtually
 
 
 @asynccontextmanager
-async def lucius(data: Path, transport: httpx.AsyncBaseTransport) -> AsyncIterator[Live]:
+async def lucius(
+    data: Path, transport: httpx.AsyncBaseTransport, *listeners: Listener
+) -> AsyncIterator[Live]:
     """The whole of it; only the last hop of a webhook is the test's."""
     settings = load_settings({"LUCIUS_DATA_DIR": str(data)})
     runtime = Runtime(
@@ -40,6 +42,7 @@ async def lucius(data: Path, transport: httpx.AsyncBaseTransport) -> AsyncIterat
         config=open_config(settings),
         workspace=open_workspace(settings),
         webhook_transport=transport,
+        listeners=listeners,
     )
     async with runtime.running():
         asgi = httpx.ASGITransport(app=runtime.app())
@@ -50,11 +53,10 @@ async def lucius(data: Path, transport: httpx.AsyncBaseTransport) -> AsyncIterat
 class Settled:
     """Set once a job that has ended owes nothing any more."""
 
-    def __init__(self, engine: OutboxEngine) -> None:
+    def __init__(self) -> None:
         self._done = asyncio.Event()
-        engine.listeners.append(self._listen)
 
-    def _listen(self, before: Job | None, decision: Decision) -> None:
+    def listen(self, before: Job | None, decision: Decision) -> None:
         if decision.job.terminal and not decision.job.owed:
             self._done.set()
 
@@ -67,11 +69,11 @@ class Settled:
 
 
 async def test_a_client_is_told_how_its_job_ended(tmp_path: Path) -> None:
+    settled = Settled()
     async with (
         Receiver(tmp_path).running() as receiver,
-        lucius(tmp_path / "data", receiver.transport()) as live,
+        lucius(tmp_path / "data", receiver.transport(), settled.listen) as live,
     ):
-        settled = Settled(live.runtime.engine)
         job_id = await live.accepted(callback_urls=[URL])
         await live.work()
         event = await settled.record(live.runtime.ledger, job_id)
@@ -85,8 +87,8 @@ async def test_a_client_is_told_how_its_job_ended(tmp_path: Path) -> None:
 async def test_a_name_that_leads_inside_is_given_up_at_once_and_on_record(tmp_path: Path) -> None:
     detour = Detour({})
     table = names({HOST: ["169.254.169.254"]})
-    async with lucius(tmp_path, guarded_transport(GuardedBackend(detour, table))) as live:
-        settled = Settled(live.runtime.engine)
+    settled, transport = Settled(), guarded_transport(GuardedBackend(detour, table))
+    async with lucius(tmp_path, transport, settled.listen) as live:
         job_id = await live.accepted(callback_urls=[URL])
         await live.work()
         event = await settled.record(live.runtime.ledger, job_id)
@@ -133,9 +135,9 @@ def attempts(answer: Answer) -> tuple[list[float], dict[str, Any]]:
             times.append(loop.time())
             return answer(len(times))
 
-        world = World(loop)
+        settled = Settled()
+        world = World(loop, listeners=[settled.listen])
         world.dispatcher._notify = notify
-        settled = Settled(world.engine)
         async with world.running():
             job_id = await world.submit(callback_urls=[URL])
             await world.engine.apply(job_id, CancelRequested(immediate=True))

@@ -145,7 +145,6 @@ async def test_redriven_jobs_find_what_they_need_after_a_kill_before_their_links
         root = (await runtime.engine.submit(envelope(settings, fails=True))).job_id
         await runtime.engine.ended(root, 30)
     killed = await build(settings)
-    killed.engine.perform = lambda job, effect: None
     redriven = (await killed.engine.redrive(root, payload={})).job_id
     await killed.ledger.close()
     await prune(settings, datetime.now(UTC) + TOMORROW)

@@ -35,6 +35,7 @@ from lucius.bootstrap.adapters import (
     worker_rate_limit,
 )
 from lucius.bootstrap.loop_watch import Block, LoopWatch
+from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.bootstrap.services import check_services, runners_of
@@ -44,19 +45,16 @@ from lucius.core.inputs import Callback
 from lucius.core.job import Job
 from lucius.core.states import StepState
 from lucius.engines.outbox.clock import SteadyClock
-from lucius.engines.outbox.dispatcher import Dispatcher
-from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.metrics import EngineMetrics
-from lucius.engines.outbox.move_log import log_moves
+from lucius.engines.outbox.engine import Listener
 from lucius.engines.outbox.observer import Incident
 from lucius.engines.outbox.publish_now import OutboxRetry
-from lucius.engines.outbox.pulls import Pulls
-from lucius.engines.outbox.reconciler import EMBEDDED, Reconciler
+from lucius.engines.outbox.reconciler import EMBEDDED
 from lucius.gateway.bus_gateway import BusGateway
 from lucius.platform import Service, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
 from lucius.ports.bus import Bus
 from lucius.ports.config import ConfigSource
+from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
@@ -85,6 +83,8 @@ class Runtime:
     services: Sequence[Service] = ()
     reconciles: bool = True
     """Whether what is due is moved here too, or by other processes."""
+    listeners: Sequence[Listener] = ()
+    """Told of every committed decision, besides those that are built here."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     webhook_transport: httpx.AsyncBaseTransport | None = None
     """How webhooks are sent; None: over a transport that only leads outside."""
@@ -98,20 +98,9 @@ class Runtime:
         self._draining: asyncio.Task[None] | None = None
         self.tokens = CallbackTokens(callback_keys(settings))
         self.watch = CallerWatch()
-        ingress = Ingress(self.config, ingress_policy(settings))
-        clock = SteadyClock(utc_now, time.monotonic)
-        self.engine = OutboxEngine(
-            self.ledger,
-            ingress,
-            now=clock.now,
-            limits=ingress.limits,
-            cache_bytes=settings.job_cache_bytes,
-        )
-        self.metrics = EngineMetrics(self.engine)
-        self.metrics.register(self.registry)
-        ProcessCollector(registry=self.registry)
-        self.engine.listeners += [self.metrics.listen, log_moves]
-        self.engine.observer = self.metrics
+        self.job_workspaces = job_workspaces(settings, self.workspace)
+        self.forks = ForkServer()
+        self.runners = [runner for service in self.services for runner in self._runners(service)]
         self.webhooks = Webhooks(
             webhook_secret(settings),
             hosts=settings.webhook_hosts,
@@ -119,27 +108,32 @@ class Runtime:
             now=utc_now,
             transport=self.webhook_transport,
         )
-        self.dispatcher = Dispatcher(
-            self.engine, self.bus, decorate=self._decorate, notify=self.webhooks.notify
-        )
-        self.reconciler = Reconciler(
-            self.engine,
-            self.dispatcher,
+        ingress = Ingress(self.config, ingress_policy(settings))
+        self._clock = SteadyClock(utc_now, time.monotonic)
+        self.outbox = outbox(
+            self.ledger,
             self.bus,
+            ingress,
+            now=self._clock.now,
+            limits=ingress.limits,
+            listeners=(self._pass_cancel_on, *self.listeners),
+            cache_bytes=settings.job_cache_bytes,
             look=settings.outbox_retry_interval,
+            decorate=self._decorate,
+            notify=self.webhooks.notify,
             guard=self._guard,
         )
+        self.engine, self.metrics = self.outbox.engine, self.outbox.metrics
+        self.metrics.register(self.registry)
+        ProcessCollector(registry=self.registry)
+        self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.gateway = BusGateway(
             self.bus,
             self.config,
             topology=settings.lane_topology,
-            backlog=Pulls(self.engine.releases),
+            backlog=self.outbox.pulls,
         )
-        self.job_workspaces = job_workspaces(settings, self.workspace)
-        self.forks = ForkServer()
         self.loop_watch = LoopWatch(settings.loop_blocked, self._whose, self._blocked)
-        self.runners = [runner for service in self.services for runner in self._runners(service)]
-        self.engine.listeners.append(self._pass_cancel_on)
 
     def _runners(self, service: Service) -> list[ServiceRunner]:
         return runners_of(
@@ -218,7 +212,7 @@ class Runtime:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
-            await self.engine.close()
+            await self.outbox.tasks.close()
             await self.webhooks.close()
             await self.forks.close()
             await self.bus.close()
@@ -267,7 +261,7 @@ class Runtime:
             return
         while True:
             before = utc_now() - retention
-            forget = self.engine.cache.forget_ended
+            forget = self.engine.forget_ended
             deleted = await prune(self.ledger, self.job_workspaces, before, forget=forget)
             if deleted:
                 log.info("%d jobs that ended before %s ago are deleted", deleted, retention)
@@ -298,7 +292,14 @@ class Runtime:
                 hosts=host_check(self.settings),
                 backlog=self.metrics.rows,
                 refresh=self._measure,
-                retry_outbox=OutboxRetry(self.engine, self.config.catalog),
+                retry_outbox=OutboxRetry(
+                    self.engine,
+                    self.ledger,
+                    self.outbox.releases,
+                    self.config.catalog,
+                    lanes=ALL_LANES,
+                    now=self._clock.now,
+                ),
                 gateway=self.gateway,
                 watch=self.watch,
                 warnings=self._warnings,

@@ -1,5 +1,6 @@
 """Time as this process sees it: it never goes back, and the process notices when it stood still."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -76,3 +77,15 @@ class StallWatch:
         what = "this process stood still for" if stood else "the clock jumped ahead by"
         said = "%s %.1f s: leases that ran out meanwhile begin anew"
         log.warning(said, what, length.total_seconds())
+
+
+class LoopTime:
+    """The time of the running loop. The loop is looked up once: this runs several times a decision."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __call__(self) -> float:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop.time()

@@ -5,12 +5,11 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from itertools import islice
 from typing import Any, Final
 
 import orjson
 
-from lucius.core.effects import Effect, LinkRedrive, NotifyClient, PublishDirective
+from lucius.core.effects import LinkRedrive, NotifyClient, PublishDirective
 from lucius.core.errors import (
     BusUnavailableError,
     EffectRefusedError,
@@ -21,8 +20,12 @@ from lucius.core.job import Fault, Job
 from lucius.core.packed import Packed
 from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.observer import Outage
+from lucius.engines.outbox.observer import Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
+from lucius.engines.outbox.owed import Directive, OwedEffects
+from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.tasks import Tasks
+from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus, Message
 
 log = logging.getLogger("lucius.dispatcher")
@@ -39,64 +42,61 @@ Notify = Callable[[Job, str, str], Awaitable[bool]]
 
 
 class Dispatcher:
+    """Takes what is owed. `notify` tells a client; without it, webhooks are tried again later."""
+
     def __init__(
         self,
         engine: OutboxEngine,
         bus: Bus,
+        owed: OwedEffects,
+        releases: Releases,
+        windows: Windows,
+        tasks: Tasks,
         *,
+        observer: Observer,
         decorate: Decorate = lambda body: body,
         notify: Notify | None = None,
     ) -> None:
         self._engine = engine
         self._bus = bus
+        self._owed = owed
+        self._releases = releases
+        self._windows = windows
+        self._tasks = tasks
+        self._observer = observer
         self._decorate = decorate
         self._notify = notify
-        self._owed: dict[str, tuple[Job, PublishDirective]] = {}
-        """By lease, in order: what is asked for again while it waits is published once."""
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
-        self._wake = asyncio.Event()
         self._closed = False
         self.outage = Outage("bus", "dispatch pauses", log)
-        engine.perform = self.perform
-
-    def perform(self, job: Job, effect: Effect) -> None:
-        match effect:
-            case PublishDirective():
-                self._owed[effect.lease_id] = (job, effect)
-                self._wake.set()
-            case LinkRedrive():
-                self._engine.spawn(self._link(job, effect))
-            case NotifyClient():
-                self._engine.spawn(self._tell(job, effect))
 
     def close(self) -> None:
         """The process is about to end: nothing more is released or published before the next start."""
         self._closed = True
-        self._engine.windows.closed = True
+        self._windows.closed = True
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publish_forever())
             tasks.create_task(self._confirm_forever())
+            tasks.create_task(self._perform_forever())
 
     # -- publishing --------------------------------------------------------------------------
 
     async def _publish_forever(self) -> None:
         while True:
-            while not self._owed or self._closed:
+            while self._closed or not self._owed.has_directives:
                 if not self._closed:
                     self._reopen()
-                self._wake.clear()
-                await self._wake.wait()
-            batches: dict[str, list[tuple[Job, PublishDirective]]] = {}
-            for lease_id in list(islice(self._owed, BATCH)):
-                job, effect = self._owed.pop(lease_id)
-                if self._engine.windows.is_open(effect.lease_id):
+                await self._owed.directive_came()
+            batches: dict[str, list[Directive]] = {}
+            for job, effect in self._owed.directives(BATCH):
+                if self._windows.is_open(effect.lease_id):
                     batches.setdefault(job.plan.routing.topic, []).append((job, effect))
             for topic, batch in batches.items():
                 await self._publish(topic, batch)
 
-    async def _publish(self, topic: str, batch: list[tuple[Job, PublishDirective]]) -> None:
+    async def _publish(self, topic: str, batch: list[Directive]) -> None:
         try:
             await self._bus.publish(topic, [self._message(job, effect) for job, effect in batch])
         except PublishRefusedError as error:
@@ -105,14 +105,14 @@ class Dispatcher:
                 for single in batch:
                     await self._publish(topic, [single])
             else:
-                self._engine.spawn(self._refused(*batch[0], error))
+                self._tasks.spawn(self._refused(*batch[0], error))
         except BusUnavailableError as error:
             await self._outage(error, batch)
         else:
             self._available()
             due = asyncio.get_running_loop().time() + SENT_DELAY.total_seconds()
             for job, effect in batch:
-                self._engine.windows.published(effect.lease_id)
+                self._windows.published(effect.lease_id)
                 sent = PublishConfirmed(effect.step_id, effect.attempt_no, effect.lease_id)
                 self._sent.append((due, job.job_id, sent))
 
@@ -131,11 +131,11 @@ class Dispatcher:
         refused = PublishRefused(effect.step_id, effect.attempt_no, effect.lease_id, fault)
         await persistently(lambda: self._engine.apply(job.job_id, refused))
 
-    async def _outage(self, error: Exception, batch: list[tuple[Job, PublishDirective]]) -> None:
+    async def _outage(self, error: Exception, batch: list[Directive]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
-        self.outage.began(error, self._engine.observer)
-        self._engine.windows.closed = True
-        self._owed = {effect.lease_id: (job, effect) for job, effect in batch} | self._owed
+        self.outage.began(error, self._observer)
+        self._windows.closed = True
+        self._owed.put_back(batch)
         await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
 
     def _available(self) -> None:
@@ -145,9 +145,9 @@ class Dispatcher:
 
     def _reopen(self) -> None:
         """The bus is back, or nothing is left to try it with: then what is released next tries it."""
-        if self.outage.on and self._engine.windows.closed:
-            self._engine.windows.closed = False
-            self._engine.pump_all()
+        if self.outage.on and self._windows.closed:
+            self._windows.closed = False
+            self._releases.pump_all()
 
     async def _confirm_forever(self) -> None:
         """Write SENT for what was published and is still not acknowledged: its ACK clock starts."""
@@ -158,13 +158,22 @@ class Dispatcher:
                 await asyncio.sleep(pause)
             while self._sent and self._sent[0][0] <= loop.time():
                 _, job_id, sent = self._sent.popleft()
-                if self._engine.windows.is_open(sent.lease_id):
-                    self._engine.spawn(self._confirm(job_id, sent))
+                if self._windows.is_open(sent.lease_id):
+                    self._tasks.spawn(self._confirm(job_id, sent))
 
     async def _confirm(self, job_id: str, sent: PublishConfirmed) -> None:
         await self._engine.apply(job_id, sent)
 
     # -- other effects -----------------------------------------------------------------------
+
+    async def _perform_forever(self) -> None:
+        while True:
+            for job, effect in await self._owed.others():
+                match effect:
+                    case LinkRedrive():
+                        self._tasks.spawn(self._link(job, effect))
+                    case NotifyClient():
+                        self._tasks.spawn(self._tell(job, effect))
 
     async def _link(self, job: Job, effect: LinkRedrive) -> None:
         await self._engine.apply(effect.job_id, Redriven(job.job_id))

@@ -1,33 +1,32 @@
 """The outbox engine: load, decide, save, then perform. The ledger is the truth; this only delivers."""
 
-import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from typing import Any, Final
 
 from lucius.admission.ingress import Admission, Ingress
 from lucius.core.decide import decide, submit
-from lucius.core.effects import Decision, Effect, Event, Outcome
+from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import (
-    LedgerRowUnreadableError,
     LedgerUnavailableError,
     RequestError,
 )
 from lucius.core.ids import new_job_id
 from lucius.core.inputs import Callback, Input
 from lucius.core.job import Job
-from lucius.core.routing import LANES
+from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.cache import CACHE_BYTES, JobCache
-from lucius.engines.outbox.observer import Incident, Observer
+from lucius.engines.outbox.observer import Observer
+from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.waits import Waits
 from lucius.engines.outbox.windows import Share
 from lucius.ports.engine import Applied, Submitted
+from lucius.ports.lanes import ALL_LANES, Lanes
 from lucius.ports.ledger import Created, Duplicate, KeyReused, Ledger, Limits, Saturated
 
-ALL_LANES: Final = frozenset(range(LANES))
 RACES: Final = 20
 """How often a lost compare-and-swap is tried again before the caller is told."""
 
@@ -45,37 +44,40 @@ class OutboxEngine:
         self,
         ledger: Ledger,
         ingress: Ingress,
+        releases: Releases,
+        owed: OwedEffects,
+        alarm: Alarm,
         *,
         now: Callable[[], datetime],
         limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
-        lanes: Collection[int] = ALL_LANES,
+        lanes: Lanes = ALL_LANES,
+        pace: Pace | None = None,
+        observer: Observer | None = None,
+        listeners: Sequence[Listener] = (),
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
-        self.ledger = ledger
-        self.now = now
-        self.lanes = frozenset(lanes)
-        self.releases = Releases(ledger, self.lanes, self.apply, self.spawn)
-        self.windows = self.releases.windows
-        self.ready = self.releases.ready
-        self.pump_all = self.releases.pump_all
-        self.cache = JobCache(cache_bytes)
-        self.pace = Pace(A_TURN)
-        self.waits = Waits()
-        self.listeners: list[Listener] = []
-        self.observer = Observer()
-        self.perform: Callable[[Job, Effect], None] = lambda job, effect: None
-        self.woken: Callable[[datetime], None] = lambda due_at: None
+        """`observer` and `listeners` are told of what happened; they ask nothing of the engine."""
+        self._ledger = ledger
         self._ingress = ingress
+        self._releases = releases
+        self._owed = owed
+        self._alarm = alarm
+        self._now = now
         self._limits = limits
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._lanes = lanes
+        self._pace = pace or Pace(A_TURN)
+        self._observer = observer or Observer()
+        self._listeners = listeners
+        self._cache = JobCache(cache_bytes)
+        self._waits = Waits()
 
     # -- the port ----------------------------------------------------------------------------
 
     async def submit(
         self, envelope: Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> Submitted:
-        await self.pace.turn()
-        now = self.now()
+        await self._pace.turn()
+        now = self._now()
         admission = self._ingress.admit(
             envelope, job_id=new_job_id(now), now=now, idempotency_key=idempotency_key
         )
@@ -85,12 +87,12 @@ class OutboxEngine:
         old = await self.job(job_id)
         if old is None:
             raise RequestError("JOB_NOT_FOUND", "there is no such job", status=404)
-        now = self.now()
+        now = self._now()
         admission = self._ingress.admit_redrive(
             old, job_id=new_job_id(now), now=now, payload=payload
         )
         if payload is None:  # nothing is said of the payload: any redrive before it is the same
-            held = await self.ledger.claimed(admission.claim)
+            held = await self._ledger.claimed(admission.claim)
             if held is not None:
                 return await self._duplicate(held.job_id)
         return await self._create(admission, now)
@@ -103,13 +105,13 @@ class OutboxEngine:
         """Inputs that came together: each is decided by itself, in order, and all are one save."""
         for received in inputs:
             if isinstance(received, Callback):
-                self.windows.heard(received.lease_id)
-        async with self.cache.lock(job_id):
+                self._releases.heard(received.lease_id)
+        async with self._cache.lock(job_id):
             for _ in range(RACES):
-                job = self.cache.get(job_id) or await self.ledger.load(job_id)
+                job = self._cache.get(job_id) or await self._ledger.load(job_id)
                 if job is None:
                     return None
-                decisions = decided(job, inputs, self.now())
+                decisions = decided(job, inputs, self._now())
                 saved = await self._commit(job, reduce(joined, decisions))
                 if saved is not None:
                     return self._answers(saved, inputs, decisions)
@@ -119,20 +121,20 @@ class OutboxEngine:
         self, job: Job, inputs: Sequence[Input], decisions: Sequence[Decision]
     ) -> list[Applied]:
         for received, decision in zip(inputs, decisions, strict=True):
-            self.observer.applied(received, decision.outcome)
+            self._observer.applied(received, decision.outcome)
         return [Applied(decision.outcome, job, decision.code) for decision in decisions]
 
     async def job(self, job_id: str) -> Job | None:
-        return self.cache.get(job_id) or await self.ledger.load(job_id)
+        return self._cache.get(job_id) or await self._ledger.load(job_id)
 
     async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
-        return await self.waits.for_move(self.job, job_id, version, seconds)
+        return await self._waits.for_move(self.job, job_id, version, seconds)
 
     async def ended(self, job_id: str, seconds: float) -> Job | None:
-        return await self.waits.for_end(self.job, job_id, seconds)
+        return await self._waits.for_end(self.job, job_id, seconds)
 
     def end_waits(self) -> None:
-        self.waits.end()
+        self._waits.end()
 
     # -- committing --------------------------------------------------------------------------
 
@@ -141,12 +143,12 @@ class OutboxEngine:
         released, reserved = self._release_at_once(decision)
         limits = self._limits(admission.plan.tenant_id)
         try:
-            outcome = await self.ledger.create(
+            outcome = await self._ledger.create(
                 admission.claim, released.job, released.events, limits
             )
         finally:
             for share in reserved:
-                self.releases.unreserve(share)
+                self._releases.unreserve(share)
         match outcome:
             case Created():
                 self._committed(None, released)
@@ -174,13 +176,13 @@ class OutboxEngine:
             return decision.job
         released, reserved = self._release_at_once(decision)
         try:
-            saved = await self.ledger.save(released.job, job.version, released.events)
+            saved = await self._ledger.save(released.job, job.version, released.events)
         except BaseException:
-            self.cache.drop(job.job_id)
+            self._cache.drop(job.job_id)
             raise
         finally:
             for share in reserved:
-                self.releases.unreserve(share)
+                self._releases.unreserve(share)
         if not saved:
             await self._overtaken(job)
             return None
@@ -190,67 +192,51 @@ class OutboxEngine:
     def _release_at_once(self, decision: Decision) -> tuple[Decision, list[Share]]:
         """What may go out goes out in the same save; the answer says which room is reserved."""
         reserved: list[Share] = []
-        for share, released in self.releases.at_once(decision.job):
+        for share, released in self._releases.at_once(decision.job):
             reserved.append(share)
-            release = decide(decision.job, released, self.now())
+            release = decide(decision.job, released, self._now())
             if release.outcome is Outcome.APPLIED:
                 decision = joined(decision, release)
         return decision, reserved
 
     async def _overtaken(self, known: Job) -> None:
-        self.cache.drop(known.job_id)
-        job = await self.ledger.load(known.job_id)
-        if job is not None and job.plan.routing.lane in self.lanes:
-            self.releases.overtaken(known, job)
+        self._cache.drop(known.job_id)
+        job = await self._ledger.load(known.job_id)
+        if job is not None and job.plan.routing.lane in self._lanes.owned:
+            self._releases.overtaken(known, job)
 
     def _committed(self, before: Job | None, decision: Decision) -> None:
         """From here on everyone may see it."""
         job = decision.job
-        self.cache.put(job)
-        if job.plan.routing.lane in self.lanes:
-            self.releases.committed(before, job)
+        self._cache.put(job)
+        if job.plan.routing.lane in self._lanes.owned:
+            self._releases.committed(before, job)
             if job.due_at is not None and (before is None or before.due_at != job.due_at):
-                self.woken(job.due_at)
-        self.waits.moved(job)
-        for listener in self.listeners:
+                self._alarm.due(job.due_at)
+        self._waits.moved(job)
+        for listener in self._listeners:
             listener(before, decision)
         self._perform(decision)
 
     def _perform(self, decision: Decision) -> None:
-        if decision.job.plan.routing.lane in self.lanes:
+        if decision.job.plan.routing.lane in self._lanes.owned:
             for effect in decision.effects:
-                self.perform(decision.job, effect)
+                self._owed.put(decision.job, effect)
 
     def recovered(self, job: Job) -> None:
         """A job found at the start is under way again."""
-        self.observer.took_up(job)
-        self.releases.recovered(job)
+        self._observer.took_up(job)
+        self._releases.recovered(job)
 
-    # -- beside what goes on -----------------------------------------------------------------
+    def forget_stale(self, job_id: str, due_at: datetime) -> None:
+        """The ledger says that it is due then: a copy that says otherwise is old."""
+        known = self._cache.get(job_id)
+        if known is not None and known.due_at != due_at:
+            self._cache.drop(job_id)  # another process may have moved it
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if not isinstance(error, LedgerRowUnreadableError):  # that the ledger has named already
-            self.failed(error)
-
-    def failed(self, error: BaseException) -> None:
-        """A background task failed: the job stays due, so the reconciler comes back to it."""
-        self.observer.incident(Incident.TASK_FAILED, "engine")
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "a task of the engine failed", "exception": error}
-        )
-
-    async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    def forget_ended(self) -> None:
+        """Some of the jobs that have ended were deleted."""
+        self._cache.forget_ended()
 
 
 def _reused(admission: Admission, job_id: str) -> RequestError:

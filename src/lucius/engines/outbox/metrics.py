@@ -1,6 +1,6 @@
 """What the engine does, counted: a listener on committed decisions, and levels read at a scrape."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from heapq import nlargest
 from typing import Final, TypedDict
@@ -11,7 +11,6 @@ from lucius.core.inputs import Input, Kind
 from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import Plan, service_of
 from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
-from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.metric_table import (
     MAX_TENANTS,
     OTHERS,
@@ -20,7 +19,9 @@ from lucius.engines.outbox.metric_table import (
     EngineInstruments,
 )
 from lucius.engines.outbox.observer import Incident, Observer
-from lucius.ports.ledger import Inflight, JobQuery
+from lucius.engines.outbox.windows import Windows
+from lucius.ports.lanes import Lanes
+from lucius.ports.ledger import Inflight, JobQuery, Ledger
 from lucius.telemetry.instruments import Labels
 
 RECOUNT: Final = timedelta(minutes=10)
@@ -41,9 +42,14 @@ class BacklogRow(TypedDict):
 class EngineMetrics(EngineInstruments, Observer):
     """`listen` to committed decisions, `refresh` before each scrape."""
 
-    def __init__(self, engine: OutboxEngine) -> None:
+    def __init__(
+        self, ledger: Ledger, windows: Windows, *, lanes: Lanes, now: Callable[[], datetime]
+    ) -> None:
         super().__init__()
-        self._engine = engine
+        self._ledger = ledger
+        self._windows = windows
+        self._lanes = lanes
+        self._now = now
         self._met: set[str] = set()
         self._dlq: int | None = None
         self._dlq_counted_at: datetime | None = None
@@ -144,11 +150,10 @@ class EngineMetrics(EngineInstruments, Observer):
 
     async def rows(self) -> list[BacklogRow]:
         """The backlog by service and lane, for operators and autoscalers."""
-        engine = self._engine
         rows: dict[tuple[str, int], BacklogRow] = {}
-        for queue in await engine.ledger.ready_queues(engine.lanes):
+        for queue in await self._ledger.ready_queues(self._lanes.owned):
             _row(rows, service_of(queue.line), queue.lane)["held"] += queue.held
-        for (line, lane), (released, running, size) in engine.windows.snapshot().items():
+        for (line, lane), (released, running, size) in self._windows.snapshot().items():
             row = _row(rows, service_of(line), lane)
             row["released"] += released
             row["in_progress"] += running
@@ -160,18 +165,17 @@ class EngineMetrics(EngineInstruments, Observer):
         self.dependency_up.show({(name,): float(well) for name, well in up.items()})
         if not up.get("ledger", True):
             return
-        engine = self._engine
         try:
-            rows, inflight = await self.rows(), await engine.ledger.inflight()
-            due_at = await engine.ledger.next_due(engine.lanes)
-            unreadable = await engine.ledger.unreadable()
+            rows, inflight = await self.rows(), await self._ledger.inflight()
+            due_at = await self._ledger.next_due(self._lanes.owned)
+            unreadable = await self._ledger.unreadable()
             await self._count_dlq()
         except LedgerError:
             self.dependency_up.cells[("ledger",)] = 0.0
             return
         self._show_backlog(rows)
         self.inflight.show(_by_tenant(inflight))
-        overdue = (engine.now() - due_at).total_seconds() if due_at is not None else 0.0
+        overdue = (self._now() - due_at).total_seconds() if due_at is not None else 0.0
         self.overdue.show({(): max(0.0, overdue)})
         self.dlq.show({(): float(self._dlq or 0)})
         self.unreadable.show({(): float(unreadable)})
@@ -187,10 +191,10 @@ class EngineMetrics(EngineInstruments, Observer):
         self.window.show({(row["service"], str(row["lane"])): row["window"] for row in rows})
 
     async def _count_dlq(self) -> None:
-        now = self._engine.now()
+        now = self._now()
         if self._dlq_counted_at is None or now - self._dlq_counted_at >= RECOUNT:
             self._dlq_counted_at = now
-            self._dlq = await self._engine.ledger.count(JobQuery(dlq=True))
+            self._dlq = await self._ledger.count(JobQuery(dlq=True))
 
 
 def _by_tenant(inflight: Inflight) -> dict[Labels, float]:

@@ -15,7 +15,10 @@ from lucius.core.job import Job, Step
 from lucius.core.retry import PUBLISH_GRACE
 from lucius.core.states import EntryState, StepState
 from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.releases import Releases
 from lucius.ports.config import Catalog
+from lucius.ports.lanes import Lanes
+from lucius.ports.ledger import Ledger
 
 MOST: Final = 10_000
 """Jobs looked at in one call, those that are due first."""
@@ -42,22 +45,35 @@ class _Wait(NamedTuple):
 
 
 class OutboxRetry:
-    def __init__(self, engine: OutboxEngine, catalog: Callable[[], Catalog]) -> None:
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        ledger: Ledger,
+        releases: Releases,
+        catalog: Callable[[], Catalog],
+        *,
+        lanes: Lanes,
+        now: Callable[[], datetime],
+    ) -> None:
         self._engine = engine
+        self._ledger = ledger
+        self._releases = releases
+        self._lanes = lanes
+        self._now = now
         self._catalog = catalog
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def __call__(self) -> Retried:
-        engine, now = self._engine, self._engine.now()
+        now = self._now()
         horizon = now + max(longest_backoff(self._catalog()), PUBLISH_GRACE)
-        due = await engine.ledger.due(horizon, engine.lanes, MOST)
-        engine.pump_all()
+        due = await self._ledger.due(horizon, self._lanes.owned, MOST)
+        self._releases.pump_all()
         fates = [
             fate
             for found in await asyncio.gather(*(self._hurry(job.job_id, now) for job in due))
             for fate in found
         ]
-        queues = await engine.ledger.ready_queues(engine.lanes)
+        queues = await self._ledger.ready_queues(self._lanes.owned)
         return Retried(
             published=fates.count("published"),
             pending=fates.count("pending") + sum(queue.held for queue in queues),

@@ -1,15 +1,18 @@
 """What the pull gateway tells the engine: who pulls, how much room there is, what was handed out."""
 
+from lucius.engines.outbox.pump import Pump
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.visits import Tenants
+from lucius.engines.outbox.windows import Windows
 
 
 class Pulls:
     """Workers that pull count what they have room for themselves, so the window need not guess it."""
 
-    def __init__(self, releases: Releases) -> None:
+    def __init__(self, releases: Releases, windows: Windows, pump: Pump) -> None:
         self._releases = releases
-        self._windows = releases.windows
+        self._windows = windows
+        self._pump = pump
 
     def began(self, service: str, tenants: Tenants) -> None:
         self._windows.visits.began(service, tenants)
@@ -19,7 +22,7 @@ class Pulls:
 
     async def release(self, service: str, room: int, tenants: Tenants) -> int:
         """Let so many more go out, beyond the window. The answer says how many are on their way."""
-        return await self._releases.release_for(service, room, tenants)
+        return await self._pump.release_for(service, room, tenants)
 
     def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None:
         """A worker has it, and has so many seconds to acknowledge it. `spare`: it had room for more."""

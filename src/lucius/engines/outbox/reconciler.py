@@ -20,14 +20,22 @@ from lucius.core.record import evolve
 from lucius.core.routing import reply_topic
 from lucius.core.states import JobState
 from lucius.core.wire import parse_reply
+from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.clock import LOOK, StallWatch
 from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.observer import Incident, Outage
+from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
+from lucius.engines.outbox.pace import Pace
+from lucius.engines.outbox.pump import Pump
+from lucius.engines.outbox.ready import ReadyQueues
+from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter
+from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus, Delivery, Subscription
-from lucius.ports.ledger import DueJob, JobQuery
+from lucius.ports.lanes import Lanes
+from lucius.ports.ledger import DueJob, JobQuery, Ledger
 from lucius.telemetry.logs import message_fields
 from lucius.telemetry.spans import applying_together
 
@@ -62,41 +70,62 @@ class Reconciler:
     def __init__(
         self,
         engine: OutboxEngine,
-        dispatcher: Dispatcher,
+        ledger: Ledger,
         bus: Bus,
+        dispatcher: Dispatcher,
+        pump: Pump,
+        unclaimed: UnclaimedReporter,
+        releases: Releases,
+        windows: Windows,
+        ready: ReadyQueues,
+        alarm: Alarm,
+        tasks: Tasks,
         *,
+        lanes: Lanes,
+        pace: Pace,
+        now: Callable[[], datetime],
+        observer: Observer,
         look: timedelta = IDLE,
         guard: Guard = lambda body, job_id, received: None,
     ) -> None:
         self._engine = engine
-        self._dispatcher = dispatcher
+        self._ledger = ledger
         self._bus = bus
+        self._dispatcher = dispatcher
+        self._pump = pump
+        self._unclaimed = unclaimed
+        self._releases = releases
+        self._windows = windows
+        self._ready = ready
+        self._alarm = alarm
+        self._tasks = tasks
+        self._lanes = lanes
+        self._pace = pace
+        self._now = now
+        self._observer = observer
         self._look = look
         self._guard = guard
-        self._unclaimed = UnclaimedReporter(engine, bus)
-        self._topics = [reply_topic(lane) for lane in sorted(engine.lanes)]
+        self._topics = [reply_topic(lane) for lane in sorted(lanes.owned)]
         self._settling = 0
         self._settled = asyncio.Event()
         self._stalled: set[str] = set()
         """Locks of the replies that wait for the ledger; while there are any, none are received."""
-        self._wake = asyncio.Event()
-        self._next: datetime | None = None
-        self._watch = StallWatch(engine.now, lambda: asyncio.get_running_loop().time())
+        self._watch = StallWatch(now, lambda: asyncio.get_running_loop().time())
         self.ticks = Outage("ledger", "ticks pause", log)
         self.replies = Outage("bus", "replies pause", log)
-        engine.woken = self.woken
 
     async def prepare(self) -> None:
         """Make the topology, take up what is out, and fill the ready queues."""
         await self._bus.ensure([Subscription(topic, REPLIES) for topic in self._topics])
         await self._unclaimed.prepare()
         await self._recover()
-        await self._engine.ready.recover(self._engine.lanes)
-        self._engine.pump_all()
+        await self._ready.recover(self._lanes.owned)
+        self._releases.pump_all()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._dispatcher.run())
+            tasks.create_task(self._pump.run())
             tasks.create_task(self._watch_forever())
             tasks.create_task(self._tick_forever())
             tasks.create_task(self._consume_forever())
@@ -104,15 +133,10 @@ class Reconciler:
 
     # -- what is due -------------------------------------------------------------------------
 
-    def woken(self, due_at: datetime) -> None:
-        if self._next is None or due_at < self._next:
-            self._next = due_at
-            self._wake.set()
-
     async def _watch_forever(self) -> None:
         """Look often, so that no stall that could matter falls between two looks."""
         while True:
-            self._watch.deaf_until(self._engine.observer)
+            self._watch.deaf_until(self._observer)
             await asyncio.sleep(LOOK.total_seconds())
 
     async def _tick_forever(self) -> None:
@@ -120,42 +144,34 @@ class Reconciler:
             try:
                 if await self.tick_due():
                     continue
-                self._next = await self._engine.ledger.next_due(self._engine.lanes)
+                self._alarm.set(await self._ledger.next_due(self._lanes.owned))
             except LedgerUnavailableError as error:
-                self.ticks.began(error, self._engine.observer)
+                self.ticks.began(error, self._observer)
                 await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
                 continue
             self.ticks.ended()
-            self._wake.clear()
-            pause = self._pause()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            await self._alarm.wait(self._pause())
 
     def _pause(self) -> float:
-        if self._next is None:
+        if self._alarm.at is None:
             return self._look.total_seconds()
-        left = (self._next - self._engine.now()).total_seconds()
+        left = (self._alarm.at - self._now()).total_seconds()
         return min(max(left, 0.001), self._look.total_seconds())
 
     async def tick_due(self) -> bool:
         """Tick what is due now. False: nothing was, or nothing that is due could be moved."""
-        deaf_until, now = self._watch.deaf_until(self._engine.observer), self._engine.now()
-        due = await self._engine.ledger.due(now, self._engine.lanes, BATCH)
+        deaf_until, now = self._watch.deaf_until(self._observer), self._now()
+        due = await self._ledger.due(now, self._lanes.owned, BATCH)
         moved = await asyncio.gather(*(self._tick(found, deaf_until) for found in due))
         if due and not any(moved):
-            self._engine.observer.incident(Incident.STUCK, "due")
+            self._observer.incident(Incident.STUCK, "due")
             log.error("due jobs do not move: %s", [found.job_id for found in due[:5]])
             await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
         return any(moved)
 
     async def _tick(self, found: DueJob, deaf_until: datetime | None) -> bool:
         """One job that cannot be moved must not keep the others waiting."""
-        known = self._engine.cache.get(found.job_id)
-        if known is not None and known.due_at != found.due_at:
-            self._engine.cache.drop(found.job_id)  # another process may have moved it
+        self._engine.forget_stale(found.job_id, found.due_at)
         try:
             queued = self._queued(await self._engine.job(found.job_id))
             ticked = Ticked(queued=queued, deaf_until=deaf_until)
@@ -165,7 +181,7 @@ class Reconciler:
         except LedgerRowUnreadableError:
             return True  # the ledger has named it, and leaves it out from now on
         except Exception:
-            self._engine.observer.incident(Incident.TASK_FAILED, "tick")
+            self._observer.incident(Incident.TASK_FAILED, "tick")
             log.exception("a job cannot be ticked", extra={"jobId": found.job_id})
             return False
         return applied is not None and applied.job.due_at != found.due_at
@@ -175,7 +191,7 @@ class Reconciler:
         if job is None:
             return frozenset()
         out = (step.executions[-1].exec_id for step in job.steps if step.unacked)
-        return frozenset(filter(self._engine.windows.queued, out))
+        return frozenset(filter(self._windows.queued, out))
 
     # -- replies -----------------------------------------------------------------------------
 
@@ -185,7 +201,7 @@ class Reconciler:
                 await self._consume()
                 self.replies.ended()
             except (BusUnavailableError, LedgerUnavailableError, TimeoutError) as error:
-                self.replies.began(error, self._engine.observer)
+                self.replies.began(error, self._observer)
                 await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
 
     async def _consume(self) -> None:
@@ -201,8 +217,8 @@ class Reconciler:
         deliveries = await self._bus.receive(REPLIES, self._topics, BATCH, wait)
         self._settling += len(deliveries)
         for together in by_job(deliveries):
-            await self._engine.pace.turn()
-            self._engine.spawn(self._replies(together))
+            await self._pace.turn()
+            self._tasks.spawn(self._replies(together))
         return bool(deliveries)
 
     async def _settled_below(self, most: int) -> None:
@@ -238,7 +254,7 @@ class Reconciler:
         try:
             await self._settle(deliveries)
         except LedgerUnavailableError as error:
-            self.ticks.began(error, self._engine.observer)
+            self.ticks.began(error, self._observer)
             self._stalled.update(delivery.lock_token for delivery in deliveries)
             raise
 
@@ -286,7 +302,7 @@ class Reconciler:
         return False
 
     async def _set_aside(self, delivery: Delivery, reason: str, detail: str) -> None:
-        self._engine.observer.incident(Incident.REPLY_SET_ASIDE, reason)
+        self._observer.incident(Incident.REPLY_SET_ASIDE, reason)
         fields = message_fields(delivery.message.body)
         log.warning("a reply is set aside (%s): %s", reason, detail, extra=fields)
         await self._bus.dead_letter(delivery, reason, detail)
@@ -297,7 +313,7 @@ class Reconciler:
         """Whatever was out when an earlier process ended, however long its leases still run."""
         query, taken_up = JobQuery(states=DELIVERING, limit=AT_ONCE), 0
         while True:
-            page = await self._engine.ledger.list(query)
+            page = await self._ledger.list(query)
             left = [job for job in page.jobs if self._left_out(job)]
             await asyncio.gather(*(self._take_up(job) for job in left))
             taken_up += len(left)
@@ -308,7 +324,7 @@ class Reconciler:
             log.info("took up %d jobs of an earlier process", taken_up)
 
     def _left_out(self, job: Job) -> bool:
-        return job.plan.routing.lane in self._engine.lanes and any(step.out for step in job.steps)
+        return job.plan.routing.lane in self._lanes.owned and any(step.out for step in job.steps)
 
     async def _take_up(self, job: Job) -> None:
         """A volatile bus has lost it: publish again. One that cannot be moved must not stop the start."""
@@ -321,7 +337,7 @@ class Reconciler:
         except LedgerRowUnreadableError:
             return  # the ledger has named it
         except Exception:
-            self._engine.observer.incident(Incident.TASK_FAILED, "recovery")
+            self._observer.incident(Incident.TASK_FAILED, "recovery")
             log.exception("a job cannot be taken up", extra={"jobId": job.job_id})
 
 

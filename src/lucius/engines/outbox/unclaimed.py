@@ -5,7 +5,7 @@ No job fails for it here: a service may be starting, so the ACK clock of the att
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,9 +16,10 @@ from lucius.core.job import Job
 from lucius.core.routing import every_directive_topic
 from lucius.core.wire import whole
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.observer import Incident
+from lucius.engines.outbox.observer import Incident, Observer
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
 from lucius.ports.bus import Bus, Delivery, Subscription
+from lucius.ports.lanes import Lanes
 from lucius.telemetry.logs import message_fields
 
 log = logging.getLogger("lucius.unclaimed")
@@ -34,16 +35,52 @@ QUIET: Final = timedelta(minutes=1)
 """An ACK that comes so long after the last one left means that it is over; before, some may be taken."""
 
 
+class UnclaimedServices:
+    """Services whose directives nobody takes. It listens to commits: an ACK tells that it is over."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, datetime] = {}
+        """When a directive of a service was last left; there from the warning until it is over."""
+
+    def leave(self, service: str, at: datetime) -> bool:
+        """A directive of it was left. True: that is news."""
+        news = service not in self._left
+        self._left[service] = at
+        return news
+
+    def listen(self, before: Job | None, decision: Decision) -> None:
+        if self._left:
+            job = decision.job
+            for planned, step in zip(job.plan.steps, job.steps, strict=True):
+                if step.execution is not None and step.execution.started_at is not None:
+                    self._taken(planned.service, step.execution.started_at)
+
+    def _taken(self, service: str, at: datetime) -> None:
+        left_at = self._left.get(service)
+        if left_at is not None and at >= left_at + QUIET:
+            del self._left[service]
+            log.info("directives of %s are taken again", service)
+
+
 class UnclaimedReporter:
     """Takes what no subscription of the engine's lanes takes, whatever topology a job was routed by."""
 
-    def __init__(self, engine: OutboxEngine, bus: Bus) -> None:
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        bus: Bus,
+        services: UnclaimedServices,
+        *,
+        lanes: Lanes,
+        now: Callable[[], datetime],
+        observer: Observer,
+    ) -> None:
         self._engine = engine
         self._bus = bus
-        self._topics = every_directive_topic(sorted(engine.lanes))
-        self._left: dict[str, datetime] = {}
-        """When a directive of a service was last left; there from the warning until it is over."""
-        engine.listeners.append(self._listen)
+        self._services = services
+        self._topics = every_directive_topic(sorted(lanes.owned))
+        self._now = now
+        self._observer = observer
 
     async def prepare(self) -> None:
         topics = self._topics
@@ -71,7 +108,7 @@ class UnclaimedReporter:
         except (LockLostError, BusUnavailableError) as error:
             log.info("an unclaimed directive will be delivered again: %s", error)
         except Exception:
-            self._engine.observer.incident(Incident.TASK_FAILED, "unclaimed")
+            self._observer.incident(Incident.TASK_FAILED, "unclaimed")
             log.exception("an unclaimed directive cannot be noted", extra=message_fields(body))
 
     async def _noted(self, body: Mapping[str, Any]) -> str | None:
@@ -90,21 +127,7 @@ class UnclaimedReporter:
         return next(step.service for step in plan.steps if step.step_id == step_id)
 
     def _report(self, service: str, body: Mapping[str, Any]) -> None:
-        self._engine.observer.incident(Incident.UNCLAIMED, service)
-        if service not in self._left:
+        self._observer.incident(Incident.UNCLAIMED, service)
+        if self._services.leave(service, self._now()):
             said = "nobody takes directives of %s: no service is subscribed to them"
             log.warning(said, service, extra=message_fields(body))
-        self._left[service] = self._engine.now()
-
-    def _listen(self, before: Job | None, decision: Decision) -> None:
-        if self._left:
-            job = decision.job
-            for planned, step in zip(job.plan.steps, job.steps, strict=True):
-                if step.execution is not None and step.execution.started_at is not None:
-                    self._taken(planned.service, step.execution.started_at)
-
-    def _taken(self, service: str, at: datetime) -> None:
-        left_at = self._left.get(service)
-        if left_at is not None and at >= left_at + QUIET:
-            del self._left[service]
-            log.info("directives of %s are taken again", service)

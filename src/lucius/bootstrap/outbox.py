@@ -1,0 +1,133 @@
+"""The outbox engine, wired. Who reads this from top to bottom knows who calls whom.
+
+What only keeps something comes first, then the engine that writes to it, then those that act on it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lucius.admission.ingress import Ingress
+from lucius.engines.outbox.alarm import Alarm
+from lucius.engines.outbox.cache import CACHE_BYTES
+from lucius.engines.outbox.clock import LoopTime
+from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
+from lucius.engines.outbox.engine import A_TURN, Listener, OutboxEngine
+from lucius.engines.outbox.metrics import EngineMetrics
+from lucius.engines.outbox.move_log import log_moves
+from lucius.engines.outbox.owed import OwedEffects
+from lucius.engines.outbox.pace import Pace
+from lucius.engines.outbox.pulls import Pulls
+from lucius.engines.outbox.pump import Pump
+from lucius.engines.outbox.ready import ReadyQueues
+from lucius.engines.outbox.reconciler import IDLE, Guard, Reconciler
+from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.tasks import Tasks
+from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
+from lucius.engines.outbox.windows import Windows
+from lucius.ports.bus import Bus
+from lucius.ports.lanes import ALL_LANES, Lanes
+from lucius.ports.ledger import Ledger, Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """The parts that others need."""
+
+    engine: OutboxEngine
+    metrics: EngineMetrics
+    windows: Windows
+    ready: ReadyQueues
+    releases: Releases
+    owed: OwedEffects
+    pace: Pace
+    tasks: Tasks
+    pump: Pump
+    pulls: Pulls
+    dispatcher: Dispatcher
+    reconciler: Reconciler
+
+
+def outbox(
+    ledger: Ledger,
+    bus: Bus,
+    ingress: Ingress,
+    *,
+    now: Callable[[], datetime],
+    limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
+    lanes: Lanes = ALL_LANES,
+    listeners: Sequence[Listener] = (),
+    owed: OwedEffects | None = None,
+    cache_bytes: int = CACHE_BYTES,
+    look: timedelta = IDLE,
+    decorate: Decorate = lambda body: body,
+    notify: Notify | None = None,
+    guard: Guard = lambda body, job_id, received: None,
+) -> Outbox:
+    windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
+    releases = Releases(windows, ready, lanes)
+    owed, alarm, pace = owed or OwedEffects(), Alarm(), Pace(A_TURN)
+    unclaimed = UnclaimedServices()
+    metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
+    tasks = Tasks(metrics)
+    engine = OutboxEngine(
+        ledger,
+        ingress,
+        releases,
+        owed,
+        alarm,
+        now=now,
+        limits=limits,
+        lanes=lanes,
+        pace=pace,
+        observer=metrics,
+        listeners=(metrics.listen, log_moves, unclaimed.listen, *listeners),
+        cache_bytes=cache_bytes,
+    )
+    pump = Pump(engine, releases, windows, ready, tasks)
+    dispatcher = Dispatcher(
+        engine,
+        bus,
+        owed,
+        releases,
+        windows,
+        tasks,
+        observer=metrics,
+        decorate=decorate,
+        notify=notify,
+    )
+    reporter = UnclaimedReporter(engine, bus, unclaimed, lanes=lanes, now=now, observer=metrics)
+    reconciler = Reconciler(
+        engine,
+        ledger,
+        bus,
+        dispatcher,
+        pump,
+        reporter,
+        releases,
+        windows,
+        ready,
+        alarm,
+        tasks,
+        lanes=lanes,
+        pace=pace,
+        now=now,
+        observer=metrics,
+        look=look,
+        guard=guard,
+    )
+    pulls = Pulls(releases, windows, pump)
+    return Outbox(
+        engine,
+        metrics,
+        windows,
+        ready,
+        releases,
+        owed,
+        pace,
+        tasks,
+        pump,
+        pulls,
+        dispatcher,
+        reconciler,
+    )

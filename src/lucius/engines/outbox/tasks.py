@@ -1,0 +1,36 @@
+"""Work beside what goes on: tasks that nobody awaits, with one place for what goes wrong in them."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from lucius.core.errors import LedgerRowUnreadableError
+from lucius.engines.outbox.observer import Incident, Observer
+
+
+class Tasks:
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._running: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """If it failed, its job stays due, so the reconciler comes back to it."""
+        self._running.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, LedgerRowUnreadableError):  # the ledger has named that already
+            return
+        self._observer.incident(Incident.TASK_FAILED, "engine")
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": "a task of the engine failed", "exception": error}
+        )
+
+    async def close(self) -> None:
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
