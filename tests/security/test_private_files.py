@@ -106,6 +106,17 @@ def test_what_many_share_stays_as_it_is(tmp_path: Path) -> None:
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 
 
+def test_a_directory_of_others_stays_as_it_is_and_what_is_put_there_is_private(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`--data /srv`, run by root, must not close /srv."""
+    (tmp_path / "theirs.txt").write_text("theirs")
+    tmp_path.chmod(0o755)
+    own_data(settings_of(tmp_path))
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    assert "a directory of its own" in caplog.text
+
+
 def test_a_keys_file_that_was_open_stays_refused(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     path.write_text('{"keys": []}')

@@ -18,15 +18,27 @@ from lucius.settings import Settings
 log = logging.getLogger("lucius")
 FOLDER: Final = 0o700
 FILE: Final = 0o600
+ADVICE: Final = "give --data (LUCIUS_DATA_DIR) a directory of its own"
 SECRETS: Final = ("callback.key", "webhook.key", "keys.json.lock")
 
 
 def own_data(settings: Settings) -> None:
     """Make the data directory if it is missing, and close what is open in it."""
-    settings.data_dir.mkdir(FOLDER, parents=True, exist_ok=True)
+    data = settings.data_dir
+    data.mkdir(FOLDER, parents=True, exist_ok=True)
+    if _is_ours(data):
+        _close(data)
+    else:
+        log.warning("%s holds what LUCIUS did not make, so its mode stays: %s", data, ADVICE)
     _make_workspaces(settings)
     for path in _ours(settings):
         _close(path)
+
+
+def _is_ours(data: Path) -> bool:
+    """Empty, or with something in it that only LUCIUS makes. `/srv` is not closed for its name alone."""
+    names = {path.name for path in data.iterdir()}
+    return not names or not names.isdisjoint({LEDGER_FILE, *SECRETS, "keys.json", "installation"})
 
 
 def _make_workspaces(settings: Settings) -> None:
@@ -42,7 +54,6 @@ def _make_workspaces(settings: Settings) -> None:
 
 def _ours(settings: Settings) -> Iterator[Path]:
     data, root = settings.data_dir, workspace_root(settings)
-    yield data
     yield from data.glob(f"{LEDGER_FILE}*")
     yield from (data / name for name in SECRETS)
     if data.absolute() in root.parents:
