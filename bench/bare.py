@@ -67,8 +67,8 @@ BY_ROW: Final[dict[rows.Rows, str]] = {
     rows.PUT_CLAIMS: "INSERT OR REPLACE INTO claims (tenant, claim_hash, body_hash, keyed, job_id)"
     " VALUES (?, ?, ?, ?, ?)",
     rows.ADD_JOBS: "INSERT INTO jobs (no, id, tenant, request_type, created_at, lane, mode, state,"
-    " version, schema, dlq, completed_at, due_at, ready, doc)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    " version, schema, dlq, completed_at, due_at, ready, doc, redrive_of)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     rows.ADD_PLANS: "INSERT INTO plans (no, claim_hash, keyed, doc) VALUES (?, ?, ?, ?)",
     rows.ADD_EVENTS: "INSERT INTO events (job_no, last_seq, doc) VALUES (?, ?, ?)",
     rows.MOVE_JOBS: "UPDATE jobs SET version = ?3, due_at = ?4, doc = ?5"

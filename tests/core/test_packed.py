@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from lucius.core.packed import Packed, opened
-from lucius.core.plan import EMPTY, Plan
+from lucius.core.plan import Plan
 from tests.conformance.jobs import plan_of
 
 VALUE = {"steps": {"ocr": {"dpi": 300}, "sis": {"deep": [1, None, {"é": 2**70}]}}, "x": 1.5}
@@ -42,4 +42,4 @@ def test_every_step_finds_its_payload_in_a_packed_one(whole: dict[str, object]) 
     packed = plan(Packed(json.dumps(whole).encode()))
     for step_id in ("ocr", "embedding", "sis"):
         assert packed.payload_of(step_id) == plan(whole).payload_of(step_id)
-    assert packed.payloads().get("nowhere", EMPTY) == EMPTY
+        assert packed.payloads()[step_id] == plan(whole).payload_of(step_id)

@@ -15,7 +15,7 @@ from lucius.api.shapes import (
 )
 from lucius.core.effects import Event
 from lucius.core.job import Entry, Execution, Job, Step, phase_of
-from lucius.core.plan import EMPTY, Plan, StepPlan
+from lucius.core.plan import Plan, StepPlan
 from lucius.core.states import entry_status, job_status, step_status
 from lucius.ports.config import JobProtocol
 
@@ -69,7 +69,7 @@ def job_view(job: Job, *, steps: bool = True) -> JobShape:
 def step_views(job: Job) -> list[StepShape]:
     pairs, payloads = zip(job.plan.steps, job.steps, strict=True), job.plan.payloads()
     return [
-        _step_view(job.plan, index, planned, step, payloads.get(planned.step_id, EMPTY))
+        _step_view(job.plan, index, planned, step, payloads[planned.step_id])
         for index, (planned, step) in enumerate(pairs)
     ]
 

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
+
+_parse: Final = json.JSONDecoder().decode
 
 
 class Packed(Mapping[str, Any]):
@@ -18,7 +20,7 @@ class Packed(Mapping[str, Any]):
         """A copy: encoders hand out buffers that are much larger than what is in them."""
 
     def opened(self) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads(self.text)
+        value: dict[str, Any] = _parse(self.text.decode())
         return value
 
     def __getitem__(self, key: str) -> Any:

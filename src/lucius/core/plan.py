@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from lucius.core.packed import opened
-from lucius.core.record import record
+from lucius.core.record import evolve, record
 
 Json = Mapping[str, Any]
 EMPTY: Final[Json] = {}
@@ -127,15 +127,14 @@ class Plan:
 
     def payload_of(self, step_id: str) -> Any:
         """One step: the payload is its own. Several: `payload.steps.<step_id>`, or the whole for each."""
-        return self.payloads().get(step_id, EMPTY)
-
-    def payloads(self) -> Mapping[str, Any]:
-        """The payload of every step that has one, unpacked at once."""
         whole = opened(self.payload)
         by_step = whole.get("steps") if len(self.steps) > 1 else None
-        if isinstance(by_step, Mapping):
-            return by_step
-        return {step.step_id: whole for step in self.steps}
+        return by_step.get(step_id, EMPTY) if isinstance(by_step, dict) else whole
+
+    def payloads(self) -> Mapping[str, Any]:
+        """The payload of every step, unpacked once for all of them."""
+        open_plan = evolve(self, payload=opened(self.payload))
+        return {step.step_id: open_plan.payload_of(step.step_id) for step in self.steps}
 
     def line_of(self, service: str) -> str:
         """What waits in one line on a lane, with a window of its own: a service in one mode."""

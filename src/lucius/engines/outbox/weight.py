@@ -24,9 +24,10 @@ def weight_of_moves(job: Job) -> int:
     """What a job has come to have besides its plan."""
     weight = 0
     for step in job.steps:
-        weight += OF_EXECUTION * len(step.executions)
-        if step.result_ref is not None:
-            weight += _weight(step.result_ref)
+        if step.executions:
+            weight += OF_EXECUTION * len(step.executions)
+            if step.result_ref is not None:
+                weight += _weight(step.result_ref)
     return weight
 
 
