@@ -18,12 +18,14 @@ from tests.faults.server import STEPS, Server, command, ready
 
 KILLS = 20
 IN_FLIGHT = 24
+ATTEMPTS = KILLS
+"""The most that there may be. A step is charged for each kill but the first that finds it at work."""
 
 
 def script(number: int) -> tuple[dict[str, Any], str]:
     """Most jobs succeed, some after a retry, some are meant to fail."""
     if number % 10 == 3:
-        return {"beta": {"script": ["fatal"]}}, "FAILED_FINAL"
+        return {"beta": {"script": ["fatal"] * ATTEMPTS}}, "FAILED_FINAL"
     if number % 10 == 6:
         return {"beta": {"script": ["retry"], "seconds": 0.01}}, "SUCCEEDED"
     return {"alpha": {"seconds": 0.02}}, "SUCCEEDED"
@@ -73,7 +75,7 @@ class Load:
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    server = Server(tmp_path / "data")
+    server = Server(tmp_path / "data", LUCIUS_MAX_ATTEMPTS=str(ATTEMPTS))
     yield server
     server.close()
 
