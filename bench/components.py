@@ -18,7 +18,7 @@ _CALLER: Final = "its caller"
 COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "HTTP protocol": (
         *("uvicorn/", "httptools/", "starlette/", "fastapi/"),
-        *("lucius/server/protocol", "lucius/bootstrap/serve", "lucius/server/slow_clients"),
+        *("lucius/server/", "lucius/bootstrap/serve"),
         *("lucius/api/app.py", "lucius/api/operation.py"),
     ),
     "API routes and views": ("lucius/api/", "lucius/gateway/", "lucius/engines/bulk"),
@@ -33,6 +33,9 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
             "lucius/engines/outbox/engine.py",
             "lucius/engines/outbox/cache",
             "lucius/engines/outbox/pace",
+            "lucius/engines/outbox/weight",
+            "lucius/engines/outbox/clock",
+            "lucius/engines/outbox/tasks",
         ),
     ),
     "deciding": (
@@ -46,6 +49,9 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
             "lucius/engines/outbox/releases",
             "lucius/engines/outbox/window",
             "lucius/engines/outbox/ready",
+            "lucius/engines/outbox/pump",
+            "lucius/engines/outbox/visits",
+            "lucius/engines/outbox/pulls",
         ),
         "lucius/engines/outbox/engine.py:OutboxEngine._release_at_once",
     ),
@@ -69,7 +75,8 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         "lucius/engines/outbox/engine.py:OutboxEngine._committed",
         "lucius/engines/outbox/engine.py:OutboxEngine._perform",
         "lucius/engines/outbox/engine.py:OutboxEngine._answers",
-        "lucius/engines/outbox/reconciler.py:Reconciler.woken",
+        "lucius/engines/outbox/alarm",
+        "lucius/engines/outbox/owed",
         "lucius/engines/outbox/waits",
     ),
     "metrics, logs, traces": (
