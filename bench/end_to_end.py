@@ -18,7 +18,7 @@ from bench.measure import Spent, percentile, spending
 from bench.sampling import NotSampledError, sample
 from bench.transitions import envelope
 from bench.wire import Connection
-from lucius.client import Client
+from lucius.client import ENDED, Client
 
 LUCIUS = str(Path(sys.executable).parent / "lucius")
 SERVICES = ("ocr", "embedding", "sis")
@@ -97,7 +97,7 @@ async def _ended(connection: Connection, job_id: str) -> dict[str, Any]:
     while True:
         status, job = await connection.get(f"/v1/jobs/{job_id}?wait_seconds=30")
         assert status == 200, job
-        if job["state"] in ("SUCCEEDED", "FAILED_FINAL", "CANCELLED"):
+        if job["state"] in ENDED:
             return cast(dict[str, Any], job)
 
 

@@ -12,7 +12,7 @@ from typing_extensions import is_typeddict
 from lucius.api.app import OPERATIONS
 from lucius.api.operation import JSON, Operation
 from lucius.api.problems import MEDIA_TYPE
-from lucius.api.shapes import DirectiveShape, ProblemShape
+from lucius.contract.shapes import DirectiveShape, ProblemShape
 
 OPEN = {DirectiveShape}
 """Also carries the fields of an envelope that LUCIUS does not know."""

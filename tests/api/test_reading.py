@@ -6,7 +6,7 @@ import httpx
 import pytest
 from pydantic import TypeAdapter
 
-from lucius.api import shapes
+from lucius.contract import shapes
 from tests.api.world import World, accepted, bearer
 
 

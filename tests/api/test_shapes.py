@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lucius.api.app import OPERATIONS
-from lucius.api.shapes import (
+from lucius.contract.shapes import (
     BacklogShape,
     EventShape,
     ExecutionShape,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import uvicorn
 
 from lucius.api.app import create_app
-from lucius.api.shapes import RetriedShape
+from lucius.contract.shapes import RetriedShape
 from tests.api.world import World, context_of
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from lucius.admission.envelope import KNOWN_FIELDS, SCHEMA_VERSIONS, EnvelopePol
 from lucius.admission.faults import Faults
 from lucius.api.routes.callbacks import reply_schema
 from lucius.api.routes.ingress import ENVELOPE
-from lucius.api.shapes import DirectiveShape, HeartbeatShape
 from lucius.configs.files import FileConfig
+from lucius.contract.shapes import DirectiveShape, HeartbeatShape
 from lucius.core.references import ReferencePolicy
 from lucius.core.wire import directive_properties, parse_reply
 from tests.api.conforming import faults

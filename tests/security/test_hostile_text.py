@@ -13,11 +13,11 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from rich.console import Console
 
-from lucius.api import shapes
 from lucius.cli.main import main
 from lucius.cli.screen import progress
 from lucius.cli.session import Session
 from lucius.client import Client
+from lucius.contract import shapes
 from lucius.core.printable import printable, printable_json, printable_lines
 from tests.security.hostile import CLEAR, CONTROLS, assert_harmless, filled, texts
 

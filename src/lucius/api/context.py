@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
 from lucius.api.limits import HostCheck, RateLimit, WaitLimit
-from lucius.api.shapes import BacklogRowShape, RetriedShape
 from lucius.api.standing import CallerWatch, Stands
 from lucius.api.tokens import CallbackTokens
+from lucius.contract.shapes import BacklogRowShape, RetriedShape
 from lucius.ports.config import ConfigSource
 from lucius.ports.engine import Engine
 from lucius.ports.ledger import Ledger

@@ -12,8 +12,8 @@ from lucius.api.operation import json_response
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.queries import REPEATABLE
 from lucius.api.requests import moment, whole, words
-from lucius.api.shapes import JobsShape
 from lucius.api.views import job_view
+from lucius.contract.shapes import JobsShape
 from lucius.core.idempotency import normal_request_type
 from lucius.core.states import JobState
 from lucius.ports.ledger import JobPage, JobQuery

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from lucius.api import shapes
 from lucius.api.codes import CODES
 from lucius.api.operation import JSON, Answer, Operation
 from lucius.api.problems import MEDIA_TYPE
+from lucius.contract import shapes
 
 Json = dict[str, Any]
 _REF: Final = "#/components/schemas/{model}"

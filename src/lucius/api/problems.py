@@ -8,7 +8,7 @@ import orjson
 from starlette.responses import Response
 
 from lucius.api.codes import CODES, ProblemCode
-from lucius.api.shapes import FaultShape, ProblemShape, ReplyOutcomeShape
+from lucius.contract.shapes import FaultShape, ProblemShape, ReplyOutcomeShape
 from lucius.core.errors import (
     BusUnavailableError,
     LedgerCorruptError,

@@ -6,9 +6,9 @@ from typing import Any
 from lucius.api.context import ApiContext
 from lucius.api.explain import instant
 from lucius.api.problems import Problem
-from lucius.api.shapes import AnswerShape
 from lucius.api.tokens import Binding
 from lucius.api.tracing import applying_here
+from lucius.contract.shapes import AnswerShape
 from lucius.core.effects import Outcome
 from lucius.core.inputs import Callback, HeartbeatReceived
 from lucius.core.wire import parse_reply

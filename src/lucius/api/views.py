@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from lucius.api.explain import explain, instant
-from lucius.api.shapes import (
+from lucius.contract.shapes import (
     EventShape,
     ExecutionShape,
     ExecutionsShape,

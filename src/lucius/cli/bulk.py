@@ -9,8 +9,8 @@ from lucius.cli.session import Session, with_server
 from lucius.cli.submit import read_payload
 
 if TYPE_CHECKING:
-    from lucius.api.shapes import BulkShape, RefusalShape
     from lucius.client import Client
+    from lucius.contract.shapes import BulkShape, RefusalShape
 
 MOST_SHOWN = 10
 DONE = {

@@ -19,8 +19,8 @@ from lucius.core.printable import printable_json, printable_lines
 if TYPE_CHECKING:
     import subprocess
 
-    from lucius.api.shapes import JobShape
     from lucius.client import Client
+    from lucius.contract.shapes import JobShape
 
 PROMPTS = (
     "How much does the Harbour Board pay a year?",

@@ -13,8 +13,8 @@ from lucius.cli.watching import conclude, exit_code, watch_job
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lucius.api.shapes import JobShape, JobsShape
     from lucius.client import Client
+    from lucius.contract.shapes import JobShape, JobsShape
 
     Ask = Callable[..., Awaitable[JobsShape]]
 

@@ -7,7 +7,7 @@ import click
 from lucius.cli.session import Session, with_server
 
 if TYPE_CHECKING:
-    from lucius.api.shapes import RetriedShape
+    from lucius.contract.shapes import RetriedShape
 
 
 @click.group()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from lucius.api.shapes import EventShape, JobShape, StepShape
+    from lucius.contract.shapes import EventShape, JobShape, StepShape
 
 T = TypeVar("T")
 COLOURS = {

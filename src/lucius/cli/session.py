@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lucius.cli.screen import printed
+from lucius.contract import DEFAULT_URL
 from lucius.core.printable import printable_json
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from lucius.client import Client
 
 T = TypeVar("T")
-DEFAULT_URL = "http://127.0.0.1:8700"
 
 
 @dataclass(frozen=True, slots=True)

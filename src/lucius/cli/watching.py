@@ -8,8 +8,8 @@ import click
 from lucius.cli.screen import event_line, progress, reference_text
 
 if TYPE_CHECKING:
-    from lucius.api.shapes import JobShape
     from lucius.client import Client
+    from lucius.contract.shapes import JobShape
 
 SUCCEEDED = "SUCCEEDED"
 

@@ -1,8 +1,9 @@
 """What users of the API import."""
 
 from lucius.client.blocking import BlockingClient
-from lucius.client.client import DEFAULT_URL, ENDED, Client
+from lucius.client.client import Client
 from lucius.client.errors import ClientError, ProblemError, UnreachableError
+from lucius.contract import DEFAULT_URL, ENDED
 
 __all__ = [
     "DEFAULT_URL",

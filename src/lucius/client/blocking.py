@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from lucius.api.shapes import EventShape
 from lucius.client.client import Client
+from lucius.contract.shapes import EventShape
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,7 +10,11 @@ from uuid import uuid4
 
 import orjson
 
-from lucius.api.shapes import (
+from lucius.client.errors import ClientError
+from lucius.client.server_sent import server_sent
+from lucius.client.wire import CONNECTION_ERRORS, Wire, problem
+from lucius.contract import DEFAULT_URL, ENDED
+from lucius.contract.shapes import (
     BulkShape,
     EventShape,
     EventsShape,
@@ -23,12 +27,7 @@ from lucius.api.shapes import (
     StepsShape,
     SubmittedShape,
 )
-from lucius.client.errors import ClientError
-from lucius.client.server_sent import server_sent
-from lucius.client.wire import CONNECTION_ERRORS, Wire, problem
 
-DEFAULT_URL: Final = "http://127.0.0.1:8700"
-ENDED: Final = frozenset(("SUCCEEDED", "FAILED_FINAL", "CANCELLED"))
 _POLL_SECONDS: Final = 30.0
 _BULK_SECONDS: Final = 300.0
 

@@ -13,8 +13,8 @@ from lucius.api.operation import Answer, Operation, json_response
 from lucius.api.problems import Problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.control import moved
-from lucius.api.shapes import BacklogShape, JobShape, JobsShape, ProtocolsShape, RetriedShape
 from lucius.api.views import protocol_view
+from lucius.contract.shapes import BacklogShape, JobShape, JobsShape, ProtocolsShape, RetriedShape
 from lucius.core.inputs import Dismissed
 
 

@@ -11,7 +11,7 @@ from lucius.api.body import field_problem, json_object
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.filters import filter_schema, job_filter
 from lucius.api.operation import Answer, Handler, Operation, json_response
-from lucius.api.shapes import BulkShape, RefusalShape
+from lucius.contract.shapes import BulkShape, RefusalShape
 from lucius.core.inputs import CancelRequested, Dismissed, PauseRequested, ResumeRequested
 from lucius.core.job import Job
 from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, JobState

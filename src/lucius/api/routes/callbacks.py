@@ -17,8 +17,8 @@ from lucius.api.operation import (
 )
 from lucius.api.problems import Problem
 from lucius.api.replies import answer, proven, take_reply
-from lucius.api.shapes import CallbackShape, HeartbeatShape
 from lucius.api.tokens import Binding
+from lucius.contract.shapes import CallbackShape, HeartbeatShape
 from lucius.core.effects import Outcome
 
 _ID: Final = {"type": "string", "minLength": 1, "maxLength": 256}

@@ -13,8 +13,8 @@ from lucius.api.operation import Answer, Handler, Operation, json_response
 from lucius.api.problems import Problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.ingress import accepted
-from lucius.api.shapes import JobShape, RedrivenShape
 from lucius.api.views import job_view
+from lucius.contract.shapes import JobShape, RedrivenShape
 from lucius.core.effects import Outcome
 from lucius.core.inputs import CancelRequested, Input, PauseRequested, ResumeRequested
 

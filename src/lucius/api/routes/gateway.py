@@ -14,8 +14,8 @@ from lucius.api.operation import Answer, Operation, json_response, waiting
 from lucius.api.problems import Problem, outcome_of
 from lucius.api.replies import answer, proven, take_reply
 from lucius.api.routes.callbacks import reply_schema
-from lucius.api.shapes import DirectivesShape, RepliesShape, ReplyOutcomeShape
 from lucius.api.standing import check
+from lucius.contract.shapes import DirectivesShape, RepliesShape, ReplyOutcomeShape
 from lucius.core.errors import LuciusError
 from lucius.core.wire import whole
 

@@ -10,8 +10,8 @@ from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.openapi import header_parameter
 from lucius.api.operation import Answer, Operation, json_response
 from lucius.api.problems import Problem
-from lucius.api.shapes import SubmittedShape
 from lucius.api.tracing import continue_trace
+from lucius.contract.shapes import SubmittedShape
 from lucius.core.trace_context import TRACEPARENT, is_traceparent
 from lucius.ports.engine import Submitted
 

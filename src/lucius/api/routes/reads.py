@@ -13,9 +13,9 @@ from lucius.api.openapi import header_parameter, path_parameter, query_parameter
 from lucius.api.operation import Answer, Operation, json_response, place_to_wait, waiting
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import flag, seconds, visible_job, whole
-from lucius.api.shapes import EventsShape, ExecutionsShape, JobShape, JobsShape, StepsShape
 from lucius.api.streams import Feeds
 from lucius.api.views import event_view, executions_view, job_view, step_views
+from lucius.contract.shapes import EventsShape, ExecutionsShape, JobShape, JobsShape, StepsShape
 from lucius.core.job import Job
 
 _MAX_SEQ: Final = 2**53

@@ -11,7 +11,7 @@ from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.operation import Answer, Operation, is_operator, json_response
 from lucius.api.problems import problem_document
 from lucius.api.readiness import OK, Readiness
-from lucius.api.shapes import HealthShape, ReadinessShape
+from lucius.contract.shapes import HealthShape, ReadinessShape
 from lucius.core.errors import LuciusError
 
 BAD_CONFIG: Final = "the newest change is not valid and not in force; the log says why"

@@ -11,6 +11,7 @@ from typing import Any, Final
 from lucius.core.audit import audit
 from lucius.core.errors import LedgerError, LedgerTooNewError
 from lucius.core.job import Job
+from lucius.core.states import TERMINAL_JOB
 from lucius.ledgers.rules import UNSUCCESSFUL, cell_of, ready_steps
 from lucius.ledgers.sqlite.queries import JOB_COLUMNS, JobRow, read_job, read_positions
 from lucius.ledgers.sqlite.schema import ForeignErrors, check_upgraded, connect_readonly
@@ -19,7 +20,7 @@ from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ports.ledger import Drift
 
 MOST_DRIFTS: Final = 10_000
-ENDED: Final = "'SUCCEEDED', 'FAILED_FINAL', 'CANCELLED'"
+ENDED: Final = ", ".join(f"'{state.value}'" for state in sorted(TERMINAL_JOB))
 REPLACEABLE: Final = f"keyed = 0 AND state IN ({', '.join(repr(s.value) for s in UNSUCCESSFUL)})"
 
 LOST_ROWS: Final = (

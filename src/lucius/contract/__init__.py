@@ -1,0 +1,7 @@
+"""What clients and servers share: words, and the shape of every answer. It imports nothing of either."""
+
+from typing import Final
+
+DEFAULT_URL: Final = "http://127.0.0.1:8700"
+ENDED: Final = frozenset(("SUCCEEDED", "FAILED_FINAL", "CANCELLED"))
+"""States of a job that never change again."""
