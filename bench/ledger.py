@@ -114,7 +114,7 @@ ASKS: dict[str, Ask] = {
     "due": lambda ledger, n: ledger.due(at(10**9), LANES, 50),
     "next_due": lambda ledger, n: ledger.next_due(LANES),
     "ready_queues": lambda ledger, n: ledger.ready_queues(LANES),
-    "ready": lambda ledger, n: ledger.ready(*queue(n), 0, 10),
+    "ready": lambda ledger, n: ledger.ready(*queue(n), 10),
     "list_newest": lambda ledger, n: ledger.list(JobQuery()),
     "list_tenant": lambda ledger, n: ledger.list(JobQuery(tenant_ids=[f"tenant-{n % 8}"])),
     "list_state": lambda ledger, n: ledger.list(JobQuery(states=[JobState.SUCCEEDED])),

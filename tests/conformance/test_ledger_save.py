@@ -179,6 +179,6 @@ async def test_positions_are_not_given_twice_across_openings(on: Harness) -> Non
     await on.reopen()
     third = await on.create(make(3))
     routing = third.plan.routing
-    entries = await on.ledger.ready("ocr-service", routing.lane, "tenant_a", 0, 10)
+    entries = await on.ledger.ready("ocr-service", routing.lane, "tenant_a", 10)
     assert [entry.job_id for entry in entries] == [second.job_id, third.job_id]
     assert replace(entries[0], position=0) != replace(entries[1], position=0)

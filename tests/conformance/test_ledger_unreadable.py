@@ -64,7 +64,7 @@ async def test_once_met_it_is_due_no_more_and_ready_no_more(on: Harness) -> None
     await unreadable(on, bad.job_id)
     assert [due.job_id for due in await on.ledger.due(FAR, LANES, 1)] == [good.job_id]
     assert await on.ledger.next_due(LANES) == good.due_at
-    assert [entry.job_id for entry in await on.ledger.ready(*queue, 0, 1)] == [good.job_id]
+    assert [entry.job_id for entry in await on.ledger.ready(*queue, 1)] == [good.job_id]
     await on.apply(good, CancelRequested())
     assert await on.ledger.next_due(LANES) is None
 

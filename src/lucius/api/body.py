@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -173,13 +172,6 @@ _LARGE: Final = 2.0**62
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_short, parse_float=len)
 """`parse_float=len`: floats were checked already."""
 _EXACT: Final = json.JSONDecoder(object_pairs_hook=_once, parse_int=_integer)
-
-
-def text_field(body: Mapping[str, Any], name: str) -> str | None:
-    value = body.get(name)
-    if value is not None and not isinstance(value, str):
-        raise field_problem(f"/{name}", "must be a string")
-    return value
 
 
 def field_problem(pointer: str, detail: str) -> Problem:

@@ -180,15 +180,13 @@ class MemoryLedger:
     async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
         return self.held.view(frozenset(lanes))
 
-    async def ready(
-        self, line: str, lane: int, tenant_id: str, after: int, limit: int
-    ) -> Sequence[ReadyEntry]:
+    async def ready(self, line: str, lane: int, tenant_id: str, limit: int) -> Sequence[ReadyEntry]:
         queue = self.queues.get(QueueKey(line, lane, tenant_id))
         if queue is None:
             return []
         return [
             ReadyEntry(position, *queue.entries[position], line, lane, tenant_id)
-            for position in queue.after(after, limit)
+            for position in queue.first(limit)
         ]
 
     async def list(self, query: JobQuery) -> JobPage:

@@ -1,6 +1,5 @@
 """The indexes of the memory ledger: entries that are ready, and jobs that are due."""
 
-from bisect import bisect_right
 from collections import defaultdict
 from datetime import datetime
 from heapq import heappop, heappush
@@ -29,9 +28,8 @@ class Queue:
         ):
             self._start += 1
 
-    def after(self, position: int, limit: int) -> list[int]:
-        start = bisect_right(self._positions, position, lo=self._start)
-        live = (p for p in islice(self._positions, start, None) if p in self.entries)
+    def first(self, limit: int) -> list[int]:
+        live = (p for p in islice(self._positions, self._start, None) if p in self.entries)
         return list(islice(live, limit))
 
 

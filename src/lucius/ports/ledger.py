@@ -183,10 +183,8 @@ class Ledger(Protocol):
     async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
         """Every queue that holds at least one ready entry."""
 
-    async def ready(
-        self, line: str, lane: int, tenant_id: str, after: int, limit: int
-    ) -> Sequence[ReadyEntry]:
-        """Ready entries of one queue in their order, from the first position past `after`."""
+    async def ready(self, line: str, lane: int, tenant_id: str, limit: int) -> Sequence[ReadyEntry]:
+        """The first ready entries of one queue, in their order."""
 
     async def list(self, query: JobQuery) -> JobPage:
         """One page. It may be short, or empty, and still have a cursor: what is scanned is bounded.

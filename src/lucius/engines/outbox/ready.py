@@ -100,7 +100,7 @@ class ReadyQueues:
     async def _load(self, key: Key, tenant_id: str, tenant: _Tenant) -> None:
         line, lane = key
         limit = PAGE + len(self._taken)
-        page = await self._ledger.ready(line, lane, tenant_id, 0, limit)
+        page = await self._ledger.ready(line, lane, tenant_id, limit)
         found = [Waiting(entry.job_id, entry.step_id) for entry in page]
         tenant.more = len(page) == limit
         tenant.heads.extend(w for w in found if w not in self._taken and w not in tenant.heads)

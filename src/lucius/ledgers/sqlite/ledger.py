@@ -167,12 +167,10 @@ class SqliteLedger:
             held = self._writer.held if self._writer else queries.read_held(self._reader)
         return held.view(frozenset(lanes))
 
-    async def ready(
-        self, line: str, lane: int, tenant_id: str, after: int, limit: int
-    ) -> Sequence[ReadyEntry]:
+    async def ready(self, line: str, lane: int, tenant_id: str, limit: int) -> Sequence[ReadyEntry]:
         queue = (line, lane, tenant_id)
         with self._foreign:
-            found = queries.ready(self._reader, queue, after, limit + len(self._unreadable))
+            found = queries.ready(self._reader, queue, limit + len(self._unreadable))
         return self._unreadable.leave_out(found, limit)
 
     async def list(self, query: JobQuery) -> JobPage:

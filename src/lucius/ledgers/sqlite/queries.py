@@ -138,13 +138,13 @@ def _next_due_sql(lanes: int) -> str:
 
 
 def ready(
-    conn: sqlite3.Connection, queue: tuple[str, int, str], after: int, limit: int
+    conn: sqlite3.Connection, queue: tuple[str, int, str], limit: int
 ) -> Sequence[ReadyEntry]:
     rows = conn.execute(
         "SELECT position, id, step_id FROM ready CROSS JOIN jobs ON no = job_no"
-        " WHERE service = ? AND ready.lane = ? AND ready.tenant = ? AND position > ?"
+        " WHERE service = ? AND ready.lane = ? AND ready.tenant = ?"
         " AND schema <= ? ORDER BY position LIMIT ?",
-        (*queue, after, SCHEMA, limit),
+        (*queue, SCHEMA, limit),
     )
     return [ReadyEntry(position, job_id, step, *queue) for position, job_id, step in rows]
 

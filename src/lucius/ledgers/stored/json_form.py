@@ -78,7 +78,3 @@ def loads(raw: bytes) -> Any:
 
 def maybe_micros(moment: datetime | None) -> int | None:
     return None if moment is None else micros(moment)
-
-
-def maybe_instant(value: int | None) -> datetime | None:
-    return None if value is None else instant(value)
