@@ -1,5 +1,6 @@
 """The HTTP surface over the real engine, ledger and bus; workers are whoever pulls."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -62,13 +63,12 @@ class Live:
 
     async def linked(self, job_id: str) -> str:
         """The job that took over, once the old one says so."""
-        engine, version = self.runtime.engine, 0
         while True:
-            job = await engine.job(job_id)
+            job = await self.runtime.engine.job(job_id)
             assert job is not None
             if job.redriven_by is not None:
                 return job.redriven_by
-            await engine.wait(job_id, max(version, job.version), 0.01)
+            await asyncio.sleep(0)  # the link is on its way, by a task of the dispatcher
 
     # -- workers -----------------------------------------------------------------------------
 

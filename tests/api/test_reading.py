@@ -74,7 +74,8 @@ async def test_a_wait_ends_when_the_job_does(client: httpx.AsyncClient, world: W
     waiting = asyncio.create_task(client.get(f"/v1/jobs/{job_id}", params={"wait_seconds": 60}))
     for _ in range(2):
         reply = {**await world.out(job_id), "status": "SUCCEEDED"}
-        await client.post("/v1/callbacks/result", json=reply, headers=bearer(reply))
+        named = {**reply, "output_ref": {"uri": "s3://bucket/out.json"}}
+        await client.post("/v1/callbacks/result", json=named, headers=bearer(reply))
     job = (await waiting).json()
     assert job["state"] == "SUCCEEDED"
     assert job["final_output"] == {"uri": "s3://bucket/out.json"}

@@ -31,7 +31,7 @@ async def test_a_corrected_payload_reaches_the_failed_step_alone(lucius: Live) -
     await lucius.answer(directive)
     job = await lucius.job(new)
     assert (job["state"], job["redrive_of"]) == ("SUCCEEDED", old)
-    assert (await lucius.job(old))["redriven_by"] == new
+    assert await lucius.linked(old) == new
     assert await lucius.pull("ocr", wait=0) == []
 
 

@@ -80,12 +80,19 @@ async def test_ticks_meet_it_once_and_go_on_with_what_else_is_due(tmp_path: Path
 
 
 async def test_without_skipping_it_stops_the_start(tmp_path: Path) -> None:
-    await left_behind(tmp_path)
+    bad, _ = await left_behind(tmp_path)
 
-    async def unguarded(self: Reconciler, found: Any) -> None:
-        await self._engine.job(found.job_id)
+    async def all_of_them(self: Reconciler) -> list[str]:
+        return [bad]
 
-    with patch.object(Reconciler, "_take_up", unguarded), pytest.raises(LedgerRowUnreadableError):
+    async def unguarded(self: Reconciler, job_id: str) -> None:
+        await self._engine.job(job_id)
+
+    with (
+        patch.object(Reconciler, "_left_behind", all_of_them),
+        patch.object(Reconciler, "_take_up", unguarded),
+        pytest.raises(LedgerRowUnreadableError),
+    ):
         async with restarted(tmp_path):
             pass
 

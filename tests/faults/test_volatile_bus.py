@@ -42,7 +42,9 @@ class Process:
 def no_notice_of_the_restart() -> Any:
     """A new process counts what was out, and believes that the bus still has it."""
 
-    async def take_up(self: Reconciler, job: Job) -> None:
+    async def take_up(self: Reconciler, job_id: str) -> None:
+        job = await self._engine.job(job_id)
+        assert job is not None
         self._engine.recovered(job)
 
     return patch.object(Reconciler, "_take_up", take_up)

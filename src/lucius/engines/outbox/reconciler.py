@@ -310,35 +310,45 @@ class Reconciler:
     # -- the start ---------------------------------------------------------------------------
 
     async def _recover(self) -> None:
-        """Whatever was out when an earlier process ended, however long its leases still run."""
-        query, taken_up = JobQuery(states=DELIVERING, limit=AT_ONCE), 0
+        """Whatever was out when an earlier process ended, however long its leases still run.
+
+        Lists are newest first, and what has waited longest goes first: so their ids are read before.
+        """
+        left = await self._left_behind()
+        for start in range(0, len(left), AT_ONCE):
+            await asyncio.gather(*map(self._take_up, left[start : start + AT_ONCE]))
+        if left:
+            log.info("took up %d jobs of an earlier process", len(left))
+
+    async def _left_behind(self) -> list[str]:
+        """Oldest first. No more are out than the windows let out and services work on."""
+        query, left = JobQuery(states=DELIVERING, limit=AT_ONCE), list[str]()
         while True:
             page = await self._ledger.list(query)
-            left = [job for job in page.jobs if self._left_out(job)]
-            await asyncio.gather(*(self._take_up(job) for job in left))
-            taken_up += len(left)
+            left += [job.job_id for job in page.jobs if self._left_out(job)]
             if page.next_cursor is None:
-                break
+                return left[::-1]
             query = evolve(query, cursor=page.next_cursor)
-        if taken_up:
-            log.info("took up %d jobs of an earlier process", taken_up)
 
     def _left_out(self, job: Job) -> bool:
         return job.plan.routing.lane in self._lanes.owned and any(step.out for step in job.steps)
 
-    async def _take_up(self, job: Job) -> None:
+    async def _take_up(self, job_id: str) -> None:
         """A volatile bus has lost it: publish again. One that cannot be moved must not stop the start."""
         try:
+            job = await self._engine.job(job_id)
+            if job is None or not self._left_out(job):
+                return
             self._engine.recovered(job)
             if self._bus.volatile:
-                await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))
+                await self._engine.apply(job_id, BusRestarted(EMBEDDED))
         except LedgerUnavailableError:
             raise
         except LedgerRowUnreadableError:
             return  # the ledger has named it
         except Exception:
             self._observer.incident(Incident.TASK_FAILED, "recovery")
-            log.exception("a job cannot be taken up", extra={"jobId": job.job_id})
+            log.exception("a job cannot be taken up", extra={"jobId": job_id})
 
 
 def by_job(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
