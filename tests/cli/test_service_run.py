@@ -67,11 +67,11 @@ async def beside(
 async def test_a_service_of_its_own_takes_steps_and_finishes_them_before_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = Waiting()
-    async with live(tmp_path) as lucius:
+    service, output = Waiting(), (tmp_path / "out.txt").as_uri()
+    async with live(tmp_path / "data", output_roots=str(tmp_path)) as lucius:
 
         async def terminated_at_work() -> None:
-            job_id = await lucius.accepted()
+            job_id = await lucius.accepted(output_ref=output)
             await asyncio.wait_for(service.begun.wait(), 10)
             os.kill(os.getpid(), signal.SIGTERM)
             service.told.set()
