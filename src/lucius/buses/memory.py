@@ -10,6 +10,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Final
 
+from lucius.buses.filters import accepts, compiled
 from lucius.core.errors import BusError, LockLostError
 from lucius.ports.bus import DeadLetter, Delivery, Message, Subscription
 
@@ -45,14 +46,7 @@ class _Queue:
     def define(self, spec: Subscription) -> None:
         self.spec = spec
         self.lock = spec.lock.total_seconds()
-        self.filters = tuple((name, frozenset(values)) for name, values in spec.filters.items())
-
-    def matches(self, message: Message) -> bool:
-        properties = message.properties
-        for name, accepted in self.filters:  # noqa: SIM110 - without a generator: it runs for every message
-            if properties.get(name) not in accepted:
-                return False
-        return True
+        self.filters = compiled(spec.filters)
 
     def put(self, item: _Item) -> None:
         self.ready.append(item)
@@ -181,7 +175,7 @@ class MemoryBus:
         for message in messages:
             taken = False
             for queue in takers:
-                if queue.matches(message):
+                if accepts(queue.filters, message.properties):
                     taken = True
                     queue.put(_Item(message))
             if not taken:
