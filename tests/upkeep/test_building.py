@@ -19,7 +19,7 @@ from tests.api.live import live
     "environ",
     [
         {"LUCIUS_TEMPORAL_ENABLED": "true"},
-        {"LUCIUS_BUS_BACKEND": "nats"},
+        {"LUCIUS_BUS_BACKEND": "servicebus"},
     ],
     ids=lambda environ: next(iter(environ)),
 )

@@ -64,7 +64,21 @@ def open_config(settings: Settings) -> ConfigSource:
 def open_bus(settings: Settings) -> Bus:
     if settings.bus_backend == "memory":
         return MemoryBus()
+    if settings.bus_backend == "nats":
+        return open_nats(settings)
     raise UnsupportedError(f"LUCIUS_BUS_BACKEND={settings.bus_backend} is not built yet")
+
+
+def open_nats(settings: Settings) -> Bus:
+    """Its library comes with an extra, so it is looked for only where it is needed."""
+    try:
+        from lucius.buses.nats import NatsBus
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_BUS_BACKEND=nats needs the package {error.name}: pip install 'lucius[nats]'"
+        ) from error
+    servers = [each.strip() for each in settings.nats_url.split(",") if each.strip()]
+    return NatsBus(servers, system=settings.system)
 
 
 def open_workspace(settings: Settings) -> Workspace:

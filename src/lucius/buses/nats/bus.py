@@ -52,14 +52,11 @@ class NatsBus:
         *,
         system: str = "lucius",
         patience: timedelta = PATIENCE,
-        replicas: int = 1,
         **options: Any,
     ) -> None:
         """`options` go to the client: credentials, TLS."""
         self._names = Names(system)
-        self._connection = Connection(
-            servers, self._names, patience=patience, replicas=replicas, options=options
-        )
+        self._connection = Connection(servers, self._names, patience=patience, options=options)
         self._patience = patience.total_seconds()
         self._locks = Locks()
         self._standing: dict[str, Standing] = {}

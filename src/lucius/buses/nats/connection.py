@@ -14,7 +14,7 @@ from nats.js import api
 from nats.js.errors import NotFoundError
 
 from lucius.buses.nats.names import Names, consumer_name
-from lucius.buses.nats.routes import Routes, Row
+from lucius.buses.nats.routes import Routes, Row, check_alike
 from lucius.buses.nats.session import Session
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Subscription
@@ -46,13 +46,11 @@ class Connection:
         names: Names,
         *,
         patience: timedelta,
-        replicas: int,
         options: dict[str, Any],
     ) -> None:
         self._servers = servers
         self._names = names
         self._patience = patience.total_seconds()
-        self._replicas = replicas
         self._options = options
         self._connected: Connected | None = None
         self._connecting = asyncio.Lock()
@@ -85,14 +83,14 @@ class Connection:
         return connected
 
     async def _prepared(self, session: Session) -> Connected:
-        names, forever = self._names, api.StreamConfig(num_replicas=self._replicas)
-        bus = forever.evolve(
+        names = self._names
+        bus = api.StreamConfig(
             name=names.stream,
             subjects=[names.all_subjects()],
             retention=api.RetentionPolicy.WORK_QUEUE,
             duplicate_window=DUPLICATES,
         )
-        dead = forever.evolve(
+        dead = api.StreamConfig(
             name=names.dead_stream,
             subjects=[names.all_dead_subjects()],
             max_msgs_per_subject=KEPT_DEAD_LETTERS,
@@ -126,6 +124,7 @@ class Connection:
     async def _define(self, connected: Connected, name: str, row: Row) -> None:
         """The consumers first: whoever reads the row may publish at once."""
         session, names, specs = connected.session, self._names, list(row.values())
+        check_alike(name, [*connected.routes.row(name).values(), *specs])
         if specs[0].by_topic:
             wanted = [
                 (consumer_name(name, s.topic), names.subject(s.topic, name), s) for s in specs

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import nats.errors
+import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as Inbox
@@ -56,7 +57,12 @@ class Session:
             )
         except (nats.errors.Error, OSError, ValueError) as error:
             why = reasons[-1] if reasons else str(error) or type(error).__name__
-            raise BusUnavailableError(f"no connection to NATS: {why}") from error
+            await client.close()
+            where = ", ".join(each.rpartition("@")[2] for each in servers)
+            raise BusUnavailableError(
+                f"no connection to NATS at {where}: {why}. Start a server with JetStream"
+                " (nats-server -js), or let LUCIUS_NATS_URL name one"
+            ) from error
         return cls(client, lost)
 
     @property
@@ -119,4 +125,6 @@ def foreign_errors() -> Iterator[None]:
     try:
         yield
     except (nats.errors.Error, OSError, TimeoutError) as error:
+        if isinstance(error, nats.js.errors.ServiceUnavailableError):
+            raise BusUnavailableError("NATS runs without JetStream: nats-server -js") from error
         raise BusUnavailableError(f"NATS: {str(error) or type(error).__name__}") from error

@@ -88,7 +88,8 @@ class Reconciler:
 
     async def prepare(self) -> None:
         """Make the topology, take up what is out, and fill the ready queues."""
-        await self._bus.ensure([Subscription(topic, REPLIES) for topic in self._topics])
+        topics = self._topics
+        await self._bus.ensure([Subscription(topic, REPLIES, by_topic=True) for topic in topics])
         await self._unclaimed.prepare()
         await self._recover()
         await self._engine.ready.recover(self._engine.lanes)
