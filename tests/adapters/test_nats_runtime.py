@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -34,7 +35,7 @@ def server() -> NatsServer:
     return server
 
 
-def on(server: NatsServer) -> dict[str, str]:
+def on(server: NatsServer) -> dict[str, Any]:
     return {
         "bus_backend": "nats",
         "nats_url": server.url,
@@ -46,7 +47,7 @@ async def test_jobs_outlive_a_broker_that_is_killed_under_them(
     server: NatsServer, tmp_path: Path
 ) -> None:
     service = Gated()
-    out = {"output_roots": str(tmp_path / "out")}
+    out: dict[str, Any] = {"output_roots": str(tmp_path / "out")}
     async with live(tmp_path / "data", services=[service], **on(server), **out) as lucius:
 
         async def accepted(key: str) -> str:

@@ -51,6 +51,7 @@ class Orchestrator:
         config: ConfigSource = PACKAGED,
         policy: IngressPolicy | None = None,
         now: Callable[[], datetime] | None = None,
+        alive: str = EMBEDDED,
     ) -> None:
         self.points = Points()
         ledger = pointed(stage.ledger, "ledger", self.points)
@@ -58,7 +59,7 @@ class Orchestrator:
         ingress = Ingress(config, policy)
         self.engine = OutboxEngine(ledger, ingress, now=now or stage.loop.now)
         self.dispatcher = Dispatcher(self.engine, bus)
-        self.reconciler = Reconciler(self.engine, self.dispatcher, bus)
+        self.reconciler = Reconciler(self.engine, self.dispatcher, bus, alive=alive)
         self.running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -90,6 +91,7 @@ class Worker:
         service: Service,
         *,
         embedded: bool = False,
+        worker_id: str | None = None,
         commits: type[Commits] = Commits,
         records: Records | None = None,
         slots: int = 8,
@@ -101,7 +103,7 @@ class Worker:
             pointed(stage.bus, "bus", self.points),
             workspace,
             slots=slots,
-            worker_id=f"{EMBEDDED}{service.name}" if embedded else None,
+            worker_id=f"{EMBEDDED}{service.name}" if embedded else worker_id,
             topics=TOPICS,
             records=records,
             commits=commits(workspace),

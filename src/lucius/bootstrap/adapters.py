@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.demo import SERVICES
+from lucius.engines.outbox.reconciler import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
@@ -100,6 +102,12 @@ def job_workspaces(
     home = f"{settings.workspace_url.rstrip('/')}/{settings.system}/"
     named = settings.data_dir / INSTALLATION_FILE
     return JobWorkspaces(workspace, home, "" if readonly else made_once(named).decode())
+
+
+def home_of(settings: Settings) -> str:
+    """What worker ids of the services in this installation's process begin with."""
+    whose = sha256(made_once(settings.data_dir / INSTALLATION_FILE)).hexdigest()[:8]
+    return f"{EMBEDDED}{whose}/"
 
 
 def check_workspace(settings: Settings) -> None:

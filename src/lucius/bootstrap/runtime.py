@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from uuid import uuid4
 
 import httpx
 from fastapi import FastAPI
@@ -23,6 +24,7 @@ from lucius.bootstrap.adapters import (
     caller_checks,
     check_engine,
     check_workspace,
+    home_of,
     host_check,
     ingress_policy,
     job_workspaces,
@@ -49,7 +51,7 @@ from lucius.engines.outbox.metrics import EngineMetrics
 from lucius.engines.outbox.move_log import log_moves
 from lucius.engines.outbox.observer import Incident
 from lucius.engines.outbox.publish_now import OutboxRetry
-from lucius.engines.outbox.reconciler import EMBEDDED, Reconciler
+from lucius.engines.outbox.reconciler import Reconciler
 from lucius.gateway.bus_gateway import BusGateway
 from lucius.platform import Service, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
@@ -114,12 +116,17 @@ class Runtime:
         self.dispatcher = Dispatcher(
             self.engine, self.bus, decorate=self._decorate, notify=self.webhooks.notify
         )
+        home = home_of(settings)
+        self._incarnation = f"{home}{uuid4().hex[:8]}/"
+        """Services that live here name it: a later process knows by it who has died."""
         self.reconciler = Reconciler(
             self.engine,
             self.dispatcher,
             self.bus,
             look=settings.outbox_retry_interval,
             guard=self._guard,
+            home=home,
+            alive=self._incarnation,
         )
         self.gateway = BusGateway(
             self.bus,
@@ -142,7 +149,7 @@ class Runtime:
             slots=SLOTS,
             forks=self.forks,
             grace=self.settings.drain,
-            worker_id=f"{EMBEDDED}{service.name}",
+            worker_id=f"{self._incarnation}{service.name}",
         )
 
     def _whose(self, task: asyncio.Task[Any] | None) -> str | None:

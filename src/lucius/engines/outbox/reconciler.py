@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from lucius.core.effects import Decision
 from lucius.core.errors import (
     BusUnavailableError,
     LedgerRowUnreadableError,
@@ -18,7 +19,7 @@ from lucius.core.inputs import BusRestarted, Callback, Ticked
 from lucius.core.job import Job
 from lucius.core.record import evolve
 from lucius.core.routing import reply_topic
-from lucius.core.states import JobState
+from lucius.core.states import JobState, StepState
 from lucius.core.wire import parse_reply
 from lucius.engines.outbox.clock import LOOK, StallWatch
 from lucius.engines.outbox.dispatcher import Dispatcher
@@ -35,7 +36,7 @@ log = logging.getLogger("lucius.reconciler")
 
 REPLIES: Final = "lucius-reconciler"
 EMBEDDED: Final = "embedded/"
-"""Worker ids of services that live in this process begin so: their leases die with it."""
+"""Worker ids of services that live in a process of LUCIUS begin so: their leases die with it."""
 BATCH: Final = 512
 AT_ONCE: Final = 64
 """Jobs that are taken up together at the start; they are in memory with their payloads."""
@@ -67,12 +68,19 @@ class Reconciler:
         *,
         look: timedelta = IDLE,
         guard: Guard = lambda body, job_id, received: None,
+        home: str = EMBEDDED,
+        alive: str = EMBEDDED,
     ) -> None:
+        """`home`: worker ids of all services that ever lived in this installation's process begin so.
+        `alive`: those of the services that live in it now.
+        """
         self._engine = engine
         self._dispatcher = dispatcher
         self._bus = bus
         self._look = look
         self._guard = guard
+        self._home = home
+        self._alive = alive
         self._unclaimed = UnclaimedReporter(engine, bus)
         self._topics = [reply_topic(lane) for lane in sorted(engine.lanes)]
         self._settling = 0
@@ -85,6 +93,8 @@ class Reconciler:
         self.ticks = Outage("ledger", "ticks pause", log)
         self.replies = Outage("bus", "replies pause", log)
         engine.woken = self.woken
+        if not bus.volatile:
+            engine.listeners.append(self._listen)
 
     async def prepare(self) -> None:
         """Make the topology, take up what is out, and fill the ready queues."""
@@ -317,6 +327,8 @@ class Reconciler:
             self._engine.recovered(job)
             if self._bus.volatile:
                 await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))
+            else:
+                await self._bury(job)
         except LedgerUnavailableError:
             raise
         except LedgerRowUnreadableError:
@@ -324,6 +336,23 @@ class Reconciler:
         except Exception:
             self._engine.observer.incident(Incident.TASK_FAILED, "recovery")
             log.exception("a job cannot be taken up", extra={"jobId": job.job_id})
+
+    def _listen(self, before: Job | None, decision: Decision) -> None:
+        """A durable bus may still hold the ACK of a service that has died meanwhile."""
+        if self._dead_owners(decision.job):
+            self._engine.spawn(self._bury(decision.job))
+
+    async def _bury(self, job: Job) -> None:
+        """End the leases of services that lived in an earlier process of this installation."""
+        for owner in self._dead_owners(job):
+            await self._engine.apply(job.job_id, BusRestarted(owner, kept=True))
+
+    def _dead_owners(self, job: Job) -> set[str]:
+        if self._home == self._alive:
+            return set()
+        at_work = (step for step in job.steps if step.state is StepState.IN_PROGRESS)
+        owners = {step.executions[-1].lease_owner or "" for step in at_work}
+        return {o for o in owners if o.startswith(self._home) and not o.startswith(self._alive)}
 
 
 def by_job(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
