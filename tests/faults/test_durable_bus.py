@@ -7,8 +7,8 @@ from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState, StepState
 from lucius.engines.outbox.reconciler import EMBEDDED
 from lucius.ports.bus import Subscription
-from tests.faults.services import Scribe
-from tests.faults.stage import TOPICS, Orchestrator, Stage, Worker, staged
+from tests.faults.services import TOPICS, Scribe
+from tests.faults.stage import Orchestrator, Stage, Worker, staged
 
 
 class Process:
