@@ -50,11 +50,14 @@ async def test_what_is_published_again_is_delivered_once(server: NatsServer) -> 
 
 
 async def test_nothing_is_locked_beyond_the_limit(server: NatsServer) -> None:
+    """A receiver that waits asks for one, however many would fit: the rest stays free for others."""
     async with connected(server, "limits") as bus, connected(server, "limits") as other:
         await bus.ensure([Subscription("t", "w")])
-        await other.ensure([Subscription("t", "w")])
         waiting = asyncio.create_task(bus.receive("w", ["t"], 2, SOON))
-        await bus.publish("t", said("1", "2", "3", "4", "5"))
+        session = (await other._connection.get()).session
+        while not (await session.js.consumer_info("limits-bus", "w")).num_waiting:
+            pass
+        await other.publish("t", said("1", "2", "3", "4", "5"))
         mine = await waiting
         theirs = await other.receive("w", ["t"], 10, SOON)
         assert (len(mine) <= 2, len(mine) + len(theirs)) == (True, 5)

@@ -140,7 +140,7 @@ class NatsBus:
             pull = Pull(session, self._names.next_message(consumer_name(name)))
             try:
                 return await pull.take(limit, wait)
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, BusUnavailableError):
                 self._do(self._take_back(pull))
                 raise
         except NothingDeliveredError as error:

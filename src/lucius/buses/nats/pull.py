@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -71,5 +72,6 @@ class Pull:
     async def give_up(self) -> Sequence[Msg]:
         """Take the request back. What had come by then is for the caller to give back."""
         if self._inbox is not None and not self._session.is_lost:
-            await self._session.asked(self._inbox.drain())  # type: ignore[no-untyped-call]
+            with suppress(BusUnavailableError):  # it may have been taken back already
+                await self._session.asked(self._inbox.drain())  # type: ignore[no-untyped-call]
         return self._arrived
