@@ -84,7 +84,7 @@ def test_wrong_usage_exits_with_two(args: list[str]) -> None:
         (["nope"], "USAGE", 2),
         (["ledger", "info", "--data", "/nowhere"], "USAGE", 2),
         (["up", "--host", "203.0.113.7"], "UNSAFE_ADDRESS", 1),
-        (["up", "--stack", "nats", "--port", "0"], "UNSUPPORTED", 1),
+        (["up", "--stack", "temporal"], "UNSUPPORTED", 1),
         (["service", "run", "a:b"], "FAILED", 1),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -11,12 +11,18 @@ from typing import Protocol
 from uuid import uuid4
 
 from lucius.buses.memory import MemoryBus
+from lucius.buses.nats import NatsBus
 from lucius.core.errors import BusError
 from lucius.ports.bus import Bus, Delivery, Message, Property, Subscription
+from tests.nats_server import shared_server
 from tests.virtual import VirtualLoop, run_virtually
 
 OUTAGE = "outage"
 """The adapter can be cut off from its broker and connected again."""
+REFUSAL = "refusal"
+"""The adapter can be made to refuse a publish."""
+TOPICS = "topics"
+"""A receiver may name some topics of a subscription, and topics take turns."""
 EXACT_WAKE = "exact wake"
 """A waiting receiver is woken by the publish itself, in no time at all."""
 BY_TENANT = "by tenant"
@@ -34,6 +40,8 @@ class Harness:
     advance: Callable[[float], Awaitable[None]]
     """Let that many seconds go by for the broker."""
     fail_with: Callable[[BusError | None], None] = lambda error: None
+    by_topic: bool = False
+    """Whether subscriptions are received by topic, where nothing else is said."""
     prefix: str = field(default_factory=lambda: uuid4().hex[:8])
     patience: timedelta = timedelta(seconds=5)
     """How long a message that is certain to come may take."""
@@ -59,6 +67,7 @@ class Harness:
                     catch_all=catch_all,
                     lock=self.lock,
                     max_deliveries=max_deliveries,
+                    by_topic=self.by_topic,
                 )
             ]
         )
@@ -98,7 +107,7 @@ class Adapter(Protocol):
 
 class MemoryAdapter:
     name = "memory"
-    capabilities = frozenset({OUTAGE, EXACT_WAKE, BY_TENANT})
+    capabilities = frozenset({OUTAGE, REFUSAL, TOPICS, EXACT_WAKE, BY_TENANT})
 
     def run(self, body: Body) -> None:
         async def main(loop: VirtualLoop) -> None:
@@ -114,4 +123,37 @@ class MemoryAdapter:
         run_virtually(main)
 
 
-ADAPTERS: tuple[Adapter, ...] = (MemoryAdapter(),)
+class NatsAdapter:
+    """On a real server. An outage is its end by SIGKILL, and its return on the same folder."""
+
+    def __init__(self, name: str, *more: str, by_topic: bool) -> None:
+        self.name = name
+        self.capabilities = frozenset({OUTAGE, *more})
+        self._by_topic = by_topic
+
+    def run(self, body: Body) -> None:
+        server = shared_server()
+        server.start()
+
+        def fail_with(error: BusError | None) -> None:
+            server.start() if error is None else server.kill()
+
+        async def main() -> None:
+            bus = NatsBus([server.url], system=f"t-{uuid4().hex[:8]}")
+            lock = timedelta(seconds=1)
+            harness = Harness(
+                bus, self.capabilities, lock, asyncio.sleep, fail_with, self._by_topic
+            )
+            try:
+                await body(harness)
+            finally:
+                await bus.close()
+
+        asyncio.run(main())
+
+
+ADAPTERS: tuple[Adapter, ...] = (
+    MemoryAdapter(),
+    NatsAdapter("nats", by_topic=False),
+    NatsAdapter("nats by topic", TOPICS, by_topic=True),
+)

@@ -52,12 +52,13 @@ class Orchestrator:
         config: ConfigSource = PACKAGED,
         policy: IngressPolicy | None = None,
         now: Callable[[], datetime] | None = None,
+        alive: str = EMBEDDED,
     ) -> None:
         self.points = Points()
         ledger = pointed(stage.ledger, "ledger", self.points)
         bus = pointed(stage.bus, "bus", self.points)
         ingress = Ingress(config, policy)
-        self.outbox = outbox(ledger, bus, ingress, now=now or stage.loop.now)
+        self.outbox = outbox(ledger, bus, ingress, now=now or stage.loop.now, alive=alive)
         self.engine = self.outbox.engine
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.running: asyncio.Task[None] | None = None
@@ -91,6 +92,7 @@ class Worker:
         service: Service,
         *,
         embedded: bool = False,
+        worker_id: str | None = None,
         commits: type[Commits] = Commits,
         records: Records | None = None,
         slots: int = 8,
@@ -102,7 +104,7 @@ class Worker:
             pointed(stage.bus, "bus", self.points),
             workspace,
             slots=slots,
-            worker_id=f"{EMBEDDED}{service.name}" if embedded else None,
+            worker_id=f"{EMBEDDED}{service.name}" if embedded else worker_id,
             topics=TOPICS,
             records=records,
             commits=commits(workspace),

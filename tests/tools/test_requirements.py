@@ -11,7 +11,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 RUNTIME = PROJECT["project"]["dependencies"]
-DEV = [*PROJECT["project"]["optional-dependencies"]["dev"], *PROJECT["build-system"]["requires"]]
+EXTRAS = [text for extra in PROJECT["project"]["optional-dependencies"].values() for text in extra]
+DEV = [text for text in EXTRAS if not text.startswith("lucius[")]
+DEV += PROJECT["build-system"]["requires"]
 
 
 def pins(name: str) -> dict[str, str]:

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import signal
+import sys
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from lucius.bootstrap import build, demo_services, open_ledger
-from lucius.bootstrap.adapters import UnsupportedError
+from lucius.bootstrap.adapters import UnsupportedError, open_bus
 from lucius.bootstrap.roles import reconcile
 from lucius.settings import load_settings
 from tests.api.live import live
@@ -19,7 +20,7 @@ from tests.api.live import live
     "environ",
     [
         {"LUCIUS_TEMPORAL_ENABLED": "true"},
-        {"LUCIUS_BUS_BACKEND": "nats"},
+        {"LUCIUS_BUS_BACKEND": "servicebus", "LUCIUS_SERVICEBUS_CONNECTION": "x"},
     ],
     ids=lambda environ: next(iter(environ)),
 )
@@ -29,6 +30,12 @@ async def test_what_is_not_built_yet_is_refused_by_name(
     settings = load_settings({"LUCIUS_DATA_DIR": str(tmp_path / "data"), **environ})
     with pytest.raises(UnsupportedError, match=next(iter(environ))):
         await build(settings)
+
+
+def test_a_bus_whose_library_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lucius.buses.nats", None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'lucius\[nats\]'"):
+        open_bus(load_settings({"LUCIUS_BUS_BACKEND": "nats"}))
 
 
 async def test_the_reconciler_looks_at_what_is_due_as_often_as_it_is_told(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from lucius.bootstrap.adapters import (
     open_ledger,
     open_workspace,
 )
+from lucius.bootstrap.broker import BrokerMissingError, local_nats
 from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
@@ -17,6 +18,7 @@ from lucius.bootstrap.telemetry import observed
 from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify
 
 __all__ = [
+    "BrokerMissingError",
     "NotSharedError",
     "Runtime",
     "build",
@@ -25,6 +27,7 @@ __all__ = [
     "demo_services",
     "key_file",
     "ledger_path",
+    "local_nats",
     "named_service",
     "observed",
     "open_ledger",

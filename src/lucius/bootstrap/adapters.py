@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.demo import SERVICES
+from lucius.engines.outbox.reconciler import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
@@ -68,9 +70,23 @@ def open_config(settings: Settings) -> ConfigSource:
 def open_bus(settings: Settings) -> Bus:
     if settings.bus_backend == "memory":
         return MemoryBus()
+    if settings.bus_backend == "nats":
+        return open_nats(settings)
     raise UnsupportedError(
-        f"LUCIUS_BUS_BACKEND={settings.bus_backend} is not built yet: use memory"
+        f"LUCIUS_BUS_BACKEND={settings.bus_backend} is not built yet: use memory or nats"
     )
+
+
+def open_nats(settings: Settings) -> Bus:
+    """Its library comes with an extra, so it is looked for only where it is needed."""
+    try:
+        from lucius.buses.nats import NatsBus
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_BUS_BACKEND=nats needs the package {error.name}: pip install 'lucius[nats]'"
+        ) from error
+    servers = [each.strip() for each in settings.nats_url.split(",") if each.strip()]
+    return NatsBus(servers, system=settings.system)
 
 
 def open_workspace(settings: Settings) -> Workspace:
@@ -92,6 +108,12 @@ def job_workspaces(
     home = f"{settings.workspace_url.rstrip('/')}/{settings.system}/"
     named = settings.data_dir / INSTALLATION_FILE
     return JobWorkspaces(workspace, home, "" if readonly else made_once(named).decode())
+
+
+def home_of(settings: Settings) -> str:
+    """What worker ids of the services in this installation's process begin with."""
+    whose = sha256(made_once(settings.data_dir / INSTALLATION_FILE)).hexdigest()[:8]
+    return f"{EMBEDDED}{whose}/"
 
 
 def check_workspace(settings: Settings) -> None:

@@ -13,6 +13,7 @@ from lucius.engines.outbox.cache import CACHE_BYTES
 from lucius.engines.outbox.clock import LoopTime
 from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
 from lucius.engines.outbox.engine import A_TURN, Listener, OutboxEngine
+from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.metrics import EngineMetrics
 from lucius.engines.outbox.move_log import log_moves
 from lucius.engines.outbox.owed import OwedEffects
@@ -20,7 +21,7 @@ from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.pulls import Pulls
 from lucius.engines.outbox.pump import Pump
 from lucius.engines.outbox.ready import ReadyQueues
-from lucius.engines.outbox.reconciler import IDLE, Guard, Reconciler
+from lucius.engines.outbox.reconciler import EMBEDDED, IDLE, Guard, Reconciler
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
@@ -63,11 +64,13 @@ def outbox(
     decorate: Decorate = lambda body: body,
     notify: Notify | None = None,
     guard: Guard = lambda body, job_id, received: None,
+    home: str = EMBEDDED,
+    alive: str = EMBEDDED,
 ) -> Outbox:
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
     releases = Releases(windows, ready, lanes)
     owed, alarm, pace = owed or OwedEffects(), Alarm(), Pace(A_TURN)
-    unclaimed = UnclaimedServices()
+    unclaimed, lost = UnclaimedServices(), LostServices(home, alive)
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks = Tasks(metrics)
     engine = OutboxEngine(
@@ -81,7 +84,7 @@ def outbox(
         lanes=lanes,
         pace=pace,
         observer=metrics,
-        listeners=(metrics.listen, log_moves, unclaimed.listen, *listeners),
+        listeners=(metrics.listen, log_moves, unclaimed.listen, lost.listen, *listeners),
         cache_bytes=cache_bytes,
     )
     pump = Pump(engine, releases, windows, ready, tasks)
@@ -108,6 +111,7 @@ def outbox(
         windows,
         ready,
         alarm,
+        lost,
         tasks,
         lanes=lanes,
         pace=pace,

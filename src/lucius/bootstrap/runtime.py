@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from uuid import uuid4
 
 import httpx
 from fastapi import FastAPI
@@ -24,6 +25,7 @@ from lucius.bootstrap.adapters import (
     caller_checks,
     check_engine,
     check_workspace,
+    home_of,
     host_check,
     ingress_policy,
     job_workspaces,
@@ -48,7 +50,6 @@ from lucius.engines.outbox.clock import SteadyClock
 from lucius.engines.outbox.engine import Listener
 from lucius.engines.outbox.observer import Incident
 from lucius.engines.outbox.publish_now import OutboxRetry
-from lucius.engines.outbox.reconciler import EMBEDDED
 from lucius.gateway.bus_gateway import BusGateway
 from lucius.platform import Service, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
@@ -100,6 +101,9 @@ class Runtime:
         self.watch = CallerWatch()
         self.job_workspaces = job_workspaces(settings, self.workspace)
         self.forks = ForkServer()
+        home = home_of(settings)
+        self._incarnation = f"{home}{uuid4().hex[:8]}/"
+        """Services that live here name it: a later process knows by it who has died."""
         self.runners = [runner for service in self.services for runner in self._runners(service)]
         self.webhooks = Webhooks(
             webhook_secret(settings),
@@ -122,6 +126,8 @@ class Runtime:
             decorate=self._decorate,
             notify=self.webhooks.notify,
             guard=self._guard,
+            home=home,
+            alive=self._incarnation,
         )
         self.engine, self.metrics = self.outbox.engine, self.outbox.metrics
         self.metrics.register(self.registry)
@@ -144,7 +150,7 @@ class Runtime:
             slots=SLOTS,
             forks=self.forks,
             grace=self.settings.drain,
-            worker_id=f"{EMBEDDED}{service.name}",
+            worker_id=f"{self._incarnation}{service.name}",
         )
 
     def _whose(self, task: asyncio.Task[Any] | None) -> str | None:

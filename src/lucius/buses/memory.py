@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from itertools import count
 
+from lucius.buses.filters import accepts
 from lucius.buses.subscriptions import Group, Item, Queue, Waiter, settle
 from lucius.core.errors import BusError, LockLostError
 from lucius.core.packed import Packed
@@ -66,7 +67,7 @@ class MemoryBus:
         for message in messages:
             taken = False
             for queue in takers:
-                if queue.matches(message):
+                if accepts(queue.filters, message.properties):
                     taken = True
                     queue.group.offer(queue, Item(message))
             if not taken:

@@ -9,6 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Collection
 from typing import Final
 
+from lucius.buses.filters import compiled
 from lucius.ports.bus import DeadLetter, Message, Property, Subscription
 
 KEPT_DEAD_LETTERS: Final = 10_000
@@ -44,14 +45,7 @@ class Queue:
         self.spec = spec
         self.topic = spec.topic
         self.lock = spec.lock.total_seconds()
-        self.filters = tuple((name, frozenset(values)) for name, values in spec.filters.items())
-
-    def matches(self, message: Message) -> bool:
-        properties = message.properties
-        for name, accepted in self.filters:  # noqa: SIM110 - without a generator: it runs for every message
-            if properties.get(name) not in accepted:
-                return False
-        return True
+        self.filters = compiled(spec.filters)
 
     def put_back(self, item: Item) -> None:
         """Redeliver in the old place, unless it was tried often enough."""

@@ -1,8 +1,10 @@
 """The processes: `lucius up`, `lucius orchestrator`, `lucius reconciler`, `lucius service run`."""
 
 import json
+import os
 import sys
 from collections.abc import Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,12 +71,16 @@ def up(
     """
     from lucius import bootstrap
 
-    settings = settings_for(data, **STACKS[stack], **logs(as_json))
     services = [] if no_services else bootstrap.demo_services()
     if named:
         search_here()
     services += [bootstrap.named_service(name) for name in named]
-    serve(settings, as_json, host=host, port=port, services=services)
+    broker: AbstractContextManager[dict[str, str]] = (
+        bootstrap.local_nats(os.environ, data) if stack == "nats" else nullcontext({})
+    )
+    with broker as found:
+        settings = settings_for(data, **STACKS[stack], **found, **logs(as_json))
+        serve(settings, as_json, host=host, port=port, services=services)
 
 
 def search_here() -> None:

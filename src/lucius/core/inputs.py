@@ -148,10 +148,14 @@ class Ticked:
 
 @record
 class BusRestarted:
-    """A volatile bus lost what it held; services whose worker id begins with `lost_owner` died with it."""
+    """A volatile bus lost what it held; services whose worker id begins with `lost_owner` died with it.
+
+    `kept`: the bus is durable, and only the services died.
+    """
 
     kind: ClassVar[Kind] = Kind.BUS_RESTARTED
     lost_owner: str
+    kept: bool = False
 
 
 @record

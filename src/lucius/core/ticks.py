@@ -114,6 +114,8 @@ def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
             if owner is not None and owner.startswith(received.lost_owner):
                 about(turn, turn.plan(index).step_id, step.execution)
                 leases.died(turn, index)
+        elif received.kept:
+            continue
         elif step.state is StepState.AWAITING_ACK:
             expires_at = turn.now + turn.plan(index).policy.ack_timeout
             turn.own_execution(index).lease_expires_at = expires_at

@@ -28,6 +28,8 @@ class Subscription:
 
     `filters`: property name to accepted values; all must match, an empty mapping matches all.
     `catch_all`: takes exactly the messages that no other subscription of the topic takes.
+    `by_topic`: a receiver may name some of its topics; otherwise it names all of them. A broker may
+    then lock more for a receiver than it asked for, up to one message a topic.
     """
 
     topic: str
@@ -36,6 +38,7 @@ class Subscription:
     catch_all: bool = False
     lock: timedelta = timedelta(seconds=60)
     max_deliveries: int = 10
+    by_topic: bool = False
 
 
 @record

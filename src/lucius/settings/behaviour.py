@@ -61,7 +61,8 @@ class General:
         "SYSTEM",
         matching("lower-case letters, digits and -", r"[a-z0-9][a-z0-9-]{0,62}"),
         "lucius",
-        "Name of this installation: the first folder of every workspace path",
+        "Name of this installation: the first folder of every workspace path, and the first part of"
+        " every name on a NATS server",
     )
     data_dir: Path = setting(
         "DATA_DIR", PATH, ".lucius", "Directory of the embedded ledger, workspace and keys"

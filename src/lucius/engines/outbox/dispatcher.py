@@ -34,7 +34,7 @@ SENT_DELAY: Final = timedelta(seconds=1)
 """An ACK usually proves the publish before this is over; only what is still open then is written."""
 BATCH: Final = 256
 LARGE: Final = 4096
-"""Bytes of a payload from which it stays packed while its directive waits on the bus."""
+"""Bytes of a payload from which it stays packed while its directive waits in this process."""
 
 Decorate = Callable[[dict[str, Any]], dict[str, Any]]
 Notify = Callable[[Job, str, str], Awaitable[bool]]
@@ -119,7 +119,7 @@ class Dispatcher:
     def _message(self, job: Job, effect: PublishDirective) -> Message:
         body = directive(job, effect.step_id, effect.attempt_no, effect.lease_id)
         payload = job.plan.payload
-        if isinstance(payload, Packed) and len(payload.text) > LARGE:
+        if self._bus.volatile and isinstance(payload, Packed) and len(payload.text) > LARGE:
             body["payload"] = Packed(orjson.dumps(body["payload"]))
         name = message_id(
             job.job_id, effect.step_id, effect.attempt_no, effect.lease_id, "DIRECTIVE"

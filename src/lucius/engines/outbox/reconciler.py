@@ -24,6 +24,7 @@ from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.clock import LOOK, StallWatch
 from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
 from lucius.engines.outbox.pace import Pace
@@ -43,7 +44,7 @@ log = logging.getLogger("lucius.reconciler")
 
 REPLIES: Final = "lucius-reconciler"
 EMBEDDED: Final = "embedded/"
-"""Worker ids of services that live in this process begin so: their leases die with it."""
+"""Worker ids of services that live in a process of LUCIUS begin so: their leases die with it."""
 BATCH: Final = 512
 AT_ONCE: Final = 64
 """Jobs that are taken up together at the start; they are in memory with their payloads."""
@@ -79,6 +80,7 @@ class Reconciler:
         windows: Windows,
         ready: ReadyQueues,
         alarm: Alarm,
+        lost: LostServices,
         tasks: Tasks,
         *,
         lanes: Lanes,
@@ -98,6 +100,7 @@ class Reconciler:
         self._windows = windows
         self._ready = ready
         self._alarm = alarm
+        self._lost = lost
         self._tasks = tasks
         self._lanes = lanes
         self._pace = pace
@@ -116,7 +119,8 @@ class Reconciler:
 
     async def prepare(self) -> None:
         """Make the topology, take up what is out, and fill the ready queues."""
-        await self._bus.ensure([Subscription(topic, REPLIES) for topic in self._topics])
+        topics = self._topics
+        await self._bus.ensure([Subscription(topic, REPLIES, by_topic=True) for topic in topics])
         await self._unclaimed.prepare()
         await self._recover()
         await self._ready.recover(self._lanes.owned)
@@ -130,6 +134,8 @@ class Reconciler:
             tasks.create_task(self._tick_forever())
             tasks.create_task(self._consume_forever())
             tasks.create_task(self._unclaimed.run())
+            if not self._bus.volatile:
+                tasks.create_task(self._bury_forever())
 
     # -- what is due -------------------------------------------------------------------------
 
@@ -342,6 +348,8 @@ class Reconciler:
             self._engine.recovered(job)
             if self._bus.volatile:
                 await self._engine.apply(job_id, BusRestarted(EMBEDDED))
+            else:
+                await self._bury(job)
         except LedgerUnavailableError:
             raise
         except LedgerRowUnreadableError:
@@ -349,6 +357,16 @@ class Reconciler:
         except Exception:
             self._observer.incident(Incident.TASK_FAILED, "recovery")
             log.exception("a job cannot be taken up", extra={"jobId": job_id})
+
+    async def _bury_forever(self) -> None:
+        while True:
+            for job in await self._lost.jobs():
+                self._tasks.spawn(self._bury(job))
+
+    async def _bury(self, job: Job) -> None:
+        """End the leases of services that lived in an earlier process of this installation."""
+        for owner in self._lost.owners(job):
+            await self._engine.apply(job.job_id, BusRestarted(owner, kept=True))
 
 
 def by_job(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:

@@ -83,8 +83,12 @@ class UnclaimedReporter:
         self._observer = observer
 
     async def prepare(self) -> None:
-        topics = self._topics
-        await self._bus.ensure([Subscription(topic, UNCLAIMED, catch_all=True) for topic in topics])
+        await self._bus.ensure(
+            [
+                Subscription(topic, UNCLAIMED, catch_all=True, by_topic=True)
+                for topic in self._topics
+            ]
+        )
 
     async def run(self) -> None:
         """An outage is waited out in silence: the consumer of replies speaks of it."""

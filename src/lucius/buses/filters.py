@@ -1,0 +1,18 @@
+"""What a subscription takes, for the buses that decide it themselves."""
+
+from collections.abc import Mapping
+
+from lucius.ports.bus import Property
+
+Filters = tuple[tuple[str, frozenset[Property]], ...]
+
+
+def compiled(filters: Mapping[str, tuple[Property, ...]]) -> Filters:
+    return tuple((name, frozenset(values)) for name, values in filters.items())
+
+
+def accepts(filters: Filters, properties: Mapping[str, Property]) -> bool:
+    for name, accepted in filters:  # noqa: SIM110 - without a generator: it runs for every message
+        if properties.get(name) not in accepted:
+            return False
+    return True

@@ -1,0 +1,271 @@
+"""`NatsBus`: topics, filtered subscriptions, locks and dead letters on JetStream.
+
+The publisher stores one copy of a message for each subscription that takes it, in one work queue. A
+copy is deleted when it is settled, so what the queue holds is what waits or is locked.
+"""
+
+import asyncio
+from collections.abc import Collection, Coroutine, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from nats.aio.msg import Msg
+from nats.js.errors import NotFoundError
+
+from lucius.buses.nats.connection import Connected, Connection
+from lucius.buses.nats.locks import Locks, held
+from lucius.buses.nats.names import (
+    Names,
+    consumer_name,
+    decoded,
+    encoded,
+    stored_at,
+    topic_of,
+)
+from lucius.buses.nats.pull import Pull
+from lucius.buses.nats.routes import Row
+from lucius.buses.nats.standing import Standing
+from lucius.buses.nats.status import NothingDeliveredError
+from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
+from lucius.ports.bus import DeadLetter, Delivery, Message, Subscription
+
+ACK: Final = b"+ACK"
+NAK: Final = b"-NAK"
+HEADERS: Final = 64
+"""Bytes of a message besides its payload and its id."""
+PATIENCE: Final = timedelta(seconds=2)
+TOO_MANY: Final = "MAX_DELIVERIES_EXCEEDED"
+UNREADABLE: Final = "UNREADABLE"
+
+
+class NatsBus:
+    """Implements `lucius.ports.bus.Bus`.
+
+    `system` names the installation: several may share a broker. `patience` is how long an operation
+    waits for a lost connection to come back before it raises.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        *,
+        system: str = "lucius",
+        patience: timedelta = PATIENCE,
+        **options: Any,
+    ) -> None:
+        """`options` go to the client: credentials, TLS."""
+        self._names = Names(system)
+        self._connection = Connection(servers, self._names, patience=patience, options=options)
+        self._patience = patience.total_seconds()
+        self._locks = Locks()
+        self._standing: dict[str, Standing] = {}
+        self._chores: set[asyncio.Task[None]] = set()
+
+    @property
+    def volatile(self) -> bool:
+        return False
+
+    async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
+        await self._connection.ensure(subscriptions)
+
+    # -- publishing --------------------------------------------------------------------------
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        connected = await self._connection.get()
+        sends: list[tuple[str, bytes, str]] = []
+        for message in messages:
+            takers = connected.routes.takers(topic, message.properties)
+            payload = encoded(message) if takers else b""
+            for name in takers:
+                subject = self._names.subject(topic, name)
+                sends.append((subject, payload, _copy_id(subject, message)))
+        for _, payload, copy_id in sends:
+            size = len(payload) + len(copy_id) + HEADERS
+            if size > connected.largest:
+                raise PublishRefusedError(
+                    f"the message has {size} bytes, and NATS takes {connected.largest}:"
+                    " set max_payload of the server (and max_msg_size of the stream) higher"
+                )
+        await connected.session.store(sends)
+
+    # -- receiving ---------------------------------------------------------------------------
+
+    @property
+    def by_tenant(self) -> bool:
+        return False
+
+    async def receive(
+        self,
+        name: str,
+        topics: Sequence[str],
+        limit: int,
+        wait: timedelta,
+        tenants: Collection[str] | None = None,
+    ) -> Sequence[Delivery]:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + wait.total_seconds()
+        await asyncio.sleep(0)  # a receiver of an endless backlog must not starve everyone else
+        while limit > 0:
+            left = timedelta(seconds=max(0.0, give_up_at - loop.time()))
+            connected = await self._connection.get()
+            row = self._row(connected, name, topics)
+            found = await self._found(connected, name, row, topics, limit, left)
+            read = [await self._delivery(name, row, message) for message in found]
+            deliveries = [delivery for delivery in read if delivery is not None]
+            if deliveries or not found:
+                return deliveries
+        return ()
+
+    def _row(self, connected: Connected, name: str, topics: Sequence[str]) -> Row:
+        row = connected.routes.row(name)
+        if not row.keys() & set(topics):
+            raise BusUnavailableError(f"nobody has subscribed {name} to {', '.join(topics)[:200]}")
+        by_topic = next(iter(row.values())).by_topic
+        if not by_topic and (unnamed := row.keys() - set(topics)):
+            raise BusError(
+                f"{name} is received as a whole, and {', '.join(sorted(unnamed)[:3])} is not named:"
+                " name all its topics, or subscribe it by topic"
+            )
+        return row
+
+    async def _found(
+        self,
+        connected: Connected,
+        name: str,
+        row: Row,
+        topics: Sequence[str],
+        limit: int,
+        wait: timedelta,
+    ) -> Sequence[Msg]:
+        session, spec = connected.session, next(iter(row.values()))
+        try:
+            if spec.by_topic:
+                standing = self._standing.setdefault(
+                    name, Standing(self._names, name, self._return)
+                )
+                there = [topic for topic in topics if topic in row]
+                return await standing.take(session, there, limit, wait, held(spec))
+            pull = Pull(session, self._names.next_message(consumer_name(name)))
+            try:
+                return await pull.take(limit, wait)
+            except (asyncio.CancelledError, BusUnavailableError):
+                self._do(self._take_back(pull))
+                raise
+        except NothingDeliveredError as error:
+            if error.status.consumer_gone:
+                await session.close()  # the next one makes again what is missing
+            raise
+
+    async def _take_back(self, pull: Pull) -> None:
+        for message in await pull.give_up():
+            self._return(message)
+
+    def _return(self, message: Msg) -> None:
+        self._do(self._answer(message.reply, NAK))
+
+    def _do(self, chore: Coroutine[Any, Any, None]) -> None:
+        """Beside the caller. If it fails, the lock runs out, which does the same later."""
+
+        async def tried() -> None:
+            with suppress(BusError):
+                await chore
+
+        task = asyncio.create_task(tried())
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    async def _delivery(self, name: str, row: Row, message: Msg) -> Delivery | None:
+        """None: it was delivered too often or is not one of ours, and is set aside."""
+        topic, times = topic_of(message.subject), message.metadata.num_delivered
+        spec = row.get(topic) or next(iter(row.values()))
+        self._locks.hold(message.reply, held(spec))
+        try:
+            read, _ = decoded(message.data)
+        except ValueError as error:
+            raw = Message("", {"raw": message.data.decode(errors="replace")})
+            await self.dead_letter(
+                Delivery(raw, topic, name, message.reply, times), UNREADABLE, str(error)
+            )
+            return None
+        delivery = Delivery(read, topic, name, message.reply, times)
+        if times <= spec.max_deliveries:
+            return delivery
+        await self.dead_letter(delivery, TOO_MANY, _never_settled(times - 1))
+        return None
+
+    # -- settling ----------------------------------------------------------------------------
+
+    async def complete(self, delivery: Delivery) -> None:
+        await self._settle(delivery, ACK)
+
+    async def abandon(self, delivery: Delivery) -> None:
+        row = (await self._connection.get()).routes.row(delivery.subscription)
+        spec = row.get(delivery.topic)
+        if spec is not None and delivery.count >= spec.max_deliveries:
+            await self.dead_letter(delivery, TOO_MANY, _never_settled(delivery.count))
+        else:
+            await self._settle(delivery, NAK)
+
+    async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
+        """Stored with the dead letters first: if the process dies in between, it is done again."""
+        self._locks.check(delivery)
+        subject = self._names.dead_subject(delivery.topic, delivery.subscription)
+        payload = encoded(delivery.message, reason=reason, detail=detail)
+        copy_id = f"{_copy_id(subject, delivery.message)}/{stored_at(delivery.lock_token)}"
+        await (await self._connection.get()).session.store([(subject, payload, copy_id)])
+        await self._settle(delivery, ACK)
+
+    async def _settle(self, delivery: Delivery, how: bytes) -> None:
+        held_until = self._locks.release(delivery)
+        try:
+            await self._answer(delivery.lock_token, how)
+        except BusUnavailableError:
+            self._locks.keep(delivery, held_until)
+            raise
+
+    async def _answer(self, lock_token: str, how: bytes) -> None:
+        await (await self._connection.get()).session.request(lock_token, how)
+
+    # -- looking -----------------------------------------------------------------------------
+
+    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
+        session, place = (await self._connection.get()).session, 1
+        found: list[DeadLetter] = []
+        subject = self._names.all_dead_subjects(name)
+        while True:
+            looking = session.js.get_msg(
+                self._names.dead_stream, place, subject, direct=True, next=True
+            )
+            try:
+                stored = await session.asked(looking, but=NotFoundError)
+            except NotFoundError:
+                return found
+            message, beside = decoded(stored.data or b"")
+            topic = topic_of(stored.subject or "")
+            if topic in topics:
+                found.append(DeadLetter(message, topic, name, beside["reason"], beside["detail"]))
+            place = (stored.seq or place) + 1
+
+    async def backlog(self, name: str, topics: Sequence[str]) -> int:
+        session, subjects = (await self._connection.get()).session, self._names.all_subjects(name)
+        looking = session.js.stream_info(self._names.stream, subjects_filter=subjects)
+        counts = (await session.asked(looking)).state.subjects or {}
+        return sum(n for subject, n in counts.items() if topic_of(subject) in topics)
+
+    async def close(self) -> None:
+        """What was taken and not handed out is given back."""
+        if self._connection.is_up:
+            for standing in self._standing.values():
+                standing.give_up()
+            if self._chores:
+                await asyncio.wait(tuple(self._chores), timeout=self._patience)
+        await self._connection.close()
+
+
+def _copy_id(subject: str, message: Message) -> str:
+    return f"{subject}/{message.message_id}"
+
+
+def _never_settled(times: int) -> str:
+    return f"delivered {times} times, never settled"

@@ -1,0 +1,161 @@
+"""The connection of a bus: opened when it is needed, and again when it was lost.
+
+With each one come the streams, the subscriptions that this process needs, and the rows of all others:
+a broker that lost its storage gets them back.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from nats.js import api
+from nats.js.errors import NotFoundError
+
+from lucius.buses.nats.names import Names, consumer_name
+from lucius.buses.nats.routes import Routes, Row, check_alike
+from lucius.buses.nats.session import Session
+from lucius.core.errors import BusUnavailableError
+from lucius.ports.bus import Subscription
+
+KEPT_DEAD_LETTERS: Final = 10_000
+"""Of each subscription and topic; the oldest are forgotten."""
+DUPLICATES: Final = 120.0
+"""Seconds for which a message that is published again is known by its id."""
+REQUESTS: Final = 8192
+"""Receivers that may wait on one subscription at the same time."""
+RETRY: Final = 0.1
+"""Seconds between two tries to connect."""
+
+
+@dataclass(slots=True)
+class Connected:
+    session: Session
+    routes: Routes
+    largest: int
+    """Bytes of the largest message that the broker takes."""
+
+
+class Connection:
+    """`patience` is how long an operation waits for a connection before it raises."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        names: Names,
+        *,
+        patience: timedelta,
+        options: dict[str, Any],
+    ) -> None:
+        self._servers = servers
+        self._names = names
+        self._patience = patience.total_seconds()
+        self._options = options
+        self._connected: Connected | None = None
+        self._connecting = asyncio.Lock()
+        self._ensured: dict[str, dict[str, Subscription]] = {}
+        """By name and topic."""
+
+    async def get(self) -> Connected:
+        """The present one, or a new one. BusUnavailableError: there is none, and none can be had."""
+        give_up_at = asyncio.get_running_loop().time() + self._patience
+        while True:
+            try:
+                async with self._connecting:
+                    if self._connected is None or self._connected.session.is_lost:
+                        self._connected = await self._connect()
+                    return self._connected
+            except BusUnavailableError:
+                if asyncio.get_running_loop().time() >= give_up_at:
+                    raise
+                await asyncio.sleep(RETRY)
+
+    async def _connect(self) -> Connected:
+        session = await Session.open(self._servers, **self._options)
+        try:
+            connected = await self._prepared(session)
+            for name, row in self._ensured.items():
+                await self._define(connected, name, row)
+        except BaseException:
+            await session.close()
+            raise
+        return connected
+
+    async def _prepared(self, session: Session) -> Connected:
+        names = self._names
+        bus = api.StreamConfig(
+            name=names.stream,
+            subjects=[names.all_subjects()],
+            retention=api.RetentionPolicy.WORK_QUEUE,
+            duplicate_window=DUPLICATES,
+        )
+        dead = api.StreamConfig(
+            name=names.dead_stream,
+            subjects=[names.all_dead_subjects()],
+            max_msgs_per_subject=KEPT_DEAD_LETTERS,
+            allow_direct=True,
+        )
+        config = await self._stream(session, bus)
+        await self._stream(session, dead)
+        routes = Routes(session, names)
+        await routes.open()
+        limits = (session.client.max_payload, config.max_msg_size or -1)
+        return Connected(session, routes, min(limit for limit in limits if limit > 0))
+
+    async def _stream(self, session: Session, wanted: api.StreamConfig) -> api.StreamConfig:
+        """As it is, if it is there: an operator may have changed it."""
+        assert wanted.name is not None
+        try:
+            there = session.js.stream_info(wanted.name)
+            return (await session.asked(there, but=NotFoundError)).config
+        except NotFoundError:
+            return (await session.asked(session.js.add_stream(wanted))).config
+
+    async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
+        connected = await self.get()
+        rows: dict[str, dict[str, Subscription]] = {}
+        for spec in subscriptions:
+            rows.setdefault(spec.name, {})[spec.topic] = spec
+        for name, row in rows.items():
+            await self._define(connected, name, row)
+            self._ensured.setdefault(name, {}).update(row)
+
+    async def _define(self, connected: Connected, name: str, row: Row) -> None:
+        """The consumers first: whoever reads the row may publish at once."""
+        session, names, specs = connected.session, self._names, list(row.values())
+        check_alike(name, [*connected.routes.row(name).values(), *specs])
+        if specs[0].by_topic:
+            wanted = [
+                (consumer_name(name, s.topic), names.subject(s.topic, name), s) for s in specs
+            ]
+        else:
+            wanted = [(consumer_name(name), names.all_subjects(name), specs[0])]
+        await session.asked(
+            asyncio.gather(
+                *(
+                    session.js.add_consumer(names.stream, _consumer(called, subject, spec))
+                    for called, subject, spec in wanted
+                )
+            )
+        )
+        await connected.routes.define(name, specs)
+
+    @property
+    def is_up(self) -> bool:
+        return self._connected is not None and not self._connected.session.is_lost
+
+    async def close(self) -> None:
+        if self._connected is not None:
+            await self._connected.session.close()
+
+
+def _consumer(called: str, subject: str, spec: Subscription) -> api.ConsumerConfig:
+    return api.ConsumerConfig(
+        durable_name=called,
+        filter_subject=subject,
+        ack_policy=api.AckPolicy.EXPLICIT,
+        ack_wait=spec.lock.total_seconds(),
+        max_ack_pending=-1,
+        max_waiting=REQUESTS,
+    )

@@ -1,0 +1,95 @@
+"""What things are called on the broker, and how a message is written there.
+
+A name of ours becomes one token of a subject: what NATS forbids there is written as `=` and its hex digits.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lucius.core.record import record
+from lucius.ports.bus import Message
+
+_FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9_-]")
+_ESCAPED: Final = re.compile(r"((?:=[0-9A-F]{2})+)")
+
+
+def token(name: str) -> str:
+    return _FORBIDDEN.sub(lambda found: "".join(f"={b:02X}" for b in found[0].encode()), name)
+
+
+def untoken(escaped: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        return bytes.fromhex(found[0].replace("=", "")).decode()
+
+    return _ESCAPED.sub(plain, escaped)
+
+
+@record
+class Names:
+    """All begin with the name of the installation, so that several share a broker."""
+
+    system: str
+
+    @property
+    def stream(self) -> str:
+        return f"{self.system}-bus"
+
+    @property
+    def dead_stream(self) -> str:
+        return f"{self.system}-dead-letters"
+
+    @property
+    def bucket(self) -> str:
+        return f"{self.system}-subscriptions"
+
+    def subject(self, topic: str, name: str) -> str:
+        return f"{self.system}.bus.{token(topic)}.{token(name)}"
+
+    def all_subjects(self, name: str | None = None) -> str:
+        return f"{self.system}.bus.*.{'*' if name is None else token(name)}"
+
+    def dead_subject(self, topic: str, name: str) -> str:
+        return f"{self.system}.dead.{token(topic)}.{token(name)}"
+
+    def all_dead_subjects(self, name: str | None = None) -> str:
+        return f"{self.system}.dead.*.{'*' if name is None else token(name)}"
+
+    def next_message(self, consumer: str) -> str:
+        """Where messages of a consumer are asked for."""
+        return f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{consumer}"
+
+
+def topic_of(subject: str) -> str:
+    return untoken(subject.split(".")[-2])
+
+
+def stored_at(lock_token: str) -> str:
+    """When the broker stored the message of a delivery: the same for every delivery of it."""
+    parts = lock_token.split(".")
+    return parts[7] if len(parts) == 9 else parts[9]
+
+
+def consumer_name(name: str, topic: str | None = None) -> str:
+    """Of the subscription as a whole, or of one of its topics."""
+    return token(name) if topic is None else f"{token(name)}@{token(topic)}"
+
+
+def encoded(message: Message, **more: str) -> bytes:
+    parts = {"message_id": message.message_id, "properties": message.properties, **more}
+    return json.dumps({**parts, "body": message.body}, default=dict, separators=(",", ":")).encode()
+
+
+def decoded(data: bytes) -> tuple[Message, Mapping[str, Any]]:
+    """The message and what was written beside it. ValueError: it is not one of ours."""
+    try:
+        read = json.loads(data)
+        message_id, body, properties = read["message_id"], read["body"], read["properties"]
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"it has no {error}") from error
+    if not (
+        isinstance(message_id, str) and isinstance(body, dict) and isinstance(properties, dict)
+    ):
+        raise ValueError("message_id, body or properties is of another type")
+    return Message(message_id, body, properties), read

@@ -1,0 +1,130 @@
+"""One connection to NATS. It is never repaired: once it is lost, another session takes its place."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import nats.errors
+import nats.js.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as Inbox
+from nats.js import JetStreamContext
+
+from lucius.core.errors import BusUnavailableError
+
+T = TypeVar("T")
+
+ANSWER: Final = 5.0
+"""Seconds within which the broker answers a request, or is taken for gone."""
+PING: Final = 5
+"""Seconds between two looks at a quiet connection. Two that stay unanswered end it."""
+CONNECT: Final[Mapping[str, Any]] = {
+    "allow_reconnect": False,
+    "max_reconnect_attempts": 1,
+    "reconnect_time_wait": 0.05,
+    "connect_timeout": 2,
+    "ping_interval": PING,
+    "max_outstanding_pings": 2,
+    "name": "lucius",
+}
+
+
+class Session:
+    def __init__(self, client: Client, lost: "asyncio.Future[None]") -> None:
+        self.client = client
+        self.lost = lost
+        self.js: JetStreamContext = client.jetstream(timeout=ANSWER)
+
+    @classmethod
+    async def open(cls, servers: Sequence[str], **options: Any) -> "Session":
+        """BusUnavailableError: none of the servers takes the connection, and why."""
+        client, lost = Client(), asyncio.get_running_loop().create_future()
+        reasons: list[str] = []
+
+        async def failed(error: Exception) -> None:
+            reasons.append(str(error) or type(error).__name__)
+
+        async def closed() -> None:
+            if not lost.done():
+                lost.set_result(None)
+
+        try:
+            await client.connect(
+                list(servers), error_cb=failed, closed_cb=closed, **{**CONNECT, **options}
+            )
+        except (nats.errors.Error, OSError, ValueError) as error:
+            why = reasons[-1] if reasons else str(error) or type(error).__name__
+            await client.close()
+            where = ", ".join(each.rpartition("@")[2] for each in servers)
+            raise BusUnavailableError(
+                f"no connection to NATS at {where}: {why}. Start a server with JetStream"
+                " (nats-server -js), or let LUCIUS_NATS_URL name one"
+            ) from error
+        return cls(client, lost)
+
+    @property
+    def is_lost(self) -> bool:
+        return self.lost.done() or not self.client.is_connected
+
+    async def asked(self, work: Awaitable[T], *, but: type[Exception] | None = None) -> T:
+        """The outcome of the work. BusUnavailableError: it failed, or the connection was lost.
+
+        `but`: an error of the library that the caller knows how to take.
+        """
+        doing = asyncio.ensure_future(work)
+        doing.add_done_callback(_seen)
+        try:
+            await asyncio.wait((doing, self.lost), return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise BusUnavailableError("the connection to NATS is lost")
+            if but is not None and isinstance(failure := doing.exception(), but):
+                raise failure
+            with foreign_errors():
+                return doing.result()
+        finally:
+            doing.cancel()
+
+    async def request(
+        self, subject: str, payload: bytes, headers: dict[str, Any] | None = None
+    ) -> bytes:
+        work = self.client.request(subject, payload, timeout=ANSWER, headers=headers)
+        return (await self.asked(work)).data
+
+    async def store(self, sends: Sequence[tuple[str, bytes, str]]) -> None:
+        """Publish (subject, payload, id) in order, and return when the broker has stored them all."""
+        works = [
+            self.client.request(subject, payload, ANSWER, headers={"Nats-Msg-Id": message_id})
+            for subject, payload, message_id in sends
+        ]
+        for answer in await self.asked(asyncio.gather(*works)):
+            if (error := json.loads(answer.data).get("error")) is not None:
+                raise BusUnavailableError(f"NATS did not store a message: {error}")
+
+    async def listen(self, subject: str, heard: Callable[[Msg], None]) -> Inbox:
+        async def pass_on(message: Msg) -> None:
+            heard(message)
+
+        return await self.asked(self.client.subscribe(subject, cb=pass_on))
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+def _seen(done: "asyncio.Future[Any]") -> None:
+    """How work ends that nobody waits for any more is nobody's concern."""
+    if not done.cancelled():
+        done.exception()
+
+
+@contextmanager
+def foreign_errors() -> Iterator[None]:
+    """What the library raises stops here. Whether a request had an effect is then unknown."""
+    try:
+        yield
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        if isinstance(error, nats.js.errors.ServiceUnavailableError):
+            raise BusUnavailableError("NATS runs without JetStream: nats-server -js") from error
+        raise BusUnavailableError(f"NATS: {str(error) or type(error).__name__}") from error

@@ -1,0 +1,143 @@
+"""Receives of a subscription by topic: a request for each topic stands at the broker.
+
+What comes beyond a receiver's limit waits here for the next receive, under its lock. That is at most
+what one receive has asked for, and at least one message a topic.
+"""
+
+import asyncio
+import json
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from typing import Final
+
+from nats.aio.msg import Msg
+
+from lucius.buses.nats.names import Names, consumer_name, token, topic_of
+from lucius.buses.nats.session import Session
+from lucius.buses.nats.status import ENDS, GOES_ON, NothingDeliveredError, Status, status_of
+
+STANDS: Final = 30.0
+"""Seconds that a request stands; then it is made again."""
+LOOK: Final = 0.1
+"""Seconds that a receive waits at least: a request that stands is not answered with nothing."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    reply: str
+    left: int
+    until: float
+
+
+class Standing:
+    def __init__(self, names: Names, name: str, give_back: Callable[[Msg], None]) -> None:
+        self._names = names
+        self._name = name
+        self._give_back = give_back
+        self._session: Session | None = None
+        self._address = ""
+        self._asked: dict[str, _Asked] = {}
+        """By topic."""
+        self._numbers = count(1)
+        self._fault: Status | None = None
+        self._kept: OrderedDict[str, deque[tuple[float, Msg]]] = OrderedDict()
+        """By topic, with the time when each came; the topic whose turn it is comes first."""
+        self._wanted: frozenset[str] = frozenset()
+        self._waiters: set[asyncio.Event] = set()
+
+    async def take(
+        self, session: Session, topics: Sequence[str], limit: int, wait: timedelta, lock: float
+    ) -> Sequence[Msg]:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + max(wait.total_seconds(), LOOK)
+        await self._use(session)
+        self._want(frozenset(topics))
+        while True:
+            taken = self._taken(limit, loop.time() - lock)
+            if taken or loop.time() >= give_up_at:
+                return taken
+            await self._ask(session, topics, max(1, limit // len(topics)), loop.time())
+            await self._arrival(session, give_up_at - loop.time())
+            if self._fault is not None:
+                fault, self._fault = self._fault, None
+                raise NothingDeliveredError(fault)
+
+    async def _use(self, session: Session) -> None:
+        """Requests of an earlier session are gone; what they brought is still locked for us."""
+        if session is not self._session:
+            self._session, self._asked, self._fault = session, {}, None
+            self._address = session.client.new_inbox()
+            await session.listen(f"{self._address}.*.*", self._heard)
+
+    def _want(self, topics: frozenset[str]) -> None:
+        """What is received here no more is for others."""
+        self._wanted = topics
+        for topic in [topic for topic in self._kept if topic not in topics]:
+            for _, message in self._kept.pop(topic):
+                self._give_back(message)
+
+    def _taken(self, limit: int, not_before: float) -> list[Msg]:
+        """One of each topic in turn, without those whose lock may have run out."""
+        taken: list[Msg] = []
+        while self._kept and len(taken) < limit:
+            topic, kept = next(iter(self._kept.items()))
+            came_at, message = kept.popleft()
+            if came_at > not_before:
+                taken.append(message)
+            if kept:
+                self._kept.move_to_end(topic)
+            else:
+                del self._kept[topic]
+        return taken
+
+    async def _ask(self, session: Session, topics: Sequence[str], batch: int, now: float) -> None:
+        ask = json.dumps({"batch": batch, "expires": int(STANDS * 1e9)}).encode()
+        for topic in topics:
+            asked = self._asked.get(topic)
+            if asked is None or asked.until <= now:
+                reply = f"{self._address}.{token(topic)}.{next(self._numbers)}"
+                self._asked[topic] = _Asked(reply, batch, now + 2 * STANDS)
+                where = self._names.next_message(consumer_name(self._name, topic))
+                await session.asked(session.client.publish(where, ask, reply=reply))
+
+    async def _arrival(self, session: Session, seconds: float) -> None:
+        arrived = asyncio.Event()
+        self._waiters.add(arrived)
+        try:
+            async with asyncio.timeout(max(0.0, min(seconds, STANDS))):
+                await session.asked(arrived.wait())
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters.discard(arrived)
+
+    def _heard(self, message: Msg) -> None:
+        """A message comes under the subject it was published on, a status under our own address."""
+        topic = topic_of(message.subject)
+        asked = self._asked.get(topic)
+        if message.reply:
+            self._keep(topic, message)
+            if asked is not None:
+                asked.left -= 1
+        elif asked is not None and asked.reply == message.subject:
+            status = status_of(message)
+            if status.code != GOES_ON:
+                asked.left = 0
+                self._fault = None if status.code in ENDS else status
+        if asked is not None and asked.left <= 0:
+            self._asked.pop(topic, None)
+        for waiter in self._waiters:
+            waiter.set()
+
+    def _keep(self, topic: str, message: Msg) -> None:
+        if topic in self._wanted:
+            came_at = asyncio.get_running_loop().time()
+            self._kept.setdefault(topic, deque()).append((came_at, message))
+        else:
+            self._give_back(message)
+
+    def give_up(self) -> None:
+        self._want(frozenset())

@@ -1,0 +1,46 @@
+"""Services that died with an earlier process of this installation: their leases hold nothing.
+
+A durable bus may still hold the ACK of one. So it listens to commits, too, and the reconciler looks.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from lucius.core.effects import Decision
+from lucius.core.job import Job
+from lucius.core.states import StepState
+
+
+@dataclass
+class LostServices:
+    """`home`: worker ids of all services that ever lived in this installation's process begin so.
+
+    `alive`: those of the services that live in it now.
+    """
+
+    home: str
+    alive: str
+    _jobs: dict[str, Job] = field(default_factory=dict)
+    _found: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def owners(self, job: Job) -> set[str]:
+        """Worker ids of the dead that hold a lease of this job."""
+        if self.home == self.alive:
+            return set()
+        at_work = (step for step in job.steps if step.state is StepState.IN_PROGRESS)
+        owners = {step.executions[-1].lease_owner or "" for step in at_work}
+        return {o for o in owners if o.startswith(self.home) and not o.startswith(self.alive)}
+
+    def listen(self, before: Job | None, decision: Decision) -> None:
+        if self.home != self.alive and self.owners(decision.job):
+            self._jobs[decision.job.job_id] = decision.job
+            self._found.set()
+
+    async def jobs(self) -> list[Job]:
+        """Jobs with such a lease, once there is one."""
+        while not self._jobs:
+            self._found.clear()
+            await self._found.wait()
+        found = list(self._jobs.values())
+        self._jobs.clear()
+        return found
