@@ -155,9 +155,10 @@ async def test_a_file_that_others_can_open_is_not_trusted_any_more(
                 "AUTHENTICATION_UNAVAILABLE",
             )
         ready = await client.get("/readyz")
-        assert ready.json()["checks"] == {"keys": "keys.json is open to others: chmod 600 it"}
+        assert ready.json()["checks"] == {"keys": "failed"}, "why is in the log"
         assert str(path) not in answer.text + ready.text
-        assert caplog.text.count("chmod 600") == 1
+        assert caplog.text.count("its keys are not used: chmod 600") == 1
+        assert caplog.text.count("the check of keys says: keys.json is open to others") == 1
         os.chmod(path, 0o600)
         assert (await client.get("/v1/jobs")).status_code == 200
         assert (await client.get("/readyz")).status_code == 200
