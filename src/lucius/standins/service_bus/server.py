@@ -1,0 +1,77 @@
+"""The server: one port that speaks AMQP to messaging clients and HTTP to administrators."""
+
+import asyncio
+from contextlib import suppress
+from types import TracebackType
+from typing import Final
+
+from lucius.standins.service_bus.admin import AdminConnection
+from lucius.standins.service_bus.broker import Broker
+from lucius.standins.service_bus.codec import CodecError
+from lucius.standins.service_bus.connection import Connection
+
+HOST: Final = "127.0.0.1"
+
+
+class StandIn:
+    """`async with StandIn() as stand_in:` serves until left. A broker may outlive its server."""
+
+    def __init__(self, broker: Broker | None = None, *, host: str = HOST, port: int = 0) -> None:
+        self.broker = broker or Broker()
+        self._host = host
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """Once started, the one that was free."""
+        return self._port
+
+    @property
+    def connection_string(self) -> str:
+        """As the SDK takes it; the last part makes it do without TLS."""
+        key = "SharedAccessKeyName=stand-in;SharedAccessKey=c3RhbmQtaW4="
+        return f"Endpoint=sb://{self._host}:{self._port};{key};UseDevelopmentEmulator=true;"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, self._host, self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """As a crash: connections end at once, locks stay."""
+        if self._server is None:
+            return
+        self._server.close()
+        for client in self._clients:
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        await self._server.wait_closed()
+        self._server = None
+
+    async def __aenter__(self) -> "StandIn":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError, CodecError):
+                head = await reader.readexactly(8)
+                if head.startswith(b"AMQP"):
+                    await Connection(self.broker, reader, writer).run(head)
+                else:
+                    await AdminConnection(self.broker, reader, writer).run(head)
+        finally:
+            self._clients.discard(task)
+            writer.transport.abort()
