@@ -8,7 +8,7 @@ import pytest
 
 from lucius.core.errors import BusUnavailableError, LockLostError, PublishRefusedError
 from lucius.ports.bus import Message
-from tests.conformance.bus_registry import ADAPTERS, EXACT_WAKE, OUTAGE, Harness
+from tests.conformance.bus_registry import ADAPTERS, EXACT_WAKE, OUTAGE, REFUSAL, Harness
 from tests.conformance.on_every import on_every
 
 on_every_bus = on_every(ADAPTERS)
@@ -292,7 +292,7 @@ async def test_a_receiver_that_waits_learns_of_an_outage(h: Harness) -> None:
         await waiting
 
 
-@where_outages_can_be_played
+@on_every(ADAPTERS, REFUSAL)
 async def test_a_refused_publish_took_nothing(h: Harness) -> None:
     await h.subscribe()
     h.fail_with(PublishRefusedError("too large"))

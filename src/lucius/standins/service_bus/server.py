@@ -21,7 +21,8 @@ class StandIn:
         self._host = host
         self._port = port
         self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.Task[None]] = set()
+        self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._away = False
 
     @property
     def port(self) -> int:
@@ -49,6 +50,12 @@ class StandIn:
         await self._server.wait_closed()
         self._server = None
 
+    def cut_off(self, away: bool) -> None:
+        """As a network that is gone: every connection breaks, and new ones are dropped."""
+        self._away = away
+        for writer in self._clients.values() if away else ():
+            writer.transport.abort()
+
     async def __aenter__(self) -> "StandIn":
         await self.start()
         return self
@@ -64,7 +71,9 @@ class StandIn:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._clients.add(task)
+        self._clients[task] = writer
+        if self._away:
+            writer.transport.abort()
         try:
             with suppress(OSError, asyncio.IncompleteReadError, CodecError):
                 head = await reader.readexactly(8)
@@ -73,5 +82,5 @@ class StandIn:
                 else:
                     await AdminConnection(self.broker, reader, writer).run(head)
         finally:
-            self._clients.discard(task)
+            del self._clients[task]
             writer.transport.abort()
