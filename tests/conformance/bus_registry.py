@@ -138,7 +138,10 @@ class ServiceBusAdapter:
 
                 def fail_with(error: BusError | None) -> None:
                     assert stand_in is not None
-                    stand_in.cut_off(error is not None)
+                    if error is None:
+                        stand_in.restore()
+                    else:
+                        stand_in.cut_off()
 
                 lock = timedelta(seconds=5 if self._given else 2)
                 await body(Harness(bus, self.capabilities, lock, asyncio.sleep, fail_with))

@@ -8,6 +8,7 @@ from lucius.bootstrap.adapters import (
     open_ledger,
     open_workspace,
 )
+from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
@@ -29,6 +30,7 @@ __all__ = [
     "observed",
     "open_ledger",
     "open_workspace",
+    "provision_bus",
     "prunable",
     "prune",
     "reconcile",

@@ -3,7 +3,8 @@
 import importlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
@@ -18,7 +19,7 @@ from lucius.demo import SERVICES
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
-from lucius.ports.bus import Bus
+from lucius.ports.bus import Bus, Provisioner
 from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
@@ -64,7 +65,47 @@ def open_config(settings: Settings) -> ConfigSource:
 def open_bus(settings: Settings) -> Bus:
     if settings.bus_backend == "memory":
         return MemoryBus()
+    if settings.bus_backend == "servicebus":
+        creates = settings.bus_provision == "auto"
+        connecting = service_bus()
+        plan = service_bus_plan(settings)
+        bus: Bus = connecting.open_service_bus(
+            settings.servicebus_connection, plan, creates=creates
+        )
+        return bus
     raise UnsupportedError(f"LUCIUS_BUS_BACKEND={settings.bus_backend} is not built yet")
+
+
+def service_bus() -> ModuleType:
+    """The adapter needs an SDK that only users of Azure install."""
+    try:
+        return importlib.import_module("lucius.buses.service_bus.connecting")
+    except ImportError as error:
+        raise UnsupportedError(
+            "LUCIUS_BUS_BACKEND=servicebus needs the Azure SDK: pip install 'lucius[azure]'"
+        ) from error
+
+
+def service_bus_plan(settings: Settings) -> Any:
+    return service_bus().Plan(
+        duplicate_window=settings.servicebus_duplicate_window,
+        expiry=settings.servicebus_expiry,
+        lock=settings.servicebus_lock,
+        max_deliveries=settings.servicebus_max_deliveries,
+    )
+
+
+def open_provisioner(settings: Settings) -> Provisioner:
+    """Who creates topics, subscriptions and rules, with rights that running processes do not need."""
+    if settings.bus_backend != "servicebus":
+        raise UnsupportedError(
+            f"LUCIUS_BUS_BACKEND={settings.bus_backend}: nothing is to be provisioned, the processes"
+            " create what they need. Set LUCIUS_BUS_BACKEND=servicebus"
+        )
+    made: Provisioner = service_bus().open_administrator(
+        settings.servicebus_connection, service_bus_plan(settings)
+    )
+    return made
 
 
 def open_workspace(settings: Settings) -> Workspace:

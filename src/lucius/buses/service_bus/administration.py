@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from azure.core.exceptions import AzureError, ResourceExistsError, ResourceNotFoundError
+from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
-from azure.servicebus.management import SqlRuleFilter, SubscriptionProperties
+from azure.servicebus.management import SqlRuleFilter, SubscriptionProperties, TopicProperties
 
 from lucius.buses.service_bus.rules import excluding, step_types_of, taking
 from lucius.core.errors import BusUnavailableError
@@ -38,6 +38,8 @@ class Administrator:
     def __init__(self, client: ServiceBusAdministrationClient, plan: Plan) -> None:
         self._client = client
         self._plan = plan
+        self._topics: set[str] = set()
+        """Those that were seen to already."""
 
     async def provision(self, subscriptions: Sequence[Subscription]) -> Sequence[str]:
         """Services first, then the catch-alls: those exclude what the services take."""
@@ -58,15 +60,20 @@ class Administrator:
 
     async def _topic(self, topic: str, wanted: Sequence[Subscription]) -> list[str]:
         changes = await self._ensure_topic(topic)
-        for each in sorted(wanted, key=lambda one: one.catch_all):
+        catch_alls = {each.name for each in wanted if each.catch_all}
+        rules: list[str] = []
+        for each in wanted:
             changes += await self._ensure_subscription(each)
             if not each.catch_all:
-                changes += await self._ensure_rule(topic, each.name, RULE, taking(each.filters))
-        return changes + await self._renew_catch_alls(
-            topic, {each.name for each in wanted if each.catch_all}
-        )
+                rules += await self._ensure_rule(topic, each.name, RULE, taking(each.filters))
+        if rules or catch_alls:
+            rules += await self._renew_catch_alls(topic, catch_alls)
+        return changes + rules
 
     async def _ensure_topic(self, topic: str) -> list[str]:
+        if topic in self._topics:
+            return []
+        self._topics.add(topic)
         window = self._plan.duplicate_window
         options: dict[str, Any] = {"requires_duplicate_detection": window is not None}
         if window is not None:
@@ -74,13 +81,14 @@ class Administrator:
         if self._plan.expiry is not None:
             options["default_message_time_to_live"] = self._plan.expiry
         try:
+            found = await self._client.get_topic(topic)
+        except ResourceNotFoundError:
             await self._client.create_topic(topic, **options)
-        except ResourceExistsError:
-            return await self._update_topic(topic, options)
-        return [f"created topic {topic}"]
+            return [f"created topic {topic}"]
+        return await self._update_topic(found, options)
 
-    async def _update_topic(self, topic: str, wanted: dict[str, Any]) -> list[str]:
-        found = await self._client.get_topic(topic)
+    async def _update_topic(self, found: TopicProperties, wanted: dict[str, Any]) -> list[str]:
+        """Whether duplicates are looked for at all cannot be changed."""
         if found.requires_duplicate_detection != wanted.pop("requires_duplicate_detection"):
             wanted.pop("duplicate_detection_history_time_window", None)
         differing = {name: value for name, value in wanted.items() if getattr(found, name) != value}
@@ -89,7 +97,7 @@ class Administrator:
         for name, value in differing.items():
             setattr(found, name, value)
         await self._client.update_topic(found)
-        return [f"changed topic {topic}: {', '.join(differing)}"]
+        return [f"changed topic {found.name}: {', '.join(differing)}"]
 
     async def _ensure_subscription(self, wanted: Subscription) -> list[str]:
         options: dict[str, Any] = {
@@ -98,11 +106,11 @@ class Administrator:
             "dead_lettering_on_message_expiration": True,
         }
         try:
-            await self._client.create_subscription(wanted.topic, wanted.name, **options)
-        except ResourceExistsError:
             found = await self._client.get_subscription(wanted.topic, wanted.name)
-            return await self._update_subscription(wanted, found, options)
-        return [f"created subscription {wanted.name} of topic {wanted.topic}"]
+        except ResourceNotFoundError:
+            await self._client.create_subscription(wanted.topic, wanted.name, **options)
+            return [f"created subscription {wanted.name} of topic {wanted.topic}"]
+        return await self._update_subscription(wanted, found, options)
 
     async def _update_subscription(
         self, wanted: Subscription, found: SubscriptionProperties, options: dict[str, Any]
@@ -154,8 +162,6 @@ class Administrator:
 async def _mapped(topic: str) -> AsyncIterator[None]:
     try:
         yield
-    except ResourceNotFoundError as error:
-        raise BusUnavailableError(f"topic {topic} went away while it was set up") from error
     except (AzureError, OSError, TimeoutError) as error:
         raise BusUnavailableError(
             f"topic {topic} cannot be set up: {error}. `lucius bus provision` needs the right Manage"

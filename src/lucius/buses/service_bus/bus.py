@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
@@ -15,7 +15,7 @@ from lucius.buses.service_bus.sending import TopicSender
 from lucius.buses.service_bus.subscriber import Subscriber
 from lucius.buses.service_bus.wire import seen
 from lucius.core.errors import BusUnavailableError
-from lucius.ports.bus import DeadLetter, Delivery, Message, Subscription
+from lucius.ports.bus import DeadLetter, Delivery, Message, Provisioner, Subscription
 
 PAGE: Final = 100
 """Messages that one look takes."""
@@ -23,15 +23,6 @@ MOST: Final = 10_000
 """Of each subscription; beyond it they are not counted."""
 AT_ONCE: Final = 16
 """Receivers that are opened at the same time."""
-
-
-class Provisioner(Protocol):
-    """Creates what subscriptions need. It has rights that a running process does not need."""
-
-    async def provision(self, subscriptions: Sequence[Subscription]) -> Sequence[str]:
-        """What it changed, in words."""
-
-    async def close(self) -> None: ...
 
 
 class ServiceBus:
@@ -136,8 +127,10 @@ class ServiceBus:
         return sum(counts)
 
     async def close(self) -> None:
-        await asyncio.gather(*(subscriber.close() for subscriber in self._subscribers.values()))
-        await asyncio.gather(*(sender.close() for sender in self._senders.values()))
+        await asyncio.gather(
+            *(subscriber.close() for subscriber in self._subscribers.values()),
+            *(sender.close() for sender in self._senders.values()),
+        )
         if self._provisioner is not None:
             await self._provisioner.close()
         await self._client.close()

@@ -11,10 +11,11 @@ from lucius.buses.service_bus.administration import Administrator, Plan
 from lucius.buses.service_bus.bus import ServiceBus
 from lucius.core.errors import LuciusError
 
+__all__ = ["ConnectionSettingError", "Plan", "open_administrator", "open_service_bus"]
+
 OPTIONS: Final[dict[str, Any]] = {
-    # One more try hides a broker that restarted; the rest is the caller's, who also closes the window.
-    "retry_total": 1,
-    "retry_backoff_factor": 0.05,
+    # What fails is tried again by those who know what is at stake, on a new connection.
+    "retry_total": 0,
     # How long the SDK blocks on a socket in one step; a poll that must step aside waits as long.
     "socket_timeout": 0.1,
     "timeout": 15,

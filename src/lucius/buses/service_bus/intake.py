@@ -5,24 +5,25 @@ call has the receiver at a time, and a poll that only waits steps aside for ever
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 
 from lucius.buses.service_bus.faults import mapped
+from lucius.buses.service_bus.held import Held
 from lucius.core.errors import BusUnavailableError
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 POLL: Final = timedelta(seconds=5)
 """How long one call to the SDK waits for a message."""
 STUCK: Final = timedelta(seconds=20)
 """A call that is this much later than it should be is given up, with its receiver."""
+UNUSED: Final = timedelta(minutes=1)
+"""A receiver that was only opened to check is closed after so long without a poll."""
 STALE: Final = timedelta(minutes=10)
 """A receiver that heard nothing for so long is replaced: its link may be lost without a word."""
 
@@ -34,18 +35,27 @@ class Intake:
         self.topic = topic
         self.subject = f"subscription {name} of topic {topic}"
         self._opens = opens
-        self._receiver: ServiceBusReceiver | None = None
+        self._held: Held[ServiceBusReceiver] | None = None
         self._turn = asyncio.Lock()
         self._polling: asyncio.Task[list[ServiceBusReceivedMessage]] | None = None
         self._heard_at = 0.0
+        self._polled = False
         self._closing: set[asyncio.Task[None]] = set()
 
     async def check(self) -> None:
         """Open a receiver, if only to see that the subscription is there."""
         await self.alone(lambda receiver: self._give_back(receiver))
+        if not self._polled:
+            later = asyncio.get_running_loop().call_later
+            later(UNUSED.total_seconds(), self._drop_unused)
+
+    def _drop_unused(self) -> None:
+        if not self._polled and not self._turn.locked():
+            self._drop()
 
     async def poll(self) -> ServiceBusReceivedMessage | None:
         """One message, or none after a while or when someone else needs the receiver."""
+        self._polled = True
         async with self._turn:
             receiver = await self._open()
             wait = POLL.total_seconds()
@@ -95,17 +105,35 @@ class Intake:
         await self.alone(use)
 
     async def alone(self, use: Callable[[ServiceBusReceiver], Awaitable[T]]) -> T:
-        """Use the receiver while nobody else does. A poll that waits steps aside."""
+        """Use the receiver while nobody else does. A poll that waits steps aside.
+
+        A receiver that is no longer connected is replaced once: the broker may have restarted.
+        """
         self.interrupt()
         async with self._turn:
+            fresh = self._held is None
+            try:
+                return await self._use(use)
+            except BusUnavailableError:
+                if fresh:
+                    raise
+                return await self._use(use)
+
+    async def _use(self, use: Callable[[ServiceBusReceiver], Awaitable[T]]) -> T:
+        try:
+            receiver = await self._open()
             with mapped(self.subject):
-                return await use(await self._open())
+                return await use(receiver)
+        except BusUnavailableError:
+            self._drop()
+            raise
 
     async def rest(self) -> None:
         """Nobody waits any more: take the credit back, so that no message is locked for nobody."""
         async with self._turn:
-            if self._receiver is not None:
-                await self._give_back(self._receiver)
+            if self._held is not None:
+                with mapped(self.subject):
+                    await self._give_back(self._held.handler)
 
     async def _give_back(self, receiver: ServiceBusReceiver) -> None:
         """Withdraw the link's credit and release what came meanwhile: its count does not rise.
@@ -121,21 +149,24 @@ class Intake:
 
     async def _open(self) -> ServiceBusReceiver:
         now = asyncio.get_running_loop().time()
-        if self._receiver is not None and now - self._heard_at > STALE.total_seconds():
+        if self._held is not None and now - self._heard_at > STALE.total_seconds():
             self._drop()
-        if self._receiver is None:
-            receiver = self._opens()
-            with mapped(self.subject):
-                await receiver.__aenter__()
-            self._receiver = receiver
+        if self._held is None:
+            self._held = Held(self._opens())
             self._heard_at = now
-        return self._receiver
+            try:
+                with mapped(self.subject):
+                    await self._held.open()
+            except BaseException:
+                self._drop()
+                raise
+        return self._held.handler
 
     def _drop(self) -> None:
-        """Closing takes the SDK up to a second; nobody waits for it."""
-        receiver, self._receiver = self._receiver, None
-        if receiver is not None:
-            closing = asyncio.create_task(_closed(receiver))
+        """Nobody waits for it to be closed."""
+        held, self._held = self._held, None
+        if held is not None:
+            closing = asyncio.create_task(held.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
@@ -143,10 +174,3 @@ class Intake:
         self.interrupt()
         self._drop()
         await asyncio.gather(*self._closing)
-
-
-async def _closed(handler: Any) -> None:
-    try:
-        await handler.close()
-    except Exception as error:  # it is given up in any case
-        log.debug("a receiver could not be closed: %r", error)

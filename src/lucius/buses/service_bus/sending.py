@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
-from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from lucius.buses.service_bus.faults import mapped
+from lucius.buses.service_bus.held import Held
 from lucius.buses.service_bus.wire import outgoing
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
 from lucius.ports.bus import Message
@@ -21,19 +20,30 @@ class TopicSender:
     def __init__(self, topic: str, opens: Callable[[], ServiceBusSender]) -> None:
         self._subject = f"topic {topic}"
         self._opens = opens
-        self._sender: ServiceBusSender | None = None
+        self._held: Held[ServiceBusSender] | None = None
         self._turn = asyncio.Lock()
 
     async def send(self, messages: Sequence[Message]) -> None:
+        """A sender that is no longer connected is replaced once: the broker may have restarted."""
         async with self._turn:
-            if self._sender is None:
-                self._sender = self._opens()
+            fresh = self._held is None
             try:
-                with mapped(self._subject):
-                    await self._send(self._sender, messages)
+                await self._try(messages)
             except BusUnavailableError:
-                await self._drop()
-                raise
+                if fresh:
+                    raise
+                await self._try(messages)
+
+    async def _try(self, messages: Sequence[Message]) -> None:
+        try:
+            with mapped(self._subject):
+                if self._held is None:
+                    self._held = Held(self._opens())
+                    await self._held.open()
+                await self._send(self._held.handler, messages)
+        except BusUnavailableError:
+            await self._drop()
+            raise
 
     async def _send(self, sender: ServiceBusSender, messages: Sequence[Message]) -> None:
         """All batches are made before the first is sent: a message that fits in none refuses all."""
@@ -64,10 +74,9 @@ class TopicSender:
         return batches
 
     async def _drop(self) -> None:
-        sender, self._sender = self._sender, None
-        if sender is not None:
-            with suppress(AzureError, OSError, TimeoutError, ValueError):
-                await sender.close()
+        held, self._held = self._held, None
+        if held is not None:
+            await held.close()
 
     async def close(self) -> None:
         async with self._turn:

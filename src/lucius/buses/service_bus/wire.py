@@ -1,6 +1,6 @@
 """Messages of the port as messages of Service Bus, and back."""
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
@@ -23,7 +23,7 @@ def outgoing(message: Message) -> ServiceBusMessage:
     return ServiceBusMessage(
         orjson.dumps(message.body),
         message_id=message.message_id,
-        application_properties={**message.properties},
+        application_properties=cast(dict[str | bytes, Any], dict(message.properties)),
         partition_key=None if key is None else str(key)[:128],
         content_type="application/json",
     )

@@ -195,4 +195,4 @@ def _flag(value: bool) -> str:
 
 
 def _span_text(span: timedelta | None) -> str:
-    return "" if span is None else f"PT{span.total_seconds():g}S"
+    return "" if span is None else f"PT{span.total_seconds():.3f}S"

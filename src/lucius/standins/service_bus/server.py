@@ -1,6 +1,7 @@
 """The server: one port that speaks AMQP to messaging clients and HTTP to administrators."""
 
 import asyncio
+import socket
 from contextlib import suppress
 from types import TracebackType
 from typing import Final
@@ -22,7 +23,7 @@ class StandIn:
         self._port = port
         self._server: asyncio.Server | None = None
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._away = False
+        self._starting: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
@@ -36,25 +37,40 @@ class StandIn:
         return f"Endpoint=sb://{self._host}:{self._port};{key};UseDevelopmentEmulator=true;"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, self._host, self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
+        listening = self._listen()
+        self._server = await asyncio.start_server(self._serve, sock=listening)
+
+    def _listen(self) -> socket.socket:
+        listening = socket.socket()
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((self._host, self._port))
+        listening.listen()
+        self._port = listening.getsockname()[1]
+        return listening
+
+    def cut_off(self) -> None:
+        """As a crash: connections break at once, and nobody listens. Locks stay."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in self._clients.values():
+            writer.transport.abort()
+
+    def restore(self) -> None:
+        """Clients may connect as soon as this returns."""
+        listening = self._listen()
+
+        async def serve() -> None:
+            self._server = await asyncio.start_server(self._serve, sock=listening)
+
+        self._starting = asyncio.create_task(serve())
 
     async def stop(self) -> None:
-        """As a crash: connections end at once, locks stay."""
-        if self._server is None:
-            return
-        self._server.close()
-        for client in self._clients:
+        self.cut_off()
+        clients = list(self._clients)
+        for client in clients:
             client.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
-        await self._server.wait_closed()
-        self._server = None
-
-    def cut_off(self, away: bool) -> None:
-        """As a network that is gone: every connection breaks, and new ones are dropped."""
-        self._away = away
-        for writer in self._clients.values() if away else ():
-            writer.transport.abort()
+        await asyncio.gather(*clients, return_exceptions=True)
 
     async def __aenter__(self) -> "StandIn":
         await self.start()
@@ -72,8 +88,6 @@ class StandIn:
         task = asyncio.current_task()
         assert task is not None
         self._clients[task] = writer
-        if self._away:
-            writer.transport.abort()
         try:
             with suppress(OSError, asyncio.IncompleteReadError, CodecError):
                 head = await reader.readexactly(8)
