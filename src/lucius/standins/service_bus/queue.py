@@ -2,7 +2,7 @@
 
 import asyncio
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import time
@@ -63,6 +63,7 @@ class Queue:
         self.deferred: dict[int, Item] = {}
         self._ready: list[Item] = []
         self._sequence = 0
+        self._changed = asyncio.Event()
 
     def put(self, message: Stored, default_ttl: timedelta | None = None) -> None:
         now = time()
@@ -94,6 +95,13 @@ class Queue:
                 continue
             self.outlets.append(self.outlets.pop(self.outlets.index(outlet)))
             self._deliver(outlet, item)
+        self._changed.set()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """For tests: wait for what a client will do here."""
+        while not holds():
+            self._changed.clear()
+            await self._changed.wait()
 
     def _match(self) -> tuple[Outlet, Item] | None:
         if not self._ready:
@@ -145,6 +153,7 @@ class Queue:
         item = self.locked.pop(token, None)
         if item is not None and item.timer is not None:
             item.timer.cancel()
+        self._changed.set()
         return item
 
     def renew(self, token: UUID) -> float | None:
