@@ -1,6 +1,7 @@
 """What is particular to the bus on Service Bus: limits, strangers, restarts, and what is missing."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -153,3 +154,10 @@ async def test_a_link_that_was_lost_without_a_word_is_replaced(
 def test_a_connection_that_cannot_be_used_names_its_setting(connection: str) -> None:
     with pytest.raises(ConnectionSettingError, match="LUCIUS_SERVICEBUS_CONNECTION"):
         open_service_bus(connection, Plan(), creates=False)
+
+
+async def test_the_sdk_tells_of_faults_only() -> None:
+    chatty = logging.getLogger("azure.servicebus")
+    chatty.setLevel(logging.NOTSET)
+    async with opened(creates=False):
+        assert chatty.level == logging.WARNING

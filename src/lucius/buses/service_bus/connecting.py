@@ -1,5 +1,6 @@
 """Clients of the SDK from a connection string, or from a namespace and the identity of the process."""
 
+import logging
 from typing import Any, Final
 
 from azure.core.pipeline.transport import AioHttpTransport
@@ -20,6 +21,8 @@ OPTIONS: Final[dict[str, Any]] = {
     "socket_timeout": 0.1,
     "timeout": 15,
 }
+CHATTY: Final = ("azure.core", "azure.identity", "azure.servicebus")
+"""Loggers that tell of every frame and request; what they warn of is still shown."""
 EMULATED: Final = "usedevelopmentemulator=true"
 
 
@@ -29,6 +32,7 @@ class ConnectionSettingError(LuciusError):
 
 def open_service_bus(connection: str, plan: Plan, *, creates: bool) -> ServiceBus:
     """`creates`: whether `ensure` may create what is missing."""
+    _hush()
     administrator = open_administrator(connection, plan) if creates else None
     return ServiceBus(_client(connection), administrator)
 
@@ -42,7 +46,16 @@ def _client(connection: str) -> ServiceBusClient:
         raise ConnectionSettingError(_unusable(error)) from error
 
 
+def _hush() -> None:
+    """Unless someone has said how loud they should be."""
+    for name in CHATTY:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
+
+
 def open_administrator(connection: str, plan: Plan) -> Administrator:
+    _hush()
     if not _is_connection_string(connection):
         credential = DefaultAzureCredential()
         return Administrator(ServiceBusAdministrationClient(connection, credential), plan)
