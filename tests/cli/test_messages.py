@@ -19,7 +19,7 @@ SUBMIT = ("submit", "--type", "OCR", "--input", "s3://b/in.pdf")
         ((*SUBMIT, "--payload", '{"a": NaN}'), {}, "is not JSON: it has no NaN"),
         ((*SUBMIT, "--payload", "@no"), {}, "'no' cannot be read: No such file or directory"),
         ((*SUBMIT, "--url", "nonsense"), {}, "'nonsense' is no address of a server"),
-        ((*SUBMIT, "--url", "ftp://x"), {}, "must begin with http:// or https://"),
+        ((*SUBMIT, "--url", "ftp://x"), {}, "must begin with http://, https:// or unix:"),
         ((*SUBMIT, "--api-key", "ключ"), {}, "check --api-key, or LUCIUS_API_KEY"),
         (("up", "--stack", "nats", "--port", "0"), {}, "is not built yet: use memory"),
         (("up",), {"LUCIUS_MAX_ATTEMPTS": "x"}, "must be a whole number, not 'x'"),

@@ -4,7 +4,9 @@ The suite asks for capabilities, never for names, and never assumes that time ca
 """
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
@@ -12,8 +14,11 @@ from uuid import uuid4
 
 from lucius.buses.memory import MemoryBus
 from lucius.buses.nats import NatsBus
+from lucius.buses.service_bus.administration import Plan
+from lucius.buses.service_bus.connecting import open_service_bus
 from lucius.core.errors import BusError
 from lucius.ports.bus import Bus, Delivery, Message, Property, Subscription
+from lucius.standins.service_bus import StandIn
 from tests.nats_server import shared_server
 from tests.virtual import VirtualLoop, run_virtually
 
@@ -152,8 +157,44 @@ class NatsAdapter:
         asyncio.run(main())
 
 
+class ServiceBusAdapter:
+    """The real SDK before the stand-in, or before LUCIUS_SERVICEBUS_CONNECTION where it is set."""
+
+    name = "servicebus"
+
+    def __init__(self) -> None:
+        self._given = os.environ.get("LUCIUS_SERVICEBUS_CONNECTION", "")
+        self.capabilities = frozenset({TOPICS}) if self._given else frozenset({OUTAGE, TOPICS})
+
+    def run(self, body: Body) -> None:
+        async def main() -> None:
+            async with AsyncExitStack() as stack:
+                stand_in = None if self._given else await stack.enter_async_context(StandIn())
+                connection = self._given or stand_in_connection(stand_in)
+                bus = open_service_bus(connection, Plan(), creates=True)
+                stack.push_async_callback(bus.close)
+
+                def fail_with(error: BusError | None) -> None:
+                    assert stand_in is not None
+                    if error is None:
+                        stand_in.restore()
+                    else:
+                        stand_in.cut_off()
+
+                lock = timedelta(seconds=5 if self._given else 2)
+                await body(Harness(bus, self.capabilities, lock, asyncio.sleep, fail_with))
+
+        asyncio.run(main())
+
+
+def stand_in_connection(stand_in: StandIn | None) -> str:
+    assert stand_in is not None
+    return stand_in.connection_string
+
+
 ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
     NatsAdapter("nats", by_topic=False),
     NatsAdapter("nats by topic", TOPICS, by_topic=True),
+    ServiceBusAdapter(),
 )

@@ -11,9 +11,13 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 RUNTIME = PROJECT["project"]["dependencies"]
-EXTRAS = [text for extra in PROJECT["project"]["optional-dependencies"].values() for text in extra]
-DEV = [text for text in EXTRAS if not text.startswith("lucius[")]
-DEV += PROJECT["build-system"]["requires"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+OWN = f"{PROJECT['project']['name']}["
+"""How an extra names another one."""
+DEV = [
+    *(text for extra in EXTRAS.values() for text in extra if not text.startswith(OWN)),
+    *PROJECT["build-system"]["requires"],
+]
 
 
 def pins(name: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from lucius.bootstrap.adapters import (
     open_workspace,
 )
 from lucius.bootstrap.broker import BrokerMissingError, local_nats
+from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
@@ -32,6 +33,7 @@ __all__ = [
     "observed",
     "open_ledger",
     "open_workspace",
+    "provision_bus",
     "prunable",
     "prune",
     "reconcile",

@@ -4,7 +4,8 @@ import importlib
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
@@ -20,7 +21,7 @@ from lucius.engines.outbox.reconciler import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
-from lucius.ports.bus import Bus
+from lucius.ports.bus import Bus, Provisioner
 from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
@@ -70,11 +71,15 @@ def open_config(settings: Settings) -> ConfigSource:
 def open_bus(settings: Settings) -> Bus:
     if settings.bus_backend == "memory":
         return MemoryBus()
-    if settings.bus_backend == "nats":
-        return open_nats(settings)
-    raise UnsupportedError(
-        f"LUCIUS_BUS_BACKEND={settings.bus_backend} is not built yet: use memory or nats"
-    )
+    if settings.bus_backend == "servicebus":
+        creates = settings.bus_provision == "auto"
+        connecting = service_bus()
+        plan = service_bus_plan(settings)
+        bus: Bus = connecting.open_service_bus(
+            settings.servicebus_connection, plan, creates=creates
+        )
+        return bus
+    return open_nats(settings)
 
 
 def open_nats(settings: Settings) -> Bus:
@@ -87,6 +92,38 @@ def open_nats(settings: Settings) -> Bus:
         ) from error
     servers = [each.strip() for each in settings.nats_url.split(",") if each.strip()]
     return NatsBus(servers, system=settings.system)
+
+
+def service_bus() -> ModuleType:
+    """The adapter needs an SDK that only users of Azure install."""
+    try:
+        return importlib.import_module("lucius.buses.service_bus.connecting")
+    except ImportError as error:
+        raise UnsupportedError(
+            "LUCIUS_BUS_BACKEND=servicebus needs the Azure SDK: pip install 'lucius[azure]'"
+        ) from error
+
+
+def service_bus_plan(settings: Settings) -> Any:
+    return service_bus().Plan(
+        duplicate_window=settings.servicebus_duplicate_window,
+        expiry=settings.servicebus_expiry,
+        lock=settings.servicebus_lock,
+        max_deliveries=settings.servicebus_max_deliveries,
+    )
+
+
+def open_provisioner(settings: Settings) -> Provisioner:
+    """Who creates topics, subscriptions and rules, with rights that running processes do not need."""
+    if settings.bus_backend != "servicebus":
+        raise UnsupportedError(
+            f"LUCIUS_BUS_BACKEND={settings.bus_backend}: nothing is to be provisioned, the processes"
+            " create what they need. Set LUCIUS_BUS_BACKEND=servicebus"
+        )
+    made: Provisioner = service_bus().open_administrator(
+        settings.servicebus_connection, service_bus_plan(settings)
+    )
+    return made
 
 
 def open_workspace(settings: Settings) -> Workspace:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from lucius import __version__
+from lucius.cli.bus import bus
 from lucius.cli.control import cancel, pause, redrive, resume
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
@@ -72,6 +73,7 @@ for command in (
     jobs,
     dlq,
     outbox,
+    bus,
     verify,
     ledger,
     settings,

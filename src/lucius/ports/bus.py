@@ -113,3 +113,12 @@ class Bus(Protocol):
         """How many messages wait or are locked."""
 
     async def close(self) -> None: ...
+
+
+class Provisioner(Protocol):
+    """Creates what subscriptions need, on brokers where running processes have no right to."""
+
+    async def provision(self, subscriptions: Sequence[Subscription]) -> Sequence[str]:
+        """Say what was changed, in words. Repeating it changes nothing."""
+
+    async def close(self) -> None: ...

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from lucius.core.routing import LANES, TOPOLOGIES
 from lucius.settings.kinds import (
+    AGE,
     AGE_OR_NONE,
     FLAG,
     NAMES,
@@ -20,6 +21,7 @@ from lucius.settings.kinds import (
     one_of,
     setting,
     show,
+    whole,
 )
 
 PACKAGED: Final = "packaged"
@@ -28,6 +30,10 @@ PACKAGED: Final = "packaged"
 
 def _workspace(others: Mapping[str, Any]) -> str:
     return (Path(others["data_dir"]).absolute() / "workspace").as_uri()
+
+
+def _provision(others: Mapping[str, Any]) -> str:
+    return "check" if others["bus_backend"] == "servicebus" else "auto"
 
 
 def _lease(others: Mapping[str, Any]) -> str:
@@ -133,6 +139,14 @@ class BusAndRouting:
         "memory",
         "Bus that carries directives and replies",
     )
+    bus_provision: str = setting(
+        "BUS_PROVISION",
+        one_of("auto", "check"),
+        _provision,
+        "Whether a process creates the topics and subscriptions that it needs, or names what is missing."
+        " `lucius bus provision` creates them",
+        shown="`check` on servicebus, else `auto`",
+    )
     nats_url: str = setting(
         "NATS_URL", TEXT, "nats://127.0.0.1:4222", "NATS servers, comma-separated"
     )
@@ -142,6 +156,34 @@ class BusAndRouting:
         "",
         "Azure Service Bus: connection string or namespace",
         secret=True,
+    )
+    servicebus_lock: timedelta = setting(
+        "SERVICEBUS_LOCK_SECONDS",
+        SECONDS,
+        "60",
+        "How long a message is locked for its receiver. Long enough for an ACK and a record, because a"
+        " step is settled when it begins; short enough that a dead process's messages come back soon",
+    )
+    servicebus_max_deliveries: int = setting(
+        "SERVICEBUS_MAX_DELIVERIES",
+        whole(1, 2000),
+        "50",
+        "Deliveries before a message is set aside. More than Azure's 10: messages that come for a full"
+        " process are given back, and locks that run out in an outage count too",
+    )
+    servicebus_duplicate_window: timedelta | None = setting(
+        "SERVICEBUS_DUPLICATE_WINDOW_SECONDS",
+        SECONDS_OR_NONE,
+        "120",
+        "How long a topic drops messages with an id that it has seen. A publish whose outcome is unknown"
+        " is repeated within seconds; a longer window costs throughput. Set only when a topic is created",
+    )
+    servicebus_expiry: timedelta = setting(
+        "SERVICEBUS_EXPIRY",
+        AGE,
+        "14d",
+        "How long an unread message is kept; then it is a dead letter. Longer than any outage that jobs"
+        " should outlive",
     )
     servicebus_reply_prefix: str = setting(
         "SERVICEBUS_REPLY_PREFIX",

@@ -1,0 +1,36 @@
+"""`lucius bus provision`: the topics, subscriptions and rules of a deployment, from its catalogue."""
+
+from collections.abc import Sequence
+
+from lucius.bootstrap.adapters import open_config, open_provisioner
+from lucius.core.routing import LANES, every_directive_topic, reply_topic, subscriptions_of
+from lucius.engines.outbox.reconciler import REPLIES
+from lucius.engines.outbox.unclaimed import UNCLAIMED
+from lucius.gateway.bus_gateway import services_of
+from lucius.ports.bus import Property, Subscription
+from lucius.ports.config import Catalog
+from lucius.settings import Settings
+
+
+def subscriptions(catalog: Catalog, topology: str) -> list[Subscription]:
+    """Of every service, of the replies, and the catch-all. Processes listen on all these topics."""
+    wanted = [Subscription(reply_topic(lane), REPLIES) for lane in range(LANES)]
+    for topic in every_directive_topic():
+        for service, step_types in services_of(catalog).items():
+            for name, mode in subscriptions_of(service, topology):
+                filters: dict[str, tuple[Property, ...]] = {"step_type": tuple(step_types)}
+                if mode is not None:
+                    filters["mode"] = (mode.value,)
+                wanted.append(Subscription(topic, name, filters))
+        wanted.append(Subscription(topic, UNCLAIMED, catch_all=True))
+    return wanted
+
+
+async def provision_bus(settings: Settings) -> Sequence[str]:
+    """What was changed."""
+    catalog = open_config(settings).catalog()
+    provisioner = open_provisioner(settings)
+    try:
+        return await provisioner.provision(subscriptions(catalog, settings.lane_topology))
+    finally:
+        await provisioner.close()

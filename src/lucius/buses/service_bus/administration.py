@@ -1,0 +1,168 @@
+"""Creating topics, subscriptions and rules. Repeating it changes nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+from azure.servicebus.management import SqlRuleFilter, SubscriptionProperties, TopicProperties
+
+from lucius.buses.service_bus.rules import excluding, step_types_of, taking
+from lucius.core.errors import BusUnavailableError
+from lucius.ports.bus import Subscription
+
+DEFAULT_RULE: Final = "$Default"
+RULE: Final = "lucius"
+CATCH_ALL: Final = "lucius-catch-all"
+AT_ONCE: Final = 8
+"""Topics that are worked on at the same time."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What entities are created with. None: the value of each subscription counts, or Azure's."""
+
+    duplicate_window: timedelta | None = None
+    expiry: timedelta | None = None
+    lock: timedelta | None = None
+    max_deliveries: int | None = None
+
+
+class Administrator:
+    """Needs the right Manage."""
+
+    def __init__(self, client: ServiceBusAdministrationClient, plan: Plan) -> None:
+        self._client = client
+        self._plan = plan
+        self._topics: set[str] = set()
+        """Those that were seen to already."""
+
+    async def provision(self, subscriptions: Sequence[Subscription]) -> Sequence[str]:
+        """Services first, then the catch-alls: those exclude what the services take."""
+        by_topic: dict[str, list[Subscription]] = {}
+        for each in subscriptions:
+            by_topic.setdefault(each.topic, []).append(each)
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def work(topic: str) -> list[str]:
+            async with gate, _mapped(topic):
+                return await self._topic(topic, by_topic[topic])
+
+        done = await asyncio.gather(*(work(topic) for topic in by_topic))
+        return [change for changes in done for change in changes]
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _topic(self, topic: str, wanted: Sequence[Subscription]) -> list[str]:
+        changes = await self._ensure_topic(topic)
+        catch_alls = {each.name for each in wanted if each.catch_all}
+        rules: list[str] = []
+        for each in wanted:
+            changes += await self._ensure_subscription(each)
+            if not each.catch_all:
+                rules += await self._ensure_rule(topic, each.name, RULE, taking(each.filters))
+        if rules or catch_alls:
+            rules += await self._renew_catch_alls(topic, catch_alls)
+        return changes + rules
+
+    async def _ensure_topic(self, topic: str) -> list[str]:
+        if topic in self._topics:
+            return []
+        self._topics.add(topic)
+        window = self._plan.duplicate_window
+        options: dict[str, Any] = {"requires_duplicate_detection": window is not None}
+        if window is not None:
+            options["duplicate_detection_history_time_window"] = window
+        if self._plan.expiry is not None:
+            options["default_message_time_to_live"] = self._plan.expiry
+        try:
+            found = await self._client.get_topic(topic)
+        except ResourceNotFoundError:
+            await self._client.create_topic(topic, **options)
+            return [f"created topic {topic}"]
+        return await self._update_topic(found, options)
+
+    async def _update_topic(self, found: TopicProperties, wanted: dict[str, Any]) -> list[str]:
+        """Whether duplicates are looked for at all cannot be changed."""
+        if found.requires_duplicate_detection != wanted.pop("requires_duplicate_detection"):
+            wanted.pop("duplicate_detection_history_time_window", None)
+        differing = {name: value for name, value in wanted.items() if getattr(found, name) != value}
+        if not differing:
+            return []
+        for name, value in differing.items():
+            setattr(found, name, value)
+        await self._client.update_topic(found)
+        return [f"changed topic {found.name}: {', '.join(differing)}"]
+
+    async def _ensure_subscription(self, wanted: Subscription) -> list[str]:
+        options: dict[str, Any] = {
+            "lock_duration": self._plan.lock or wanted.lock,
+            "max_delivery_count": self._plan.max_deliveries or wanted.max_deliveries,
+            "dead_lettering_on_message_expiration": True,
+        }
+        try:
+            found = await self._client.get_subscription(wanted.topic, wanted.name)
+        except ResourceNotFoundError:
+            await self._client.create_subscription(wanted.topic, wanted.name, **options)
+            return [f"created subscription {wanted.name} of topic {wanted.topic}"]
+        return await self._update_subscription(wanted, found, options)
+
+    async def _update_subscription(
+        self, wanted: Subscription, found: SubscriptionProperties, options: dict[str, Any]
+    ) -> list[str]:
+        differing = {k: v for k, v in options.items() if getattr(found, k) != v}
+        if not differing:
+            return []
+        for name, value in differing.items():
+            setattr(found, name, value)
+        await self._client.update_subscription(wanted.topic, found)
+        changed = ", ".join(differing)
+        return [f"changed subscription {wanted.name} of topic {wanted.topic}: {changed}"]
+
+    # -- rules -------------------------------------------------------------------------------
+
+    async def _ensure_rule(self, topic: str, name: str, rule: str, sql: str) -> list[str]:
+        """The new rule comes before the old one goes: nothing is missed in between."""
+        rules = {each.name: each async for each in self._client.list_rules(topic, name)}
+        changes: list[str] = []
+        known = rules.get(rule)
+        if known is None:
+            await self._client.create_rule(topic, name, rule, filter=SqlRuleFilter(sql))
+            changes.append(f"created rule of {name} on topic {topic}: {sql}")
+        elif getattr(known.filter, "sql_expression", None) != sql:
+            known.filter = SqlRuleFilter(sql)
+            await self._client.update_rule(topic, name, known)
+            changes.append(f"changed rule of {name} on topic {topic}: {sql}")
+        if DEFAULT_RULE in rules:
+            await self._client.delete_rule(topic, name, DEFAULT_RULE)
+        return changes
+
+    async def _renew_catch_alls(self, topic: str, named: set[str]) -> list[str]:
+        """Every catch-all of the topic excludes what the other subscriptions take by now."""
+        taken: list[str] = []
+        catch_alls = set(named)
+        async for each in self._client.list_subscriptions(topic):
+            async for rule in self._client.list_rules(topic, each.name):
+                if rule.name == CATCH_ALL:
+                    catch_alls.add(each.name)
+                elif rule.name == RULE:
+                    taken += step_types_of(getattr(rule.filter, "sql_expression", None) or "")
+        changes: list[str] = []
+        for name in sorted(catch_alls):
+            changes += await self._ensure_rule(topic, name, CATCH_ALL, excluding(taken))
+        return changes
+
+
+@asynccontextmanager
+async def _mapped(topic: str) -> AsyncIterator[None]:
+    try:
+        yield
+    except (AzureError, OSError, TimeoutError) as error:
+        raise BusUnavailableError(
+            f"topic {topic} cannot be set up: {error}. `lucius bus provision` needs the right Manage"
+        ) from error

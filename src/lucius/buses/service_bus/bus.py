@@ -1,0 +1,168 @@
+"""Azure Service Bus as a bus: durable, shared by processes, filtered by rules of its subscriptions."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+
+from lucius.buses.service_bus.faults import MissingEntityError, mapped
+from lucius.buses.service_bus.intake import Intake
+from lucius.buses.service_bus.locks import Locks
+from lucius.buses.service_bus.sending import TopicSender
+from lucius.buses.service_bus.subscriber import Subscriber
+from lucius.buses.service_bus.wire import seen
+from lucius.core.errors import BusUnavailableError
+from lucius.ports.bus import DeadLetter, Delivery, Message, Provisioner, Subscription
+
+PAGE: Final = 100
+"""Messages that one look takes."""
+MOST: Final = 10_000
+"""Of each subscription; beyond it they are not counted."""
+AT_ONCE: Final = 16
+"""Receivers that are opened at the same time."""
+
+
+class ServiceBus:
+    """`provisioner` None: what is missing is named, not created."""
+
+    def __init__(self, client: ServiceBusClient, provisioner: Provisioner | None = None) -> None:
+        self._client = client
+        self._provisioner = provisioner
+        self._locks = Locks()
+        self._senders: dict[str, TopicSender] = {}
+        self._subscribers: dict[str, Subscriber] = {}
+
+    @property
+    def volatile(self) -> bool:
+        return False
+
+    async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
+        if self._provisioner is not None:
+            await self._provisioner.provision(subscriptions)
+        gate = asyncio.Semaphore(AT_ONCE)
+        missing: list[str] = []
+
+        async def check(wanted: Subscription) -> None:
+            async with gate:
+                intake = self._subscriber(wanted.name).intake(wanted.topic)
+                try:
+                    await intake.check()
+                except MissingEntityError:
+                    missing.append(f"{wanted.topic}/{wanted.name}")
+
+        await asyncio.gather(*(check(each) for each in subscriptions))
+        if missing:
+            raise MissingEntityError(
+                f"{len(missing)} subscriptions are missing on Service Bus:"
+                f" {', '.join(sorted(missing)[:5])}{' ...' if len(missing) > 5 else ''}."
+                " `lucius bus provision` creates them"
+            )
+
+    async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        if topic not in self._senders:
+            self._senders[topic] = TopicSender(topic, lambda: self._client.get_topic_sender(topic))
+        await self._senders[topic].send(messages)
+
+    @property
+    def by_tenant(self) -> bool:
+        return False
+
+    async def receive(
+        self,
+        name: str,
+        topics: Sequence[str],
+        limit: int,
+        wait: timedelta,
+        tenants: Collection[str] | None = None,
+    ) -> Sequence[Delivery]:
+        return await self._subscriber(name).receive(topics, limit, wait)
+
+    def _subscriber(self, name: str) -> Subscriber:
+        if name not in self._subscribers:
+            self._subscribers[name] = Subscriber(
+                name, lambda topic: self._intake(topic, name), self._locks
+            )
+        return self._subscribers[name]
+
+    def _intake(self, topic: str, name: str) -> Intake:
+        return Intake(topic, name, lambda: self._client.get_subscription_receiver(topic, name))
+
+    # -- settling ----------------------------------------------------------------------------
+
+    async def complete(self, delivery: Delivery) -> None:
+        await self._settle(delivery, lambda r, m: r.complete_message(m))
+
+    async def abandon(self, delivery: Delivery) -> None:
+        await self._settle(delivery, lambda r, m: r.abandon_message(m))
+
+    async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
+        await self._settle(
+            delivery,
+            lambda r, m: r.dead_letter_message(m, reason=reason, error_description=detail),
+        )
+
+    async def _settle(
+        self,
+        delivery: Delivery,
+        how: Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[Any]],
+    ) -> None:
+        intake, message = self._locks.pop(delivery)
+        try:
+            await intake.alone(lambda receiver: how(receiver, message))
+        except BusUnavailableError:
+            self._locks.put_back(delivery, (intake, message))
+            raise
+
+    # -- looking -----------------------------------------------------------------------------
+
+    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
+        found: list[DeadLetter] = []
+        for topic in topics:
+            aside = ServiceBusSubQueue.DEAD_LETTER
+            with mapped(f"dead letters of {name} on topic {topic}"):
+                async with self._client.get_subscription_receiver(
+                    topic, name, sub_queue=aside
+                ) as receiver:
+                    messages = await _peeked(receiver)
+            found += [_letter(topic, name, message) for message in messages]
+        return found
+
+    async def backlog(self, name: str, topics: Sequence[str]) -> int:
+        subscriber = self._subscriber(name)
+        counts = [len(await subscriber.intake(topic).alone(_peeked)) for topic in topics]
+        return sum(counts)
+
+    async def close(self) -> None:
+        await asyncio.gather(
+            *(subscriber.close() for subscriber in self._subscribers.values()),
+            *(sender.close() for sender in self._senders.values()),
+        )
+        if self._provisioner is not None:
+            await self._provisioner.close()
+        await self._client.close()
+
+
+async def _peeked(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
+    """All that wait or are locked, without taking them."""
+    found: list[ServiceBusReceivedMessage] = []
+    following = 1
+    while len(found) < MOST:
+        page = await receiver.peek_messages(PAGE, sequence_number=following)
+        found += page
+        if not page:
+            break
+        following = (page[-1].sequence_number or 0) + 1
+    return found
+
+
+def _letter(topic: str, name: str, message: ServiceBusReceivedMessage) -> DeadLetter:
+    return DeadLetter(
+        seen(message),
+        topic,
+        name,
+        message.dead_letter_reason or "",
+        message.dead_letter_error_description or "",
+    )

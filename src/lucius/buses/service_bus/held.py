@@ -1,0 +1,30 @@
+"""A sender or receiver of the SDK with its socket: the SDK leaves that open when a connection breaks."""
+
+import logging
+from typing import Any, Generic, TypeVar
+
+from azure.servicebus.aio import ServiceBusReceiver, ServiceBusSender
+
+log = logging.getLogger(__name__)
+H = TypeVar("H", ServiceBusReceiver, ServiceBusSender)
+
+
+class Held(Generic[H]):
+    def __init__(self, handler: H) -> None:
+        self.handler: H = handler
+        self._writer: Any = None
+
+    async def open(self) -> None:
+        await self.handler.__aenter__()
+        connection = getattr(self.handler._handler, "_connection", None)
+        self._writer = getattr(getattr(connection, "_transport", None), "writer", None)
+
+    async def close(self) -> None:
+        """It takes the SDK up to a second. It is given up in any case."""
+        try:
+            await self.handler.close()
+        except Exception as error:
+            log.debug("a link could not be closed: %r", error)
+        finally:
+            if self._writer is not None:
+                self._writer.close()

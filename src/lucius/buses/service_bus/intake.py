@@ -1,0 +1,176 @@
+"""One subscription of one topic: an SDK receiver that is asked for one message at a time.
+
+The SDK reads its socket only while it is called, and waits for settlements by reading too. So one
+call has the receiver at a time, and a poll that only waits steps aside for everyone else.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusReceiver
+
+from lucius.buses.service_bus.faults import mapped
+from lucius.buses.service_bus.held import Held
+from lucius.core.errors import BusUnavailableError
+
+T = TypeVar("T")
+
+POLL: Final = timedelta(seconds=5)
+"""How long one call to the SDK waits for a message."""
+STUCK: Final = timedelta(seconds=20)
+"""A call that is this much later than it should be is given up, with its receiver."""
+UNUSED: Final = timedelta(minutes=1)
+"""A receiver that was only opened to check is closed after so long without a poll."""
+STALE: Final = timedelta(minutes=10)
+"""A receiver that heard nothing for so long is replaced: its link may be lost without a word."""
+
+
+class Intake:
+    """`opens` makes a receiver; each is used until it fails, is stuck or has been silent for long."""
+
+    def __init__(self, topic: str, name: str, opens: Callable[[], ServiceBusReceiver]) -> None:
+        self.topic = topic
+        self.subject = f"subscription {name} of topic {topic}"
+        self._opens = opens
+        self._held: Held[ServiceBusReceiver] | None = None
+        self._turn = asyncio.Lock()
+        self._polling: asyncio.Task[list[ServiceBusReceivedMessage]] | None = None
+        self._heard_at = 0.0
+        self._polled = False
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def check(self) -> None:
+        """Open a receiver, if only to see that the subscription is there."""
+        await self.alone(lambda receiver: self._give_back(receiver))
+        if not self._polled:
+            later = asyncio.get_running_loop().call_later
+            later(UNUSED.total_seconds(), self._drop_unused)
+
+    def _drop_unused(self) -> None:
+        if not self._polled and not self._turn.locked():
+            self._drop()
+
+    async def poll(self) -> ServiceBusReceivedMessage | None:
+        """One message, or none after a while or when someone else needs the receiver."""
+        self._polled = True
+        async with self._turn:
+            receiver = await self._open()
+            wait = POLL.total_seconds()
+            with mapped(self.subject):
+                self._polling = asyncio.create_task(
+                    receiver.receive_messages(max_message_count=1, max_wait_time=wait)
+                )
+                try:
+                    found = await self._patiently(self._polling, wait)
+                finally:
+                    self._polling = None
+            if found:
+                self._heard_at = asyncio.get_running_loop().time()
+            return found[0] if found else None
+
+    async def _patiently(
+        self, polling: "asyncio.Task[list[ServiceBusReceivedMessage]]", wait: float
+    ) -> list[ServiceBusReceivedMessage]:
+        """The SDK keeps what it has read when its call is cancelled: the next call gets it."""
+        try:
+            done, _ = await asyncio.wait([polling], timeout=wait + STUCK.total_seconds())
+        finally:
+            polling.cancel()
+        if not done:
+            self._drop()
+            raise BusUnavailableError(f"{self.subject}: the receiver does not answer")
+        if polling.cancelled():
+            return []
+        if polling.exception() is not None:
+            self._drop()
+        return polling.result()
+
+    def interrupt(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+
+    async def release(self, message: ServiceBusReceivedMessage) -> None:
+        """Give one back without raising its count, if the SDK still can; else with."""
+
+        async def use(receiver: ServiceBusReceiver) -> None:
+            settle = getattr(receiver._handler, "settle_messages_async", None)
+            if settle is None:
+                await receiver.abandon_message(message)
+            else:
+                await settle(message._delivery_id, message._delivery_tag, "released")
+
+        await self.alone(use)
+
+    async def alone(self, use: Callable[[ServiceBusReceiver], Awaitable[T]]) -> T:
+        """Use the receiver while nobody else does. A poll that waits steps aside.
+
+        A receiver that is no longer connected is replaced once: the broker may have restarted.
+        """
+        self.interrupt()
+        async with self._turn:
+            fresh = self._held is None
+            try:
+                return await self._use(use)
+            except BusUnavailableError:
+                if fresh:
+                    raise
+                return await self._use(use)
+
+    async def _use(self, use: Callable[[ServiceBusReceiver], Awaitable[T]]) -> T:
+        try:
+            receiver = await self._open()
+            with mapped(self.subject):
+                return await use(receiver)
+        except BusUnavailableError:
+            self._drop()
+            raise
+
+    async def rest(self) -> None:
+        """Nobody waits any more: take the credit back, so that no message is locked for nobody."""
+        async with self._turn:
+            if self._held is not None:
+                with mapped(self.subject):
+                    await self._give_back(self._held.handler)
+
+    async def _give_back(self, receiver: ServiceBusReceiver) -> None:
+        """Withdraw the link's credit and release what came meanwhile: its count does not rise.
+
+        The SDK does this only when it closes a receiver, so its own function is called; without
+        it the receiver is closed.
+        """
+        drain = getattr(receiver._amqp_transport, "drain_and_release_messages_async", None)
+        if drain is None or receiver._handler is None:
+            self._drop()
+        else:
+            await drain(receiver._handler)
+
+    async def _open(self) -> ServiceBusReceiver:
+        now = asyncio.get_running_loop().time()
+        if self._held is not None and now - self._heard_at > STALE.total_seconds():
+            self._drop()
+        if self._held is None:
+            self._held = Held(self._opens())
+            self._heard_at = now
+            try:
+                with mapped(self.subject):
+                    await self._held.open()
+            except BaseException:
+                self._drop()
+                raise
+        return self._held.handler
+
+    def _drop(self) -> None:
+        """Nobody waits for it to be closed."""
+        held, self._held = self._held, None
+        if held is not None:
+            closing = asyncio.create_task(held.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        self.interrupt()
+        self._drop()
+        await asyncio.gather(*self._closing)

@@ -1,0 +1,91 @@
+"""Sending to one topic: a sender that is kept open, and batches."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus.aio import ServiceBusSender
+from azure.servicebus.exceptions import MessageSizeExceededError
+
+from lucius.buses.service_bus.faults import mapped
+from lucius.buses.service_bus.held import Held
+from lucius.buses.service_bus.wire import outgoing
+from lucius.core.errors import BusUnavailableError, PublishRefusedError
+from lucius.ports.bus import Message
+
+
+class TopicSender:
+    """One send at a time: the SDK's sender is not made for more."""
+
+    def __init__(self, topic: str, opens: Callable[[], ServiceBusSender]) -> None:
+        self._subject = f"topic {topic}"
+        self._opens = opens
+        self._held: Held[ServiceBusSender] | None = None
+        self._turn = asyncio.Lock()
+
+    async def send(self, messages: Sequence[Message]) -> None:
+        """A sender that is no longer connected is replaced once: the broker may have restarted."""
+        async with self._turn:
+            fresh = self._held is None
+            try:
+                await self._try(messages)
+            except BusUnavailableError:
+                if fresh:
+                    raise
+                await self._try(messages)
+
+    async def _try(self, messages: Sequence[Message]) -> None:
+        try:
+            with mapped(self._subject):
+                if self._held is None:
+                    self._held = Held(self._opens())
+                    await self._held.open()
+                await self._send(self._held.handler, messages)
+        except BusUnavailableError:
+            await self._drop()
+            raise
+
+    async def _send(self, sender: ServiceBusSender, messages: Sequence[Message]) -> None:
+        """All batches are made before the first is sent: a message that fits in none refuses all."""
+        batches = await self._batches(sender, [outgoing(message) for message in messages])
+        for number, batch in enumerate(batches):
+            try:
+                await sender.send_messages(batch)
+            except MessageSizeExceededError as error:
+                if number:
+                    raise BusUnavailableError(
+                        f"{self._subject}: some were taken: {error}"
+                    ) from error
+                raise PublishRefusedError(f"{self._subject}: {error}") from error
+
+    async def _batches(
+        self, sender: ServiceBusSender, messages: Sequence[ServiceBusMessage]
+    ) -> list[ServiceBusMessageBatch]:
+        batches: list[ServiceBusMessageBatch] = []
+        for message in messages:
+            if batches and _fits(batches[-1], message):
+                continue
+            batches.append(await sender.create_message_batch())
+            if not _fits(batches[-1], message):
+                raise PublishRefusedError(
+                    f"{self._subject}: message {message.message_id} is larger than the"
+                    f" {batches[-1].max_size_in_bytes} bytes that the namespace takes"
+                )
+        return batches
+
+    async def _drop(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            await held.close()
+
+    async def close(self) -> None:
+        async with self._turn:
+            await self._drop()
+
+
+def _fits(batch: ServiceBusMessageBatch, message: ServiceBusMessage) -> bool:
+    try:
+        batch.add_message(message)
+    except MessageSizeExceededError:
+        return False
+    return True

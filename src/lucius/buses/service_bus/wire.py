@@ -1,0 +1,62 @@
+"""Messages of the port as messages of Service Bus, and back."""
+
+from typing import Any, Final, cast
+
+import orjson
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+
+from lucius.ports.bus import Message, Property
+
+KEY: Final = "message_key"
+"""The property that keeps messages of one key together where a topic is partitioned."""
+REASON: Final = "DeadLetterReason"
+DETAIL: Final = "DeadLetterErrorDescription"
+_ADDED: Final = {REASON, DETAIL}
+
+
+class NotOursError(ValueError):
+    """A message that no part of LUCIUS has sent."""
+
+
+def outgoing(message: Message) -> ServiceBusMessage:
+    key = message.properties.get(KEY)
+    return ServiceBusMessage(
+        orjson.dumps(message.body),
+        message_id=message.message_id,
+        application_properties=cast(dict[str | bytes, Any], dict(message.properties)),
+        partition_key=None if key is None else str(key)[:128],
+        content_type="application/json",
+    )
+
+
+def incoming(received: ServiceBusReceivedMessage) -> Message:
+    """NotOursError: the body is no JSON object."""
+    try:
+        body = orjson.loads(b"".join(received.body))
+    except (ValueError, TypeError) as error:
+        raise NotOursError(f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise NotOursError("the body is not a JSON object")
+    return Message(str(received.message_id or ""), body, properties(received))
+
+
+def seen(received: ServiceBusReceivedMessage) -> Message:
+    """As far as it can be read: dead letters may hold anything."""
+    try:
+        return incoming(received)
+    except NotOursError:
+        return Message(str(received.message_id or ""), {}, properties(received))
+
+
+def properties(received: ServiceBusReceivedMessage) -> dict[str, Property]:
+    """The SDK gives names and texts as bytes."""
+    found = {_text(k): _text(v) for k, v in (received.application_properties or {}).items()}
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in _ADDED and isinstance(value, str | int)
+    }
+
+
+def _text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,198 @@
+"""The XML of the management API: descriptions of topics, subscriptions and rules, both ways."""
+
+import re
+from datetime import timedelta
+from typing import Any, Final
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape, quoteattr
+
+from lucius.standins.service_bus.broker import SubscriptionState, TopicOptions
+from lucius.standins.service_bus.filters import Rule
+from lucius.standins.service_bus.queue import QueueOptions
+
+ATOM: Final = "http://www.w3.org/2005/Atom"
+BUS: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
+XSD: Final = "http://www.w3.org/2001/XMLSchema"
+FOREVER: Final = timedelta(days=10_000)
+"""Service Bus writes `never` as about 29,000 years."""
+_SPAN: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
+_SYSTEM: Final = {
+    "CorrelationId": "correlation_id",
+    "MessageId": "message_id",
+    "To": "to",
+    "ReplyTo": "reply_to",
+    "Label": "subject",
+    "SessionId": "session_id",
+    "ContentType": "content_type",
+}
+_KINDS: Final = {"string": str, "int": int, "long": int}
+
+
+class DescriptionError(ValueError):
+    """A description that the stand-in cannot read or does not support."""
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def topic_options(body: str) -> TopicOptions:
+    found = _described(body, "TopicDescription")
+    window = _span(found, "DuplicateDetectionHistoryTimeWindow") or timedelta(minutes=10)
+    detects = _text(found, "RequiresDuplicateDetection") == "true"
+    ttl = _span(found, "DefaultMessageTimeToLive")
+    return TopicOptions(duplicate_window=window if detects else None, ttl=ttl)
+
+
+def queue_options(body: str) -> QueueOptions:
+    found = _described(body, "SubscriptionDescription")
+    _refuse(found, "ForwardTo", "ForwardDeadLetteredMessagesTo", "AutoDeleteOnIdle")
+    return QueueOptions(
+        lock=_span(found, "LockDuration") or timedelta(minutes=1),
+        max_deliveries=int(_text(found, "MaxDeliveryCount") or "10"),
+        ttl=_span(found, "DefaultMessageTimeToLive"),
+        dead_letter_expired=_text(found, "DeadLetteringOnMessageExpiration") == "true",
+        sessions=_text(found, "RequiresSession") == "true",
+    )
+
+
+def rule(name: str, body: str) -> Rule:
+    found = _described(body, "RuleDescription").find(f"{{{BUS}}}Filter")
+    kind = found.get(f"{{{XSI}}}type", "") if found is not None else "TrueFilter"
+    if found is None or kind == "TrueFilter":
+        return Rule(name)
+    if kind == "SqlFilter":
+        made = Rule(name, _text(found, "SqlExpression") or "")
+        made.test()
+        return made
+    if kind == "CorrelationFilter":
+        system = {ours: text for theirs, ours in _SYSTEM.items() if (text := _text(found, theirs))}
+        return Rule(name, None, _properties(found), system)
+    raise DescriptionError(f"a rule with {kind or 'no filter'} is not supported")
+
+
+def _properties(found: ElementTree.Element) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for pair in found.iter(f"{{{BUS}}}KeyValueOfstringanyType"):
+        key, value = pair.find(f"{{{BUS}}}Key"), pair.find(f"{{{BUS}}}Value")
+        if key is None or value is None:
+            raise DescriptionError("a property of the correlation filter lacks its key or value")
+        kind = value.get(f"{{{XSI}}}type", "string").rpartition(":")[2]
+        if kind not in _KINDS:
+            raise DescriptionError(f"a correlation filter on a {kind} is not supported")
+        made[key.text or ""] = _KINDS[kind](value.text or "")
+    return made
+
+
+def _described(body: str, kind: str) -> ElementTree.Element:
+    try:
+        found = next(ElementTree.fromstring(body).iter(f"{{{BUS}}}{kind}"), None)
+    except ElementTree.ParseError as error:
+        raise DescriptionError(f"not XML: {error}") from error
+    if found is None:
+        raise DescriptionError(f"the request has no {kind}")
+    return found
+
+
+def _text(found: ElementTree.Element, name: str) -> str | None:
+    element = found.find(f"{{{BUS}}}{name}")
+    return None if element is None else element.text
+
+
+def _span(found: ElementTree.Element, name: str) -> timedelta | None:
+    text = _text(found, name)
+    if not text:
+        return None
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        raise DescriptionError(f"{name} is no span of time: {text}")
+    if int(match[1] or 0) >= FOREVER.days:
+        return None
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def _refuse(found: ElementTree.Element, *names: str) -> None:
+    for name in names:
+        if _text(found, name) and (name != "AutoDeleteOnIdle" or _span(found, name)):
+            raise DescriptionError(f"{name} is not supported")
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def topic_entry(name: str, options: TopicOptions) -> str:
+    window = options.duplicate_window
+    return _entry(
+        name,
+        "TopicDescription",
+        DefaultMessageTimeToLive=_span_text(options.ttl),
+        RequiresDuplicateDetection=_flag(window is not None),
+        DuplicateDetectionHistoryTimeWindow=_span_text(window or timedelta(minutes=10)),
+    )
+
+
+def subscription_entry(state: SubscriptionState) -> str:
+    options = state.queue.options
+    return _entry(
+        state.name,
+        "SubscriptionDescription",
+        LockDuration=_span_text(options.lock),
+        RequiresSession=_flag(options.sessions),
+        DefaultMessageTimeToLive=_span_text(options.ttl),
+        DeadLetteringOnMessageExpiration=_flag(options.dead_letter_expired),
+        MessageCount=str(len(list(state.queue))),
+        MaxDeliveryCount=str(options.max_deliveries),
+    )
+
+
+def rule_entry(rule: Rule) -> str:
+    if rule.sql is not None:
+        kind = "TrueFilter" if rule.sql == "1=1" else "SqlFilter"
+        inner = f"<SqlExpression>{escape(rule.sql)}</SqlExpression>"
+    else:
+        kind = "CorrelationFilter"
+        named = {
+            theirs: rule.system[ours] for theirs, ours in _SYSTEM.items() if ours in rule.system
+        }
+        inner = "".join(f"<{name}>{escape(text)}</{name}>" for name, text in named.items())
+        pairs = "".join(_pair(name, value) for name, value in rule.correlation.items())
+        inner += f"<Properties>{pairs}</Properties>"
+    made = f'<Filter i:type="{kind}">{inner}</Filter><Action i:type="EmptyRuleAction"/>'
+    return _wrapped(rule.name, "RuleDescription", f"{made}<Name>{escape(rule.name)}</Name>")
+
+
+def _pair(name: str, value: Any) -> str:
+    kind = "string" if isinstance(value, str) else "long"
+    return (
+        f"<KeyValueOfstringanyType><Key>{escape(name)}</Key>"
+        f'<Value xmlns:d="{XSD}" i:type="d:{kind}">{escape(str(value))}</Value>'
+        "</KeyValueOfstringanyType>"
+    )
+
+
+def _entry(name: str, kind: str, **fields: str) -> str:
+    return _wrapped(name, kind, "".join(f"<{k}>{v}</{k}>" for k, v in fields.items() if v))
+
+
+def _wrapped(name: str, kind: str, inner: str) -> str:
+    return (
+        f"<entry xmlns={quoteattr(ATOM)}><title>{escape(name)}</title><content type="
+        f'"application/xml"><{kind} xmlns="{BUS}" xmlns:i="{XSI}">{inner}</{kind}></content></entry>'
+    )
+
+
+def feed(entries: list[str]) -> str:
+    return f"<feed xmlns={quoteattr(ATOM)}>{''.join(entries)}</feed>"
+
+
+def problem(code: int, detail: str) -> str:
+    return f"<Error><Code>{code}</Code><Detail>{escape(detail)}</Detail></Error>"
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _span_text(span: timedelta | None) -> str:
+    return "" if span is None else f"PT{span.total_seconds():.3f}S"

@@ -1,0 +1,99 @@
+"""The nodes that answer requests: `$cbs` takes tokens, `$management` of a queue renews, settles and peeks."""
+
+from collections.abc import Callable
+from time import time
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from lucius.standins.service_bus.codec import Array, Int, Symbol, Timestamp
+from lucius.standins.service_bus.messages import answer, noted, parse, value_of
+from lucius.standins.service_bus.queue import Queue
+
+LOCK_LOST: Final = "com.microsoft:message-lock-lost"
+NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+NOT_FOUND: Final = "amqp:not-found"
+TIMESTAMP: Final = 0x83
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Any = None
+    condition: str | None = None
+
+
+def token_answer(raw: bytes) -> bytes:
+    """Every token is good: this broker is for one machine."""
+    said = {"status-code": Int(202), "status-description": "Accepted"}
+    return answer(parse(raw).system.get("message_id"), said, None)
+
+
+def answer_of(queue: Queue | None, raw: bytes) -> bytes:
+    request = parse(raw)
+    operation = str(request.application.get("operation"))
+    body = value_of(raw) or {}
+    if operation not in OPERATIONS:
+        given = Answer(501, None, NOT_IMPLEMENTED)
+    elif queue is None:
+        given = Answer(404, None, NOT_FOUND)
+    else:
+        given = OPERATIONS[operation](queue, body)
+    said: dict[str, Any] = {
+        "statusCode": Int(given.status),
+        "statusDescription": given.condition or "OK",
+    }
+    if given.condition is not None:
+        said["errorCondition"] = Symbol(given.condition)
+    return answer(request.system.get("message_id"), said, given.body or {})
+
+
+def _tokens(body: dict[str, Any]) -> list[UUID]:
+    found = body["lock-tokens"]
+    return list(found.items if isinstance(found, Array) else found)
+
+
+def _renew(queue: Queue, body: dict[str, Any]) -> Answer:
+    renewed = [queue.renew(token) for token in _tokens(body)]
+    if None in renewed:
+        return Answer(410, None, LOCK_LOST)
+    until = tuple(Timestamp(int(each * 1000)) for each in renewed if each is not None)
+    return Answer(200, {"expirations": Array(TIMESTAMP, until)})
+
+
+def _settle(queue: Queue, body: dict[str, Any]) -> Answer:
+    reason = str(body.get("deadletter-reason", ""))
+    description = str(body.get("deadletter-description", ""))
+    ways: dict[str, Callable[[UUID], bool]] = {
+        "completed": queue.complete,
+        "abandoned": queue.abandon,
+        "defered": queue.defer,
+        "suspended": lambda token: queue.dead_letter(token, reason, description),
+    }
+    way = ways.get(str(body["disposition-status"]))
+    if way is None:
+        return Answer(501, None, NOT_IMPLEMENTED)
+    settled = [way(token) for token in _tokens(body)]
+    return Answer(200) if all(settled) else Answer(410, None, LOCK_LOST)
+
+
+def _peek(queue: Queue, body: dict[str, Any]) -> Answer:
+    first, most = body["from-sequence-number"], body["message-count"]
+    found = [item for item in queue if item.sequence >= first][:most]
+    shown = [
+        {"message": item.message.encoded(item.failed, noted(item.sequence, item.enqueued_at, None))}
+        for item in found
+    ]
+    return Answer(200 if shown else 204, {"messages": shown})
+
+
+def _renew_session(queue: Queue, body: dict[str, Any]) -> Answer:
+    until = time() + queue.options.lock.total_seconds()
+    return Answer(200, {"expiration": Timestamp(int(until * 1000))})
+
+
+OPERATIONS: Final[dict[str, Callable[[Queue, dict[str, Any]], Answer]]] = {
+    "com.microsoft:renew-lock": _renew,
+    "com.microsoft:renew-session-lock": _renew_session,
+    "com.microsoft:update-disposition": _settle,
+    "com.microsoft:peek-message": _peek,
+}
+"""What `$management` does; the rest is answered with amqp:not-implemented."""

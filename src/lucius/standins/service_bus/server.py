@@ -1,0 +1,100 @@
+"""The server: one port that speaks AMQP to messaging clients and HTTP to administrators."""
+
+import asyncio
+import socket
+from contextlib import suppress
+from types import TracebackType
+from typing import Final
+
+from lucius.standins.service_bus.admin import AdminConnection
+from lucius.standins.service_bus.broker import Broker
+from lucius.standins.service_bus.codec import CodecError
+from lucius.standins.service_bus.connection import Connection
+
+HOST: Final = "127.0.0.1"
+
+
+class StandIn:
+    """`async with StandIn() as stand_in:` serves until left. A broker may outlive its server."""
+
+    def __init__(self, broker: Broker | None = None, *, host: str = HOST, port: int = 0) -> None:
+        self.broker = broker or Broker()
+        self._host = host
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._starting: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int:
+        """Once started, the one that was free."""
+        return self._port
+
+    @property
+    def connection_string(self) -> str:
+        """As the SDK takes it; the last part makes it do without TLS."""
+        key = "SharedAccessKeyName=stand-in;SharedAccessKey=c3RhbmQtaW4="
+        return f"Endpoint=sb://{self._host}:{self._port};{key};UseDevelopmentEmulator=true;"
+
+    async def start(self) -> None:
+        listening = self._listen()
+        self._server = await asyncio.start_server(self._serve, sock=listening)
+
+    def _listen(self) -> socket.socket:
+        listening = socket.socket()
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((self._host, self._port))
+        listening.listen()
+        self._port = listening.getsockname()[1]
+        return listening
+
+    def cut_off(self) -> None:
+        """As a crash: connections break at once, and nobody listens. Locks stay."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in self._clients.values():
+            writer.transport.abort()
+
+    def restore(self) -> None:
+        """Clients may connect as soon as this returns."""
+        listening = self._listen()
+
+        async def serve() -> None:
+            self._server = await asyncio.start_server(self._serve, sock=listening)
+
+        self._starting = asyncio.create_task(serve())
+
+    async def stop(self) -> None:
+        self.cut_off()
+        clients = list(self._clients)
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+
+    async def __aenter__(self) -> "StandIn":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients[task] = writer
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError, CodecError):
+                head = await reader.readexactly(8)
+                if head.startswith(b"AMQP"):
+                    await Connection(self.broker, reader, writer).run(head)
+                else:
+                    await AdminConnection(self.broker, reader, writer).run(head)
+        finally:
+            del self._clients[task]
+            writer.transport.abort()

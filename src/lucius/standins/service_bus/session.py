@@ -1,0 +1,285 @@
+"""One session of a connection: its links, what they may reach, and how deliveries are settled."""
+
+from collections.abc import Callable
+from time import time
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from lucius.standins.service_bus.broker import Broker, TopicState
+from lucius.standins.service_bus.codec import Described, Symbol, UInt, ULong, UShort
+from lucius.standins.service_bus.frames import (
+    ACCEPTED,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    Flow,
+    Transfer,
+    error,
+    outcome,
+)
+from lucius.standins.service_bus.links import (
+    SETTLED_BY_SENDER,
+    WINDOW,
+    Inlet,
+    OutgoingLink,
+    QueueOutlet,
+)
+from lucius.standins.service_bus.management import (
+    LOCK_LOST,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    answer_of,
+    token_answer,
+)
+from lucius.standins.service_bus.messages import unpacked
+from lucius.standins.service_bus.queue import DESCRIPTION, REASON, Queue
+
+CBS: Final = "$cbs"
+MANAGEMENT: Final = "/$management"
+SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
+LOCKED_UNTIL: Final = Symbol("com.microsoft:locked-until-utc")
+TICKS_IN_1970: Final = 621_355_968_000_000_000
+"""Ticks of 100 ns since the year 1."""
+LOST: Final = "The lock supplied is invalid: it expired, or the message was settled."
+
+
+class Speaker(Protocol):
+    """What a session needs of its connection."""
+
+    broker: Broker
+    max_frame_size: int
+    answers: dict[str, OutgoingLink]
+
+    def say(self, channel: int, said: Any, payload: bytes = b"") -> None: ...
+
+
+class RefusedLinkError(Exception):
+    def __init__(self, condition: str, description: str) -> None:
+        super().__init__(description)
+        self.condition = condition
+        self.description = description
+
+
+class Session:
+    def __init__(self, connection: Speaker, channel: int, said: Begin) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._deliveries = 0
+        self._inlets: dict[int, Inlet] = {}
+        self._outlets: dict[int, OutgoingLink] = {}
+        self._queues: dict[int, Queue] = {}
+        """What the outlets take from, by handle."""
+        self._unsettled: dict[int, tuple[Queue, UUID]] = {}
+        self.say(Begin(UShort(channel), UInt(0), UInt(WINDOW), UInt(WINDOW), UInt(0xFFFFFFFF)))
+
+    @property
+    def largest_payload(self) -> int:
+        return self._connection.max_frame_size - 512
+
+    def say(self, said: Any, payload: bytes = b"") -> None:
+        self._connection.say(self._channel, said, payload)
+
+    def next_delivery(self) -> int:
+        self._deliveries += 1
+        return self._deliveries
+
+    def remember(self, delivery_id: int, queue: Queue, token: UUID) -> None:
+        self._unsettled[delivery_id] = (queue, token)
+
+    def end(self) -> None:
+        for handle in list(self._outlets):
+            self._drop(handle)
+
+    def _drop(self, handle: int) -> None:
+        outlet, queue = self._outlets.pop(handle, None), self._queues.pop(handle, None)
+        if isinstance(outlet, QueueOutlet) and queue is not None and outlet in queue.outlets:
+            queue.outlets.remove(outlet)
+
+    def take(self, said: Any, payload: bytes) -> None:
+        match said:
+            case Attach():
+                self._attach(said)
+            case Flow():
+                self._flow(said)
+            case Transfer():
+                self._transfer(said, payload)
+            case Disposition(is_receiver=True):
+                self._settle(said)
+            case Detach():
+                self._detach(said)
+
+    def _detach(self, said: Detach) -> None:
+        """A link that is not known was refused: the client only confirms it."""
+        known = said.handle in self._inlets or said.handle in self._outlets
+        self._inlets.pop(said.handle, None)
+        self._drop(said.handle)
+        if known:
+            self.say(Detach(said.handle, True))
+
+    # -- links -------------------------------------------------------------------------------
+
+    def _attach(self, said: Attach) -> None:
+        """The client's receiver is our outlet, its sender our inlet."""
+        try:
+            if said.is_receiver:
+                self._attach_outlet(said)
+            else:
+                self._attach_inlet(said)
+        except RefusedLinkError as refused:
+            own = said._replace(is_receiver=not said.is_receiver, initial_delivery_count=UInt(0))
+            empty = {"source": None} if said.is_receiver else {"target": None}
+            self.say(own._replace(**empty, properties=None))
+            problem = error(refused.condition, refused.description)
+            self.say(Detach(said.handle, True, problem))
+
+    def _accept(self, said: Attach, **others: Any) -> None:
+        self.say(
+            said._replace(
+                is_receiver=not said.is_receiver,
+                initial_delivery_count=UInt(0) if said.is_receiver else None,
+                max_message_size=ULong(1024 * 1024),
+                desired=None,
+                **others,
+            )
+        )
+
+    def _attach_inlet(self, said: Attach) -> None:
+        address = _address(said.target)
+        inlet = Inlet(self, said.handle, self._taker(address))
+        self._inlets[said.handle] = inlet
+        self._accept(said)
+        inlet.open()
+
+    def _taker(self, address: str) -> Callable[[bytes, int], Any]:
+        broker, answers = self._connection.broker, self._connection.answers
+        if address == CBS:
+            return lambda raw, _: answers[address].reply(token_answer(raw))
+        if address.lower().endswith(MANAGEMENT):
+            queue = broker.queue(address[: -len(MANAGEMENT)])
+            return lambda raw, _: answers[address].reply(answer_of(queue, raw))
+        topic = broker.topic(address)
+        if topic is None:
+            raise RefusedLinkError(NOT_FOUND, _missing(address))
+        return lambda raw, form: _publish(topic, raw, form)
+
+    def _attach_outlet(self, said: Attach) -> None:
+        address = _address(said.source)
+        if address == CBS or address.lower().endswith(MANAGEMENT):
+            self._outlets[said.handle] = node = OutgoingLink(self, said.handle)
+            self._connection.answers[address] = node
+            self._accept(said)
+            return
+        queue = self._connection.broker.queue(address)
+        if queue is None:
+            raise RefusedLinkError(NOT_FOUND, _missing(address))
+        session_id, others = _session_of(queue, said)
+        settled = said.snd_settle_mode == SETTLED_BY_SENDER
+        outlet = QueueOutlet(self, said.handle, settled=settled, session_id=session_id)
+        self._outlets[said.handle] = outlet
+        self._queues[said.handle] = queue
+        self._accept(said, **others)
+        queue.outlets.append(outlet)
+
+    def _flow(self, said: Flow) -> None:
+        outlet = self._outlets.get(said.handle) if said.handle is not None else None
+        if outlet is None:
+            return
+        outlet.flow(said)
+        if (queue := self._queues.get(said.handle)) is not None:
+            queue.pump()
+        if said.drain:
+            outlet.drained()
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def _transfer(self, said: Transfer, payload: bytes) -> None:
+        inlet = self._inlets.get(said.handle)
+        if inlet is None:
+            return
+        taken = inlet.transfer(said, payload)
+        if taken is not None and not said.settled:
+            delivery_id, refused = taken
+            state = outcome(ACCEPTED) if refused is None else outcome(REJECTED, [refused])
+            self.say(Disposition(True, UInt(delivery_id), UInt(delivery_id), True, state))
+
+    def _settle(self, said: Disposition) -> None:
+        last = said.first if said.last is None else said.last
+        for delivery_id in range(said.first, last + 1):
+            found = self._unsettled.get(delivery_id)
+            if found is None or said.state is None:
+                continue
+            del self._unsettled[delivery_id]
+            state = _applied(*found, said.state)
+            if not said.settled:
+                self.say(Disposition(False, UInt(delivery_id), UInt(delivery_id), True, state))
+
+
+def _applied(queue: Queue, token: UUID, state: Described) -> Described:
+    """The outcome that the client asked for, as it is answered: its own, or that the lock is lost."""
+    code, fields = int(state.descriptor), state.value
+    if code == ACCEPTED:
+        done = queue.complete(token)
+    elif code == RELEASED:
+        done = queue.abandon(token, failed=False)
+    elif code == MODIFIED:
+        away = len(fields) > 1 and fields[1]
+        done = queue.defer(token) if away else queue.abandon(token)
+    elif code == REJECTED:
+        done = queue.dead_letter(token, *_reason(fields))
+        state = outcome(REJECTED)
+    else:
+        return outcome(REJECTED, [error(NOT_IMPLEMENTED, f"outcome 0x{code:02x}")])
+    return state if done else outcome(REJECTED, [error(LOCK_LOST, LOST)])
+
+
+def _reason(fields: list[Any]) -> tuple[str, str]:
+    """Why a message is rejected: in the information of the error."""
+    said = fields[0].value if fields and isinstance(fields[0], Described) else []
+    info = {str(k): v for k, v in ((said[2] if len(said) > 2 else None) or {}).items()}
+    return str(info.get(REASON) or ""), str(info.get(DESCRIPTION) or "")
+
+
+def _publish(topic: TopicState, raw: bytes, message_format: int) -> Described | None:
+    """None: taken. Else why not."""
+    messages = unpacked(raw, message_format)
+    if any(message.size > topic.options.max_message for message in messages):
+        return error("amqp:link:message-size-exceeded", "The message is too large.")
+    topic.publish(messages)
+    return None
+
+
+def _session_of(queue: Queue, said: Attach) -> tuple[str | None, dict[str, Any]]:
+    """The session that a receiver gets, and how the answer names it."""
+    filters = (said.source.value[7] if len(said.source.value) > 7 else None) or {}
+    if SESSION_FILTER not in filters:
+        if queue.options.sessions:
+            raise RefusedLinkError("amqp:not-allowed", "The subscription requires sessions.")
+        return None, {}
+    wanted = filters[SESSION_FILTER]
+    wanted = wanted.value if isinstance(wanted, Described) else wanted
+    session_id = queue.free_session(wanted)
+    if session_id is None:
+        busy = wanted is not None
+        condition = "session-cannot-be-locked" if busy else "timeout"
+        raise RefusedLinkError(f"com.microsoft:{condition}", "No session can be had.")
+    fields = list(said.source.value)
+    fields[7] = {SESSION_FILTER: session_id}
+    until = int((time() + queue.options.lock.total_seconds()) * 10**7) + TICKS_IN_1970
+    source = Described(said.source.descriptor, fields)
+    return session_id, {"source": source, "properties": {LOCKED_UNTIL: until}}
+
+
+def _missing(address: str) -> str:
+    return f"The messaging entity '{address}' could not be found."
+
+
+def _address(terminus: Described | None) -> str:
+    """The path of `amqp://host/path`, or the name itself."""
+    text = str(terminus.value[0]) if terminus is not None and terminus.value else ""
+    if "://" in text:
+        text = text.split("://", 1)[1].partition("/")[2]
+    return text.strip("/")

@@ -1,0 +1,118 @@
+"""What `lucius bus provision` creates on Service Bus, and that repeating it changes nothing."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from lucius.bootstrap.adapters import open_config, open_provisioner
+from lucius.bootstrap.provisioning import subscriptions
+from lucius.buses.service_bus.rules import RuleTooLongError, excluding, step_types_of, taking
+from lucius.core.routing import TOPOLOGIES
+from lucius.ports.bus import Provisioner, Subscription
+from lucius.settings import Settings, load_settings
+from lucius.standins.service_bus import StandIn
+
+SERVICE = Subscription("t", "ocr", {"step_type": ("OCR",), "mode": ("BURST",)})
+CATCH_ALL = Subscription("t", "unclaimed", catch_all=True)
+
+
+def _settings(stand_in: StandIn, **others: str) -> Settings:
+    given = {"BUS_BACKEND": "servicebus", "SERVICEBUS_CONNECTION": stand_in.connection_string}
+    return load_settings({f"LUCIUS_{k}": v for k, v in {**given, **others}.items()})
+
+
+@asynccontextmanager
+async def provisioner(stand_in: StandIn, **others: str) -> AsyncIterator[Provisioner]:
+    made = open_provisioner(_settings(stand_in, **others))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def _rules(stand_in: StandIn, name: str) -> list[str | None]:
+    found = stand_in.broker.subscription("t", name)
+    assert found is not None
+    return [rule.sql for rule in found.rules.values()]
+
+
+async def test_a_second_time_changes_nothing() -> None:
+    async with StandIn() as stand_in:
+        async with provisioner(stand_in) as first:
+            changes = await first.provision([CATCH_ALL, SERVICE])
+            assert changes[0] == "created topic t"
+        async with provisioner(stand_in) as second:
+            assert await second.provision([CATCH_ALL, SERVICE]) == []
+        assert _rules(stand_in, "ocr") == ["mode IN ('BURST') AND step_type IN ('OCR')"]
+        assert _rules(stand_in, "unclaimed") == ["step_type IS NULL OR step_type NOT IN ('OCR')"]
+
+
+async def test_a_later_service_is_excluded_from_the_catch_all() -> None:
+    async with StandIn() as stand_in, provisioner(stand_in) as made:
+        await made.provision([SERVICE, CATCH_ALL])
+        changes = await made.provision([Subscription("t", "sis", {"step_type": ("SIS",)})])
+        wanted = "step_type IS NULL OR step_type NOT IN ('OCR', 'SIS')"
+        assert _rules(stand_in, "unclaimed") == [wanted]
+        assert f"changed rule of unclaimed on topic t: {wanted}" in changes
+
+
+async def test_the_settings_reach_the_broker_and_later_changes_too() -> None:
+    async with StandIn() as stand_in:
+        async with provisioner(stand_in) as made:
+            await made.provision([SERVICE])
+        topic, ocr = stand_in.broker.topic("t"), stand_in.broker.subscription("t", "ocr")
+        assert topic is not None
+        assert ocr is not None
+        assert (topic.options.duplicate_window, topic.options.ttl) == (
+            timedelta(seconds=120),
+            timedelta(days=14),
+        )
+        assert (ocr.queue.options.lock, ocr.queue.options.max_deliveries) == (
+            timedelta(seconds=60),
+            50,
+        )
+        assert ocr.queue.options.dead_letter_expired
+        others = {
+            "SERVICEBUS_LOCK_SECONDS": "30",
+            "SERVICEBUS_MAX_DELIVERIES": "7",
+            "SERVICEBUS_EXPIRY": "3d",
+            "SERVICEBUS_DUPLICATE_WINDOW_SECONDS": "60",
+        }
+        async with provisioner(stand_in, **others) as again:
+            changes = await again.provision([SERVICE])
+        assert (ocr.queue.options.lock, ocr.queue.options.max_deliveries) == (
+            timedelta(seconds=30),
+            7,
+        )
+        assert topic.options.ttl == timedelta(days=3)
+        assert topic.options.duplicate_window == timedelta(seconds=60)
+        assert [change.partition(":")[0] for change in changes] == [
+            "changed topic t",
+            "changed subscription ocr of topic t",
+        ]
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_every_topology_has_its_subscriptions(topology: str) -> None:
+    with_files = load_settings({})
+    made = subscriptions(open_config(with_files).catalog(), topology)
+    names = {each.name for each in made if each.topic == "global-bus-p3"}
+    services = {"ocr", "embedding", "sis"}
+    if topology == "filtered":
+        services = {f"{name}-{mode}" for name in services for mode in ("default", "burst")}
+    assert names == services | {"lucius-unclaimed"}
+    assert {each.name for each in made if "replies" in each.topic} == {"lucius-reconciler"}
+
+
+def test_a_rule_says_its_step_types_again() -> None:
+    rule = taking({"lane": (1, 2), "step_type": ("OCR", "it's")})
+    assert rule == "lane IN (1, 2) AND step_type IN ('OCR', 'it''s')"
+    assert step_types_of(rule) == ["OCR", "it's"]
+    assert step_types_of(excluding(["OCR"])) == []
+
+
+def test_a_rule_that_service_bus_would_not_take_is_refused() -> None:
+    with pytest.raises(RuleTooLongError, match="1024"):
+        excluding(f"STEP_TYPE_NUMBER_{n}" for n in range(60))
