@@ -136,10 +136,9 @@ class Backlog:
         ]
 
     async def ready(
-        self, service: str, lane: int, tenant_id: str, after: int, limit: int
+        self, service: str, lane: int, tenant_id: str, limit: int
     ) -> Sequence[ReadyEntry]:
-        mine = [row for row in self.rows if row.tenant_id == tenant_id and row.position > after]
-        return mine[:limit]
+        return [row for row in self.rows if row.tenant_id == tenant_id][:limit]
 
     def queues(self) -> ReadyQueues:
         return ReadyQueues(cast(Ledger, self))
