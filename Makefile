@@ -4,6 +4,8 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+DEV_STAMP := $(VENV)/.stamp-dev
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The trees the type checker covers, as far as they exist.
 CODE := $(wildcard src tests bench tools)
 
@@ -16,39 +18,44 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-header \
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Create .venv with the pinned dependencies
+setup: $(STAMP) ## Create .venv with what LUCIUS needs to run, pinned
 
-$(STAMP): pyproject.toml requirements/runtime.txt requirements/dev.txt
+$(STAMP): pyproject.toml requirements/runtime.txt requirements/build.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(INSTALL) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What only developers need: checkers, test tools, brokers and the SDKs of all backends.
+$(DEV_STAMP): $(STAMP) requirements/dev.txt
+	$(INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
 
 demo: setup ## Run the demonstration
 	$(BIN)/lucius demo $(ARGS)
 
-check: setup ## Check format, lint, types, import contracts and generated files
+check: $(DEV_STAMP) ## Check format, lint, types, import contracts and generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
 	$(if $(wildcard tools),$(BIN)/python -m tools.generate --check)
 
-format: setup ## Format the code and apply safe lint fixes
+format: $(DEV_STAMP) ## Format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: setup ## Run the tests (ARGS= is passed to pytest)
+test: $(DEV_STAMP) ## Run the tests (ARGS= is passed to pytest)
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
-explore: setup ## Explore the core's state space in depth
+explore: $(DEV_STAMP) ## Explore the core's state space in depth
 	$(BIN)/python -m tests.core.explore --deep $(ARGS)
 
-bench: setup ## Run the benchmarks
+bench: $(DEV_STAMP) ## Run the benchmarks
 	$(BIN)/python -m bench $(ARGS)
 
-docs: setup ## Regenerate the generated documentation
+docs: $(DEV_STAMP) ## Regenerate the generated documentation
 	$(BIN)/python -m tools.generate $(ARGS)
 
 lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
@@ -56,7 +63,8 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	$(PYTHON) -m venv "$$tmp"; \
 	"$$tmp/bin/python" -m pip install --quiet --disable-pip-version-check uv; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra dev -o requirements/dev.txt; \
-	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt
+	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt; \
+	printf 'setuptools\nwheel\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## Remove the environment, builds and caches
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
