@@ -64,7 +64,7 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	"$$tmp/bin/python" -m pip install --quiet --disable-pip-version-check uv; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra dev -o requirements/dev.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt; \
-	printf 'setuptools\nwheel\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
+	printf 'setuptools\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## Remove the environment, builds and caches
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
