@@ -20,6 +20,8 @@ FOLDER: Final = 0o700
 FILE: Final = 0o600
 ADVICE: Final = "give --data (LUCIUS_DATA_DIR) a directory of its own"
 SECRETS: Final = ("callback.key", "webhook.key", "keys.json.lock")
+MADE: Final = {LEDGER_FILE, *SECRETS, "keys.json", "installation", "workspace", "demo"}
+"""Names of which one at least is in a data directory that LUCIUS has used."""
 
 
 def own_data(settings: Settings) -> None:
@@ -38,7 +40,7 @@ def own_data(settings: Settings) -> None:
 def _is_ours(data: Path) -> bool:
     """Empty, or with something in it that only LUCIUS makes. `/srv` is not closed for its name alone."""
     names = {path.name for path in data.iterdir()}
-    return not names or not names.isdisjoint({LEDGER_FILE, *SECRETS, "keys.json", "installation"})
+    return not names or not names.isdisjoint(MADE)
 
 
 def _make_workspaces(settings: Settings) -> None:
