@@ -20,7 +20,7 @@ from tests.api.live import live
     "environ",
     [
         {"LUCIUS_TEMPORAL_ENABLED": "true"},
-        {"LUCIUS_BUS_BACKEND": "servicebus", "LUCIUS_SERVICEBUS_CONNECTION": "x"},
+        {"LUCIUS_STORAGE_BACKEND": "table", "LUCIUS_TABLE_CONNECTION": "x"},
     ],
     ids=lambda environ: next(iter(environ)),
 )

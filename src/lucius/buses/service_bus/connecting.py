@@ -33,6 +33,7 @@ class ConnectionSettingError(LuciusError):
 def open_service_bus(connection: str, plan: Plan, *, creates: bool) -> ServiceBus:
     """`creates`: whether `ensure` may create what is missing."""
     _hush()
+    _check(connection)
     administrator = open_administrator(connection, plan) if creates else None
     return ServiceBus(_client(connection), administrator)
 
@@ -54,8 +55,18 @@ def _hush() -> None:
             logger.setLevel(logging.WARNING)
 
 
+def _check(connection: str) -> None:
+    """A name without a dot is no namespace. The SDK would look for it until it is stopped."""
+    if not _is_connection_string(connection) and "." not in connection:
+        raise ConnectionSettingError(
+            "LUCIUS_SERVICEBUS_CONNECTION is neither a connection string (Endpoint=sb://...) nor a"
+            " namespace, such as NAME.servicebus.windows.net"
+        )
+
+
 def open_administrator(connection: str, plan: Plan) -> Administrator:
     _hush()
+    _check(connection)
     if not _is_connection_string(connection):
         credential = DefaultAzureCredential()
         return Administrator(ServiceBusAdministrationClient(connection, credential), plan)
