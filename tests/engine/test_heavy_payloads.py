@@ -9,6 +9,7 @@ from lucius.buses.memory import MemoryBus
 from lucius.core.packed import Packed
 from lucius.engines.outbox.dispatcher import LARGE
 from tests.engine.world import envelope
+from tests.faults.network import Network
 from tests.faults.services import TOPICS
 from tests.faults.stage import Stage, staged
 
@@ -29,6 +30,7 @@ def test_it_is_text_in_the_job_and_on_the_bus_and_a_mapping_when_it_is_taken(
 ) -> None:
     @staged
     async def story(stage: Stage) -> None:
+        stage.bus = Network(volatile=True)
         puppet = await stage.puppet()
         lucius = await stage.orchestrator()
         given = envelope(request_type="OCR", payload=payload)
