@@ -145,7 +145,8 @@ def refused_is_unknown() -> Any:
     async def repeat(
         self: Dispatcher, job: Job, effect: PublishDirective, error: Exception
     ) -> None:
-        await self._outage(error, [(job, effect)])
+        await asyncio.sleep(1)
+        self._owed.put_back([(job, effect)])
 
     return patch.object(Dispatcher, "_refused", repeat)
 
