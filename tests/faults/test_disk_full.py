@@ -156,11 +156,11 @@ async def test_fm_017_recover_entries_that_could_not_be_released_are_released_la
 ) -> None:
     lucius, ledger = await on_a_full_disk(stage)
     await stage.worker(Scribe())
-    lucius.engine.windows.closed = True
+    lucius.outbox.windows.closed = True
     jobs = [await lucius.submit(number=n) for n in range(40)]
     ledger.full = True
-    lucius.engine.windows.closed = False
-    lucius.engine.pump_all()
+    lucius.outbox.windows.closed = False
+    lucius.outbox.releases.pump_all()
     await full_for(stage, ledger, 300)
     for job_id in jobs:
         job = await stage.finished(job_id, within=60)
