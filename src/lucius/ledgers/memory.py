@@ -22,6 +22,7 @@ from lucius.ledgers.rules import (
     cell_of,
     cursor_of,
     matches,
+    may_be_out,
     place_of,
     queue_of,
     ready_steps,
@@ -35,11 +36,10 @@ from lucius.ports.ledger import (
     CreateOutcome,
     Drift,
     DueJob,
-    Duplicate,
+    Held,
     Inflight,
     JobPage,
     JobQuery,
-    KeyReused,
     Limits,
     Pruned,
     ReadyEntry,
@@ -71,7 +71,7 @@ class MemoryLedger:
 
     # -- writing -----------------------------------------------------------------------------
 
-    async def claimed(self, claim: Claim) -> Duplicate | KeyReused | None:
+    async def claimed(self, claim: Claim) -> Held | None:
         found = self.claims.get((claim.tenant_id, claim.claim_hash))
         if found is None:
             return None
@@ -169,9 +169,20 @@ class MemoryLedger:
     async def unreadable(self) -> int:
         return 0
 
-    async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
-        found = [item for lane in lanes for item in self.due_index.first(lane, before, limit)]
-        return [DueJob(job_id, due_at) for due_at, job_id in sorted(found)[:limit]]
+    async def due(
+        self,
+        before: datetime,
+        lanes: Collection[int],
+        limit: int,
+        after: DueJob | None = None,
+    ) -> Sequence[DueJob]:
+        start = (after.due_at, after.job_id) if after is not None else None
+        index = self.due_index
+        found = [item for lane in lanes for item in index.first(lane, before, limit, start)]
+        return [
+            DueJob(job_id, due_at, may_be_out(self.jobs[job_id].job.state))
+            for due_at, job_id in sorted(found)[:limit]
+        ]
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:
         firsts = (self.due_index.first(lane, None, 1) for lane in lanes)

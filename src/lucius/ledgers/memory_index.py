@@ -47,7 +47,15 @@ class DueIndex:
             self.moments[job_id] = due_at
             heappush(self._heaps[lane], (due_at, job_id))
 
-    def first(self, lane: int, before: datetime | None, limit: int) -> list[tuple[datetime, str]]:
+    def first(
+        self,
+        lane: int,
+        before: datetime | None,
+        limit: int,
+        after: tuple[datetime, str] | None = None,
+    ) -> list[tuple[datetime, str]]:
+        if after is not None:
+            return self._after(lane, before, limit, after)
         heap, seen = self._heaps[lane], set[str]()
         found: list[tuple[datetime, str]] = []
         while heap and len(found) < limit and (before is None or heap[0][0] <= before):
@@ -58,3 +66,10 @@ class DueIndex:
         for item in found:
             heappush(heap, item)
         return found
+
+    def _after(
+        self, lane: int, before: datetime | None, limit: int, after: tuple[datetime, str]
+    ) -> list[tuple[datetime, str]]:
+        holding = {item for item in self._heaps[lane] if self.moments.get(item[1]) == item[0]}
+        wanted = (i for i in holding if i > after and (before is None or i[0] <= before))
+        return sorted(wanted)[:limit]

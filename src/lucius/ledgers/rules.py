@@ -15,6 +15,7 @@ from lucius.ledgers.stored.json_form import maybe_micros
 from lucius.ports.ledger import (
     Claim,
     Duplicate,
+    Held,
     Inflight,
     JobQuery,
     KeyReused,
@@ -26,6 +27,14 @@ from lucius.ports.ledger import (
 K = TypeVar("K")
 
 UNSUCCESSFUL: Final = (JobState.FAILED_FINAL, JobState.CANCELLED)
+DELIVERING: Final = frozenset(
+    {JobState.DISPATCHING, JobState.IN_PROGRESS, JobState.PAUSING, JobState.CANCELLING}
+)
+
+
+def may_be_out(state: str) -> bool:
+    """Whether a step of a job in that state may be with a service."""
+    return state in DELIVERING
 
 
 # -- claims ----------------------------------------------------------------------------------
@@ -40,7 +49,7 @@ class HeldClaim(NamedTuple):
     state: str | None
 
 
-def standing(claim: Claim, held: HeldClaim | None) -> Duplicate | KeyReused | None:
+def standing(claim: Claim, held: HeldClaim | None) -> Held | None:
     """None: the claim is free, or may be replaced."""
     if held is None or held.state is None:
         return None

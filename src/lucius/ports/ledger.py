@@ -63,13 +63,28 @@ class Saturated:
     scope: str
 
 
-CreateOutcome = Created | Duplicate | KeyReused | Saturated
+@record
+class Unfinished:
+    """The same request has claimed this id, and its job was never written.
+
+    Whoever asks completes it: it plans the job under that id and calls `create` again. Only a ledger
+    that cannot write a claim and a job in one transaction answers so.
+    """
+
+    job_id: str
+
+
+Held = Duplicate | KeyReused | Unfinished
+CreateOutcome = Created | Held | Saturated
 
 
 @record
 class DueJob:
+    """`out`: a step of it may be with a service. False is certain."""
+
     job_id: str
     due_at: datetime
+    out: bool = True
 
 
 @record
@@ -142,7 +157,7 @@ class Drift:
 
 
 class Ledger(Protocol):
-    async def claimed(self, claim: Claim) -> Duplicate | KeyReused | None:
+    async def claimed(self, claim: Claim) -> Held | None:
         """Look a claim up without taking it.
 
         A claim derived from the body does not hold against a job that ended FAILED_FINAL or
@@ -152,8 +167,10 @@ class Ledger(Protocol):
     async def create(
         self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
     ) -> CreateOutcome:
-        """Claim and create, all or nothing, in the order look up, limits, claim, rows.
+        """Claim and create, in the order look up, limits, claim, rows.
 
+        All or nothing; or else the claim is kept for whoever comes next (`Unfinished`). A claim that
+        holds this very job's id is no obstacle: its rows are written if they are not there.
         LedgerError if the job's id is taken: ids are never used twice.
         """
 
@@ -174,8 +191,17 @@ class Ledger(Protocol):
         nothing was written. Raises LedgerUnavailableError if nobody knows.
         """
 
-    async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
-        """Jobs whose `due_at` is at or before that moment, earliest first."""
+    async def due(
+        self,
+        before: datetime,
+        lanes: Collection[int],
+        limit: int,
+        after: DueJob | None = None,
+    ) -> Sequence[DueJob]:
+        """Jobs whose `due_at` is at or before that moment, by `due_at` and then id.
+
+        `after`: the last one of the page before.
+        """
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:
         """The earliest `due_at` there is."""

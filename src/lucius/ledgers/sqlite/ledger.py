@@ -34,11 +34,10 @@ from lucius.ports.ledger import (
     CreateOutcome,
     Drift,
     DueJob,
-    Duplicate,
+    Held,
     Inflight,
     JobPage,
     JobQuery,
-    KeyReused,
     Limits,
     Pruned,
     ReadyEntry,
@@ -112,7 +111,7 @@ class SqliteLedger:
             raise LedgerError(f"{self.path} is open for reading only")
         return self._writer
 
-    async def claimed(self, claim: Claim) -> Duplicate | KeyReused | None:
+    async def claimed(self, claim: Claim) -> Held | None:
         with self._foreign:
             return queries.claimed(self._reader, claim)
 
@@ -150,9 +149,15 @@ class SqliteLedger:
     async def unreadable(self) -> int:
         return len(self._unreadable)
 
-    async def due(self, before: datetime, lanes: Collection[int], limit: int) -> Sequence[DueJob]:
+    async def due(
+        self,
+        before: datetime,
+        lanes: Collection[int],
+        limit: int,
+        after: DueJob | None = None,
+    ) -> Sequence[DueJob]:
         with self._foreign:
-            found = queries.due(self._reader, before, lanes, limit + len(self._unreadable))
+            found = queries.due(self._reader, before, lanes, limit + len(self._unreadable), after)
         return self._unreadable.leave_out(found, limit)
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:

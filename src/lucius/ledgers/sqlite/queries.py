@@ -15,16 +15,19 @@ from lucius.ledgers.rules import (
     HeldCounts,
     InflightCounts,
     QueueKey,
+    may_be_out,
     standing,
 )
 from lucius.ledgers.stored.event_codec import decode_events
 from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, too_new
 from lucius.ledgers.stored.json_form import instant, micros
 from lucius.ledgers.stored.plan_codec import decode_plan
-from lucius.ports.ledger import Claim, DueJob, Duplicate, KeyReused, ReadyEntry
+from lucius.ports.ledger import Claim, DueJob, Held, ReadyEntry
 
 Positions = tuple[tuple[int, int], ...]
 """Step and position of each ready entry of a job."""
+_EVER: Final = -1
+"""Before every moment."""
 
 
 class JobRow(NamedTuple):
@@ -79,7 +82,7 @@ def read_positions(text: str | None) -> Positions:
     return tuple((int(index), int(position)) for index, position in pairs)
 
 
-def claimed(conn: sqlite3.Connection, claim: Claim) -> Duplicate | KeyReused | None:
+def claimed(conn: sqlite3.Connection, claim: Claim) -> Held | None:
     row = conn.execute(
         "SELECT body_hash, keyed, job_id, state FROM claims LEFT JOIN jobs ON id = job_id"
         " WHERE claims.tenant = ? AND claim_hash = ?",
@@ -95,26 +98,40 @@ def claimed(conn: sqlite3.Connection, claim: Claim) -> Duplicate | KeyReused | N
 
 
 def due(
-    conn: sqlite3.Connection, before: datetime, lanes: Collection[int], limit: int
+    conn: sqlite3.Connection,
+    before: datetime,
+    lanes: Collection[int],
+    limit: int,
+    after: DueJob | None = None,
 ) -> Sequence[DueJob]:
     """One short range of the index for each lane, merged."""
+    start, no = _place_after(conn, after) if after is not None else (_EVER, 0)
     params: list[Any] = []
     for lane in lanes:
-        params += (lane, micros(before), SCHEMA, limit)
+        params += (lane, start, micros(before), SCHEMA, start, no, limit)
     if not params:
         return []
     rows = conn.execute(_due_sql(len(lanes)), (*params, limit))
-    return [DueJob(job_id, instant(due_at)) for job_id, due_at in rows]
+    return [DueJob(job_id, instant(at), may_be_out(state)) for job_id, at, state in rows]
+
+
+def _place_after(conn: sqlite3.Connection, after: DueJob) -> tuple[int, int]:
+    row = conn.execute("SELECT no FROM jobs WHERE id = ?", (after.job_id,)).fetchone()
+    return micros(after.due_at), row[0] if row is not None else 0
 
 
 @cache
 def _due_sql(lanes: int) -> str:
     lane = (
         "SELECT * FROM (SELECT no, due_at FROM jobs INDEXED BY jobs_due"
-        " WHERE lane = ? AND due_at <= ? AND schema <= ? ORDER BY due_at LIMIT ?)"
+        " WHERE lane = ? AND due_at BETWEEN ? AND ? AND schema <= ? AND (due_at, no) > (?, ?)"
+        " ORDER BY due_at, no LIMIT ?)"
     )
-    earliest = " UNION ALL ".join([lane] * lanes) + " ORDER BY due_at LIMIT ?"
-    return f"SELECT id, e.due_at FROM ({earliest}) AS e CROSS JOIN jobs USING (no) ORDER BY 2"
+    earliest = " UNION ALL ".join([lane] * lanes) + " ORDER BY due_at, no LIMIT ?"
+    return (
+        f"SELECT id, e.due_at, state FROM ({earliest}) AS e CROSS JOIN jobs USING (no)"
+        " ORDER BY e.due_at, no"
+    )
 
 
 def next_due(conn: sqlite3.Connection, lanes: Collection[int]) -> datetime | None:
