@@ -27,7 +27,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         *("lucius/admission/sizes", "lucius/admission/faults", "lucius/configs/"),
         *("lucius/core/routing", "lucius/core/references", "lucius/core/idempotency"),
     ),
-    "reading replies": ("lucius/engines/outbox/reconciler", "lucius/core/wire.py:parse_reply"),
+    "reading replies": ("lucius/engines/outbox/replies", "lucius/core/wire.py:parse_reply"),
     "engine around a decision": (
         *(
             "lucius/engines/outbox/engine.py",

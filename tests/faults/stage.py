@@ -15,7 +15,8 @@ from lucius.configs.files import FileConfig
 from lucius.core.job import Job, Step
 from lucius.core.routing import LANES, reply_topic
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.reconciler import EMBEDDED, REPLIES
+from lucius.engines.outbox.ownership import EMBEDDED
+from lucius.engines.outbox.replies import REPLIES
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Commits, Records, Service, ServiceRunner
 from lucius.ports.config import ConfigSource

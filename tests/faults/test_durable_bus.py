@@ -5,7 +5,7 @@ from functools import partial
 
 from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState, StepState
-from lucius.engines.outbox.reconciler import EMBEDDED
+from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ports.bus import Subscription
 from tests.faults.services import TOPICS, Scribe
 from tests.faults.stage import Orchestrator, Stage, Worker, staged

@@ -11,7 +11,7 @@ import pytest
 
 from lucius.core.routing import reply_topic
 from lucius.demo import SERVICES
-from lucius.engines.outbox.reconciler import REPLIES
+from lucius.engines.outbox.replies import REPLIES
 from lucius.ports.bus import Message
 from tests.api.live import BOUND, Live, live
 

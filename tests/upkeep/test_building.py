@@ -41,7 +41,7 @@ def test_a_bus_whose_library_is_missing_names_the_extra(monkeypatch: pytest.Monk
 async def test_the_reconciler_looks_at_what_is_due_as_often_as_it_is_told(tmp_path: Path) -> None:
     environ = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_OUTBOX_RETRY_INTERVAL": "0.5"}
     runtime = await build(load_settings(environ))
-    assert runtime.reconciler._pause() == timedelta(seconds=0.5).total_seconds()
+    assert runtime.outbox.ticks.pause() == timedelta(seconds=0.5).total_seconds()
     await runtime.webhooks.close()
     await runtime.ledger.close()
 

@@ -17,7 +17,7 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.demo import SERVICES
-from lucius.engines.outbox.reconciler import EMBEDDED
+from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service

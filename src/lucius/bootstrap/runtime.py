@@ -214,7 +214,7 @@ class Runtime:
         finally:
             await self.take_no_more()
             if self.reconciles:
-                await self.reconciler.drained()
+                await self.outbox.replies.drained()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -332,7 +332,7 @@ class Runtime:
     async def _check_bus(self) -> None:
         if self.dispatcher.outage.on:
             raise LuciusError("the bus does not take directives")
-        if self.reconciler.replies.on:
+        if self.outbox.replies.outage.on:
             raise LuciusError("the bus does not deliver replies")
 
 

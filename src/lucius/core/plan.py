@@ -164,3 +164,8 @@ def output_folders(steps: Sequence[StepPlan]) -> tuple[str, ...]:
 def service_of(line: str) -> str:
     """The service that a line leads to."""
     return line.partition(_IN_MODE)[0]
+
+
+def mode_of(line: str) -> Mode:
+    """The mode that a line is for."""
+    return Mode(line.partition(_IN_MODE)[2] or Mode.DEFAULT)
