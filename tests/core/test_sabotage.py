@@ -9,14 +9,15 @@ import pytest
 
 from lucius.core import callbacks, leases, retry, sequence, turn, wire
 from lucius.core import decide as core
-from lucius.core.effects import Outcome
+from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import Callback
 from lucius.core.job import Execution, Job, Step
 from lucius.core.retry import Track, backoff
 from lucius.core.states import AbortReason, JobState, StepState
 from lucius.core.turn import Turn
-from tests.core.explore import invariants, rules
+from tests.core.explore import invariants, judge, rules
 from tests.core.explore.configurations import (
+    APART,
     CONTROL,
     DEATHS,
     DRAIN,
@@ -60,6 +61,15 @@ def saves_are_blind(patch: Patch) -> None:
         return actor
 
     patch.setattr(rules, "_overtaken", unaware)
+
+
+def what_is_left_is_due_to_nobody(patch: Patch) -> None:
+    """1: a process without lanes saves a job as an owner would, and performs nothing."""
+
+    def left(before: Job | None, decision: Decision) -> Decision:
+        return replace(decision, effects=())
+
+    patch.setattr(judge, "left_to_owner", left)
 
 
 def lost_publishes_stay_lost(patch: Patch) -> None:
@@ -224,11 +234,13 @@ def drafts_are_the_job_itself(patch: Patch) -> None:
     patch.setattr(Turn, "own_step", taken)
 
 
+SHORT_APART = replace(APART, plan=small_plan(0, 1, attempts=1))
 SHORT_DRAIN = replace(DRAIN, plan=small_plan(0, attempts=1), refusals=False, controls=())
 
 SABOTAGES: list[tuple[Callable[[Patch], None], Configuration, str]] = [
     (closed_jobs_listen, NETWORK, "1: a terminal state never changes"),
     (saves_are_blind, RACE, "1: a closed job came back"),
+    (what_is_left_is_due_to_nobody, SHORT_APART, "1: the job can no longer reach an end"),
     (lost_publishes_stay_lost, NETWORK, "1: the job can no longer reach an end"),
     (every_reply_counts, NETWORK, "2: "),
     (stages_do_not_wait, NETWORK, "3: only the active step moves"),

@@ -30,7 +30,10 @@ class Actor(NamedTuple):
 
 
 class World(NamedTuple):
-    """`sent` and `said` only grow; `accepted` are the leases whose RESULT has counted."""
+    """`sent` and `said` only grow; `accepted` are the leases whose RESULT has counted.
+
+    `unseen` are steps that became ready in a process without lanes: no owner has them in its queues.
+    """
 
     job: int
     actors: tuple[Actor, ...]
@@ -38,6 +41,7 @@ class World(NamedTuple):
     said: frozenset[Callback] = frozenset()
     accepted: frozenset[str] = frozenset()
     restarts: int = 0
+    unseen: frozenset[str] = frozenset()
 
 
 class Catalogue:
