@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from lucius.admission.ingress import Ingress
 from lucius.engines.outbox.alarm import Alarm
@@ -15,7 +16,7 @@ from lucius.engines.outbox.clock import LoopTime
 from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
 from lucius.engines.outbox.engine import A_TURN, Listener, OutboxEngine
 from lucius.engines.outbox.lost_services import LostServices
-from lucius.engines.outbox.metrics import EngineMetrics
+from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
 from lucius.engines.outbox.move_log import log_moves
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Outage
@@ -33,7 +34,7 @@ from lucius.engines.outbox.ticks import IDLE, Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus
-from lucius.ports.lanes import ALL_LANES, Lanes
+from lucius.ports.lanes import ALL_LANES, FixedLanes, Lanes
 from lucius.ports.ledger import Ledger, Limits
 
 
@@ -82,6 +83,7 @@ def outbox(
     unclaimed, lost = UnclaimedServices(), LostServices(home, alive)
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
+    together = isinstance(lanes, FixedLanes)
     engine = OutboxEngine(
         ledger,
         ingress,
@@ -89,6 +91,7 @@ def outbox(
         owed,
         alarm,
         nudges,
+        metrics.rows if together else partial(backlog_of, lanes),
         now=now,
         limits=limits,
         lanes=lanes,

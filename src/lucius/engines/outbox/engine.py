@@ -3,7 +3,7 @@
 On a lane that another process owns it loads, decides, saves and tells the owner: nothing else.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from typing import Any, Final
@@ -28,12 +28,14 @@ from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.waits import Waits
 from lucius.engines.outbox.windows import Share
-from lucius.ports.engine import Applied, Submitted
+from lucius.ports.engine import Applied, BacklogRow, Submitted
 from lucius.ports.lanes import ALL_LANES, Lanes
 from lucius.ports.ledger import (
     Created,
     CreateOutcome,
     Duplicate,
+    JobPage,
+    JobQuery,
     KeyReused,
     Ledger,
     Limits,
@@ -49,6 +51,7 @@ A_TURN: Final = 16
 
 Listener = Callable[[Job | None, Decision], None]
 """Told of every committed decision, with the job as it was before."""
+Backlog = Callable[[], Awaitable[Sequence[BacklogRow]]]
 Admit = Callable[[str], Admission]
 """Plans the job of a request under that id."""
 
@@ -64,6 +67,7 @@ class OutboxEngine:
         owed: OwedEffects,
         alarm: Alarm,
         nudges: Nudges,
+        backlog: Backlog,
         *,
         now: Callable[[], datetime],
         limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
@@ -80,6 +84,7 @@ class OutboxEngine:
         self._owed = owed
         self._alarm = alarm
         self._nudges = nudges
+        self._backlog = backlog
         self._now = now
         self._limits = limits
         self._lanes = lanes
@@ -165,6 +170,21 @@ class OutboxEngine:
 
     async def ended(self, job_id: str, seconds: float) -> Job | None:
         return await self._waits.for_end(self.job, job_id, seconds)
+
+    async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
+        return await self._ledger.events(job_id, after, limit)
+
+    async def jobs(self, query: JobQuery) -> JobPage:
+        return await self._ledger.list(query)
+
+    async def count(self, query: JobQuery) -> int:
+        return await self._ledger.count(query)
+
+    async def backlog(self) -> Sequence[BacklogRow]:
+        return await self._backlog()
+
+    async def unreadable(self) -> int:
+        return await self._ledger.unreadable()
 
     def end_waits(self) -> None:
         self._waits.end()

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from heapq import nlargest
-from typing import Final, TypedDict
+from typing import Final
 
 from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import LedgerError
@@ -21,6 +21,7 @@ from lucius.engines.outbox.metric_table import (
 )
 from lucius.engines.outbox.observer import Incident, Observer
 from lucius.engines.outbox.windows import Key, Windows
+from lucius.ports.engine import BacklogRow
 from lucius.ports.lanes import LaneRows, Lanes
 from lucius.ports.ledger import Inflight, JobQuery, Ledger
 from lucius.telemetry.instruments import Labels
@@ -29,21 +30,6 @@ BACKLOG: Final = "backlog"
 """Where a lane's row has the backlog."""
 RECOUNT: Final = timedelta(minutes=10)
 """Other processes change the dead-letter view too, so it is counted anew now and then."""
-
-
-class BacklogRow(TypedDict):
-    """What waits and runs for a service in one mode on one lane.
-
-    Autoscaling follows held, released and in progress together.
-    """
-
-    service: str
-    mode: str
-    lane: int
-    held: int
-    released: int
-    in_progress: int
-    window: int
 
 
 class EngineMetrics(EngineInstruments, Observer):
@@ -212,6 +198,12 @@ class EngineMetrics(EngineInstruments, Observer):
         if self._dlq_counted_at is None or now - self._dlq_counted_at >= RECOUNT:
             self._dlq_counted_at = now
             self._dlq = await self._ledger.count(JobQuery(dlq=True))
+
+
+async def backlog_of(lanes: Lanes) -> list[BacklogRow]:
+    """As the owners of all lanes said when they last renewed their leases."""
+    said = await lanes.rows()
+    return [row for _, rows in sorted(said.items()) for row in rows.get(BACKLOG, ())]
 
 
 def _by_tenant(inflight: Inflight) -> dict[Labels, float]:
