@@ -1,5 +1,7 @@
 PYTHON ?= python3
 ARGS ?=
+# Test processes. Many tests wait for brokers and timers, so more than there are cores.
+WORKERS ?= 4
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -47,7 +49,7 @@ format: $(DEV_STAMP) ## Format the code and apply safe lint fixes
 	$(BIN)/ruff check --fix .
 
 test: $(DEV_STAMP) ## Run the tests (ARGS= is passed to pytest)
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 explore: $(DEV_STAMP) ## Explore the core's state space in depth
 	$(BIN)/python -m tests.core.explore --deep $(ARGS)
