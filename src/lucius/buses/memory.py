@@ -5,6 +5,7 @@ It keeps no message anywhere else, never polls, and uses one timer for all locks
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
@@ -12,7 +13,6 @@ from lucius.buses.filters import accepts
 from lucius.buses.subscriptions import Group, Item, Queue, Waiter, settle
 from lucius.core.errors import BusError, LockLostError
 from lucius.core.packed import Packed
-from lucius.core.record import evolve
 from lucius.ports.bus import DeadLetter, Delivery, Message, Subscription
 
 
@@ -191,4 +191,4 @@ def _unpacked(message: Message) -> Message:
     payload = message.body.get("payload")
     if type(payload) is not Packed:
         return message
-    return evolve(message, body={**message.body, "payload": payload.opened()})
+    return replace(message, body={**message.body, "payload": payload.opened()})

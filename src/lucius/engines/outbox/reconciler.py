@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ from lucius.core.errors import (
 )
 from lucius.core.inputs import BusRestarted, Callback, Ticked
 from lucius.core.job import Job
-from lucius.core.record import evolve
 from lucius.core.routing import reply_topic
 from lucius.core.states import JobState
 from lucius.core.wire import parse_reply
@@ -334,7 +334,7 @@ class Reconciler:
             left += [job.job_id for job in page.jobs if self._left_out(job)]
             if page.next_cursor is None:
                 return left[::-1]
-            query = evolve(query, cursor=page.next_cursor)
+            query = replace(query, cursor=page.next_cursor)
 
     def _left_out(self, job: Job) -> bool:
         return job.plan.routing.lane in self._lanes.owned and any(step.out for step in job.steps)
