@@ -13,7 +13,7 @@ from lucius.buses.filters import accepts
 from lucius.buses.subscriptions import Group, Item, Queue, Waiter, settle
 from lucius.core.errors import BusError, LockLostError
 from lucius.core.packed import Packed
-from lucius.ports.bus import DeadLetter, Delivery, Message, Subscription
+from lucius.ports.bus import Delivery, Message, Subscription
 
 
 class MemoryBus:
@@ -170,15 +170,6 @@ class MemoryBus:
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         queue, item = self._unlock(delivery, "dead_letter")
         queue.set_aside(item.message, reason, detail)
-
-    def _named(self, name: str, topics: Sequence[str]) -> list[Queue]:
-        return [q for topic in topics if (q := self._queues.get((topic, name))) is not None]
-
-    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
-        return [letter for queue in self._named(name, topics) for letter in queue.dead]
-
-    async def backlog(self, name: str, topics: Sequence[str]) -> int:
-        return sum(queue.ready + len(queue.locked) for queue in self._named(name, topics))
 
     async def close(self) -> None:
         if self._timer is not None:
