@@ -40,6 +40,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "deciding": (
         *("lucius/core/decide", "lucius/core/callbacks", "lucius/core/turn"),
+        *("lucius/core/drafts", "lucius/core/dispatch", "lucius/core/leases"),
         *("lucius/core/sequence", "lucius/core/ticks", "lucius/core/control"),
         *("lucius/core/retry", "lucius/core/table", "lucius/core/audit"),
         *("lucius/engines/outbox/engine.py:decided", "lucius/engines/outbox/engine.py:joined"),

@@ -7,14 +7,22 @@ keep their order.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from lucius.buses.filters import compiled
-from lucius.ports.bus import DeadLetter, Message, Property, Subscription
+from lucius.ports.bus import Message, Property, Subscription
 
 KEPT_DEAD_LETTERS: Final = 10_000
 """Of each subscription; the oldest are forgotten."""
 TOO_MANY: Final = "MAX_DELIVERIES_EXCEEDED"
+
+
+class DeadLetter(NamedTuple):
+    message: Message
+    topic: str
+    subscription: str
+    reason: str
+    detail: str
 
 
 class Item:

@@ -22,7 +22,7 @@ _USERINFO: Final = re.compile(r"//[^/@\s]*@")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class SettingKind(Generic[T]):
     """What a value may be. `parse` raises ValueError with a reason that does not repeat the value."""
 
     name: str
@@ -40,7 +40,7 @@ class Declared:
     """One row of the settings table."""
 
     env: str
-    kind: Kind[Any]
+    kind: SettingKind[Any]
     default: str | Derive
     about: str
     secret: bool
@@ -49,7 +49,7 @@ class Declared:
 
 def setting(
     env: str,
-    kind: Kind[T],
+    kind: SettingKind[T],
     default: str | Derive,
     about: str,
     *,
@@ -207,39 +207,39 @@ def _matching(text: str, pattern: re.Pattern[str], reason: str) -> str:
     return text
 
 
-TEXT: Final = Kind("text", _text)
-FLAG: Final = Kind("true or false", _flag)
-SECONDS: Final = Kind("seconds", _seconds)
-SECONDS_OR_NONE: Final = Kind("seconds or none", lambda text: _or_none(text, _seconds))
-RATE_OR_NONE: Final = Kind("number or none", lambda text: _or_none(text, _rate))
-AGE: Final = Kind("age", _age, _shown_age)
-AGE_OR_NONE: Final = Kind(
+TEXT: Final = SettingKind("text", _text)
+FLAG: Final = SettingKind("true or false", _flag)
+SECONDS: Final = SettingKind("seconds", _seconds)
+SECONDS_OR_NONE: Final = SettingKind("seconds or none", lambda text: _or_none(text, _seconds))
+RATE_OR_NONE: Final = SettingKind("number or none", lambda text: _or_none(text, _rate))
+AGE: Final = SettingKind("age", _age, _shown_age)
+AGE_OR_NONE: Final = SettingKind(
     "age, such as 30d, or none", lambda text: _or_none(text, _age), _shown_age
 )
-WAITS: Final = Kind("seconds, comma-separated", _waits)
-NAMES: Final = Kind("names, comma-separated", _names)
-FIELDS: Final = Kind("names of fields, comma-separated, or *", _fields)
-KEYS: Final = Kind("id:secret, comma-separated", _keys)
-PATH: Final = Kind("path", _path)
-URL: Final = Kind("URL", _url)
-COUNT_OR_NONE: Final = Kind(
+WAITS: Final = SettingKind("seconds, comma-separated", _waits)
+NAMES: Final = SettingKind("names, comma-separated", _names)
+FIELDS: Final = SettingKind("names of fields, comma-separated, or *", _fields)
+KEYS: Final = SettingKind("id:secret, comma-separated", _keys)
+PATH: Final = SettingKind("path", _path)
+URL: Final = SettingKind("URL", _url)
+COUNT_OR_NONE: Final = SettingKind(
     "whole number or none", lambda text: _or_none(text, lambda given: _whole(given, 0, 10**9))
 )
 
 
-def whole(low: int, high: int) -> Kind[int]:
-    return Kind(f"whole number, {low} to {high}", lambda text: _whole(text, low, high))
+def whole(low: int, high: int) -> SettingKind[int]:
+    return SettingKind(f"whole number, {low} to {high}", lambda text: _whole(text, low, high))
 
 
-def one_of(*options: str) -> Kind[str]:
-    return Kind(" or ".join(options), lambda text: _one_of(text, options))
+def one_of(*options: str) -> SettingKind[str]:
+    return SettingKind(" or ".join(options), lambda text: _one_of(text, options))
 
 
-def fixed(value: str) -> Kind[str]:
+def fixed(value: str) -> SettingKind[str]:
     """Known by name, but not to be changed in this version."""
-    return Kind(f"always {value}", lambda text: _one_of(text, (value,)))
+    return SettingKind(f"always {value}", lambda text: _one_of(text, (value,)))
 
 
-def matching(name: str, pattern: str) -> Kind[str]:
+def matching(name: str, pattern: str) -> SettingKind[str]:
     compiled = re.compile(pattern)
-    return Kind(name, lambda text: _matching(text, compiled, f"must be {name}"))
+    return SettingKind(name, lambda text: _matching(text, compiled, f"must be {name}"))

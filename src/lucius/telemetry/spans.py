@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind
 
 from lucius.core.inputs import Callback
 from lucius.core.printable import printable
-from lucius.ports.bus import Bus, DeadLetter, Delivery, Message, Subscription
+from lucius.ports.bus import Bus, Delivery, Message, Subscription
 from lucius.telemetry.redaction import redacted
 from lucius.telemetry.tracing import NO_SPAN, Attributes, NoSpan, active, open_span
 
@@ -101,12 +101,6 @@ class TracedBus:
 
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         await self._bus.dead_letter(delivery, reason, detail)
-
-    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
-        return await self._bus.dead_letters(name, topics)
-
-    async def backlog(self, name: str, topics: Sequence[str]) -> int:
-        return await self._bus.backlog(name, topics)
 
     async def close(self) -> None:
         await self._bus.close()

@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from nats.aio.msg import Msg
-from nats.js.errors import NotFoundError
 
 from lucius.buses.nats.connection import Connected, Connection
 from lucius.buses.nats.locks import Locks, held
@@ -28,7 +27,7 @@ from lucius.buses.nats.routes import Row
 from lucius.buses.nats.standing import Standing
 from lucius.buses.nats.status import NothingDeliveredError
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
-from lucius.ports.bus import DeadLetter, Delivery, Message, Subscription
+from lucius.ports.bus import Delivery, Message, Subscription
 
 ACK: Final = b"+ACK"
 NAK: Final = b"-NAK"
@@ -228,30 +227,6 @@ class NatsBus:
         await (await self._connection.get()).session.request(lock_token, how)
 
     # -- looking -----------------------------------------------------------------------------
-
-    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
-        session, place = (await self._connection.get()).session, 1
-        found: list[DeadLetter] = []
-        subject = self._names.all_dead_subjects(name)
-        while True:
-            looking = session.js.get_msg(
-                self._names.dead_stream, place, subject, direct=True, next=True
-            )
-            try:
-                stored = await session.asked(looking, but=NotFoundError)
-            except NotFoundError:
-                return found
-            message, beside = decoded(stored.data or b"")
-            topic = topic_of(stored.subject or "")
-            if topic in topics:
-                found.append(DeadLetter(message, topic, name, beside["reason"], beside["detail"]))
-            place = (stored.seq or place) + 1
-
-    async def backlog(self, name: str, topics: Sequence[str]) -> int:
-        session, subjects = (await self._connection.get()).session, self._names.all_subjects(name)
-        looking = session.js.stream_info(self._names.stream, subjects_filter=subjects)
-        counts = (await session.asked(looking)).state.subjects or {}
-        return sum(n for subject, n in counts.items() if topic_of(subject) in topics)
 
     async def close(self) -> None:
         """What was taken and not handed out is given back."""

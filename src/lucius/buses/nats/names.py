@@ -53,8 +53,8 @@ class Names:
     def dead_subject(self, topic: str, name: str) -> str:
         return f"{self.system}.dead.{token(topic)}.{token(name)}"
 
-    def all_dead_subjects(self, name: str | None = None) -> str:
-        return f"{self.system}.dead.*.{'*' if name is None else token(name)}"
+    def all_dead_subjects(self) -> str:
+        return f"{self.system}.dead.*.*"
 
     def next_message(self, consumer: str) -> str:
         """Where messages of a consumer are asked for."""
