@@ -36,7 +36,7 @@ def test_the_api_is_open_to_this_release_to_keda_and_to_named_clients() -> None:
     policy = spec("acme-api", f"{client}=ingress-nginx")
     assert policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "orchestrator"
     (rule,) = policy["ingress"]
-    assert namespaces(rule) == {"keda", "ingress-nginx"}
+    assert namespaces(rule) == {"kube-system", "ingress-nginx"}
     (here,) = [peer["podSelector"] for peer in rule["from"] if "podSelector" in peer]
     assert here["matchLabels"]["app.kubernetes.io/instance"] == "acme"
 

@@ -48,7 +48,7 @@ LUCIUS_PROTOCOLS: packaged,/etc/lucius/protocols
 {{- fail "image.repository is empty: set it to the image that you built from deploy/Containerfile, such as NAME.azurecr.io/lucius" }}
 {{- end }}
 {{- if not $v.workspace.url }}
-{{- fail "workspace.url is empty: set it to the base URI of the workspaces, such as az://NAME/workspaces" }}
+{{- fail "workspace.url is empty: set it to the base URI of the workspaces, such as abfs://workspaces@NAME.dfs.core.windows.net" }}
 {{- end }}
 {{- if and $v.secrets.existing $v.secrets.create }}
 {{- fail (printf "secrets.existing is %s and secrets.create is true: set one of them" $v.secrets.existing) }}
