@@ -73,15 +73,28 @@ def container(pod: Object) -> Object:
 
 
 def variables(pod: Object, values: str, *sets: str) -> dict[str, str]:
-    """Every variable of a pod; what comes from a Secret is shown as `secret:KEY`."""
+    """Every setting of a pod. What it reads from a Secret, as a file or not, is shown as `secret:KEY`."""
     only = container(pod)
     found: dict[str, str] = {}
     for source in only["envFrom"]:
         found |= of_kind("ConfigMap", values, *sets)[source["configMapRef"]["name"]]["data"]
+    files = mounted(pod)
     for each in only["env"] or ():
-        key = each.get("valueFrom", {}).get("secretKeyRef", {}).get("key")
-        found[each["name"]] = each["value"] if key is None else f"secret:{key}"
+        name, key = each["name"], each.get("valueFrom", {}).get("secretKeyRef", {}).get("key")
+        if name.endswith("_FILE"):
+            name, key = name.removesuffix("_FILE"), files[each["value"]]
+        found[name] = each["value"] if key is None else f"secret:{key}"
     return found
+
+
+def mounted(pod: Object) -> dict[str, str]:
+    """The files that a pod has from Secrets: path, and key of the Secret."""
+    places = {each["name"]: each["mountPath"] for each in container(pod)["volumeMounts"]}
+    return {
+        f"{places[volume['name']]}/{item['path']}": item["key"]
+        for volume in pod["spec"]["volumes"]
+        for item in volume.get("secret", {}).get("items", ())
+    }
 
 
 def refusal(verb: str, values: str, *sets: str) -> str:

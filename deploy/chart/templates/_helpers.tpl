@@ -30,19 +30,13 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 http://{{ include "lucius.name" . }}-orchestrator.{{ .Release.Namespace }}.svc:8700
 {{- end }}
 
-{{/* Which settings come from which key of the Secret: what no identity serves. */}}
+{{/* Connections that no identity serves: which setting is in which key of the Secret. */}}
 {{- define "lucius.connections" -}}
 {{- if not .Values.storage.accountUrl }}
 LUCIUS_TABLE_CONNECTION: table-connection
 {{- end }}
 {{- if and (eq .Values.bus.backend "servicebus") (not .Values.bus.namespace) }}
 LUCIUS_SERVICEBUS_CONNECTION: servicebus-connection
-{{- end }}
-{{- if and (eq .Values.bus.backend "nats") (not .Values.bus.natsUrl) }}
-LUCIUS_NATS_URL: nats-url
-{{- end }}
-{{- with .Values.secrets.env }}
-{{ toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -55,21 +49,38 @@ LUCIUS_APPCONFIG_CONNECTION: appconfig-connection
 {{- end }}
 {{- end }}
 
-{{/* Every key that the Secret must have, by the settings in use. */}}
-{{- define "lucius.secretKeys" -}}
-{{- $all := merge (include "lucius.connections" . | fromYaml) (include "lucius.ownSecrets" . | fromYaml) -}}
-{{ values $all | uniq | sortAlpha | toJson }}
+{{/* The secrets that a pod reads from files: root, control (true for the control plane). */}}
+{{- define "lucius.files" -}}
+{{- $files := include "lucius.connections" .root | fromYaml }}
+{{- if .control }}{{ $files = merge $files (include "lucius.ownSecrets" .root | fromYaml) }}{{ end }}
+{{- toYaml $files }}
 {{- end }}
 
-{{/* The variables of a container: root, control (true for the control plane). */}}
+{{/* Settings that cannot be read from a file: variables from keys of the Secret. */}}
+{{- define "lucius.variables" -}}
+{{- if and (eq .Values.bus.backend "nats") (not .Values.bus.natsUrl) }}
+LUCIUS_NATS_URL: nats-url
+{{- end }}
+{{- with .Values.secrets.env }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Every key that the Secret must have, by the settings in use. */}}
+{{- define "lucius.secretKeys" -}}
+{{- $files := include "lucius.files" (dict "root" . "control" true) | fromYaml -}}
+{{ values (merge $files (include "lucius.variables" . | fromYaml)) | uniq | sortAlpha | toJson }}
+{{- end }}
+
+{{/* The variables of a container that name secrets. */}}
 {{- define "lucius.env" -}}
-{{- $secret := include "lucius.secret" .root }}
-{{- $names := include "lucius.connections" .root | fromYaml }}
-{{- if .control }}{{ $names = merge $names (include "lucius.ownSecrets" .root | fromYaml) }}{{ end }}
-{{- range $name, $key := $names }}
+{{- range $name, $key := include "lucius.files" . | fromYaml }}
+- {name: {{ $name }}_FILE, value: /run/secrets/lucius/{{ $key }}}
+{{- end }}
+{{- range $name, $key := include "lucius.variables" .root | fromYaml }}
 - name: {{ $name }}
   valueFrom:
-    secretKeyRef: {name: {{ $secret }}, key: {{ $key }}}
+    secretKeyRef: {name: {{ include "lucius.secret" $.root }}, key: {{ $key }}}
 {{- end }}
 {{- end }}
 
@@ -167,6 +178,9 @@ spec:
       volumeMounts:
         - {name: data, mountPath: /var/lib/lucius}
         - {name: tmp, mountPath: /tmp}
+        {{- if include "lucius.files" . | fromYaml }}
+        - {name: secrets, mountPath: /run/secrets/lucius, readOnly: true}
+        {{- end }}
         {{- if and .control .root.Values.config.protocols }}
         - {name: protocols, mountPath: /etc/lucius/protocols, readOnly: true}
         {{- end }}
@@ -175,6 +189,16 @@ spec:
       emptyDir: {sizeLimit: 256Mi}
     - name: tmp
       emptyDir: {sizeLimit: 1Gi}
+    {{- with include "lucius.files" . | fromYaml }}
+    - name: secrets
+      secret:
+        secretName: {{ include "lucius.secret" $.root }}
+        defaultMode: 0440
+        items:
+          {{- range $key := values . | uniq | sortAlpha }}
+          - {key: {{ $key }}, path: {{ $key }}}
+          {{- end }}
+    {{- end }}
     {{- if and .control .root.Values.config.protocols }}
     - name: protocols
       configMap: {name: {{ include "lucius.name" .root }}-protocols}
