@@ -133,7 +133,7 @@ def read(path: Path = REQUESTS) -> Counted:
 
 def rows(asked: Requests) -> list[Row]:
     lane, bus, again = asked.lane_partition_entities, asked.bus_bytes, "a second installation"
-    spread = "mode BURST spreads a tenant over the lanes"
+    spread = "mode BURST spreads a tenant over the lanes, unless they are isolated"
     return [
         Row("Service Bus Standard", STANDARD, asked.credits, "take Premium", "Standard"),
         Row("Service Bus Premium, 1 unit", PREMIUM, bus, "add units", "Premium, 1 unit"),
