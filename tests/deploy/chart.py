@@ -19,6 +19,7 @@ TRIAL_SECRETS: Final = (
     "secrets.values.callback-keys=k1:0123456789abcdef",
     "secrets.values.webhook-secret=0123456789abcdef",
     "secrets.values.table-connection=UseDevelopmentStorage=true",
+    "secrets.values.blob-connection=UseDevelopmentStorage=true",
     "secrets.values.nats-url=nats://nats:4222",
 )
 FILES: Final[dict[str, tuple[str, ...]]] = {

@@ -15,7 +15,10 @@ from tests.api.world import World, context_of
 from tests.deploy.chart import CHART, DEPLOY, FILES, container, mounted, of_kind, pods, variables
 
 DOCUMENTED = dict(re.findall(r"^\| `(LUCIUS_\w+)` \|(.*)$", settings_page(), re.MULTILINE))
-SECRET = {name for name, row in DOCUMENTED.items() if "Secret" in row.rpartition(". ")[2]}
+UNBUILT = {"LUCIUS_BLOB_CONNECTION"} - DOCUMENTED.keys()
+"""Settings of the chart that this tree does not have yet."""
+KNOWN = DOCUMENTED.keys() | UNBUILT
+SECRET = {name for name, row in DOCUMENTED.items() if "Secret" in row.rpartition(". ")[2]} | UNBUILT
 ALL = pytest.mark.parametrize("values", FILES)
 HEALTH = "--health-port"
 SAMPLES = {"callback-keys": "k1:0123456789abcdef", "nats-url": "nats://nats:4222"}
@@ -29,9 +32,11 @@ def routes() -> set[str]:
 def test_every_setting_of_a_pod_is_one_of_the_product_and_is_taken(values: str) -> None:
     for name, pod in pods(values).items():
         found = variables(pod, values)
-        assert found.keys() <= DOCUMENTED.keys(), name
+        assert found.keys() <= KNOWN, name
         environ = {
-            each: SAMPLES.get(value.removeprefix("secret:"), value) for each, value in found.items()
+            each: SAMPLES.get(value.removeprefix("secret:"), value)
+            for each, value in found.items()
+            if each not in UNBUILT
         }
         settings = load_settings(environ)
         assert settings.warnings == ()
@@ -40,7 +45,7 @@ def test_every_setting_of_a_pod_is_one_of_the_product_and_is_taken(values: str) 
 
 def test_every_setting_that_the_templates_name_is_one_of_the_product() -> None:
     texts = "".join(path.read_text() for path in CHART.rglob("*") if path.is_file())
-    assert set(re.findall(r"\bLUCIUS_[A-Z_]*[A-Z]\b", texts)) - {"LUCIUS_NAME"} <= DOCUMENTED.keys()
+    assert set(re.findall(r"\bLUCIUS_[A-Z_]*[A-Z]\b", texts)) - {"LUCIUS_NAME"} <= KNOWN
 
 
 @ALL
@@ -65,9 +70,11 @@ def test_a_secret_is_a_file_that_its_pod_and_nobody_else_reads(values: str) -> N
 
 @pytest.mark.xfail("`_FILE`" not in settings_page(), reason="it is not built yet")
 def test_the_product_reads_secrets_from_files(tmp_path: Path) -> None:
-    (tmp_path / "webhook-secret").write_text("0123456789abcdef\n")
-    environ = {"LUCIUS_WEBHOOK_SECRET_FILE": str(tmp_path / "webhook-secret")}
-    assert load_settings(environ).webhook_secret == "0123456789abcdef"
+    file = tmp_path / "webhook-secret"
+    file.write_text("0123456789abcdef\n")
+    settings = load_settings({"LUCIUS_WEBHOOK_SECRET_FILE": str(file)})
+    assert settings.warnings == ()
+    assert str(file) in settings.sources["LUCIUS_WEBHOOK_SECRET"]
 
 
 def test_no_values_file_holds_a_secret() -> None:

@@ -26,6 +26,7 @@ from tests.deploy.chart import helm, refusal
         ("bus.backend=memory", 'bus.backend must be one of the following: "servicebus", "nats"'),
         ("auth.mode=none", 'auth.mode must be one of the following: "keys", "jwt"'),
         ("reconciler.replica=2", "Additional property replica is not allowed"),
+        ("workspace.url=file:///srv", "workspace.url: Does not match pattern"),
         ("services.ocr.run=ocr.py", "services.ocr.run: Does not match pattern"),
         ("settings.LUCIUS_LEASE_SECONDS=600", "Expected: string, given: integer"),
         ("settings.LEASE_SECONDS=x", 'Property name of "LEASE_SECONDS" does not match'),
@@ -39,7 +40,6 @@ def test_a_value_of_the_wrong_kind_is_refused(verb: str, given: str, said: str) 
     ("given", "said"),
     [
         ("image.repository=", "image.repository is empty: set it to the image"),
-        ("workspace.url=", "workspace.url is empty: set it to the base URI"),
         ("secrets.create=true", "secrets.existing is lucius and secrets.create is true"),
         ("auth.mode=jwt", "auth.jwt.issuer is empty and auth.mode is jwt"),
         ("ingress.enabled=true", "ingress.host is empty: set the name under which clients call"),
@@ -72,10 +72,12 @@ def test_a_missing_secret_is_refused_with_the_keys_that_it_needs() -> None:
     said = refusal("template", "azure", "secrets.existing=")
     assert "name a Secret with the keys callback-keys, webhook-secret (or" in said
     said = refusal("template", "nats", "secrets.existing=", "bus.natsUrl=")
-    assert "callback-keys, nats-url, table-connection, webhook-secret" in said
+    assert "blob-connection, callback-keys, nats-url, table-connection, webhook-secret" in said
 
 
-@pytest.mark.parametrize("key", ["callback-keys", "webhook-secret", "table-connection", "nats-url"])
+@pytest.mark.parametrize(
+    "key", ["callback-keys", "webhook-secret", "table-connection", "blob-connection", "nats-url"]
+)
 def test_a_trial_without_one_of_its_secrets_is_refused(key: str) -> None:
     said = refusal("template", "trial", f"secrets.values.{key}=")
     assert f"secrets.create is true and secrets.values.{key} is empty" in said

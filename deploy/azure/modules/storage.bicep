@@ -1,4 +1,4 @@
-// Tables of the ledger and the container of the workspaces. Account keys are off: only identities get in.
+// Tables of the ledger, and containers of the workspaces and of clients' documents. Account keys are off: only identities get in.
 param name string
 param location string
 param redundancy string
@@ -7,7 +7,7 @@ param blobUsers array
 
 var tableDataContributor = '0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3'
 var blobDataContributor = 'ba92f5b4-2d11-453d-a403-e96b0029c9fe'
-var container = 'workspaces'
+var containers = ['workspaces', 'documents']
 
 resource account 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   name: name
@@ -36,13 +36,15 @@ resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2023-05-01' = {
   }
 }
 
-resource workspaces 'Microsoft.Storage/storageAccounts/blobServices/containers@2023-05-01' = {
-  parent: blobs
-  name: container
-  properties: {
-    publicAccess: 'None'
+resource places 'Microsoft.Storage/storageAccounts/blobServices/containers@2023-05-01' = [
+  for container in containers: {
+    parent: blobs
+    name: container
+    properties: {
+      publicAccess: 'None'
+    }
   }
-}
+]
 
 resource tableUse 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   for principal in tableUsers: {
@@ -69,4 +71,5 @@ resource blobUse 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
 ]
 
 output tableUrl string = 'https://${account.name}.table.${environment().suffixes.storage}'
-output workspaceUrl string = 'abfs://${container}@${account.name}.dfs.${environment().suffixes.storage}'
+output blobUrl string = 'https://${account.name}.blob.${environment().suffixes.storage}'
+output name string = account.name

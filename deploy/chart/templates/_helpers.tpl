@@ -35,6 +35,9 @@ http://{{ include "lucius.name" . }}-orchestrator.{{ .Release.Namespace }}.svc:8
 {{- if not .Values.storage.accountUrl }}
 LUCIUS_TABLE_CONNECTION: table-connection
 {{- end }}
+{{- if not .Values.workspace.accountUrl }}
+LUCIUS_BLOB_CONNECTION: blob-connection
+{{- end }}
 {{- if and (eq .Values.bus.backend "servicebus") (not .Values.bus.namespace) }}
 LUCIUS_SERVICEBUS_CONNECTION: servicebus-connection
 {{- end }}

@@ -9,6 +9,15 @@ LUCIUS_LOG_FORMAT: json
 LUCIUS_LOG_LEVEL: {{ .Values.logLevel }}
 LUCIUS_STORAGE_BACKEND: {{ .Values.storage.backend }}
 LUCIUS_WORKSPACE_URL: {{ .Values.workspace.url | quote }}
+{{- with .Values.workspace.accountUrl }}
+LUCIUS_BLOB_CONNECTION: {{ . | quote }}
+{{- end }}
+{{- with .Values.workspace.inputRoots }}
+LUCIUS_INPUT_ROOTS: {{ join "," . | quote }}
+{{- end }}
+{{- with .Values.workspace.outputRoots }}
+LUCIUS_OUTPUT_ROOTS: {{ join "," . | quote }}
+{{- end }}
 {{- if eq .Values.auth.mode "jwt" }}
 LUCIUS_JWT_ISSUER: {{ .Values.auth.jwt.issuer | quote }}
 LUCIUS_JWT_AUDIENCE: {{ .Values.auth.jwt.audience | quote }}
@@ -47,9 +56,6 @@ LUCIUS_PROTOCOLS: packaged,/etc/lucius/protocols
 {{- if not $v.image.repository }}
 {{- fail "image.repository is empty: set it to the image that you built from deploy/Containerfile, such as NAME.azurecr.io/lucius" }}
 {{- end }}
-{{- if not $v.workspace.url }}
-{{- fail "workspace.url is empty: set it to the base URI of the workspaces, such as abfs://workspaces@NAME.dfs.core.windows.net" }}
-{{- end }}
 {{- if and $v.secrets.existing $v.secrets.create }}
 {{- fail (printf "secrets.existing is %s and secrets.create is true: set one of them" $v.secrets.existing) }}
 {{- end }}
@@ -80,7 +86,7 @@ LUCIUS_PROTOCOLS: packaged,/etc/lucius/protocols
 {{- if and $v.ingress.enabled $v.networkPolicy.enabled (not $v.networkPolicy.clients) }}
 {{- fail "ingress.enabled is true and networkPolicy.clients is empty: nobody outside could call; name the namespace of the ingress controller in networkPolicy.clients" }}
 {{- end }}
-{{- range $name := list "LUCIUS_CALLBACK_KEYS" "LUCIUS_WEBHOOK_SECRET" "LUCIUS_API_KEY" "LUCIUS_TABLE_CONNECTION" "LUCIUS_SERVICEBUS_CONNECTION" "LUCIUS_APPCONFIG_CONNECTION" }}
+{{- range $name := list "LUCIUS_CALLBACK_KEYS" "LUCIUS_WEBHOOK_SECRET" "LUCIUS_API_KEY" "LUCIUS_TABLE_CONNECTION" "LUCIUS_BLOB_CONNECTION" "LUCIUS_SERVICEBUS_CONNECTION" "LUCIUS_APPCONFIG_CONNECTION" }}
 {{- if hasKey $v.settings $name }}
 {{- fail (printf "settings.%s is a secret and would be stored in a ConfigMap: put it into the Secret that secrets.existing names" $name) }}
 {{- end }}
