@@ -1,14 +1,30 @@
 """Each values file renders to objects that Kubernetes takes, with what a safe rollout needs."""
 
+import subprocess
+import tarfile
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from lucius import __version__
 from lucius.bootstrap.ending import CLOSING
-from tests.deploy.chart import CHART, DEPLOY, FILES, container, helm, of_kind, pods, rendered
+from lucius.settings import load_settings
+from tests.deploy.chart import (
+    CHART,
+    DEPLOY,
+    FILES,
+    HELM,
+    container,
+    helm,
+    of_kind,
+    pods,
+    rendered,
+    variables,
+)
 
 KUBERNETES = "1.31"
 CUSTOM = {"ScaledObject", "TriggerAuthentication", "ServiceMonitor", "PrometheusRule"}
@@ -44,6 +60,56 @@ def test_kubernetes_takes_every_object(values: str) -> None:
         except kubernetes_validate.SchemaNotFoundError:
             unknown.add(each["kind"])
     assert unknown <= CUSTOM
+
+
+OPEN = (
+    "ingress.enabled=true",
+    "ingress.host=lucius.example",
+    "ingress.className=nginx",
+    "ingress.tlsSecret=tls",
+    "networkPolicy.clients[0].podSelector.matchLabels.app=proxy",
+)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ("services=null",),
+        ("services=null", "monitoring.enabled=false", "quota.enabled=false"),
+        OPEN,
+        ("nodeSelector.disk=fast", "tolerations[0].key=batch", "tolerations[0].operator=Exists"),
+        ("image.pullSecrets[0]=registry", f"image.digest=sha256:{'0' * 64}"),
+        ("storage.accountUrl=", "workspace.accountUrl=", "bus.namespace=", "config.endpoint="),
+        ("secrets.env.LUCIUS_URL=url", "keda.enabled=false", "services.ocr.image=mine:1"),
+        ("monitoring.labels.release=prometheus", "services.ocr.slots=2", "storage.backend=table"),
+    ],
+)
+def test_kubernetes_takes_every_object_whatever_is_chosen(sets: tuple[str, ...]) -> None:
+    for each in rendered("azure", *sets):
+        if each["kind"] not in CUSTOM:
+            kubernetes_validate.validate(each, KUBERNETES, strict=True)
+
+
+def test_behind_a_proxy_one_address_may_have_every_connection() -> None:
+    name = "LUCIUS_MAX_CONNECTIONS_PER_ADDRESS"
+    assert name not in variables(pods("azure")["acme-orchestrator"], "azure")
+    found = variables(pods("azure", *OPEN)["acme-orchestrator"], "azure", *OPEN)
+    assert found[name] == str(load_settings({}).max_connections)
+
+
+def test_the_packaged_chart_holds_the_alerts(tmp_path: Path) -> None:
+    subprocess.run(
+        [HELM, "package", CHART, "-d", tmp_path], check=True, capture_output=True, timeout=60
+    )
+    (archive,) = tmp_path.glob("*.tgz")
+    with tarfile.open(archive) as packed:
+        member = packed.extractfile("lucius/alerts/lucius.yaml")
+        assert member is not None
+        assert member.read() == (DEPLOY / "alerts/lucius.yaml").read_bytes()
+
+
+def test_the_chart_is_of_the_version_of_the_product() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
 
 
 def test_a_field_that_kubernetes_does_not_know_is_found() -> None:

@@ -48,6 +48,10 @@ LUCIUS_APPCONFIG_CONNECTION: {{ .Values.config.endpoint | quote }}
 {{- if .Values.config.protocols }}
 LUCIUS_PROTOCOLS: packaged,/etc/lucius/protocols
 {{- end }}
+{{- if and .Values.ingress.enabled (not (hasKey .Values.settings "LUCIUS_MAX_CONNECTIONS_PER_ADDRESS")) }}
+{{- /* Behind a proxy every client has the proxy's address. */}}
+LUCIUS_MAX_CONNECTIONS_PER_ADDRESS: {{ get .Values.settings "LUCIUS_MAX_CONNECTIONS" | default "2000" | quote }}
+{{- end }}
 {{- end }}
 
 {{/* Values that contradict each other are refused with a sentence that says what to set. */}}
