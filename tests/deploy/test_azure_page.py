@@ -5,11 +5,14 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from lucius import __version__
+from lucius.api.tokens import CallbackTokens
 from lucius.configs.files import PACKAGED
 from tests.deploy.chart import CHART, HELM, of_kind
 from tests.deploy.test_bicep import MAIN
@@ -138,3 +141,19 @@ def test_what_the_page_says_of_the_defaults_holds() -> None:
     scaling = values["orchestrator"]["autoscaling"]
     assert f"{scaling['minReplicas']} to {scaling['maxReplicas']}" in PAGE
     assert f"`reconciler.replicas`, {values['reconciler']['replicas']} " in PAGE
+    assert f"--image lucius:{__version__} " in PAGE
+
+
+def test_no_replica_meets_a_token_that_it_does_not_know_while_keys_are_rotated() -> None:
+    """Beside each step of the page runs the one before it. Without the first step, that fails."""
+    attempt = ("acme", "job_0", "ocr", 1, "lease")
+    steps = [
+        ["k1"],
+        *(re.findall(r"(k\d):", words) for words in re.findall(r"^\d\. `(.*?)`", PAGE, re.M)),
+    ]
+    assert steps == [["k1"], ["k2", "k1"], ["k1", "k2"], ["k2"]]
+    tokens = [CallbackTokens({key: key.encode() * 16 for key in keys}) for keys in steps]
+    for before, after in pairwise(tokens[:3]):
+        assert before.opened(after.mint(*attempt)) is not None
+        assert after.opened(before.mint(*attempt)) is not None
+    assert tokens[0].opened(tokens[2].mint(*attempt)) is None

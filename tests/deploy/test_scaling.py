@@ -94,6 +94,8 @@ def test_a_replica_is_added_for_as_many_directives_as_it_has_slots() -> None:
 def test_without_keda_the_number_is_fixed() -> None:
     assert of_kind("ScaledObject", "trial") == of_kind("TriggerAuthentication", "trial") == {}
     assert of_kind("Deployment", "trial")["acme-ocr-default"]["spec"]["replicas"] == 1
+    none = of_kind("Deployment", "trial", "services.ocr.modes.default.replicas=0")
+    assert none["acme-ocr-default"]["spec"]["replicas"] == 0
 
 
 def test_burst_with_as_many_replicas_as_default_is_refused() -> None:
