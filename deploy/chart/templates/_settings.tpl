@@ -58,7 +58,7 @@ LUCIUS_MAX_CONNECTIONS_PER_ADDRESS: {{ get .Values.settings "LUCIUS_MAX_CONNECTI
 {{- define "lucius.check" -}}
 {{- $v := .Values }}
 {{- if not $v.image.repository }}
-{{- fail "image.repository is empty: set it to the image that you built from deploy/Containerfile, such as NAME.azurecr.io/lucius" }}
+{{- fail "image.repository is empty: set it to the image that you built from deploy/Containerfile, such as REGISTRY/lucius" }}
 {{- end }}
 {{- if and $v.secrets.existing $v.secrets.create }}
 {{- fail (printf "secrets.existing is %s and secrets.create is true: set one of them" $v.secrets.existing) }}
