@@ -51,6 +51,12 @@ def test_every_variable_of_the_command_line_is_a_setting_and_has_its_default() -
     )
 
 
+@pytest.mark.parametrize("verb", ["orchestrator", "reconciler"])
+def test_a_verb_is_listed_only_when_it_works(verb: str) -> None:
+    """Both need a ledger that processes share, and there is none yet."""
+    assert f"\n  {verb} " not in CliRunner().invoke(main, ["--help"]).stdout
+
+
 def test_help_imports_nothing_slow() -> None:
     script = (
         "import sys; from lucius.cli.main import main; main(['--help'], standalone_mode=False);"
@@ -58,6 +64,16 @@ def test_help_imports_nothing_slow() -> None:
     )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert out.stdout.endswith("loaded []\n")
+
+
+def test_a_command_that_asks_the_server_loads_no_settings() -> None:
+    script = (
+        "import sys; from lucius.cli.main import main\n"
+        "try: main(['jobs', '--url', 'http://127.0.0.1:9'])\n"
+        "except SystemExit: print('loaded', sorted({'pydantic', 'lucius.settings'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert out.stdout == "loaded []\n"
 
 
 @pytest.mark.parametrize("path", [("jobs",), ("job", "show", "x"), ("protocols",), ("dlq",)])
@@ -84,7 +100,7 @@ def test_wrong_usage_exits_with_two(args: list[str]) -> None:
         (["nope"], "USAGE", 2),
         (["ledger", "info", "--data", "/nowhere"], "USAGE", 2),
         (["up", "--host", "203.0.113.7"], "UNSAFE_ADDRESS", 1),
-        (["up", "--stack", "temporal"], "UNSUPPORTED", 1),
+        (["up", "--service", "a"], "UNSUPPORTED", 1),
         (["service", "run", "a:b"], "FAILED", 1),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -19,28 +19,36 @@ if TYPE_CHECKING:
 STACKS: Final[dict[str, dict[str, str]]] = {
     "embedded": {},
     "nats": {"LUCIUS_BUS_BACKEND": "nats"},
-    "azure": {
-        "LUCIUS_STORAGE_BACKEND": "ledger",
-        "LUCIUS_BUS_BACKEND": "servicebus",
-        "LUCIUS_CONFIG_SOURCE": "appconfig",
-    },
-    "temporal": {"LUCIUS_TEMPORAL_ENABLED": "true"},
 }
-"""What each stack sets; everything else comes from the environment."""
+"""The stacks that work, and what each sets; everything else comes from the environment."""
 
 
 def with_address(command: Any) -> Any:
     for option in (
-        click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65535)),
-        click.option("--host", default="127.0.0.1", show_default=True),
+        click.option(
+            "--port",
+            default=8700,
+            show_default=True,
+            type=click.IntRange(0, 65535),
+            help="Port to listen on; 0 takes one that is free.",
+        ),
+        click.option(
+            "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+        ),
     ):
         command = option(command)
     return command
 
 
 def with_stack(command: Any) -> Any:
-    choice = click.Choice(list(STACKS))
-    return click.option("--stack", type=choice, default="embedded", show_default=True)(command)
+    return click.option(
+        "--stack",
+        type=click.Choice(list(STACKS)),
+        default="embedded",
+        show_default=True,
+        help="What LUCIUS stands on. nats: the bus is a NATS server, which is started where"
+        " LUCIUS_NATS_URL names none.",
+    )(command)
 
 
 @click.command()
@@ -95,7 +103,7 @@ def serve(settings: "Settings", as_json: bool, **how: Any) -> None:
         run_quickly(bootstrap.serve(settings, **how, ready=lambda url: told(as_json, url=url)))
 
 
-@click.command()
+@click.command(hidden=True)  # until there is a ledger that processes share
 @with_address
 @with_data
 @with_stack
@@ -110,7 +118,7 @@ def orchestrator(host: str, port: int, data: Path, stack: str, as_json: bool) ->
     serve(settings, as_json, host=host, port=port, reconciles=False)
 
 
-@click.command()
+@click.command(hidden=True)  # until there is a ledger that processes share
 @with_data
 @with_stack
 @with_json
