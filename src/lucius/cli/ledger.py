@@ -29,10 +29,10 @@ class Age(click.ParamType[timedelta]):
     def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        from lucius.settings.kinds import AGE
+        from lucius.settings.kinds import parse_age
 
         try:
-            return AGE.parse(str(value))
+            return parse_age(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
