@@ -213,13 +213,12 @@ def test_what_a_choice_needs_must_be_there(chosen: dict[str, str], missing: set[
     assert {name for name, _ in raised.value.faults} == {f"LUCIUS_{name}" for name in missing}
 
 
-def test_an_unknown_variable_is_warned_about_by_name(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_variable_is_warned_about_by_name() -> None:
     settings = load(AKC_TIMEOUT_SECONDS="1", QUITE_ELSE="2")
     assert settings.warnings == (
         "unknown setting LUCIUS_AKC_TIMEOUT_SECONDS: did you mean LUCIUS_ACK_TIMEOUT_SECONDS?",
         "unknown setting LUCIUS_QUITE_ELSE",
     )
-    assert "LUCIUS_QUITE_ELSE" in caplog.text
 
 
 def test_a_bad_value_is_not_blamed_on_the_defaults_that_follow_from_it() -> None:

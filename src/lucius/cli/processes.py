@@ -54,13 +54,13 @@ def with_stack(command: Any) -> Any:
 @click.command()
 @with_address
 @with_data
-@click.option("--no-services", is_flag=True, help="Without the demo services.")
+@click.option("--no-services", is_flag=True, help="Do not run the demo services.")
 @click.option(
     "--service",
     "named",
     multiple=True,
     metavar="MODULE:NAME",
-    help="Also run this service; may be given several times. The current directory is searched last.",
+    help="Also run this service; may be given several times. Its module may be in the current directory.",
 )
 @with_stack
 @with_json
@@ -73,7 +73,7 @@ def up(
     stack: str,
     as_json: bool,
 ) -> None:
-    """Run everything in one process: API, reconciler and demo services.
+    """Run the server: API, reconciler and demo services.
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
@@ -153,7 +153,7 @@ def told(as_json: bool, **about: str) -> None:
 
 @click.group()
 def service() -> None:
-    """Platform services in processes of their own."""
+    """Run a platform service in a process of its own."""
 
 
 @service.command("run")
@@ -163,12 +163,14 @@ def service() -> None:
     default=8,
     show_default=True,
     type=click.IntRange(1),
-    help="Steps at once; a process-isolated service runs as many as it has processes.",
+    help="How many steps run at once. A process-isolated service has its own number of processes.",
 )
 @with_data
 @with_json
 def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
-    """Run a platform service until it is stopped; it drains first.
+    """Run a platform service until it is stopped.
+
+    On SIGTERM it takes no more steps, and those that run may finish for LUCIUS_DRAIN_SECONDS.
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """

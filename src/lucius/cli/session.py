@@ -51,7 +51,7 @@ class Session:
 
 
 def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--url`, `--api-key` and `--json`, handed to the command as one `Session`."""
+    """Add `--url`, `--api-key` and `--json`, and hand them to the command as one `Session`."""
 
     @click.option(
         "--url",
@@ -59,9 +59,9 @@ def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
         default=DEFAULT_URL,
         show_default=True,
         show_envvar=True,
-        help="The server.",
+        help="Address of the server.",
     )
-    @click.option("--api-key", envvar="LUCIUS_API_KEY", show_envvar=True, help="Who is asking.")
+    @click.option("--api-key", envvar="LUCIUS_API_KEY", show_envvar=True, help="API key to send.")
     @with_json
     @wraps(command)
     def wrapped(url: str, api_key: str | None, as_json: bool, **options: Any) -> Any:
@@ -71,7 +71,7 @@ def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_json(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
 def echo_json(value: Any) -> None:

@@ -3,7 +3,6 @@
 Not pydantic-settings: decision 0026 says why.
 """
 
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -18,8 +17,6 @@ from lucius.settings.declaring import PREFIX, rows
 from lucius.settings.kinds import show
 from lucius.settings.reserved import RESERVED
 from lucius.settings.table import ROWS, SECTIONS, Settings
-
-log = logging.getLogger("lucius.settings")
 
 Faults = dict[str, str]
 
@@ -61,9 +58,10 @@ class SettingsError(LuciusError):
 def load_settings(
     environ: Mapping[str, str] | None = None, *, options: Mapping[str, str] | None = None
 ) -> Settings:
-    """Raises SettingsError. An empty variable counts as not set; an unknown one is warned about.
+    """Raises SettingsError. An empty variable counts as not set.
 
-    `options` come from the command line, by variable, and go before the environment.
+    `options` come from the command line, by variable, and go before the environment. `warnings`
+    names what is unknown or reserved; the caller prints or logs it.
     """
     given = _given(os.environ if environ is None else environ, "environment")
     given |= _given(options or {}, "command line")
@@ -81,8 +79,6 @@ def load_settings(
     if faults:
         known = [name for env in DECLARED for name in (env, f"{env}_FILE")]
         raise SettingsError({name: faults[name] for name in known if name in faults})
-    for warning in warnings:
-        log.warning(warning)
     return settings
 
 
