@@ -116,7 +116,7 @@ def run_order(
 
 
 def _ask(verb: str, counted: "BulkShape") -> None:
-    """A person is asked; a script must have said yes."""
+    """Ask at a terminal. A script, which nobody can answer for, must give --yes."""
     if not is_asked():
         raise click.UsageError(f"{_matched(counted)}; add --yes to {verb} them")
     click.confirm(f"{verb} {_matched(counted)}?", abort=True, err=True)

@@ -81,7 +81,7 @@ def listed(session: Session, **filters: Any) -> None:
 
 
 async def first_found(ask: "Ask", query: dict[str, Any]) -> "JobsShape":
-    """The next page that has jobs on it: an empty one that has a cursor is not the last."""
+    """The next page with jobs on it. An empty page with a cursor is not the last one."""
     page = await ask(**query)
     while not page["jobs"] and page["next_cursor"]:
         page = await ask(**{**query, "cursor": page["next_cursor"]})

@@ -1,4 +1,4 @@
-"""`lucius keys`: who may call the API while LUCIUS_AUTH=keys, and what tenants verify webhooks with."""
+"""`lucius keys`: API keys for LUCIUS_AUTH=keys, and the secrets with which tenants verify webhooks."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -106,7 +106,7 @@ def prune(older_than: timedelta, dry_run: bool, yes: bool, data: Path, as_json: 
 
 
 def _ask_to_delete(count: int) -> None:
-    """A person is asked; a script must have said yes."""
+    """Ask at a terminal. A script, which nobody can answer for, must give --yes."""
     if not is_asked():
         raise click.UsageError(f"{_jobs(count)} would be deleted for good; add --yes to do it")
     click.confirm(f"delete {_jobs(count)} and their workspaces for good?", abort=True, err=True)

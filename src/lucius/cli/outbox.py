@@ -1,4 +1,4 @@
-"""`lucius outbox retry`: publish what is pending now."""
+"""`lucius outbox retry`: publish pending directives now."""
 
 from typing import TYPE_CHECKING
 

@@ -92,7 +92,7 @@ def up(
 
 
 def search_here() -> None:
-    """For services alone, and last: nothing in the current folder takes the place of a library."""
+    """Let services be imported from the current folder. It is searched last, so it replaces no library."""
     sys.path.append(str(Path.cwd()))
 
 
@@ -146,7 +146,7 @@ def logs(as_json: bool) -> dict[str, str]:
 
 
 def told(as_json: bool, **about: str) -> None:
-    """For a program that started this process and waits for it."""
+    """Tell a program that started this process with --json that it is ready."""
     if as_json:
         click.echo(json.dumps({**about, "ready": True}))
 
@@ -194,7 +194,7 @@ def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
 
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where there is one."""
+    """Run on uvloop if it is installed, else on asyncio's own loop."""
     try:
         import uvloop
     except ImportError:

@@ -29,7 +29,7 @@ class Session:
     as_json: bool = False
 
     def call(self, ask: "Callable[[Client], Awaitable[T]]") -> T:
-        """What the server answers. Where it is shown as text, it is fit for a terminal."""
+        """What the server answers; without control characters where it is shown as text."""
 
         async def connected() -> T:
             async with self.connect() as client:
@@ -79,14 +79,14 @@ def echo_json(value: Any) -> None:
 
 
 def console() -> "Console":
-    """Made for each use: it looks at the terminal as it is now."""
+    """A new console for each use, because the terminal may have changed its size."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=True)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """asyncio is imported here, not for every `--help`."""
+    """Run it on asyncio, which is imported only here, so that `--help` is quick."""
     import asyncio
 
     return asyncio.run(work)

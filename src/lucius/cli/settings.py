@@ -51,7 +51,7 @@ def show_table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def _steps(steps: Any) -> str:
-    """The service is named where it is not that of the step."""
+    """The steps, each with its service where that has another name."""
     return ", ".join(
         step["step_id"]
         if step["service"] == step["step_id"]

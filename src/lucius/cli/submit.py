@@ -101,7 +101,7 @@ def _show(answer: Any) -> None:
 
 
 def reference(text: str) -> str:
-    """A URI as it is; anything else is a local path."""
+    """A URI stays as it is; anything else is taken as a local path and becomes a `file:` URI."""
     try:
         return text if "://" in text else Path(text).expanduser().resolve().as_uri()
     except (ValueError, OSError, RuntimeError) as error:
@@ -120,7 +120,7 @@ def _refuse(name: str) -> None:
 
 
 def read_payload(text: str) -> dict[str, Any]:
-    """JSON, or @ and the name of a file that holds it."""
+    """A payload given as JSON, or as @ and the name of a file with JSON."""
     try:
         content = Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
         value = json.loads(content, parse_constant=_refuse)

@@ -18,15 +18,15 @@ from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import DeadLetter, Delivery, Message, Provisioner, Subscription
 
 PAGE: Final = 100
-"""Messages that one look takes."""
+"""Messages that one peek returns at most."""
 MOST: Final = 10_000
-"""Of each subscription; beyond it they are not counted."""
+"""Messages of one subscription that are looked at, at most."""
 AT_ONCE: Final = 16
 """Receivers that are opened at the same time."""
 
 
 class ServiceBus:
-    """`provisioner` None: what is missing is named, not created."""
+    """Implements `lucius.ports.bus.Bus`. Without a `provisioner`, `ensure` names what is missing."""
 
     def __init__(self, client: ServiceBusClient, provisioner: Provisioner | None = None) -> None:
         self._client = client
@@ -146,7 +146,7 @@ class ServiceBus:
 
 
 async def _peeked(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
-    """All that wait or are locked, without taking them."""
+    """Look at all messages that wait or are locked, without receiving them."""
     found: list[ServiceBusReceivedMessage] = []
     following = 1
     while len(found) < MOST:
