@@ -101,7 +101,7 @@ def test_a_command_that_asks_the_server_loads_no_settings() -> None:
 def test_without_a_server_a_message_says_what_to_do(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*path, "--url", "http://127.0.0.1:9"])
     assert result.exit_code == 1
-    assert "no answer from http://127.0.0.1:9" in result.stderr
+    assert "no answer from http://127.0.0.1:9: the connection was refused\n" in result.stderr
     assert "lucius up" in result.stderr
     assert isinstance(result.exception, SystemExit)
 

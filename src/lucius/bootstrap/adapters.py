@@ -111,8 +111,8 @@ def open_provisioner(settings: Settings) -> Provisioner:
     """Who creates topics, subscriptions and rules, with rights that running processes do not need."""
     if settings.bus_backend != "servicebus":
         raise UnsupportedError(
-            f"LUCIUS_BUS_BACKEND={settings.bus_backend}: nothing is to be provisioned, the processes"
-            " create what they need. Set LUCIUS_BUS_BACKEND=servicebus"
+            f"LUCIUS_BUS_BACKEND={settings.bus_backend} needs no provisioning: processes create what they"
+            " need. For Service Bus, set LUCIUS_BUS_BACKEND=servicebus"
         )
     made: Provisioner = service_bus().open_administrator(
         settings.servicebus_connection.get_secret_value(), service_bus_plan(settings)

@@ -31,4 +31,5 @@ def provision(data: Path, as_json: bool) -> None:
         return
     for change in printed(changes):
         click.echo(change)
-    click.echo(f"{len(changes)} changes" if changes else "nothing to change")
+    many = "1 change" if len(changes) == 1 else f"{len(changes)} changes"
+    click.echo(many if changes else "nothing to change")

@@ -108,7 +108,7 @@ def revoke(key_id: str, data: Path, as_json: bool) -> None:
     """
     key = _file(data).revoke(key_id)
     if key is None:
-        raise click.ClickException(f"there is no key {key_id}")
+        raise click.ClickException(f"there is no key {key_id}: `lucius keys list` shows the ids")
     if as_json:
         echo_json(_row(key))
     else:

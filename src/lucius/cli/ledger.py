@@ -153,7 +153,10 @@ def backup(target: Path, data: Path, as_json: bool) -> None:
     settings = settings_of_ledger(data)
     run(_backup(settings, target))
     missing = _not_in_backup(settings)
-    lines = [f"backed up to {target}: {', '.join(IN_BACKUP)}", "not in it, so copy it as well:"]
+    lines = [
+        f"backed up to {target}: {', '.join(IN_BACKUP)}",
+        "The backup does not contain these; copy them as well:",
+    ]
     lines += [f"  {what}: {where}" for what, where in missing.items()]
     answer = {"backup": str(target), "contains": IN_BACKUP, "does_not_contain": missing}
     _show(answer, "\n".join(lines), as_json)

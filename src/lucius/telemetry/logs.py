@@ -25,7 +25,7 @@ FIELDS: Final = (
     "correlation_id",
     "trace_id",
 )
-TALKATIVE: Final = ("httpx", "httpcore", "uvicorn.access", "asyncio")
+TALKATIVE: Final = ("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "asyncio")
 """Libraries that log every request, or their inner workings. Only their warnings are kept."""
 
 
