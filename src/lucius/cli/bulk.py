@@ -22,30 +22,36 @@ DONE = {
 }
 
 
+FILTER = (
+    click.option(
+        "--to",
+        "created_to",
+        metavar="INSTANT",
+        help="Created before this, such as 2026-01-31T12:00:00Z.",
+    ),
+    click.option(
+        "--from", "created_from", metavar="INSTANT", help="Created at this instant or later."
+    ),
+    click.option("--type", "request_type", help="Only jobs of this request type."),
+    click.option(
+        "--state", multiple=True, help="Only jobs in this state; may be given several times."
+    ),
+    click.option(
+        "--tenant",
+        "tenant_id",
+        multiple=True,
+        help="Only jobs of this tenant; may be given several times.",
+    ),
+)
+"""Which jobs, for every command that lists or moves some."""
+
+
 def which_jobs(command: Any) -> Any:
     """The filter, and whether to count, to ask or to act."""
     for option in (
         click.option("--yes", "-y", is_flag=True, help="Do it without asking."),
         click.option("--dry-run", is_flag=True, help="Only count the jobs that match."),
-        click.option(
-            "--to",
-            "created_to",
-            metavar="INSTANT",
-            help="Created before this, such as 2026-01-31T12:00:00Z.",
-        ),
-        click.option(
-            "--from", "created_from", metavar="INSTANT", help="Created at this instant or later."
-        ),
-        click.option("--type", "request_type", help="Only jobs of this request type."),
-        click.option(
-            "--state", multiple=True, help="Only jobs in this state; may be given several times."
-        ),
-        click.option(
-            "--tenant",
-            "tenant_id",
-            multiple=True,
-            help="Only jobs of this tenant; may be given several times.",
-        ),
+        *FILTER,
     ):
         command = option(command)
     return command

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lucius.cli.bulk import ORDERS
+from lucius.cli.bulk import FILTER, ORDERS
 from lucius.cli.groups import ListByDefault
 from lucius.cli.screen import event_line, show_job, show_jobs
 from lucius.cli.session import Session, echo_json, with_server
@@ -29,25 +29,7 @@ def filter_options(command: Any) -> Any:
             show_default=True,
             help="Show at most so many jobs.",
         ),
-        click.option(
-            "--to",
-            "created_to",
-            metavar="INSTANT",
-            help="Created before this, such as 2026-01-31T12:00:00Z.",
-        ),
-        click.option(
-            "--from", "created_from", metavar="INSTANT", help="Created at this instant or later."
-        ),
-        click.option("--type", "request_type", help="Only jobs of this request type."),
-        click.option(
-            "--state", multiple=True, help="Only jobs in this state; may be given several times."
-        ),
-        click.option(
-            "--tenant",
-            "tenant_id",
-            multiple=True,
-            help="Only jobs of this tenant; may be given several times.",
-        ),
+        *FILTER,
     ):
         command = option(command)
     return command

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
 
-from annotated_types import Ge, Le
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
 
@@ -61,8 +60,8 @@ def takes(field: FieldInfo) -> Takes:
         return Takes(_either(get_args(field.annotation)))
     if field.annotation is bool:
         return Takes("true or false")
-    low = next(each.ge for each in field.metadata if isinstance(each, Ge))
-    high = next(each.le for each in field.metadata if isinstance(each, Le))
+    low = next(each.ge for each in field.metadata if hasattr(each, "ge"))
+    high = next(each.le for each in field.metadata if hasattr(each, "le"))
     return Takes(f"a whole number from {low} to {high}")
 
 
