@@ -19,7 +19,7 @@ from tests.api.live import live
 @pytest.mark.parametrize(
     "environ",
     [
-        {"LUCIUS_TEMPORAL_ENABLED": "true"},
+        {"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": "x"},
         {"LUCIUS_STORAGE_BACKEND": "table", "LUCIUS_TABLE_CONNECTION": "x"},
     ],
     ids=lambda environ: next(iter(environ)),

@@ -42,12 +42,6 @@ class UnsupportedError(LuciusError):
     """A backend or service that this build does not have."""
 
 
-def check_engine(settings: Settings) -> None:
-    """A job keeps the engine that it began with, so none may begin with one that is not here."""
-    if settings.temporal_enabled:
-        raise UnsupportedError("LUCIUS_TEMPORAL_ENABLED=true is not built yet: leave it out")
-
-
 async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
     if settings.storage_backend == "memory":
         return MemoryLedger()
@@ -76,7 +70,7 @@ def open_bus(settings: Settings) -> Bus:
         connecting = service_bus()
         plan = service_bus_plan(settings)
         bus: Bus = connecting.open_service_bus(
-            settings.servicebus_connection, plan, creates=creates
+            settings.servicebus_connection.get_secret_value(), plan, creates=creates
         )
         return bus
     return open_nats(settings)
@@ -117,11 +111,11 @@ def open_provisioner(settings: Settings) -> Provisioner:
     """Who creates topics, subscriptions and rules, with rights that running processes do not need."""
     if settings.bus_backend != "servicebus":
         raise UnsupportedError(
-            f"LUCIUS_BUS_BACKEND={settings.bus_backend}: nothing is to be provisioned, the processes"
-            " create what they need. Set LUCIUS_BUS_BACKEND=servicebus"
+            f"LUCIUS_BUS_BACKEND={settings.bus_backend} needs no provisioning: processes create what they"
+            " need. For Service Bus, set LUCIUS_BUS_BACKEND=servicebus"
         )
     made: Provisioner = service_bus().open_administrator(
-        settings.servicebus_connection, service_bus_plan(settings)
+        settings.servicebus_connection.get_secret_value(), service_bus_plan(settings)
     )
     return made
 

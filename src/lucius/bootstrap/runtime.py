@@ -23,7 +23,6 @@ from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
     caller_checks,
-    check_engine,
     check_workspace,
     home_of,
     host_check,
@@ -340,7 +339,6 @@ async def build(
     settings: Settings, services: Sequence[Service] = (), *, reconciles: bool = True
 ) -> Runtime:
     """A runtime of the adapters that the settings name."""
-    check_engine(settings)
     if services:
         check_workspace(settings)
     config, bus = open_config(settings), traced(open_bus(settings))

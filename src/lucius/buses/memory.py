@@ -39,7 +39,7 @@ class MemoryBus:
     def fail_with(
         self, error: BusError | None, operations: Iterable[str] = ("publish", "receive")
     ) -> None:
-        """Play an outage: those operations raise until this is called with None."""
+        """Simulate an outage: these operations raise the error, until it is called with None."""
         self._failure = {} if error is None else dict.fromkeys(operations, error)
         if "receive" in self._failure:
             for group in self._groups.values():
@@ -131,7 +131,7 @@ class MemoryBus:
             del group.waiters[waiter]
 
     def _arm(self, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
-        """One timer, at the earliest deadline; locks settled before it fires cost nothing."""
+        """Set the one timer to the earliest deadline of all locks."""
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return
@@ -178,7 +178,7 @@ class MemoryBus:
 
 
 def _unpacked(message: Message) -> Message:
-    """What waits here may be packed; who receives it is about to read it."""
+    """The message with its body unpacked. Bodies wait packed, and whoever receives one reads it."""
     payload = message.body.get("payload")
     if type(payload) is not Packed:
         return message

@@ -32,7 +32,7 @@ from lucius.ports.bus import Delivery, Message, Subscription
 ACK: Final = b"+ACK"
 NAK: Final = b"-NAK"
 HEADERS: Final = 64
-"""Bytes of a message besides its payload and its id."""
+"""How many bytes a message needs besides its payload and its id."""
 PATIENCE: Final = timedelta(seconds=2)
 TOO_MANY: Final = "MAX_DELIVERIES_EXCEEDED"
 UNREADABLE: Final = "UNREADABLE"
@@ -53,7 +53,7 @@ class NatsBus:
         patience: timedelta = PATIENCE,
         **options: Any,
     ) -> None:
-        """`options` go to the client: credentials, TLS."""
+        """`options` go to the NATS client, for example credentials and TLS."""
         self._names = Names(system)
         self._connection = Connection(servers, self._names, patience=patience, options=options)
         self._patience = patience.total_seconds()
@@ -164,7 +164,7 @@ class NatsBus:
         self._do(self._answer(message.reply, NAK))
 
     def _do(self, chore: Coroutine[Any, Any, None]) -> None:
-        """Beside the caller. If it fails, the lock runs out, which does the same later."""
+        """Run it in the background. If it fails, the lock expires later, which has the same effect."""
 
         async def tried() -> None:
             with suppress(BusError):
@@ -175,7 +175,7 @@ class NatsBus:
         task.add_done_callback(self._chores.discard)
 
     async def _delivery(self, name: str, row: Row, message: Msg) -> Delivery | None:
-        """None: it was delivered too often or is not one of ours, and is set aside."""
+        """The delivery; None if it came too often or is not ours. Such a message becomes a dead letter."""
         topic, times = topic_of(message.subject), message.metadata.num_delivered
         spec = row.get(topic) or next(iter(row.values()))
         self._locks.hold(message.reply, held(spec))
@@ -207,7 +207,7 @@ class NatsBus:
             await self._settle(delivery, NAK)
 
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
-        """Stored with the dead letters first: if the process dies in between, it is done again."""
+        """Store a dead letter first, then settle. If the process dies in between, both are done again."""
         self._locks.check(delivery)
         subject = self._names.dead_subject(delivery.topic, delivery.subscription)
         payload = encoded(delivery.message, reason=reason, detail=detail)
@@ -229,7 +229,7 @@ class NatsBus:
     # -- looking -----------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """What was taken and not handed out is given back."""
+        """Close the connection. Messages that nobody received are given back first."""
         if self._connection.is_up:
             for standing in self._standing.values():
                 standing.give_up()
