@@ -21,7 +21,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         *("lucius/server/", "lucius/bootstrap/serve"),
         *("lucius/api/app.py", "lucius/api/operation.py"),
     ),
-    "API routes and views": ("lucius/api/", "lucius/gateway/", "lucius/engines/bulk"),
+    "API routes and views": ("lucius/api/", "lucius/gateway/"),
     "ingress": (
         *("lucius/admission/ingress", "lucius/admission/envelope", "lucius/admission/rules"),
         *("lucius/admission/sizes", "lucius/admission/faults", "lucius/configs/"),
