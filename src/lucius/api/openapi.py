@@ -1,45 +1,19 @@
 """The OpenAPI document: assembled from the operations, so that it lists every answer they can give."""
 
+from collections.abc import Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from lucius.api.codes import CODES
 from lucius.api.operation import JSON, Answer, Operation
 from lucius.api.problems import MEDIA_TYPE
 from lucius.contract import shapes
+from lucius.contract.codes import ProblemCode
 
 Json = dict[str, Any]
 _REF: Final = "#/components/schemas/{model}"
-_ALWAYS: Final = (
-    "INTERNAL_ERROR",
-    "LEDGER_UNAVAILABLE",
-    "LEDGER_CORRUPT",
-    "LEDGER_ROW_UNREADABLE",
-    "MISDIRECTED_REQUEST",
-    "HEADERS_TOO_LARGE",
-    "REQUEST_TIMEOUT",
-    "INVALID_HTTP",
-    "INVALID_HOST",
-    "INVALID_TARGET",
-    "UNKNOWN_PARAMETER",
-)
-_BEYOND_MONITORS: Final = ("TOO_MANY_CONNECTIONS", "CONNECTIONS_EXHAUSTED")
-_WITH_BODY: Final = (
-    "INVALID_JSON",
-    "INVALID_BODY",
-    "BODY_TOO_LARGE",
-    "UNSUPPORTED_MEDIA_TYPE",
-    "CROSS_ORIGIN",
-)
-_WITH_ROLE: Final = (
-    "UNAUTHENTICATED",
-    "FORBIDDEN",
-    "RATE_LIMITED",
-    "AUTHENTICATION_UNAVAILABLE",
-)
 SECURITY: Final = {
     "caller": {
         "type": "http",
@@ -81,27 +55,12 @@ def responses(operation: Operation) -> dict[int | str, Json]:
     documents: dict[int | str, Json] = {
         status: _answer(answer) for status, answer in operation.answers.items()
     }
-    by_status: dict[int, list[str]] = {}
-    for code in _codes(operation):
-        by_status.setdefault(CODES[code].status, []).append(code)
+    by_status: dict[int, list[ProblemCode]] = {}
+    for known in operation.codes:
+        by_status.setdefault(known.status, []).append(known)
     for status, codes in sorted(by_status.items()):
         documents[status] = _problem(codes)
     return documents
-
-
-def _codes(operation: Operation) -> dict[str, None]:
-    codes = [*operation.codes]
-    if operation.body is not None:
-        codes += _WITH_BODY
-    if operation.role is not None:
-        codes += _WITH_ROLE
-    if operation.every_tenant:
-        codes.append("TENANT_FORBIDDEN")
-    if not operation.monitor:
-        codes += _BEYOND_MONITORS
-    if any(parameter["in"] == "query" for parameter in operation.parameters):
-        codes.append("INVALID_PARAMETER")
-    return dict.fromkeys([*codes, *_ALWAYS])
 
 
 def _answer(answer: Answer) -> Json:
@@ -121,13 +80,16 @@ def _answer(answer: Answer) -> Json:
     return document
 
 
-def _problem(codes: list[str]) -> Json:
-    lines = [f"- `{code}`: {CODES[code].title}" for code in codes]
+def _problem(codes: Sequence[ProblemCode]) -> Json:
+    """The codes are listed for readers, and as a schema for programs."""
+    listed = {"properties": {"code": {"enum": [known.code for known in codes]}}}
     document: Json = {
-        "description": "\n".join(lines),
-        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="ProblemShape")}}},
+        "description": "\n".join(f"- `{known.code}`: {known.title}" for known in codes),
+        "content": {
+            MEDIA_TYPE: {"schema": {"allOf": [{"$ref": _REF.format(model="ProblemShape")}, listed]}}
+        },
     }
-    if any(CODES[code].retry_after for code in codes):
+    if any(known.retry_after for known in codes):
         document["headers"] = {
             "Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}
         }

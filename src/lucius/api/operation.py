@@ -1,6 +1,7 @@
 """One operation of the API: its handler, who may call it, and all that its documentation says.
 
-A route cannot be added without a role, its answers and its error codes.
+A route cannot be added without a role and its answers. Which error codes it answers with, the registry
+of the codes says (`contract/codes.py`).
 """
 
 import logging
@@ -20,6 +21,7 @@ from lucius.api.limits import RESERVE_CODE, RateLimit, client_of
 from lucius.api.metrics import Observe
 from lucius.api.problems import Problem, problem_response
 from lucius.api.queries import query_check
+from lucius.contract.codes import CODES, Operations, ProblemCode
 from lucius.core.errors import LuciusError
 
 Json = dict[str, Any]
@@ -49,7 +51,6 @@ class Operation:
     role: Role | None
     """None: open to everyone, or guarded by a callback token."""
     answers: Mapping[int, Answer]
-    codes: tuple[str, ...] = ()
     parameters: tuple[Json, ...] = ()
     body: Json | None = None
     body_required: bool = True
@@ -68,6 +69,29 @@ class Operation:
     def operation_id(self) -> str:
         name = self.handler.__name__
         return f"{name}_alias" if self.deprecated else name
+
+    @property
+    def codes(self) -> tuple[ProblemCode, ...]:
+        """All that it may answer with, in the order of the registry."""
+        own = {self.handler.__name__, *self._kinds()}
+        return tuple(known for known in CODES.values() if not own.isdisjoint(known.answered_by))
+
+    def _kinds(self) -> Iterator[Operations]:
+        yield Operations.ALL
+        if self.body is not None:
+            yield Operations.WITH_BODY
+        if any(parameter["in"] == "query" for parameter in self.parameters):
+            yield Operations.WITH_QUERY
+        if self.role is not None:
+            yield Operations.WITH_ROLE
+        if "{jobId}" in self.path:
+            yield Operations.OF_A_JOB
+        if self.callback_token:
+            yield Operations.CALLBACKS
+        if self.every_tenant:
+            yield Operations.FOR_ALL_TENANTS
+        if not self.monitor:
+            yield Operations.NOT_FOR_MONITORS
 
 
 JSON: Final = "application/json"
