@@ -28,31 +28,52 @@ SECURITY: Final = {
 }
 
 
-def extra(operation: Operation, *, guarded: bool) -> Json:
-    """What FastAPI cannot see, because handlers read the request themselves.
+def document(info: Json, operations: Sequence[Operation], *, guarded: bool) -> Json:
+    """`guarded`: authentication is on, so callers must say who they are."""
+    paths: dict[str, Json] = {}
+    for operation in operations:
+        if not operation.hidden:
+            about = _described(operation, guarded=guarded)
+            paths.setdefault(operation.path, {})[operation.method.lower()] = about
+    components = {"schemas": dict(schemas()), "securitySchemes": SECURITY}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components}
 
-    `guarded`: authentication is on, so callers must say who they are.
-    """
-    document: Json = {}
+
+def _described(operation: Operation, *, guarded: bool) -> Json:
+    about: Json = {
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "operationId": operation.operation_id,
+        "responses": {str(status): each for status, each in responses(operation).items()},
+    }
+    if operation.description:
+        about["description"] = operation.description
+    if operation.deprecated:
+        about["deprecated"] = True
     if operation.parameters:
-        document["parameters"] = [dict(parameter) for parameter in operation.parameters]
+        about["parameters"] = [dict(parameter) for parameter in operation.parameters]
     if operation.body is not None:
-        document["requestBody"] = {
+        about["requestBody"] = {
             "required": operation.body_required,
             "content": {JSON: {"schema": operation.body}},
         }
+    return about | _security(operation, guarded=guarded)
+
+
+def _security(operation: Operation, *, guarded: bool) -> Json:
     if operation.callback_token:
-        document["security"] = [{"callback_token": []}]
-    elif operation.role is not None:
-        document["x-lucius-role"] = operation.role.value
-        document["x-lucius-every-tenant"] = operation.every_tenant
-        if guarded:
-            document["security"] = [{"caller": []}]
-    return document
+        return {"security": [{"callback_token": []}]}
+    if operation.role is None:
+        return {}
+    about: Json = {
+        "x-lucius-role": operation.role.value,
+        "x-lucius-every-tenant": operation.every_tenant,
+    }
+    return about | ({"security": [{"caller": []}]} if guarded else {})
 
 
-def responses(operation: Operation) -> dict[int | str, Json]:
-    documents: dict[int | str, Json] = {
+def responses(operation: Operation) -> dict[int, Json]:
+    documents: dict[int, Json] = {
         status: _answer(answer) for status, answer in operation.answers.items()
     }
     by_status: dict[int, list[ProblemCode]] = {}
@@ -97,7 +118,7 @@ def _problem(codes: Sequence[ProblemCode]) -> Json:
 
 
 @cache
-def components() -> MappingProxyType[str, Any]:
+def schemas() -> MappingProxyType[str, Any]:
     """The JSON schemas of all answer shapes."""
     adapters = [
         (name, "serialization", TypeAdapter(shape))
@@ -106,14 +127,6 @@ def components() -> MappingProxyType[str, Any]:
     ]
     _, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REF)  # type: ignore[arg-type]
     return MappingProxyType(definitions["$defs"])
-
-
-def completed(document: Json) -> Json:
-    """Add what operations refer to."""
-    parts = document.setdefault("components", {})
-    parts["schemas"] = {**parts.get("schemas", {}), **components()}
-    parts["securitySchemes"] = SECURITY
-    return document
 
 
 def path_parameter(name: str, description: str) -> Json:

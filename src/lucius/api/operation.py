@@ -12,7 +12,6 @@ from time import perf_counter
 from typing import Any, Final
 
 import orjson
-from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -101,16 +100,6 @@ def json_response(
     content: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     return Response(orjson.dumps(content), status, dict(headers) if headers else None, JSON)
-
-
-class DirectRoute(APIRoute):
-    """Calls its endpoint with the request and nothing else: no dependencies, no models.
-
-    OpenAPI comes from the `Operation`, so nothing of FastAPI's per-request work is needed.
-    """
-
-    def get_route_handler(self) -> Endpoint:
-        return self.endpoint
 
 
 def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> Endpoint:

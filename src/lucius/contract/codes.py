@@ -479,7 +479,7 @@ _ALL: Final = (
         "Requests of a caller are limited to so many a second, and so are replies for a tenant. Nothing"
         " was done.",
         "Repeat the request later, unchanged.",
-        answered_by=(Operations.WITH_ROLE, Operations.CALLBACKS),
+        answered_by=(Operations.ALL,),
         retry_after=True,
     ),
     ProblemCode(
