@@ -8,7 +8,6 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.admission import faults
 from lucius.api.app import OPERATIONS
 from lucius.api.context import ANYONE, Caller
 from lucius.api.error_pages import error_pages
@@ -79,11 +78,6 @@ def test_every_code_that_is_raised_is_registered() -> None:
     }
     assert len(raised) > 20
     assert raised - INTERNAL <= set(CODES)
-
-
-def test_faults_of_a_command_have_the_status_that_is_documented() -> None:
-    for code, (status, _) in faults.CODES.items():
-        assert CODES[code].status == status
 
 
 def test_every_code_has_a_page_that_says_what_to_do() -> None:
