@@ -19,9 +19,9 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "HTTP protocol": (
         *("uvicorn/", "httptools/", "starlette/", "fastapi/"),
         *("lucius/server/", "lucius/bootstrap/serve"),
-        *("lucius/api/app.py", "lucius/api/operation.py"),
+        *("lucius/api/app.py", "lucius/api/operation.py", "lucius/api/route_table.py"),
     ),
-    "API routes and views": ("lucius/api/", "lucius/gateway/", "lucius/engines/bulk"),
+    "API routes and views": ("lucius/api/", "lucius/gateway/"),
     "ingress": (
         *("lucius/admission/ingress", "lucius/admission/envelope", "lucius/admission/rules"),
         *("lucius/admission/sizes", "lucius/admission/faults", "lucius/configs/"),

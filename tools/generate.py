@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from lucius.api.problems import error_pages
+from lucius.api.app import OPERATIONS
+from lucius.api.error_pages import error_pages
 from lucius.settings import settings_page
 from tools.dashboard import dashboard_page
 from tools.metrics_page import metrics_page
@@ -25,7 +26,10 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/scale.md": scale_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/states.md": states_page,
-    **{f"docs/reference/errors/{name}": partial(str, text) for name, text in error_pages().items()},
+    **{
+        f"docs/reference/errors/{name}": partial(str, text)
+        for name, text in error_pages(OPERATIONS).items()
+    },
 }
 
 

@@ -10,6 +10,7 @@ import httpx
 from typing_extensions import is_typeddict
 
 from lucius.api.app import OPERATIONS
+from lucius.api.openapi import responses
 from lucius.api.operation import JSON, Operation
 from lucius.api.problems import MEDIA_TYPE
 from lucius.contract.shapes import DirectiveShape, ProblemShape
@@ -75,6 +76,18 @@ def _object_faults(value: Any, shape: Any, at: str) -> Iterator[str]:
         yield from faults(value[name], hints[name], f"{at}/{name}")
 
 
+def documented_codes(operation: Operation) -> set[tuple[int, str]]:
+    """Status and code of every problem that OpenAPI lists for the operation."""
+    return {
+        (int(status), code)
+        for status, document in responses(operation).items()
+        for rule in document.get("content", {}).get(MEDIA_TYPE, {"schema": {"allOf": ()}})[
+            "schema"
+        ]["allOf"]
+        for code in rule.get("properties", {}).get("code", {}).get("enum", ())
+    }
+
+
 def shape_of(operation: Operation, answer: httpx.Response) -> Any:
     media = answer.headers.get("content-type", "").partition(";")[0]
     if media == MEDIA_TYPE and operation.path == "/readyz":
@@ -97,7 +110,11 @@ class Conforming:
         if operation is None or shape is None:
             return
         await answer.aread()
-        found = list(faults(json.loads(answer.content), shape))
+        content = json.loads(answer.content)
+        found = list(faults(content, shape))
         assert not found, f"{operation.method} {operation.path}: {found}"
-        if shape is not ProblemShape:
+        if shape is ProblemShape:
+            given = (answer.status_code, content["code"])
+            assert given in documented_codes(operation), f"{operation.operation_id}: {given}"
+        else:
             self.seen.add((operation.method, operation.path))

@@ -70,7 +70,7 @@ def _plant_queued(world: World, job_id: str) -> None:
     """No stored job is QUEUED, so this one is made by hand."""
     job = world.jobs[job_id]
     steps = tuple(replace(step, state=StepState.PENDING, entry=None) for step in job.steps)
-    world.jobs[job_id] = replace(job, state=J.QUEUED, steps=steps)
+    world.ledger.put(replace(job, state=J.QUEUED, steps=steps))
 
 
 def expected_code(state: J, kind: Kind) -> str:

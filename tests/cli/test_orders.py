@@ -58,7 +58,7 @@ def test_a_person_is_asked(
     paused: int,
 ) -> None:
     submitted(shell, 2)
-    monkeypatch.setattr(bulk, "is_asked", lambda: True)
+    monkeypatch.setattr(bulk, "is_interactive", lambda: True)
     env = {"LUCIUS_URL": shell.url}
     result = CliRunner().invoke(main, ["jobs", "pause"], input=said, env=env)
     assert (result.exit_code, "pause 2 jobs?" in result.stderr) == (code, True)

@@ -45,9 +45,9 @@ def job_filter(
     body: Mapping[str, Any],
     caller: Caller,
     possible: Collection[JobState],
-    unasked: Collection[JobState],
+    default_states: Collection[JobState],
 ) -> JobQuery:
-    """`possible`: the states that may be asked for. `unasked`: those that are meant where none is."""
+    """`possible`: the states that a filter may name. `default_states`: those of a filter that names none."""
     given = body.get("filter")
     if not isinstance(given, dict):
         raise field_problem("/filter", "must be an object; an empty one matches every job")
@@ -59,7 +59,7 @@ def job_filter(
     request_type = _request_type(given)
     return JobQuery(
         tenant_ids=_tenants(given, caller),
-        states=_states(given, possible) or frozenset(unasked),
+        states=_states(given, possible) or frozenset(default_states),
         request_type=normal_request_type(request_type) if request_type else None,
         created_from=_moment(given, "created_from"),
         created_to=_moment(given, "created_to"),

@@ -11,11 +11,10 @@ from typing import Any, Final
 from uuid import uuid4
 
 import httpx
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from lucius.admission.ingress import Ingress
-from lucius.api.app import create_app
+from lucius.api.app import Application, create_app
 from lucius.api.context import ApiContext, ApiOptions
 from lucius.api.limits import WaitLimit
 from lucius.api.standing import CallerWatch
@@ -276,7 +275,7 @@ class Runtime:
         """Requests that wait for something are answered now, so that they do not delay the end."""
         self.engine.end_waits()
 
-    def app(self) -> FastAPI:
+    def app(self) -> Application:
         return create_app(
             ApiContext(
                 engine=self.engine,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import click
 
-from lucius.cli.bulk import is_asked
+from lucius.cli.bulk import is_interactive
 from lucius.cli.screen import printed
 from lucius.cli.session import echo_json, run, with_json
 
@@ -107,7 +107,7 @@ def prune(older_than: timedelta, dry_run: bool, yes: bool, data: Path, as_json: 
 
 def _ask_to_delete(count: int) -> None:
     """Ask at a terminal. A script, which nobody can answer for, must give --yes."""
-    if not is_asked():
+    if not is_interactive():
         raise click.UsageError(f"{_jobs(count)} would be deleted for good; add --yes to do it")
     click.confirm(f"delete {_jobs(count)} and their workspaces for good?", abort=True, err=True)
 

@@ -56,7 +56,6 @@ OPERATIONS: Final = (
         "admin",
         Role.OPERATE,
         {200: Answer("A page of jobs, as in the job list", JobsShape)},
-        codes=("INVALID_PARAMETER", "INVALID_CURSOR"),
         parameters=PARAMETERS,
     ),
     Operation(
@@ -67,7 +66,6 @@ OPERATIONS: Final = (
         "admin",
         Role.OPERATE,
         {200: Answer("The job; `outcome` is `applied`, or `already` if that held", JobShape)},
-        codes=("JOB_NOT_FOUND", "NOT_IN_DLQ"),
         parameters=(path_parameter("jobId", "The job's id"),),
         body={"type": "object"},
         body_required=False,
@@ -80,7 +78,6 @@ OPERATIONS: Final = (
         "admin",
         Role.ADMIN,
         {200: Answer("The backlog", BacklogShape)},
-        codes=("NOT_SUPPORTED",),
         every_tenant=True,
     ),
     Operation(
@@ -91,7 +88,6 @@ OPERATIONS: Final = (
         "admin",
         Role.ADMIN,
         {200: Answer("What was done, counted", RetriedShape)},
-        codes=("NOT_SUPPORTED",),
         body={"type": "object"},
         body_required=False,
         every_tenant=True,

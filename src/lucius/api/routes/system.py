@@ -6,11 +6,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.codes import CODES
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.operation import Answer, Operation, is_operator, json_response
 from lucius.api.problems import problem_document
 from lucius.api.readiness import OK, Readiness
+from lucius.contract.codes import CODES
 from lucius.contract.shapes import HealthShape, ReadinessShape
 from lucius.core.errors import LuciusError
 
@@ -91,7 +91,6 @@ OPERATIONS: Final = (
         "system",
         None,
         {200: Answer("They are", ReadinessShape)},
-        codes=("NOT_READY",),
         monitor=True,
         description="Why a dependency is down is said to operators (roles `operate` and `admin`); others"
         " see which one.",
