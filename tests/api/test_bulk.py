@@ -112,7 +112,7 @@ async def test_orders_are_given_a_bounded_number_at_once(world: World) -> None:
             await accepted(client, payload={"n": number})
     context = context_of(world)
     tally = await bulk_orders.order_matching(
-        context.ledger, JobQuery(), lambda job: True, order, 10_000
+        context.engine, JobQuery(), lambda job: True, order, 10_000
     )
     assert (tally.applied, tally.matched) == (200, 200)
     assert 1 < most <= bulk_orders.JOBS_AT_ONCE

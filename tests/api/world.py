@@ -22,7 +22,6 @@ from lucius.core.plan import StepPlan
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.config import Catalog, ConfigSource, JobProtocol
 from lucius.ports.engine import Applied, Submitted
-from lucius.ports.lanes import NO_LANES
 from lucius.ports.ledger import (
     NO_LIMITS,
     Claim,
@@ -132,7 +131,7 @@ class NumberedIngress(Ingress):
 
 
 class World:
-    """The engine owns no lane here, so that nothing goes out by itself; `out` releases and publishes."""
+    """The windows are closed here, so that nothing goes out by itself; `out` releases and publishes."""
 
     def __init__(
         self,
@@ -143,16 +142,17 @@ class World:
         self.now = START
         self.ledger = WatchedLedger()
         self.config = Config(catalog)
-        self.engine = outbox(
+        parts = outbox(
             self.ledger,
             MemoryBus(),
             NumberedIngress(self.ledger, self.config, policy),
             now=lambda: self.now,
             limits=lambda tenant_id: limits,
-            lanes=NO_LANES,
             listeners=(self._committed,),
             cache_bytes=0,
-        ).engine
+        )
+        parts.windows.closed = True
+        self.engine = parts.engine
         self._links: set[asyncio.Task[Any]] = set()
         self._commits: set[asyncio.Future[None]] = set()
 
@@ -208,7 +208,7 @@ TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 
 def context_of(world: World, **more: Any) -> ApiContext:
     registry = CollectorRegistry()
-    return ApiContext(world.engine, world.ledger, world.config, TOKENS, registry=registry, **more)
+    return ApiContext(world.engine, world.config, TOKENS, registry=registry, **more)
 
 
 @asynccontextmanager

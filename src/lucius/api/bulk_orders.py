@@ -15,7 +15,7 @@ from lucius.core.errors import RequestError
 from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.ports.engine import Engine
-from lucius.ports.ledger import JobQuery, Ledger
+from lucius.ports.ledger import JobQuery
 
 PAGE_SIZE: Final = 500
 JOBS_AT_ONCE: Final = 64
@@ -62,7 +62,7 @@ class Tally:
 
 
 async def order_matching(
-    ledger: Ledger, query: JobQuery, accepts: Condition, order: Order, limit: int
+    engine: Engine, query: JobQuery, accepts: Condition, order: Order, limit: int
 ) -> Tally:
     """Give the order to at most `limit` jobs that match the query and that `accepts` takes."""
     tally, slots = Tally(), asyncio.Semaphore(JOBS_AT_ONCE)
@@ -71,7 +71,7 @@ async def order_matching(
         async with slots:
             tally.add(job_id, await order(job_id))
 
-    async for found in _matching_ids(ledger, query, accepts):
+    async for found in _matching_ids(engine, query, accepts):
         page = found[: limit - tally.matched]
         tally.matched += len(page)
         await asyncio.gather(*map(order_one, page))
@@ -81,20 +81,20 @@ async def order_matching(
     return tally
 
 
-async def count_matching(ledger: Ledger, query: JobQuery, accepts: Condition | None) -> int:
+async def count_matching(engine: Engine, query: JobQuery, accepts: Condition | None) -> int:
     """All jobs that match, without a limit. With `accepts`, each job is loaded and asked."""
     if accepts is None:
-        return await ledger.count(query)
-    return sum([len(found) async for found in _matching_ids(ledger, query, accepts)])
+        return await engine.count(query)
+    return sum([len(found) async for found in _matching_ids(engine, query, accepts)])
 
 
 async def _matching_ids(
-    ledger: Ledger, query: JobQuery, accepts: Condition
+    engine: Engine, query: JobQuery, accepts: Condition
 ) -> AsyncIterator[Sequence[str]]:
     """The ids of matching jobs in pages, newest first. Jobs that move meanwhile do not disturb the cursor."""
     cursor: str | None = None
     while True:
-        page = await ledger.list(replace(query, limit=PAGE_SIZE, cursor=cursor))
+        page = await engine.jobs(replace(query, limit=PAGE_SIZE, cursor=cursor))
         yield [job.job_id for job in page.jobs if accepts(job)]
         cursor = page.next_cursor
         if cursor is None:

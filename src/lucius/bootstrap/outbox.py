@@ -28,7 +28,7 @@ from lucius.engines.outbox.pump import Pump
 from lucius.engines.outbox.ready import ReadyQueues
 from lucius.engines.outbox.reconciler import Reconciler
 from lucius.engines.outbox.releases import Releases
-from lucius.engines.outbox.replies import Guard, Replies
+from lucius.engines.outbox.replies import Guard, ReplyConsumer
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.ticks import IDLE, Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
@@ -54,7 +54,7 @@ class Outbox:
     pulls: Pulls
     dispatcher: Dispatcher
     ticks: Ticks
-    replies: Replies
+    replies: ReplyConsumer
     nudges: Nudges
     reconciler: Reconciler
 
@@ -125,7 +125,7 @@ def outbox(
         observer=metrics,
         every=look,
     )
-    replies = Replies(
+    replies = ReplyConsumer(
         engine,
         bus,
         tasks,

@@ -279,7 +279,6 @@ class Runtime:
         return create_app(
             ApiContext(
                 engine=self.engine,
-                ledger=self.ledger,
                 config=self.config,
                 tokens=self.tokens,
                 checks={
@@ -294,7 +293,6 @@ class Runtime:
                 worker_rate=worker_rate_limit(self.settings),
                 waits=WaitLimit(self.settings.max_waiting_per_caller),
                 hosts=host_check(self.settings),
-                backlog=self.metrics.rows,
                 refresh=self._measure,
                 retry_outbox=OutboxRetry(
                     self.engine,

@@ -325,7 +325,7 @@ _ALL: Final = (
         "There is no such service",
         "No protocol that is loaded gives a step to a service of this name.",
         "`GET /v1/protocols` names the service of each step.",
-        answered_by=("pull_directives", "take_replies"),
+        answered_by=("pull_directives", "take_replies", "get_backlog_of_service"),
     ),
     ProblemCode(
         "TENANT_WITHOUT_POOL",
@@ -607,7 +607,7 @@ _ALL: Final = (
         "This process does not offer that",
         "The process that answered runs without the part that would do this.",
         "Ask a process that runs it.",
-        answered_by=("pull_directives", "get_backlog", "retry_outbox"),
+        answered_by=("pull_directives", "retry_outbox"),
     ),
     ProblemCode(
         "INTERNAL_ERROR",

@@ -36,7 +36,6 @@ from lucius.ports.ledger import (
     CreateOutcome,
     Drift,
     DueJob,
-    Held,
     Inflight,
     JobPage,
     JobQuery,
@@ -44,6 +43,7 @@ from lucius.ports.ledger import (
     Pruned,
     ReadyEntry,
     ReadyQueue,
+    Taken,
 )
 
 ClaimKey = tuple[str, str]
@@ -71,7 +71,7 @@ class MemoryLedger:
 
     # -- writing -----------------------------------------------------------------------------
 
-    async def claimed(self, claim: Claim) -> Held | None:
+    async def claimed(self, claim: Claim) -> Taken | None:
         found = self.claims.get((claim.tenant_id, claim.claim_hash))
         if found is None:
             return None

@@ -15,13 +15,13 @@ from lucius.ledgers.stored.json_form import maybe_micros
 from lucius.ports.ledger import (
     Claim,
     Duplicate,
-    Held,
     Inflight,
     JobQuery,
     KeyReused,
     Limits,
     ReadyQueue,
     Saturated,
+    Taken,
 )
 
 K = TypeVar("K")
@@ -48,7 +48,7 @@ class HeldClaim(NamedTuple):
     state: str | None
 
 
-def standing(claim: Claim, held: HeldClaim | None) -> Held | None:
+def standing(claim: Claim, held: HeldClaim | None) -> Taken | None:
     """None: the claim is free, or may be replaced."""
     if held is None or held.state is None:
         return None

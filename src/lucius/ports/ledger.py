@@ -74,8 +74,8 @@ class Unfinished:
     job_id: str
 
 
-Held = Duplicate | KeyReused | Unfinished
-CreateOutcome = Created | Held | Saturated
+Taken = Duplicate | KeyReused | Unfinished
+CreateOutcome = Created | Taken | Saturated
 
 
 @record
@@ -157,7 +157,7 @@ class Drift:
 
 
 class Ledger(Protocol):
-    async def claimed(self, claim: Claim) -> Held | None:
+    async def claimed(self, claim: Claim) -> Taken | None:
         """Look a claim up without taking it.
 
         A claim derived from the body does not hold against a job that ended FAILED_FINAL or

@@ -10,18 +10,18 @@ from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
 from lucius.settings.declaring import Section, setting
 from lucius.settings.kinds import (
     MAX_RATE,
-    Count,
     Fields,
     Folder,
     Keys,
     Name,
-    Names,
+    NameList,
     Rate,
     Seconds,
     Secret,
     Text,
     Url,
-    Waits,
+    WaitList,
+    WholeNumber,
 )
 
 EMBEDDED_BACKENDS: Final = ("sqlite", "memory")
@@ -114,14 +114,16 @@ class RetriesAndTime(Section):
     lease: Seconds = setting(
         "LEASE_SECONDS", "900", "How long a service may work without heartbeat or result"
     )
-    publish_backoff: Waits = setting(
-        "DISPATCH_BACKOFF_SECONDS", "30,120,600", "Waits after a refused publish"
+    publish_backoff: WaitList = setting(
+        "DISPATCH_BACKOFF_SECONDS", "30,120,600", "WaitList after a refused publish"
     )
-    ack_backoff: Waits = setting("ACK_BACKOFF_SECONDS", "60,300,900", "Waits after a missing ACK")
-    execution_backoff: Waits = setting(
+    ack_backoff: WaitList = setting(
+        "ACK_BACKOFF_SECONDS", "60,300,900", "WaitList after a missing ACK"
+    )
+    execution_backoff: WaitList = setting(
         "EXECUTION_BACKOFF_SECONDS",
         "30,120,600",
-        "Waits after a failed execution or an expired lease",
+        "WaitList after a failed execution or an expired lease",
     )
     outbox_retry_interval: Seconds = setting(
         "OUTBOX_RETRY_INTERVAL",
@@ -158,13 +160,13 @@ class RetriesAndTime(Section):
 class LimitsSection(Section):
     """Limits"""
 
-    max_inflight: Count = setting("MAX_INFLIGHT", "none", "Live jobs in all")
-    max_inflight_per_tenant: Count = setting(
+    max_inflight: WholeNumber = setting("MAX_INFLIGHT", "none", "Live jobs in all")
+    max_inflight_per_tenant: WholeNumber = setting(
         "MAX_INFLIGHT_PER_TENANT",
         "1000",
         "Live jobs of a tenant without a limit of its own in the configuration",
     )
-    max_inflight_per_lane: Count = setting(
+    max_inflight_per_lane: WholeNumber = setting(
         "MAX_INFLIGHT_PER_LANE", "none", "Live jobs per lane and mode"
     )
     job_cache_bytes: Annotated[int, Field(ge=1_048_576, le=2**40)] = setting(
@@ -229,7 +231,7 @@ class Security(Section):
     jwt_issuer: Url = setting("JWT_ISSUER", "", "OIDC issuer, with `jwt`")
     jwt_audience: Text = setting("JWT_AUDIENCE", "", "Audience that tokens must name, with `jwt`")
     jwt_jwks_url: Url = setting("JWT_JWKS_URL", "", "Keys of the issuer, with `jwt`")
-    jwt_algorithms: Names = setting(
+    jwt_algorithms: NameList = setting(
         "JWT_ALGORITHMS", "RS256,ES256", "Signature algorithms that are accepted, with `jwt`"
     )
     jwt_roles_claim: Text = setting(
@@ -250,25 +252,25 @@ class Security(Section):
         "",
         "Keys of callback tokens, the current one last; empty: one is made in LUCIUS_DATA_DIR",
     )
-    reference_schemes: Names = setting(
+    reference_schemes: NameList = setting(
         "REFERENCE_SCHEMES",
         _schemes,
         "Schemes that references may have",
         shown=f"{','.join(EMBEDDED_SCHEMES)}; without `file` where deployed or with authentication",
     )
-    input_roots: Names = setting(
+    input_roots: NameList = setting(
         "INPUT_ROOTS",
         _roots,
         "Directories whose files platform services may read by `file` references, for every tenant",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )
-    output_roots: Names = setting(
+    output_roots: NameList = setting(
         "OUTPUT_ROOTS",
         _roots,
         "Directories in which `output_ref` may name files; services may read these files too",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )
-    reference_hosts: Names = setting(
+    reference_hosts: NameList = setting(
         "REFERENCE_HOSTS",
         "",
         "Hosts, buckets and containers that references may name, as globs; empty: any",
@@ -278,10 +280,10 @@ class Security(Section):
         "",
         "Payload fields that may hold credentials. LUCIUS stores them and passes them on as they are",
     )
-    webhook_schemes: Names = setting(
+    webhook_schemes: NameList = setting(
         "WEBHOOK_SCHEMES", "https", "Schemes that completion webhooks may have"
     )
-    webhook_hosts: Names = setting(
+    webhook_hosts: NameList = setting(
         "WEBHOOK_HOSTS",
         "",
         "Hosts that completion webhooks may name, as globs; empty: any public one",

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from lucius.settings.declaring import Section, setting
 from lucius.settings.kinds import (
-    Age,
     AgeOrNone,
-    Names,
+    AgeValue,
+    NameList,
     Seconds,
     SecondsOrNone,
     Secret,
@@ -35,7 +35,7 @@ class Configuration(Section):
     config_source: Literal["files", "appconfig"] = setting(
         "CONFIG_SOURCE", "files", "Where protocols, tenant overrides and defaults come from"
     )
-    protocols: Names = setting(
+    protocols: NameList = setting(
         "PROTOCOLS",
         PACKAGED,
         "Files and directories of protocols; `packaged` stands for those that come with LUCIUS",
@@ -132,7 +132,7 @@ class BusAndRouting(Section):
         "How long a topic drops messages with an id that it has seen. A publish whose outcome is unknown"
         " is repeated within seconds; a longer window costs throughput. Set only when a topic is created",
     )
-    servicebus_expiry: Age = setting(
+    servicebus_expiry: AgeValue = setting(
         "SERVICEBUS_EXPIRY",
         "14d",
         "How long an unread message is kept; then it is a dead letter. Longer than any outage that jobs"

@@ -175,24 +175,24 @@ Rate = Annotated[
     BeforeValidator(_or_none(float)),
     Takes(f"a number from 0.01 to {MAX_RATE}, or none"),
 ]
-Count = Annotated[
+WholeNumber = Annotated[
     int | None,
     Field(ge=0, le=10**9),
     BeforeValidator(_or_none(int)),
     Takes("a whole number from 0 to 1000000000, or none"),
 ]
-Age = Annotated[timedelta, BeforeValidator(parse_age), Takes(AGE_WORDS, show=_show_age)]
+AgeValue = Annotated[timedelta, BeforeValidator(parse_age), Takes(AGE_WORDS, show=_show_age)]
 AgeOrNone = Annotated[
     timedelta | None,
     BeforeValidator(_or_none(parse_age)),
     Takes(f"{AGE_WORDS}, or none", show=_show_age),
 ]
-Waits = Annotated[
+WaitList = Annotated[
     tuple[timedelta, ...],
     BeforeValidator(_waits),
     Takes(f"numbers of seconds, comma-separated, at most {MAX_WAITS}"),
 ]
-Names = Annotated[
+NameList = Annotated[
     tuple[str, ...], BeforeValidator(_names), Takes("printable names, comma-separated")
 ]
 Fields = Annotated[

@@ -144,11 +144,11 @@ def _handler(verb: Verb) -> Handler:
         if query.tenant_ids is not None and not query.tenant_ids:
             tally = Tally()
         elif dry_run:
-            matched = await count_matching(context.ledger, query, verb.condition_beside(query))
+            matched = await count_matching(context.engine, query, verb.condition_beside(query))
             tally = Tally(matched, more=matched > limit)
         else:
             order = verb.order(context.engine, options)
-            tally = await order_matching(context.ledger, query, verb.accepts, order, limit)
+            tally = await order_matching(context.engine, query, verb.accepts, order, limit)
         return json_response(_answer(tally, dry_run=dry_run))
 
     handle.__name__ = f"{verb.name}_many"

@@ -83,7 +83,7 @@ async def list_events(context: ApiContext, request: Request, caller: Caller) -> 
     job = await visible_job(context, request, caller)
     if stream:
         return _stream(context, request, caller, job, max(after, seen))
-    events = await context.ledger.events(job.job_id, after, limit)
+    events = await context.engine.events(job.job_id, after, limit)
     return json_response({"events": [event_view(job.job_id, event) for event in events]})
 
 

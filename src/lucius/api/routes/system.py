@@ -47,7 +47,7 @@ async def readyz(context: ApiContext, request: Request, caller: Caller) -> Respo
 async def _warnings(context: ApiContext) -> dict[str, str]:
     """Everyone may ask, so this says only that something is wrong; the log says what."""
     warnings = {"configuration": BAD_CONFIG} if context.config.fault() is not None else {}
-    if unreadable := await context.ledger.unreadable():
+    if unreadable := await context.engine.unreadable():
         warnings["ledger"] = UNREADABLE.format(unreadable)
     return {**warnings, **context.warnings()}
 

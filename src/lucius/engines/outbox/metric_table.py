@@ -84,7 +84,7 @@ class EngineInstruments(Instruments):
         )
         self.replies = Count(
             "lucius_replies_total",
-            "Replies of services: applied, or duplicate, late, stale or rejected and not applied",
+            "ReplyConsumer of services: applied, or duplicate, late, stale or rejected and not applied",
             ("kind", "outcome"),
         )
         self.ticks = Count(

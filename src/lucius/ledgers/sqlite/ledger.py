@@ -34,7 +34,6 @@ from lucius.ports.ledger import (
     CreateOutcome,
     Drift,
     DueJob,
-    Held,
     Inflight,
     JobPage,
     JobQuery,
@@ -42,6 +41,7 @@ from lucius.ports.ledger import (
     Pruned,
     ReadyEntry,
     ReadyQueue,
+    Taken,
 )
 
 PRUNED_AT_ONCE: Final = 256
@@ -111,7 +111,7 @@ class SqliteLedger:
             raise LedgerError(f"{self.path} is open for reading only")
         return self._writer
 
-    async def claimed(self, claim: Claim) -> Held | None:
+    async def claimed(self, claim: Claim) -> Taken | None:
         with self._foreign:
             return queries.claimed(self._reader, claim)
 

@@ -8,7 +8,7 @@ from lucius.core.errors import LedgerLockedError
 
 
 class WriterLock:
-    """Held until released or until the process ends, however it ends."""
+    """Taken until released or until the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + ".lock")
