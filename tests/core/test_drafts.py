@@ -43,5 +43,5 @@ def test_a_turn_writes_on_copies_and_only_on_one_of_each() -> None:
     assert turn.changed
     turn.own_entry(0).state, turn.own_step(0).state = EntryState.HELD, StepState.PENDING
     turn.own_job().state = JobState.PAUSED
-    assert turn.entry(0).state is EntryState.HELD, "who reads the turn sees what was written"
+    assert (turn.state, turn.entry(0).state) == (JobState.PAUSED, EntryState.HELD), "both are seen"
     assert story.states()[:2] == (JobState.IN_PROGRESS, StepState.IN_PROGRESS)

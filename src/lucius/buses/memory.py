@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import count
 
 from lucius.buses.filters import accepts
-from lucius.buses.subscriptions import Group, Item, Queue, Waiter, settle
+from lucius.buses.subscriptions import Group, Item, Queue, Waiter, wake
 from lucius.core.errors import BusError, LockLostError
 from lucius.core.packed import Packed
 from lucius.ports.bus import Delivery, Message, Subscription
@@ -120,7 +120,7 @@ class MemoryBus:
 
     async def _woken(self, group: Group, waiter: Waiter, give_up_at: float) -> None:
         group.waiters[waiter] = None
-        timer = waiter.woken.get_loop().call_at(give_up_at, settle, waiter.woken)
+        timer = waiter.woken.get_loop().call_at(give_up_at, wake, waiter.woken)
         try:
             await waiter.woken
         except asyncio.CancelledError:

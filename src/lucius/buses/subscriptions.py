@@ -122,7 +122,7 @@ class Group:
 
     def wake_all(self) -> None:
         for waiter in self.waiters:
-            settle(waiter.woken)
+            wake(waiter.woken)
 
     def pass_on(self) -> None:
         """A receiver that leaves messages behind wakes the next one, so that none is overlooked."""
@@ -169,6 +169,6 @@ class Group:
         return item
 
 
-def settle(woken: "asyncio.Future[None]") -> None:
+def wake(woken: "asyncio.Future[None]") -> None:
     if not woken.done():
         woken.set_result(None)

@@ -19,7 +19,7 @@ def cancel(turn: Turn, received: CancelRequested) -> Decision:
         stoppable = received.immediate or not step.out
         if stoppable and step.state not in TERMINAL_STEP:
             turn.drop(index)
-    if any(step.out for step in turn.steps):
+    if turn.out:
         turn.move_job(JobState.CANCELLING)
     else:
         sequence.end_job(turn, JobState.CANCELLED, None)
@@ -30,8 +30,7 @@ def pause(turn: Turn) -> Decision:
     for index, step in enumerate(turn.steps):
         if step.held:
             turn.withdraw(index)
-    out = any(step.out for step in turn.steps)
-    job = turn.move_job(JobState.PAUSING if out else JobState.PAUSED)
+    job = turn.move_job(JobState.PAUSING if turn.out else JobState.PAUSED)
     job.paused_at, job.sla_at = turn.now, turn.now + turn.job.plan.sla.pause
     return turn.decision(Outcome.APPLIED)
 

@@ -49,6 +49,8 @@ class StepDraft(Protocol):
 
 
 class JobDraft(Protocol):
+    """`steps` is written once, when the turn ends: until then they are in `Drafts.steps`."""
+
     state: JobState
     steps: tuple[Step, ...]
     updated_at: datetime

@@ -15,25 +15,25 @@ def doomed(turn: Turn) -> bool:
 
 def advance(turn: Turn) -> None:
     """After steps have moved: close the job, complete a pause, or start the next stage."""
-    out = any(step.out for step in turn.steps)
-    if turn.state is JobState.CANCELLING:
-        if not out:
+    state = turn.state
+    if state is JobState.CANCELLING:
+        if not turn.out:
             end_job(turn, JobState.CANCELLED, None)
     elif doomed(turn):
         for index, step in enumerate(turn.steps):
             if step.held or step.state is StepState.FAILED_RETRY:
                 turn.drop(index)
-        if not out:
+        if not turn.out:
             end_job(turn, JobState.FAILED_FINAL, _first_fault(turn))
     elif all(step.state is StepState.SUCCEEDED for step in turn.steps):
         end_job(turn, JobState.SUCCEEDED, None)
-    elif turn.state is JobState.PAUSING:
+    elif state is JobState.PAUSING:
         for index, step in enumerate(turn.steps):
             if step.held:
                 turn.withdraw(index)
-        if not out:
+        if not turn.out:
             turn.move_job(JobState.PAUSED)
-    elif turn.state in (JobState.DISPATCHING, JobState.IN_PROGRESS):
+    elif state in (JobState.DISPATCHING, JobState.IN_PROGRESS):
         start_stage(turn)
 
 

@@ -25,18 +25,14 @@ MAX_EXECUTIONS: Final = 32
 
 
 class Turn(Drafts):
-    """Accumulates the changes of one input. Nothing outside sees it; `decision` ends it.
+    """Accumulates the changes of one input. Nothing outside sees it; `decision` ends it."""
 
-    `job` is the job as it was given. `state` and `steps` are as the turn has made them so far.
-    """
-
-    __slots__ = ("data", "effects", "kind", "moves", "now", "state", "subject")
+    __slots__ = ("data", "effects", "kind", "moves", "now", "subject")
 
     def __init__(self, job: Job, kind: Kind, now: datetime) -> None:
         super().__init__(job)
         self.kind = kind
         self.now = now
-        self.state = job.state
         self.moves: list[str] = []
         self.effects: list[Effect] = []
         self.data: Json | None = None
@@ -45,9 +41,10 @@ class Turn(Drafts):
     # -- moves, one machine each; the answer is the draft, for what changes with the state -----------
 
     def move_job(self, target: JobState) -> JobDraft:
-        self.moves.append(f"job {check_move('job', self.state, self.kind, target)}")
-        self.state = target
-        return self.own_job()
+        job = self.own_job()
+        self.moves.append(f"job {check_move('job', job.state, self.kind, target)}")
+        job.state = target
+        return job
 
     def move_step(self, index: int, target: StepState) -> StepDraft:
         step = self.own_step(index)
@@ -73,6 +70,16 @@ class Turn(Drafts):
         self.moves.append(f"{machine} {self.job.plan.steps[index].step_id} {arrow}")
 
     # -- reading -----------------------------------------------------------------------------
+
+    @property
+    def state(self) -> JobState:
+        """Of the job, as the turn has made it so far."""
+        return self.after.state
+
+    @property
+    def out(self) -> bool:
+        """Some service may be at work on a step."""
+        return any(step.out for step in self.steps)
 
     def plan(self, index: int) -> StepPlan:
         return self.job.plan.steps[index]
@@ -233,11 +240,11 @@ class Turn(Drafts):
         if not self.changed:
             return Decision(self.job, outcome, effects=tuple(self.effects), changed=False)
         events = self._events()
-        draft = self.own_job()
-        draft.state, draft.steps, draft.updated_at = self.state, tuple(self.steps), self.now
-        draft.version += 1
-        draft.seq += len(events)
-        draft.due_at = due_at(self.after)
+        job = self.own_job()
+        job.steps, job.updated_at = tuple(self.steps), self.now
+        job.version += 1
+        job.seq += len(events)
+        job.due_at = due_at(self.after)
         return Decision(self.after, outcome, events, tuple(self.effects))
 
     def _events(self) -> tuple[Event, ...]:
