@@ -270,4 +270,4 @@ def test_the_page_documents_every_setting_once() -> None:
     page = settings_page()
     rows = re.findall(r"^\| `(LUCIUS_\w+)` \|(.*)\|$", page, re.MULTILINE)
     assert [name for name, _ in rows] == [row.env for row in ROWS.values()]
-    assert all(len(cells.split("|")) == 3 for _, cells in rows)
+    assert all(len(cells.split("|")) == 4 for _, cells in rows)

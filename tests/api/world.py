@@ -212,6 +212,9 @@ class Config:
     def fault(self) -> str | None:
         return None
 
+    async def close(self) -> None:
+        """It holds nothing."""
+
 
 TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 

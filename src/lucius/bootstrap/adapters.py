@@ -1,6 +1,7 @@
 """Which adapter serves which port, by the settings. No other module names them."""
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +28,7 @@ from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.settings.kinds import show
+from lucius.settings.stored import StoredSettings
 from lucius.upkeep.job_workspaces import JobWorkspaces
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace, path_of
@@ -60,12 +62,33 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
     )
 
 
-def open_config(settings: Settings) -> ConfigSource:
+async def open_config(settings: Settings) -> ConfigSource:
     if settings.config_source == "files":
         return FileConfig(settings.protocol_paths(), policy=settings.retry_policy())
-    raise UnsupportedError(
-        f"LUCIUS_CONFIG_SOURCE={settings.config_source} is not built yet: use files"
+    store = app_configuration("key_value_store").open_store(
+        settings.appconfig_connection, settings.appconfig_label
     )
+    opened: ConfigSource = await app_configuration("app_configuration").AppConfiguration.opened(
+        store, StoredSettings(settings).policy
+    )
+    return opened
+
+
+async def stored_settings(connection: str, label: str) -> Mapping[str, str]:
+    """What App Configuration says of the settings, by variable."""
+    store = app_configuration("key_value_store").open_store(connection, label)
+    found: Mapping[str, str] = await app_configuration("app_configuration").read_settings(store)
+    return found
+
+
+def app_configuration(name: str) -> ModuleType:
+    """The adapter needs an SDK that only users of Azure install."""
+    try:
+        return importlib.import_module(f"lucius.configs.{name}")
+    except ImportError as error:
+        raise UnsupportedError(
+            "LUCIUS_APPCONFIG_CONNECTION needs the Azure SDK: pip install 'lucius[azure]'"
+        ) from error
 
 
 def open_bus(settings: Settings) -> Bus:

@@ -222,6 +222,7 @@ class Runtime:
             await self.webhooks.close()
             await self.forks.close()
             await self.bus.close()
+            await self.config.close()
             await self.ledger.close()
 
     def take_no_more(self) -> "asyncio.Task[None]":
@@ -343,7 +344,7 @@ async def build(
     check_engine(settings)
     if services:
         check_workspace(settings)
-    config, bus = open_config(settings), traced(open_bus(settings))
+    config, bus = await open_config(settings), traced(open_bus(settings))
     own_data(settings)
     workspace = open_workspace(settings)
     await job_workspaces(settings, workspace).claim()

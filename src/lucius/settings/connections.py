@@ -66,8 +66,16 @@ class Configuration:
         "APPCONFIG_CONNECTION",
         TEXT,
         "",
-        "Azure App Configuration: connection string or endpoint",
+        "Azure App Configuration: connection string, or endpoint for the identity of the process. Where"
+        " it is set, settings are read there too",
         secret=True,
+    )
+    appconfig_label: str = setting(
+        "APPCONFIG_LABEL",
+        TEXT,
+        "",
+        "Label of this installation's keys in App Configuration; they take the place of the same keys"
+        " without a label",
     )
 
 

@@ -23,6 +23,11 @@ NEEDED: Final = (
 """Where one of these values is chosen, those settings must be there too."""
 
 
+STORED: Final = "app configuration"
+DEFAULT: Final = "default"
+"""Sources that a running process may look at again."""
+
+
 class SettingsError(LuciusError):
     """Settings are missing or bad. `faults` lists every variable with its reason."""
 
@@ -32,18 +37,19 @@ class SettingsError(LuciusError):
 
 
 def load_settings(
-    environ: Mapping[str, str] | None = None, *, options: Mapping[str, str] | None = None
+    environ: Mapping[str, str] | None = None,
+    *,
+    options: Mapping[str, str] | None = None,
+    stored: Mapping[str, str] | None = None,
 ) -> Settings:
     """Raises SettingsError. An empty variable counts as not set; an unknown one is warned about.
 
-    `options` come from the command line, by variable, and go before the environment.
+    `options` come from the command line, by variable, and go before the environment. `stored` come
+    from App Configuration, and go behind it.
     """
-    options = options or {}
-    given = {
-        name: text
-        for name, text in {**(os.environ if environ is None else environ), **options}.items()
-        if name.startswith(PREFIX) and text
-    }
+    options, stored = _given(options or {}), _given(stored or {})
+    environ = _given(os.environ if environ is None else environ)
+    given = {**stored, **environ, **options}
     faults: Faults = {}
     values = _values(given, faults)
     _check_needed(values, faults)
@@ -53,14 +59,16 @@ def load_settings(
     warnings = tuple(_unknown(given))
     for warning in warnings:
         log.warning(warning)
-    sources = {row.env: _source(row.env, given, options) for row in ROWS.values()}
+    where = {"command line": options, "environment": environ, STORED: stored}
+    sources = {
+        row.env: next((name for name, found in where.items() if row.env in found), DEFAULT)
+        for row in ROWS.values()
+    }
     return Settings(**values, sources=sources, warnings=warnings)
 
 
-def _source(env: str, given: Mapping[str, str], options: Mapping[str, str]) -> str:
-    if env not in given:
-        return "default"
-    return "command line" if options.get(env) else "environment"
+def _given(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in variables.items() if name.startswith(PREFIX) and text}
 
 
 def _values(given: Mapping[str, str], faults: Faults) -> dict[str, Any]:

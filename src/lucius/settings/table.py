@@ -57,7 +57,7 @@ class Settings(
     """Made by `load_settings`, which fills in the defaults that follow from other settings."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
-    """`default`, `environment` or `command line`, by variable."""
+    """`default`, `app configuration`, `environment` or `command line`, by variable."""
     warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -1,0 +1,21 @@
+"""Settings of a process whose environment names an App Configuration: what is stored there counts too."""
+
+import os
+from collections.abc import Mapping
+
+from lucius.bootstrap.adapters import stored_settings
+from lucius.settings import Settings, load_settings
+from lucius.settings.stored import check_stored
+
+
+async def settings_with_stored(
+    options: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> Settings:
+    """Raises SettingsError, and ConfigUnavailableError where App Configuration does not answer."""
+    environ = os.environ if environ is None else environ
+    names = ("LUCIUS_APPCONFIG_CONNECTION", "LUCIUS_APPCONFIG_LABEL")
+    where = {name: text for name in names if (text := options.get(name) or environ.get(name))}
+    named = load_settings(where)
+    stored = await stored_settings(named.appconfig_connection, named.appconfig_label)
+    check_stored(stored)
+    return load_settings(environ, options=options, stored=stored)
