@@ -39,11 +39,13 @@ async def test_entries_are_written_read_and_deleted_by_key_and_label() -> None:
             entry = ConfigurationSetting(key="a/b c", value=f"of {label}", label=label)
             await client.set_configuration_setting(entry)
         found = await client.get_configuration_setting("a/b c", label="prod")
+        assert found is not None
         assert (found.value, found.label) == ("of prod", "prod")
         await client.delete_configuration_setting("a/b c", label="prod")
         with pytest.raises(ResourceNotFoundError):
             await client.get_configuration_setting("a/b c", label="prod")
-        assert (await client.get_configuration_setting("a/b c")).value == "of None"
+        left = client.list_configuration_settings(key_filter="*")
+        assert [each.value async for each in left] == ["of None"]
 
 
 async def test_conditions_hold() -> None:

@@ -38,6 +38,7 @@ from lucius.workspaces.places import Places
 LEDGER_FILE: Final = "ledger.db"
 INSTALLATION_FILE: Final = "installation"
 WORKSPACE_SCHEMES: Final = ("file", "mem")
+BLOB_SCHEMES: Final = ("az", "abfs", "abfss", "https")
 
 
 class UnsupportedError(LuciusError):
@@ -153,12 +154,40 @@ def open_workspace(settings: Settings) -> Workspace:
     """The scheme of a reference chooses. `file` reaches the workspaces and the roots in the settings."""
     local = LocalWorkspace(
         workspace_root(settings),
-        readable=[Path(root).expanduser() for root in settings.input_roots],
-        writable=[Path(root).expanduser() for root in settings.output_roots],
+        readable=[Path(root).expanduser() for root in settings.input_roots if not is_url(root)],
+        writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],
         protected=[settings.data_dir],
     )
     memory = MemoryWorkspace(jobs=settings.workspace_url)
-    return WorkspaceByScheme({"file": local, "mem": memory})
+    return WorkspaceByScheme({"file": local, "mem": memory, **blobs(settings)})
+
+
+def is_url(root: str) -> bool:
+    return "://" in root
+
+
+def blobs(settings: Settings) -> dict[str, Workspace]:
+    """By scheme. Its library comes with an extra, so it is looked for only where it is needed."""
+    if not settings.blob_connection:
+        return {}
+    try:
+        azure = importlib.import_module("lucius.workspaces.azure_blob")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_BLOB_CONNECTION needs the package {error.name}: pip install 'lucius[azure]'"
+        ) from error
+    try:
+        opened: Workspace = azure.open_blobs(
+            settings.blob_connection,
+            home=settings.workspace_url,
+            readable=[root for root in settings.input_roots if is_url(root)],
+            writable=[root for root in settings.output_roots if is_url(root)],
+        )
+    except WorkspaceRefusedError as error:
+        raise UnsupportedError(
+            f"LUCIUS_WORKSPACE_URL, LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS: {error}"
+        ) from error
+    return dict.fromkeys(BLOB_SCHEMES, opened)
 
 
 def job_workspaces(
@@ -179,10 +208,17 @@ def home_of(settings: Settings) -> str:
 def check_workspace(settings: Settings) -> None:
     """Services that run here write where LUCIUS_WORKSPACE_URL says, or do not start."""
     scheme = settings.workspace_url.partition(":")[0].lower()
-    if scheme not in WORKSPACE_SCHEMES:
+    url = f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}"
+    if scheme in BLOB_SCHEMES and not settings.blob_connection:
         raise UnsupportedError(
-            f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}: the services of this build write"
-            f" to {' or '.join(WORKSPACE_SCHEMES)}; run them elsewhere (lucius up --no-services)"
+            f"{url}: set LUCIUS_BLOB_CONNECTION to a connection string of its account, or to"
+            " https://NAME.blob.core.windows.net for the identity of the process"
+        )
+    if scheme not in (*WORKSPACE_SCHEMES, *BLOB_SCHEMES):
+        raise UnsupportedError(
+            f"{url}: the services of this build write to"
+            f" {', '.join(WORKSPACE_SCHEMES)} or {', '.join(BLOB_SCHEMES)};"
+            " run them elsewhere (lucius up --no-services)"
         )
 
 

@@ -294,14 +294,16 @@ class Security:
         "INPUT_ROOTS",
         NAMES,
         _roots,
-        "Directories whose files platform services may read by `file` references, for every tenant",
+        "Directories, and places such as az://CONTAINER/PATH, that platform services may read from, for"
+        " every tenant",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )
     output_roots: tuple[str, ...] = setting(
         "OUTPUT_ROOTS",
         NAMES,
         _roots,
-        "Directories that `output_ref` may name files in; they are readable too",
+        "Directories, and places such as az://CONTAINER/PATH, that `output_ref` may lead into; they are"
+        " readable too",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )
     reference_hosts: tuple[str, ...] = setting(

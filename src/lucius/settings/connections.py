@@ -132,8 +132,16 @@ class Storage:
         "WORKSPACE_URL",
         URL,
         _workspace,
-        "Base URI of the workspaces",
+        "Base URI of the workspaces: file:///PATH, or az://CONTAINER/PATH in Azure Blob",
         shown="`workspace` in LUCIUS_DATA_DIR",
+    )
+    blob_connection: str = setting(
+        "BLOB_CONNECTION",
+        TEXT,
+        "",
+        "Azure Blob: connection string, or account URL for the identity of the process. Where it is"
+        " set, services read and write az, abfs and abfss references, and https ones of that account",
+        secret=True,
     )
 
 
