@@ -168,8 +168,14 @@ def is_url(root: str) -> bool:
 
 def blobs(settings: Settings) -> dict[str, Workspace]:
     """By scheme. Its library comes with an extra, so it is looked for only where it is needed."""
-    if not settings.blob_connection:
+    roots = [root for root in (*settings.input_roots, *settings.output_roots) if is_url(root)]
+    if not settings.blob_connection and not roots:
         return {}
+    if not settings.blob_connection:
+        raise UnsupportedError(
+            f"LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS name {', '.join(roots)}:"
+            " set LUCIUS_BLOB_CONNECTION"
+        )
     try:
         azure = importlib.import_module("lucius.workspaces.azure_blob")
     except ImportError as error:
@@ -236,7 +242,9 @@ def ingress_policy(settings: Settings) -> IngressPolicy:
     """No reference of a request leads to the secrets of this process, or to the work of others."""
     policy = settings.ingress_policy()
     kept = Places([settings.data_dir, workspace_root(settings)])
-    return replace(policy, references=replace(policy.references, protects=kept.hold))
+    remote = not settings.workspace_url.startswith("file:")
+    home = f"{settings.workspace_url}/{settings.system}" if remote else ""
+    return replace(policy, references=replace(policy.references, protects=kept.hold, home=home))
 
 
 def ledger_path(settings: Settings) -> Path:

@@ -344,7 +344,18 @@ async def build(
     check_engine(settings)
     if services:
         check_workspace(settings)
-    config, bus = await open_config(settings), traced(open_bus(settings))
+    config = await open_config(settings)
+    try:
+        return await _built(settings, services, config, reconciles=reconciles)
+    except BaseException:
+        await config.close()
+        raise
+
+
+async def _built(
+    settings: Settings, services: Sequence[Service], config: ConfigSource, *, reconciles: bool
+) -> Runtime:
+    bus = traced(open_bus(settings))
     own_data(settings)
     workspace = open_workspace(settings)
     await job_workspaces(settings, workspace).claim()

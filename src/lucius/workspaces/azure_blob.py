@@ -8,24 +8,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-from azure.identity.aio import DefaultAzureCredential
-from obstore.auth.azure import AzureAsyncCredentialProvider
+from azure.identity import DefaultAzureCredential
+from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore, ObjectStore
 
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.workspaces.objects import ObjectWorkspace, Place, checked_path
 
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
 SCHEMES: Final = ("az", "abfs", "abfss", "https")
 PUBLIC: Final = "core.windows.net"
 _CONTAINER: Final = re.compile(r"\$root|\$web|[a-z0-9](?:-?[a-z0-9]){2,62}")
-CLIENT: Final[dict[str, Any]] = {
+CLIENT: Final["ClientConfig"] = {
     "connect_timeout": timedelta(seconds=5),
     "timeout": timedelta(minutes=5),
 }
-RETRIES: Final[dict[str, Any]] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+RETRIES: Final["RetryConfig"] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 
 
 class BlobConnectionError(LuciusError):
@@ -104,8 +107,9 @@ def stores_of(account: Account) -> Callable[[str], ObjectStore]:
     """One client for each container, opened when it is first needed."""
     access = dict(account.access)
     if not access:
-        access["credential_provider"] = AzureAsyncCredentialProvider(DefaultAzureCredential())
-    options = CLIENT | {"allow_http": account.endpoint.startswith("http://")}
+        # The library asks in threads of its own, so the event loop does not wait.
+        access["credential_provider"] = AzureCredentialProvider(DefaultAzureCredential())
+    plain = account.endpoint.startswith("http://")
 
     @cache
     def store_of(container: str) -> ObjectStore:
@@ -113,7 +117,7 @@ def stores_of(account: Account) -> Callable[[str], ObjectStore]:
             container,
             account_name=account.name,
             endpoint=account.endpoint,
-            client_options=options,
+            client_options={**CLIENT, "allow_http": plain},
             retry_config=RETRIES,
             **access,
         )

@@ -90,7 +90,7 @@ class ObjectWorkspace:
         self._place_of = place_of
         self._store_of = store_of
         self._home = home
-        self._own = (home,) if home is not None else ()
+        self._own: tuple[Place, ...] = (home,) if home is not None else ()
         self._writable = tuple(writable)
         self._readable = (*writable, *readable)
 
