@@ -8,7 +8,12 @@ from uuid import uuid4
 import pytest
 
 from lucius.bootstrap import build, demo_services, prune, verify
-from lucius.bootstrap.adapters import UnsupportedError, job_workspaces, open_workspace
+from lucius.bootstrap.adapters import (
+    UnsupportedError,
+    installation,
+    job_workspaces,
+    open_workspace,
+)
 from lucius.core.errors import WorkspaceError
 from lucius.core.job import Job
 from lucius.settings import Settings
@@ -70,6 +75,33 @@ async def test_workspaces_of_another_installation_are_left_alone(
     )
     with pytest.raises(WorkspaceOwnedError):
         await build(other)
+
+
+URL = "https://acct.table.core.windows.net"
+KEYED = "DefaultEndpointsProtocol=https;AccountName=acct;AccountKey=old"
+
+
+@pytest.mark.parametrize(
+    ("connection", "more", "same"),
+    [
+        (KEYED, {}, True),
+        (KEYED.replace("old", "new"), {}, True),
+        (URL, {}, True),
+        (URL.replace("acct", "other"), {}, False),
+        (KEYED, {"LUCIUS_LEDGER_TABLE": "second"}, False),
+        (KEYED, {"LUCIUS_STORAGE_BACKEND": "table"}, False),
+    ],
+)
+def test_processes_that_share_a_ledger_share_its_workspaces(
+    connection: str, more: dict[str, str], same: bool, tmp_path: Path
+) -> None:
+    """Each has a data directory of its own, and a key may have been rotated between two starts."""
+    given = {"LUCIUS_STORAGE_BACKEND": "ledger", "LUCIUS_TABLE_CONNECTION": KEYED}
+    names = []
+    for number, its in enumerate((given, given | {"LUCIUS_TABLE_CONNECTION": connection} | more)):
+        (tmp_path / str(number)).mkdir()
+        names.append(installation(settings_in(tmp_path / str(number), **its)))
+    assert (names[0] == names[1]) is same
 
 
 async def test_a_container_that_is_missing_stops_the_start_by_name(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Which adapter serves which port, by the settings. No other module names them."""
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
@@ -27,6 +28,7 @@ from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
+from lucius.settings.behaviour import EMBEDDED_BACKENDS
 from lucius.settings.kinds import show
 from lucius.settings.stored import StoredSettings
 from lucius.upkeep.job_workspaces import JobWorkspaces
@@ -199,10 +201,25 @@ def blobs(settings: Settings) -> dict[str, Workspace]:
 def job_workspaces(
     settings: Settings, workspace: Workspace, *, readonly: bool = False
 ) -> JobWorkspaces:
-    """The workspaces of all jobs. Whose they are is said by a file in the data directory."""
+    """The workspaces of all jobs."""
     home = f"{settings.workspace_url.rstrip('/')}/{settings.system}/"
-    named = settings.data_dir / INSTALLATION_FILE
-    return JobWorkspaces(workspace, home, "" if readonly else made_once(named).decode())
+    return JobWorkspaces(workspace, home, "" if readonly else installation(settings))
+
+
+def installation(settings: Settings) -> str:
+    """Whose the workspaces are. Processes that share a ledger are one installation.
+
+    An embedded one is named by a file in its data directory. Keys may be rotated, so they do not count.
+    """
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        return made_once(settings.data_dir / INSTALLATION_FILE).decode()
+    connection = settings.table_connection.lower()
+    named = re.search("accountname=([^;]+)", connection) or re.search(
+        "https://([^./]+)", connection
+    )
+    account = named[1] if named is not None else ""
+    table = settings.jobs_table if settings.storage_backend == "table" else settings.ledger_table
+    return sha256(f"{account}/{settings.storage_backend}/{table}".encode()).hexdigest()
 
 
 def home_of(settings: Settings) -> str:

@@ -2,10 +2,14 @@
 
 import os
 from collections.abc import Mapping
+from typing import Final
 
 from lucius.bootstrap.adapters import stored_settings
 from lucius.settings import Settings, load_settings
 from lucius.settings.stored import check_stored
+
+WHERE: Final = "LUCIUS_APPCONFIG_"
+"""What the settings that say where to look begin with."""
 
 
 async def settings_with_stored(
@@ -13,9 +17,8 @@ async def settings_with_stored(
 ) -> Settings:
     """Raises SettingsError, and ConfigUnavailableError where App Configuration does not answer."""
     environ = os.environ if environ is None else environ
-    names = ("LUCIUS_APPCONFIG_CONNECTION", "LUCIUS_APPCONFIG_LABEL")
-    where = {name: text for name in names if (text := options.get(name) or environ.get(name))}
-    named = load_settings(where)
+    given = {**environ, **options}
+    named = load_settings({name: given[name] for name in given if name.startswith(WHERE)})
     stored = await stored_settings(named.appconfig_connection, named.appconfig_label)
     check_stored(stored)
     return load_settings(environ, options=options, stored=stored)

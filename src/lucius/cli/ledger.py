@@ -122,7 +122,7 @@ def settings_in_force(options: Mapping[str, str]) -> "Settings":
     from lucius.settings import load_settings
 
     given = {**os.environ, **options}
-    if not given.get("LUCIUS_APPCONFIG_CONNECTION"):
+    if not any(text for name, text in given.items() if name.startswith("LUCIUS_APPCONFIG_CONN")):
         return load_settings(options=options)
     from lucius import bootstrap
 
