@@ -1,7 +1,9 @@
 """Settings from App Configuration: behind the environment, without secrets, some of them read again."""
 
+import asyncio
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lucius.bootstrap import build, settings_with_stored
-from lucius.bootstrap.adapters import open_config
+from lucius.bootstrap.adapters import UnsupportedError, open_config, open_workspace
 from lucius.configs.key_values import SENTINEL, SETTINGS
 from lucius.core.errors import ConfigUnavailableError
 from lucius.settings import SettingsError, load_settings
@@ -138,3 +140,35 @@ async def test_a_runtime_takes_its_protocols_from_app_configuration(
     async with runtime.running():
         assert set(runtime.config.catalog().protocols) == {"ONE"}
     assert store.requests["GET /kv 200"] == 6, "three for the settings and three for the catalog"
+
+
+async def test_a_running_process_takes_up_a_change(
+    store: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_CONFIG_REFRESH_SECONDS": "0.01"}
+    runtime = await build(await settings_with_stored(options, environ(store)))
+    refresh, taken_up = runtime.config.refresh, asyncio.Event()
+
+    async def told() -> bool:
+        changed = await refresh()
+        if changed:
+            taken_up.set()
+        return changed
+
+    monkeypatch.setattr(runtime.config, "refresh", told)
+    async with runtime.running():
+        store.put("lucius/protocols/two", json.dumps({"request_type": "TWO", "steps": ["A"]}))
+        store.put(SENTINEL, "2")
+        await asyncio.wait_for(taken_up.wait(), 30)
+        assert set(runtime.config.catalog().protocols) == {"ONE", "TWO"}
+
+
+def test_without_the_extra_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lucius.configs.app_configuration", None)
+    monkeypatch.setitem(sys.modules, "lucius.workspaces.azure_blob", None)
+    given = {"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": "https://x.io"}
+    with pytest.raises(UnsupportedError, match=r"lucius\[azure\]"):
+        asyncio.run(open_config(load_settings(given)))
+    blobs = {"LUCIUS_BLOB_CONNECTION": "https://x.blob.core.windows.net"}
+    with pytest.raises(UnsupportedError, match=r"lucius\[azure\]"):
+        open_workspace(load_settings(blobs))

@@ -68,26 +68,22 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
 async def open_config(settings: Settings) -> ConfigSource:
     if settings.config_source == "files":
         return FileConfig(settings.protocol_paths(), policy=settings.retry_policy())
-    store = app_configuration("key_value_store").open_store(
-        settings.appconfig_connection, settings.appconfig_label
-    )
-    opened: ConfigSource = await app_configuration("app_configuration").AppConfiguration.opened(
-        store, StoredSettings(settings).policy
+    opened: ConfigSource = await app_configuration().open_app_configuration(
+        settings.appconfig_connection, settings.appconfig_label, StoredSettings(settings).policy
     )
     return opened
 
 
 async def stored_settings(connection: str, label: str) -> Mapping[str, str]:
     """What App Configuration says of the settings, by variable."""
-    store = app_configuration("key_value_store").open_store(connection, label)
-    found: Mapping[str, str] = await app_configuration("app_configuration").read_settings(store)
+    found: Mapping[str, str] = await app_configuration().read_settings(connection, label)
     return found
 
 
-def app_configuration(name: str) -> ModuleType:
+def app_configuration() -> ModuleType:
     """The adapter needs an SDK that only users of Azure install."""
     try:
-        return importlib.import_module(f"lucius.configs.{name}")
+        return importlib.import_module("lucius.configs.app_configuration")
     except ImportError as error:
         raise UnsupportedError(
             "LUCIUS_APPCONFIG_CONNECTION needs the Azure SDK: pip install 'lucius[azure]'"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Self
 
 from lucius.configs.catalogs import build_catalog
-from lucius.configs.key_value_store import KeyValueStore
+from lucius.configs.key_value_store import KeyValueStore, open_store
 from lucius.configs.key_values import (
     SENTINEL,
     KeyValue,
@@ -113,8 +113,13 @@ def _catalog(found: list[KeyValue], policy: PolicyOf) -> Catalog:
     return build_catalog(documents_of(entries), policy(settings_of(entries)))
 
 
-async def read_settings(store: KeyValueStore) -> dict[str, str]:
-    """The `LUCIUS_*` settings that are stored, by name. The store is closed."""
+async def open_app_configuration(connection: str, label: str, policy: PolicyOf) -> AppConfiguration:
+    return await AppConfiguration.opened(open_store(connection, label), policy)
+
+
+async def read_settings(connection: str, label: str) -> dict[str, str]:
+    """The `LUCIUS_*` settings that are stored, by name."""
+    store = open_store(connection, label)
     try:
         return settings_of(overlaid(await store.read()))
     finally:
