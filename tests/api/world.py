@@ -64,6 +64,9 @@ class Config:
     def fault(self) -> str | None:
         return None
 
+    async def close(self) -> None:
+        """It holds nothing."""
+
 
 class WatchedLedger(MemoryLedger):
     """`failing` is raised by every call that the API or the engine makes; what is asked is kept."""
@@ -201,6 +204,9 @@ class World:
             link = asyncio.create_task(self.apply(old, Redriven(decision.job.job_id)))
             self._links.add(link)
             link.add_done_callback(self._links.discard)
+
+    async def close(self) -> None:
+        """It holds nothing."""
 
 
 TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})

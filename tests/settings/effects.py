@@ -3,6 +3,10 @@
 from typing import Final
 
 _HERE: Final = "settings/test_effects.py"
+_SHARED: Final = (
+    "upkeep/test_blob_workspaces.py::test_processes_that_share_a_ledger_share_its_workspaces"
+)
+_STORED: Final = "configs/test_stored_settings.py"
 _PLAN: Final = f"{_HERE}::test_a_job_begins_with_what_is_set"
 _REFUSED: Final = f"{_HERE}::test_a_request_is_refused_by_what_is_set"
 _TOKEN: Final = f"{_HERE}::test_a_token_is_read_as_is_set"
@@ -30,8 +34,14 @@ EFFECTS: Final = {
     "URL": "client/test_client.py::test_the_environment_names_the_server_and_the_key",
     "TENANT": "cli/test_commands.py::test_the_environment_names_the_tenant",
     "API_KEY": "client/test_client.py::test_the_environment_names_the_server_and_the_key",
-    "CONFIG_SOURCE": f"{_HERE}"
-    "::test_a_source_of_configuration_that_is_not_here_is_not_replaced_by_files",
+    "CONFIG_SOURCE": f"{_STORED}::test_a_runtime_takes_its_protocols_from_app_configuration",
+    "APPCONFIG_CONNECTION": f"{_STORED}::test_a_stored_setting_counts_where_nobody_says_otherwise",
+    "APPCONFIG_LABEL": f"{_STORED}::test_a_label_chooses_among_the_stored",
+    "TABLE_CONNECTION": _SHARED,
+    "LEDGER_TABLE": _SHARED,
+    "JOBS_TABLE": _SHARED,
+    "BLOB_CONNECTION": "upkeep/test_blob_workspaces.py"
+    "::test_a_job_is_verified_and_pruned_with_its_workspace",
     "PROTOCOLS": "settings/test_loading.py::test_packaged_protocols_may_be_joined_by_others",
     "CONFIG_REFRESH_SECONDS": "engine/test_new_protocol.py"
     "::test_a_protocol_with_a_new_step_type_is_a_file_and_runs",

@@ -255,5 +255,5 @@ def test_the_page_documents_every_setting_once() -> None:
     listed, _, reserved = page.partition("## Reserved")
     rows = re.findall(r"^\| `(LUCIUS_\w+)` \|(.*)\|$", listed, re.MULTILINE)
     assert [name for name, _ in rows] == [row.env for row in ROWS.values()]
-    assert all(len(cells.split("|")) == 3 for _, cells in rows)
+    assert all(len(cells.split("|")) == 4 for _, cells in rows)
     assert re.findall(r"^\| `(LUCIUS_\w+)`", reserved, re.MULTILINE) == list(RESERVED)

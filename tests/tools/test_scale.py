@@ -89,10 +89,11 @@ def test_the_script_prints_what_the_page_says(capsys: pytest.CaptureFixture[str]
     assert all(name in said for name in read().uncertain)
 
 
-def test_numbers_of_the_code_are_those_of_the_code() -> None:
+async def test_numbers_of_the_code_are_those_of_the_code() -> None:
     settings = load_settings({})
+    config = await open_config(settings)
     asked = read().requests
-    found = Counter(each.topic for each in subscriptions(open_config(settings).catalog(), "shared"))
+    found = Counter(each.topic for each in subscriptions(config.catalog(), "shared"))
     replies = {reply_topic(lane) for lane in range(REAL_LANES)}
     assert {found[topic] for topic in replies} == {asked.reply_subscriptions}
     directives = {count for topic, count in found.items() if topic not in replies}

@@ -15,6 +15,7 @@ from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
 from lucius.bootstrap.standalone import run_service
+from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.telemetry import observed
 from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify
 
@@ -40,6 +41,7 @@ __all__ = [
     "restore_ledger",
     "run_service",
     "serve",
+    "settings_with_stored",
     "verify",
     "webhook_secret",
 ]

@@ -1,6 +1,8 @@
 """Which adapter serves which port, by the settings. No other module names them."""
 
 import importlib
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +28,9 @@ from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
+from lucius.settings.behaviour import EMBEDDED_BACKENDS
 from lucius.settings.kinds import show
+from lucius.settings.stored import StoredSettings
 from lucius.upkeep.job_workspaces import JobWorkspaces
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace, path_of
@@ -36,6 +40,7 @@ from lucius.workspaces.places import Places
 LEDGER_FILE: Final = "ledger.db"
 INSTALLATION_FILE: Final = "installation"
 WORKSPACE_SCHEMES: Final = ("file", "mem")
+BLOB_SCHEMES: Final = ("az", "abfs", "abfss", "https")
 
 
 class UnsupportedError(LuciusError):
@@ -54,12 +59,31 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
     )
 
 
-def open_config(settings: Settings) -> ConfigSource:
+async def open_config(settings: Settings) -> ConfigSource:
     if settings.config_source == "files":
         return FileConfig(settings.protocol_paths(), policy=settings.retry_policy())
-    raise UnsupportedError(
-        f"LUCIUS_CONFIG_SOURCE={settings.config_source} is not built yet: use files"
+    opened: ConfigSource = await app_configuration().open_app_configuration(
+        settings.appconfig_connection.get_secret_value(),
+        settings.appconfig_label,
+        StoredSettings(settings).policy,
     )
+    return opened
+
+
+async def stored_settings(connection: str, label: str) -> Mapping[str, str]:
+    """What App Configuration says of the settings, by variable."""
+    found: Mapping[str, str] = await app_configuration().read_settings(connection, label)
+    return found
+
+
+def app_configuration() -> ModuleType:
+    """The adapter needs an SDK that only users of Azure install."""
+    try:
+        return importlib.import_module("lucius.configs.app_configuration")
+    except ImportError as error:
+        raise UnsupportedError(
+            "LUCIUS_APPCONFIG_CONNECTION needs the Azure SDK: pip install 'lucius[azure]'"
+        ) from error
 
 
 def open_bus(settings: Settings) -> Bus:
@@ -124,21 +148,70 @@ def open_workspace(settings: Settings) -> Workspace:
     """The scheme of a reference chooses. `file` reaches the workspaces and the roots in the settings."""
     local = LocalWorkspace(
         workspace_root(settings),
-        readable=[Path(root).expanduser() for root in settings.input_roots],
-        writable=[Path(root).expanduser() for root in settings.output_roots],
+        readable=[Path(root).expanduser() for root in settings.input_roots if not is_url(root)],
+        writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],
         protected=[settings.data_dir],
     )
     memory = MemoryWorkspace(jobs=settings.workspace_url)
-    return WorkspaceByScheme({"file": local, "mem": memory})
+    return WorkspaceByScheme({"file": local, "mem": memory, **blobs(settings)})
+
+
+def is_url(root: str) -> bool:
+    return "://" in root
+
+
+def blobs(settings: Settings) -> dict[str, Workspace]:
+    """By scheme. Its library comes with an extra, so it is looked for only where it is needed."""
+    roots = [root for root in (*settings.input_roots, *settings.output_roots) if is_url(root)]
+    if not settings.blob_connection and not roots:
+        return {}
+    if not settings.blob_connection:
+        raise UnsupportedError(
+            f"LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS name {', '.join(roots)}:"
+            " set LUCIUS_BLOB_CONNECTION"
+        )
+    try:
+        azure = importlib.import_module("lucius.workspaces.azure_blob")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_BLOB_CONNECTION needs the package {error.name}: pip install 'lucius[azure]'"
+        ) from error
+    try:
+        opened: Workspace = azure.open_blobs(
+            settings.blob_connection.get_secret_value(),
+            home=settings.workspace_url,
+            readable=[root for root in settings.input_roots if is_url(root)],
+            writable=[root for root in settings.output_roots if is_url(root)],
+        )
+    except WorkspaceRefusedError as error:
+        raise UnsupportedError(
+            f"LUCIUS_WORKSPACE_URL, LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS: {error}"
+        ) from error
+    return dict.fromkeys(BLOB_SCHEMES, opened)
 
 
 def job_workspaces(
     settings: Settings, workspace: Workspace, *, readonly: bool = False
 ) -> JobWorkspaces:
-    """The workspaces of all jobs. Whose they are is said by a file in the data directory."""
+    """The workspaces of all jobs."""
     home = f"{settings.workspace_url.rstrip('/')}/{settings.system}/"
-    named = settings.data_dir / INSTALLATION_FILE
-    return JobWorkspaces(workspace, home, "" if readonly else made_once(named).decode())
+    return JobWorkspaces(workspace, home, "" if readonly else installation(settings))
+
+
+def installation(settings: Settings) -> str:
+    """Whose the workspaces are. Processes that share a ledger are one installation.
+
+    An embedded one is named by a file in its data directory. Keys may be rotated, so they do not count.
+    """
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        return made_once(settings.data_dir / INSTALLATION_FILE).decode()
+    connection = settings.table_connection.get_secret_value().lower()
+    named = re.search("accountname=([^;]+)", connection) or re.search(
+        "https://([^./]+)", connection
+    )
+    account = named[1] if named is not None else ""
+    table = settings.jobs_table if settings.storage_backend == "table" else settings.ledger_table
+    return sha256(f"{account}/{settings.storage_backend}/{table}".encode()).hexdigest()
 
 
 def home_of(settings: Settings) -> str:
@@ -150,10 +223,17 @@ def home_of(settings: Settings) -> str:
 def check_workspace(settings: Settings) -> None:
     """Services that run here write where LUCIUS_WORKSPACE_URL says, or do not start."""
     scheme = settings.workspace_url.partition(":")[0].lower()
-    if scheme not in WORKSPACE_SCHEMES:
+    url = f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}"
+    if scheme in BLOB_SCHEMES and not settings.blob_connection:
         raise UnsupportedError(
-            f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}: the services of this build write"
-            f" to {' or '.join(WORKSPACE_SCHEMES)}; run them elsewhere (lucius up --no-services)"
+            f"{url}: set LUCIUS_BLOB_CONNECTION to a connection string of its account, or to"
+            " https://NAME.blob.core.windows.net for the identity of the process"
+        )
+    if scheme not in (*WORKSPACE_SCHEMES, *BLOB_SCHEMES):
+        raise UnsupportedError(
+            f"{url}: the services of this build write to"
+            f" {', '.join(WORKSPACE_SCHEMES)} or {', '.join(BLOB_SCHEMES)};"
+            " run them elsewhere (lucius up --no-services)"
         )
 
 
@@ -171,7 +251,9 @@ def ingress_policy(settings: Settings) -> IngressPolicy:
     """No reference of a request leads to the secrets of this process, or to the work of others."""
     policy = settings.ingress_policy()
     kept = Places([settings.data_dir, workspace_root(settings)])
-    return replace(policy, references=replace(policy.references, protects=kept.hold))
+    remote = not settings.workspace_url.startswith("file:")
+    home = f"{settings.workspace_url}/{settings.system}" if remote else ""
+    return replace(policy, references=replace(policy.references, protects=kept.hold, home=home))
 
 
 def ledger_path(settings: Settings) -> Path:

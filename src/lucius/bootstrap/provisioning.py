@@ -28,9 +28,10 @@ def subscriptions(catalog: Catalog, topology: str) -> list[Subscription]:
 
 async def provision_bus(settings: Settings) -> Sequence[str]:
     """What was changed."""
-    catalog = open_config(settings).catalog()
+    config = await open_config(settings)
+    await config.close()
     provisioner = open_provisioner(settings)
     try:
-        return await provisioner.provision(subscriptions(catalog, settings.lane_topology))
+        return await provisioner.provision(subscriptions(config.catalog(), settings.lane_topology))
     finally:
         await provisioner.close()

@@ -220,6 +220,7 @@ class Runtime:
             await self.webhooks.close()
             await self.forks.close()
             await self.bus.close()
+            await self.config.close()
             await self.ledger.close()
 
     def take_no_more(self) -> "asyncio.Task[None]":
@@ -338,7 +339,18 @@ async def build(
     """A runtime of the adapters that the settings name."""
     if services:
         check_workspace(settings)
-    config, bus = open_config(settings), traced(open_bus(settings))
+    config = await open_config(settings)
+    try:
+        return await _built(settings, services, config, reconciles=reconciles)
+    except BaseException:
+        await config.close()
+        raise
+
+
+async def _built(
+    settings: Settings, services: Sequence[Service], config: ConfigSource, *, reconciles: bool
+) -> Runtime:
+    bus = traced(open_bus(settings))
     own_data(settings)
     workspace = open_workspace(settings)
     await job_workspaces(settings, workspace).claim()

@@ -1,5 +1,7 @@
 """`lucius ledger` and `lucius verify`: the stored data, without a server."""
 
+import os
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -118,9 +120,19 @@ def _jobs(count: int) -> str:
 
 def settings_for(data: Path, **options: str) -> "Settings":
     """The settings in force. The command line goes before the environment."""
+    return settings_in_force({"LUCIUS_DATA_DIR": str(data), **options})
+
+
+def settings_in_force(options: Mapping[str, str]) -> "Settings":
+    """From the command line, the environment, and App Configuration where one of them names it."""
     from lucius.settings import load_settings
 
-    return load_settings(options={"LUCIUS_DATA_DIR": str(data), **options})
+    given = {**os.environ, **options}
+    if not any(text for name, text in given.items() if name.startswith("LUCIUS_APPCONFIG_CONN")):
+        return load_settings(options=options)
+    from lucius import bootstrap
+
+    return run(bootstrap.settings_with_stored(options))
 
 
 def settings_of_command(data: Path) -> "Settings":

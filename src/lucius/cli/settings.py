@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from lucius.cli.ledger import settings_in_force
 from lucius.cli.screen import column_widths, printed
 from lucius.cli.session import Session, echo_json, with_json, with_server
 
@@ -13,9 +14,7 @@ from lucius.cli.session import Session, echo_json, with_json, with_server
 @with_json
 def settings(as_json: bool) -> None:
     """Show every setting, its value and its source. Secrets are masked."""
-    from lucius.settings import load_settings
-
-    found = load_settings()
+    found = settings_in_force({})
     lines = list(found.lines())
     if as_json:
         rows = [line._asdict() for line in lines]

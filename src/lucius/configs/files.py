@@ -49,6 +49,9 @@ class FileConfig:
     async def refresh(self) -> bool:
         return await asyncio.to_thread(self._reload)
 
+    async def close(self) -> None:
+        """Files are closed as soon as they are read."""
+
     def _reload(self) -> bool:
         before, signature = self._catalog, self._look()
         if signature == self._signature:

@@ -246,7 +246,8 @@ _ALL: Final = (
         422,
         "A reference leads to what LUCIUS keeps for itself",
         "A `file` reference leads into the data directory (ledger, keys) or into the workspaces of the"
-        " jobs, by its name or through a link. Nobody may name these, whatever their role.",
+        " jobs, by its name or through a link; or a reference leads into the workspaces where they lie in"
+        " an object store (`LUCIUS_WORKSPACE_URL`). Nobody may name these, whatever their role.",
         "Copy the document to a place that is open to jobs (`LUCIUS_INPUT_ROOTS`), and have outputs"
         " written to one (`LUCIUS_OUTPUT_ROOTS`).",
         answered_by=("orchestrate",),

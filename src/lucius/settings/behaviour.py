@@ -261,13 +261,15 @@ class Security(Section):
     input_roots: NameList = setting(
         "INPUT_ROOTS",
         _roots,
-        "Directories whose files platform services may read by `file` references, for every tenant",
+        "Directories, and places such as az://CONTAINER/PATH, that platform services may read from, for"
+        " every tenant",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )
     output_roots: NameList = setting(
         "OUTPUT_ROOTS",
         _roots,
-        "Directories in which `output_ref` may name files; services may read these files too",
+        "Directories, and places such as az://CONTAINER/PATH, that `output_ref` may lead into; services"
+        " may read there too",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )
     reference_hosts: NameList = setting(

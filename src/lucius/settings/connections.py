@@ -46,7 +46,16 @@ class Configuration(Section):
         "How often the configuration is looked at for changes",
     )
     appconfig_connection: Secret = setting(
-        "APPCONFIG_CONNECTION", "", "Azure App Configuration: connection string or endpoint"
+        "APPCONFIG_CONNECTION",
+        "",
+        "Azure App Configuration: connection string, or endpoint for the identity of the process. Where"
+        " it is set, settings are read there too",
+    )
+    appconfig_label: Text = setting(
+        "APPCONFIG_LABEL",
+        "",
+        "Label of this installation's keys in App Configuration; they take the place of the same keys"
+        " without a label",
     )
 
 
@@ -92,8 +101,14 @@ class Storage(Section):
     workspace_url: Url = setting(
         "WORKSPACE_URL",
         _workspace,
-        "Base URI of the workspaces",
+        "Base URI of the workspaces: file:///PATH, or az://CONTAINER/PATH in Azure Blob",
         shown="`workspace` in LUCIUS_DATA_DIR",
+    )
+    blob_connection: Secret = setting(
+        "BLOB_CONNECTION",
+        "",
+        "Azure Blob: connection string, or account URL for the identity of the process. Where it is"
+        " set, services read and write az, abfs and abfss references, and https ones of that account",
     )
 
 

@@ -40,6 +40,11 @@ NEEDED: Final = (
 """Where one of these values is chosen, those variables must be set too."""
 
 
+STORED: Final = "app configuration"
+DEFAULT: Final = "default"
+"""Sources that a running process may look at again."""
+
+
 class Given(NamedTuple):
     """What a variable was set to, and by whom."""
 
@@ -56,21 +61,26 @@ class SettingsError(LuciusError):
 
 
 def load_settings(
-    environ: Mapping[str, str] | None = None, *, options: Mapping[str, str] | None = None
+    environ: Mapping[str, str] | None = None,
+    *,
+    options: Mapping[str, str] | None = None,
+    stored: Mapping[str, str] | None = None,
 ) -> Settings:
     """Raises SettingsError. An empty variable counts as not set.
 
-    `options` come from the command line, by variable, and go before the environment. `warnings`
-    names what is unknown or reserved; the caller prints or logs it.
+    `options` come from the command line, by variable, and go before the environment. `stored` come
+    from App Configuration, and go behind it. `warnings` names what is unknown or reserved; the caller
+    prints or logs it.
     """
-    given = _given(os.environ if environ is None else environ, "environment")
+    given = _given(stored or {}, STORED)
+    given |= _given(os.environ if environ is None else environ, "environment")
     given |= _given(options or {}, "command line")
     warnings = tuple(_warnings(given))
     faults: Faults = {}
     _read_files(given, faults)
     _check_needed(given, faults)
     values = {name: each.text for name, each in given.items()}
-    sources = {row.env: "default" for row in ROWS.values()}
+    sources = {row.env: DEFAULT for row in ROWS.values()}
     sources |= {name: each.source for name, each in given.items() if name in sources}
     try:
         settings = Settings.model_validate({**values, "sources": sources, "warnings": warnings})

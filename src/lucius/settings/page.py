@@ -5,6 +5,7 @@ from typing import Final
 from lucius.settings.declaring import PREFIX, Row
 from lucius.settings.loading import FILES
 from lucius.settings.reserved import RESERVED
+from lucius.settings.stored import when_stored
 from lucius.settings.table import SECTIONS, in_use
 
 _HEAD: Final = """# Settings
@@ -17,8 +18,12 @@ one is listed. An unknown `LUCIUS_*` variable is only warned about, by name.
 
 Secrets are never printed. A secret may stand in a file: then the variable with `_FILE` at its end names that
 file, for example `LUCIUS_WEBHOOK_SECRET_FILE=/run/secrets/webhook`. A line break at its end does not count.
+
+Where `LUCIUS_APPCONFIG_CONNECTION` is set, what is no variable is looked up in
+[App Configuration](../how-to/azure-configuration.md). The column `stored` says when a value there counts:
+at the start of a process, with the next refresh too (`reloads`), or never.
 """
-_COLUMNS: Final = "| variable | value | default | what it is |\n|---|---|---|---|\n"
+_COLUMNS: Final = "| variable | value | default | stored | what it is |\n|---|---|---|---|---|\n"
 _RESERVED: Final = """
 ## Reserved
 
@@ -34,16 +39,17 @@ def settings_page() -> str:
     parts = [_HEAD]
     for section in SECTIONS:
         parts.append(f"\n## {section.__doc__}\n\n{_COLUMNS}")
-        parts += [_row(row) for row in in_use(section).values()]
+        parts += [_row(name, row) for name, row in in_use(section).items()]
     parts.append(_RESERVED)
     parts += [f"| `{name}` | {why} |\n" for name, why in RESERVED.items()]
     return "".join(parts)
 
 
-def _row(row: Row) -> str:
+def _row(name: str, row: Row) -> str:
     secret = " Secret, or in a file: `_FILE`" if row.env in FILES.values() else " Secret"
     about = f"{row.about}.{secret}" if row.secret else row.about
-    return f"| `{row.env}` | {row.takes.words} | {_default(row)} | {about} |\n"
+    cells = (f"`{row.env}`", row.takes.words, _default(row), when_stored(name), about)
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _default(row: Row) -> str:

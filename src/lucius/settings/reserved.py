@@ -9,10 +9,6 @@ _TEMPORAL: Final = "jobs do not run on Temporal yet"
 _TABLES: Final = "there is no ledger in Azure tables yet"
 
 RESERVED: Final = {
-    "LUCIUS_APPCONFIG_CONNECTION": "there is no configuration in Azure App Configuration yet",
-    "LUCIUS_TABLE_CONNECTION": _TABLES,
-    "LUCIUS_LEDGER_TABLE": _TABLES,
-    "LUCIUS_JOBS_TABLE": _TABLES,
     "LUCIUS_STEPS_TABLE": _TABLES,
     "LUCIUS_OUTBOX_TABLE": _TABLES,
     "LUCIUS_EVENTS_TABLE": _TABLES,

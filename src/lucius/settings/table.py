@@ -63,7 +63,7 @@ class Settings(
     """Made by `load_settings`. The last base comes first: a default follows from settings before it."""
 
     sources: Mapping[str, str]
-    """`default`, `environment`, `command line` or the name of a file, by variable."""
+    """`default`, `app configuration`, `environment`, `command line` or the name of a file, by variable."""
     warnings: tuple[str, ...]
 
     def __repr__(self) -> str:
