@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 DEV_STAMP := $(VENV)/.stamp-dev
+AZURITE := tests/azurite
+AZURITE_STAMP := $(AZURITE)/node_modules/.stamp
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The trees the type checker covers, as far as they exist.
 CODE := $(wildcard src tests bench tools)
@@ -46,7 +48,12 @@ format: $(DEV_STAMP) ## Format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: $(DEV_STAMP) ## Run the tests (ARGS= is passed to pytest)
+# Azure Tables and Blob on this machine. Only the tests need it.
+$(AZURITE_STAMP): $(DEV_STAMP) $(AZURITE)/package.json $(AZURITE)/package-lock.json
+	cd $(AZURITE) && PATH="$(abspath $(BIN)):$$PATH" npm ci --silent --no-audit --no-fund
+	@touch $@
+
+test: $(DEV_STAMP) $(AZURITE_STAMP) ## Run the tests (ARGS= is passed to pytest)
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 explore: $(DEV_STAMP) ## Explore the core's state space in depth
@@ -67,6 +74,6 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	printf 'setuptools\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## Remove the environment, builds and caches
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	rm -rf $(VENV) $(AZURITE)/node_modules build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.import_linter_cache .hypothesis .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,14 +16,22 @@ from lucius.core.decide import decide
 from lucius.core.effects import Decision
 from lucius.core.inputs import Input
 from lucius.core.job import Job
+from lucius.ledgers.azure.ledger import AzureLedger
+from lucius.ledgers.azure.store import Store
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Claim, Created, Ledger
+from tests.azurite_server import shared_azurite
+from tests.conformance.azure_ledgers import AzureTamper, fresh_prefix, on_azurite, single
 from tests.conformance.jobs import Made, at
 from tests.conformance.ledger_tamper import MemoryTamper, SqliteTamper
+from tests.memory_tables import MemoryTables
 
 DURABLE = "durable"
 """What was acknowledged is there when the ledger is opened again."""
+
+BULK = "bulk"
+"""Hundreds of jobs are a matter of seconds."""
 
 LANES = range(16)
 RUINS = ("document", "shape", "time", "steps", "version", "plan", "no plan", "ready")
@@ -105,7 +113,7 @@ class Adapter(Protocol):
 
 class MemoryAdapter:
     name = "memory"
-    capabilities: frozenset[str] = frozenset()
+    capabilities = frozenset({BULK})
 
     def run(self, body: Body) -> None:
         async def main() -> None:
@@ -121,7 +129,7 @@ async def _never() -> Ledger:
 
 class SqliteAdapter:
     name = "sqlite"
-    capabilities = frozenset({DURABLE})
+    capabilities = frozenset({DURABLE, BULK})
 
     def run(self, body: Body) -> None:
         with tempfile.TemporaryDirectory(prefix="lucius-ledger-") as folder:
@@ -140,4 +148,64 @@ class SqliteAdapter:
             await harness.ledger.close()
 
 
-ADAPTERS: tuple[Adapter, ...] = (MemoryAdapter(), SqliteAdapter())
+Opens = Callable[[Store, str], AzureLedger]
+
+
+async def _on_tables(opens: Opens, store: Store, prefix: str, body: Body) -> None:
+    async def reopened() -> Ledger:
+        await harness.ledger.close()
+        return opens(shared, prefix)
+
+    shared = Shared(store)
+    tamper = AzureTamper(shared, prefix)
+    harness = Harness(opens(shared, prefix), frozenset({DURABLE}), tamper, reopened)
+    await body(harness)
+    await harness.ledger.close()
+
+
+class Shared:
+    """A store that outlives the ledgers that are opened on it one after another."""
+
+    def __init__(self, store: Store) -> None:
+        self.get, self.scan, self.commit = store.get, store.scan, store.commit
+        self.dated = store.dated
+
+    async def close(self) -> None:
+        """The test closes the store itself."""
+
+
+class DoubleAdapter:
+    """An Azure ledger on a table service in memory."""
+
+    capabilities = frozenset({DURABLE, BULK})
+
+    def __init__(self, name: str, opens: Opens) -> None:
+        self.name = f"{name}-double"
+        self._opens = opens
+
+    def run(self, body: Body) -> None:
+        asyncio.run(_on_tables(self._opens, MemoryTables(), fresh_prefix(), body))
+
+
+class AzuriteAdapter:
+    """An Azure ledger on Azurite, through the SDK."""
+
+    capabilities = frozenset({DURABLE})
+
+    def __init__(self, name: str, opens: Opens) -> None:
+        self.name = name
+        self._opens = opens
+
+    def run(self, body: Body) -> None:
+        async def main(store: Store, prefix: str) -> None:
+            await _on_tables(self._opens, store, prefix, body)
+
+        on_azurite(shared_azurite().table_connection, main)
+
+
+ADAPTERS: tuple[Adapter, ...] = (
+    MemoryAdapter(),
+    SqliteAdapter(),
+    DoubleAdapter("ledger", single),
+    AzuriteAdapter("ledger", single),
+)
