@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -21,9 +22,9 @@ ChangeDoc = Callable[[dict[str, Any]], None]
 JOBS, TENANTS, LANES = "jobs", "tenants", "lanes"
 
 
-def single(store: Store, prefix: str) -> AzureLedger:
+def single(store: Store, prefix: str, now: Callable[[], datetime] | None = None) -> AzureLedger:
     layout = SingleTable(store, prefix + JOBS)
-    return AzureLedger(store, layout, tenants=prefix + TENANTS, lanes=prefix + LANES)
+    return AzureLedger(store, layout, tenants=prefix + TENANTS, lanes=prefix + LANES, now=now)
 
 
 class AzureTamper:

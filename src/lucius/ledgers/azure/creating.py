@@ -17,7 +17,7 @@ from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sights, Stamps, sight_of
 from lucius.ledgers.azure.store import ETAG, Refused, Row
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import Lanes, new_wakeup, ready_rows
+from lucius.ledgers.azure.wakeups import LATE_CREATION, Lanes, new_wakeup, ready_rows
 from lucius.ledgers.rules import HeldClaim, ready_steps, standing
 from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import (
@@ -91,10 +91,11 @@ class Creation:
         return outcome
 
     async def _announced(self, claim: Claim, job: Job) -> tuple[Head, list[str]]:
+        """The row comes up in time to see whether the job came to be."""
         places = {job.plan.steps[at].step_id: self._stamps.next() for at in ready_steps(job)}
         now = micros(self._now())
         due = micros(job.due_at) if job.due_at is not None else now
-        wakeup = new_wakeup(job, due, claim.claim_hash, now)
+        wakeup = new_wakeup(job, min(due, now + LATE_CREATION), claim.claim_hash, now)
         ready = list(ready_rows(job, places))
         await self._lanes.announce(wakeup, ready)
         head = Head(
@@ -142,6 +143,7 @@ class Creation:
         """Under this id there is the same job, made by someone else; a tombstone; or another job."""
         found = await self._rows.glance(job.job_id, job.tenant_id)
         if found is None or found.tombstone:
+            await self._tenants.withdraw(job.tenant_id, head.claim_hash, job.job_id)
             raise LedgerUnavailableError(
                 f"job {job.job_id} was given up before its rows were written: submit it again"
             )

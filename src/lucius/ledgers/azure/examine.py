@@ -35,6 +35,9 @@ class Index:
     """Ready rows by job."""
     claims: dict[tuple[str, str], str] = field(default_factory=dict)
     listed: dict[str, Row] = field(default_factory=dict)
+    twice: list[Row] = field(default_factory=list)
+    """Of jobs that were listed before."""
+    heirs: set[str] = field(default_factory=set)
     recorded: dict[str, Cells] = field(default_factory=dict)
     jobs: set[str] = field(default_factory=set)
     live: dict[str, Cells] = field(default_factory=lambda: defaultdict(Counter))
@@ -74,8 +77,12 @@ class Examination:
             if kind == COUNT:
                 counters.append(row)
             elif kind in (LIVE, ENDED):
+                if row["job_id"] in index.listed:
+                    index.twice.append(row)
                 index.listed[row["job_id"]] = row
-            elif kind != HEIR:
+            elif kind == HEIR:
+                index.heirs.add(row["job_id"])
+            else:
                 index.claims[tenant_id, names.unescaped(row[ROW])] = row["job_id"]
         index.recorded[tenant_id] = live_cells(counters)
 
@@ -183,9 +190,13 @@ def _lost(index: Index) -> Iterator[Drift]:
     for (tenant_id, claim_hash), job_id in index.claims.items():
         if job_id not in index.jobs:
             yield Drift("claim_without_job", f"{tenant_id}/{claim_hash}", f"it names job {job_id}")
+    for row in index.twice:
+        yield Drift("list_drift", row["job_id"], f"it is listed twice, also as {row[ROW]}")
+    for job_id in (set(index.listed) | index.heirs) - index.jobs:
+        yield Drift("list_without_job", job_id, "its tenant's rows name it, and it is not there")
     for job_id, rows in index.ready.items():
-        for row in rows:
-            yield Drift("ready_without_job", job_id, f"the queue has {row}")
+        for key in rows:
+            yield Drift("ready_without_job", job_id, f"the queue has {key}")
     for tenant_id, recorded in index.recorded.items():
         live = index.live[tenant_id]
         if {**recorded, **live} and any(recorded[c] != live[c] for c in {**recorded, **live}):

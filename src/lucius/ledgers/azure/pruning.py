@@ -113,8 +113,8 @@ class Pruning:
         keys = [row[ROW]]
         if row.get("redrive_of"):
             keys.append(names.key(HEIR, row["redrive_of"], job_id))
-        for key in keys:
-            await self._store.commit(self._table, [Change(Act.DELETE, row_of(partition, key, {}))])
+        gone_too = [Change(Act.DELETE, row_of(partition, key, {})) for key in keys]
+        await self._store.commit(self._table, gone_too)
 
 
 def _without_kept(going: set[str], heirs: list[tuple[str, str]]) -> set[str]:

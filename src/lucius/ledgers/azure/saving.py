@@ -151,9 +151,8 @@ class Saving:
     async def _relisted(self, before: Sight, saved: Sight, job: Job) -> None:
         if not saved.settled:
             await self._tenants.end(job, saved.head)
-            saved = evolve(saved, settled=True)
-            self._sights.put(job.job_id, saved)
-        if before.terminal and before.in_dlq != job.in_dlq:
+        if before.terminal and (not saved.settled or before.in_dlq != job.in_dlq):
             await self._tenants.relist(job, saved.head)
+        self._sights.put(job.job_id, evolve(saved, settled=True))
         if job.due_at is None and saved.head.wakeup:
             self._lanes.drop(job.plan.routing.lane, [saved.head.wakeup])

@@ -18,7 +18,7 @@ from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sights
 from lucius.ledgers.azure.store import Refused
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import Lanes, Wakeup, entry_of, new_row
+from lucius.ledgers.azure.wakeups import LATE_CREATION, Lanes, Wakeup, entry_of, new_row
 from lucius.ledgers.rules import may_be_out
 from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ledgers.stored.json_form import MICROSECOND, instant, micros
@@ -26,7 +26,8 @@ from lucius.ports.ledger import DueJob
 
 LATE_SAVE: Final = timedelta(minutes=5) // MICROSECOND
 """How long an announced save may take, before its writer is fenced off."""
-LATE_CREATION: Final = timedelta(minutes=10) // MICROSECOND
+LATE_CLAIM: Final = timedelta(days=1) // MICROSECOND
+LOOK_AGAIN: Final = timedelta(hours=1) // MICROSECOND
 AT_ONCE: Final = 16
 """Jobs that are looked at together."""
 AHEAD: Final = 256
@@ -129,7 +130,7 @@ class Scanner:
     async def _found(self, row: Wakeup) -> Found | None:
         """A row that is still to come up says enough by itself."""
         sight = self._sights.get(row.job_id)
-        if sight is not None and sight.version >= row.version and sight.head.wakeup == row.row:
+        if sight is not None and sight.head.wakeup == row.row:
             if sight.due_at is not None and micros(sight.due_at) <= micros(self._now()):
                 return Found(micros(sight.due_at), row.job_id, not row.held)
         if row.due > micros(self._now()):
@@ -157,6 +158,8 @@ class Scanner:
             return None
         if job.due > micros(self._now()):
             await self._moved(row, job)
+        elif job.version >= row.version:
+            self._lanes.drop(row.lane, _stale(row, job))
         return Found(job.due, job.job_id, may_be_out(job.state))
 
     async def _nobody(self, row: Wakeup) -> None:
@@ -166,7 +169,13 @@ class Scanner:
                 await self._give_up(row)
 
     async def _give_up(self, row: Wakeup) -> None:
+        """Its writer may still claim, before it finds the tombstone: so look again, for a day."""
         await self._tenants.withdraw(row.tenant_id, row.claim_hash, row.job_id)
+        now = micros(self._now())
+        if now - row.written < LATE_CLAIM:
+            due = now + LOOK_AGAIN
+            again = evolve(row, row=new_row(due, row.job_id, row.version), due=due, ready=())
+            await self._lanes.announce(again, ())
         self._lanes.drop(row.lane, [row.row, *row.ready])
 
     async def _not_relied_on(self, row: Wakeup, job: Glance) -> None:
@@ -191,12 +200,14 @@ class Scanner:
         return stored is not None
 
     async def _moved(self, row: Wakeup, job: Glance) -> None:
-        due = job.due or 0
+        """It announces a version that is not there yet: until the job relies on it, nobody may drop it."""
+        due, version = job.due or 0, job.version + 1
         moved = evolve(
             row,
-            row=new_row(due, job.job_id, job.version),
+            row=new_row(due, job.job_id, version),
             due=due,
-            version=job.version,
+            version=version,
+            written=micros(self._now()),
             ready=(),
             held=not may_be_out(job.state),
         )

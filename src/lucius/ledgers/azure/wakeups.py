@@ -7,6 +7,7 @@ that a dead process left is found when it comes up.
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from datetime import timedelta
 from secrets import token_hex
 from typing import Any, Final
 
@@ -28,10 +29,13 @@ from lucius.ledgers.azure.store import (
 )
 from lucius.ledgers.rules import queue_of
 from lucius.ledgers.stored.job_codec import SCHEMA
+from lucius.ledgers.stored.json_form import MICROSECOND
 from lucius.ports.ledger import ReadyEntry
 
 WAKE: Final = "WAKE"
 READY: Final = "READY"
+LATE_CREATION: Final = timedelta(minutes=10) // MICROSECOND
+"""How long a job may take from its announcement to its rows, before it is given up."""
 DROPPED_AT_ONCE: Final = 80
 """Drops that wait for a request to their lane, before they make one of their own."""
 
