@@ -22,7 +22,14 @@ from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Claim, Created, Ledger
 from tests.azurite_server import shared_azurite
-from tests.conformance.azure_ledgers import AzureTamper, fresh_prefix, on_azurite, single
+from tests.conformance.azure_ledgers import (
+    AzureTamper,
+    SplitTamper,
+    fresh_prefix,
+    on_azurite,
+    single,
+    split,
+)
 from tests.conformance.jobs import Made, at
 from tests.conformance.ledger_tamper import MemoryTamper, SqliteTamper
 from tests.memory_tables import MemoryTables
@@ -148,19 +155,28 @@ class SqliteAdapter:
             await harness.ledger.close()
 
 
-Opens = Callable[[Store, str], AzureLedger]
+@dataclass(frozen=True)
+class OnTables:
+    """An Azure backend: how it is opened on a table service, and how it is damaged there."""
 
+    name: str
+    opens: Callable[[Store, str], AzureLedger]
+    tamper: Callable[[Store, str], Tamper]
 
-async def _on_tables(opens: Opens, store: Store, prefix: str, body: Body) -> None:
-    async def reopened() -> Ledger:
+    async def run(self, store: Store, prefix: str, body: Body) -> None:
+        async def reopened() -> Ledger:
+            await harness.ledger.close()
+            return self.opens(shared, prefix)
+
+        shared = Shared(store)
+        tamper = self.tamper(shared, prefix)
+        harness = Harness(self.opens(shared, prefix), frozenset({DURABLE}), tamper, reopened)
+        await body(harness)
         await harness.ledger.close()
-        return opens(shared, prefix)
 
-    shared = Shared(store)
-    tamper = AzureTamper(shared, prefix)
-    harness = Harness(opens(shared, prefix), frozenset({DURABLE}), tamper, reopened)
-    await body(harness)
-    await harness.ledger.close()
+
+SINGLE = OnTables("ledger", single, AzureTamper)
+SPLIT = OnTables("table", split, SplitTamper)
 
 
 class Shared:
@@ -179,12 +195,12 @@ class DoubleAdapter:
 
     capabilities = frozenset({DURABLE, BULK})
 
-    def __init__(self, name: str, opens: Opens) -> None:
-        self.name = f"{name}-double"
-        self._opens = opens
+    def __init__(self, backend: OnTables) -> None:
+        self.name = f"{backend.name}-double"
+        self._backend = backend
 
     def run(self, body: Body) -> None:
-        asyncio.run(_on_tables(self._opens, MemoryTables(), fresh_prefix(), body))
+        asyncio.run(self._backend.run(MemoryTables(), fresh_prefix(), body))
 
 
 class AzuriteAdapter:
@@ -192,13 +208,13 @@ class AzuriteAdapter:
 
     capabilities = frozenset({DURABLE})
 
-    def __init__(self, name: str, opens: Opens) -> None:
-        self.name = name
-        self._opens = opens
+    def __init__(self, backend: OnTables) -> None:
+        self.name = backend.name
+        self._backend = backend
 
     def run(self, body: Body) -> None:
         async def main(store: Store, prefix: str) -> None:
-            await _on_tables(self._opens, store, prefix, body)
+            await self._backend.run(store, prefix, body)
 
         on_azurite(shared_azurite().table_connection, main)
 
@@ -206,6 +222,8 @@ class AzuriteAdapter:
 ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
     SqliteAdapter(),
-    DoubleAdapter("ledger", single),
-    AzuriteAdapter("ledger", single),
+    DoubleAdapter(SINGLE),
+    AzuriteAdapter(SINGLE),
+    DoubleAdapter(SPLIT),
+    AzuriteAdapter(SPLIT),
 )

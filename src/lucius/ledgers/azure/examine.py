@@ -12,6 +12,7 @@ from lucius.core.audit import audit
 from lucius.core.errors import LedgerError, LedgerTooNewError
 from lucius.core.job import Job
 from lucius.ledgers.azure import names
+from lucius.ledgers.azure.agreement import column_drift
 from lucius.ledgers.azure.counters import COUNT, Cells, live_cells
 from lucius.ledgers.azure.heads import Stored, stored_of
 from lucius.ledgers.azure.layout import Layout
@@ -19,7 +20,6 @@ from lucius.ledgers.azure.store import PARTITION, ROW, Row
 from lucius.ledgers.azure.tenants import ENDED, HEIR, LIVE, Tenants
 from lucius.ledgers.azure.wakeups import Lanes, due_of, entry_of, ready_rows
 from lucius.ledgers.rules import UNSUCCESSFUL, cell_of, ready_steps
-from lucius.ledgers.stored.event_codec import decode_events
 from lucius.ledgers.stored.json_form import maybe_micros
 from lucius.ports.ledger import Drift
 
@@ -110,8 +110,8 @@ class Examination:
             cell = cell_of(job)
             index.live[cell.tenant_id][cell.lane, cell.mode] += 1
         yield from (Drift(kind, job_id, detail) for kind, detail in audit(job))
-        yield from _columns(job, head, by_key)
-        yield from _events(job, by_key)
+        yield from _columns(job, head)
+        yield from self._rows.drifts(stored, by_key)
         yield from _woken(index, stored)
         yield from _ready(index, stored)
         yield from _claimed(index, stored)
@@ -124,29 +124,15 @@ def _count(index: Index, row: Row | None) -> None:
         index.live[names.unescaped(row[PARTITION])][row["lane"], row["mode"]] += 1
 
 
-def _columns(job: Job, head: Row, rows: dict[str, Row]) -> Iterator[Drift]:
+def _columns(job: Job, head: Row) -> Iterator[Drift]:
     wanted = {
         "state": (head.get("state"), job.state.value),
         "due": (head.get("due"), maybe_micros(job.due_at)),
         "completed": (head.get("completed"), maybe_micros(job.completed_at)),
     }
-    for index, (planned, step) in enumerate(zip(job.plan.steps, job.steps, strict=True)):
-        row = rows.get(names.key("STEP", f"{index:03}", planned.step_id), {})
-        wanted[f"state of step {planned.step_id}"] = (row.get("state"), step.state.value)
     for name, (stored, said) in wanted.items():
         if stored != said:
-            yield Drift("column_drift", job.job_id, f"column {name} has {stored}, the job {said}")
-
-
-def _events(job: Job, rows: dict[str, Row]) -> Iterator[Drift]:
-    seqs = [
-        event.seq
-        for key in sorted(rows)
-        if key.startswith("EVENT|")
-        for event in decode_events(rows[key]["payload"].encode())
-    ]
-    if seqs != [*range(1, job.seq + 1)]:
-        yield Drift("event_gap", job.job_id, f"events do not run from 1 to {job.seq}")
+            yield column_drift(job, name, stored, said)
 
 
 def _woken(index: Index, stored: Stored) -> Iterator[Drift]:

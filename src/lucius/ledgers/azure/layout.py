@@ -1,12 +1,13 @@
 """How the rows of one job lie: the one thing in which the two Azure ledgers differ."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from lucius.core.effects import Event
 from lucius.core.job import Job, Step
 from lucius.ledgers.azure.heads import Glance, Head, Stored
 from lucius.ledgers.azure.store import Refused, Row
+from lucius.ports.ledger import Drift
 
 
 class Layout(Protocol):
@@ -18,7 +19,10 @@ class Layout(Protocol):
     async def events(self, job_id: str, after: int, limit: int) -> list[Event]: ...
 
     def walk(self) -> AsyncIterator[tuple[str, Sequence[Row]]]:
-        """Every job's rows, for `verify`."""
+        """Every job's rows, for `verify`: `JOB`, `JOB|PLAN`, `STEP|..`, `EVENT|..` and others."""
+
+    def drifts(self, stored: Stored, rows: Mapping[str, Row]) -> Iterator[Drift]:
+        """Where rows of a job contradict it."""
 
     async def insert(self, job: Job, head: Head, events: Sequence[Event]) -> str | Refused:
         """The ETag of the new job; refused where its id is taken."""
@@ -30,6 +34,9 @@ class Layout(Protocol):
 
     async def touch(self, glance: Glance, wakeup: str) -> str | Refused:
         """Let the job rely on another wake-up row. It fences: whoever has the old ETag lands no more."""
+
+    async def finish(self, glance: Glance) -> None:
+        """Write what the last save of this job has not written yet, where its rows lie apart."""
 
     async def bury(self, job_id: str, tenant_id: str) -> bool:
         """A tombstone where the job would be. False: something is there."""

@@ -2,8 +2,8 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime, timedelta
-from time import monotonic
+from datetime import datetime
+from functools import partial
 from typing import Final
 
 from lucius.core.effects import Event
@@ -19,7 +19,7 @@ from lucius.ledgers.azure.pruning import Pruning
 from lucius.ledgers.azure.saving import Saving
 from lucius.ledgers.azure.scanning import Scanner
 from lucius.ledgers.azure.seen import Sights, Stamps, Turns, sight_of
-from lucius.ledgers.azure.store import ROW, Store
+from lucius.ledgers.azure.store import ROW, Store, service_time
 from lucius.ledgers.azure.tenants import Tenants
 from lucius.ledgers.azure.wakeups import Lanes, entry_of
 from lucius.ledgers.rules import cell_of
@@ -58,7 +58,7 @@ class AzureLedger:
         now: Callable[[], datetime] | None = None,
         instruments: TableInstruments | None = None,
     ) -> None:
-        now = now or self._service_time
+        now = now or partial(service_time, store)
         self.instruments = instruments or TableInstruments()
         self._store = store
         self._layout = layout
@@ -81,12 +81,6 @@ class AzureLedger:
     def dated(self) -> tuple[datetime, float] | None:
         """The date that the storage service gave last, and the monotonic moment at which it came."""
         return self._store.dated()
-
-    def _service_time(self) -> datetime:
-        dated = self.dated()
-        if dated is None:
-            return datetime.now(UTC)
-        return dated[0] + timedelta(seconds=monotonic() - dated[1])
 
     async def close(self) -> None:
         try:

@@ -151,6 +151,7 @@ class Scanner:
         if job.wakeup != row.row:
             await self._not_relied_on(row, job)
             return None
+        await self._rows.finish(job)
         if job.state in TERMINAL_JOB and not await self._ended(row, job):
             return None
         if job.due is None:

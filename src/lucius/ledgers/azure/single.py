@@ -1,6 +1,6 @@
 """Backend `ledger`: all rows of a job in one partition of one table, each save one transaction."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -9,6 +9,7 @@ from lucius.core.job import Entry, Job, Step
 from lucius.core.record import evolve
 from lucius.core.states import EntryState
 from lucius.ledgers.azure import names
+from lucius.ledgers.azure.agreement import events_agree, steps_agree
 from lucius.ledgers.azure.columns import (
     entry_columns,
     event_columns,
@@ -31,6 +32,7 @@ from lucius.ledgers.azure.store import (
 )
 from lucius.ledgers.stored.event_codec import decode_events
 from lucius.ledgers.stored.plan_codec import encode_plan
+from lucius.ports.ledger import Drift
 
 JOB: Final = "JOB"
 PLAN: Final = names.key(JOB, "PLAN")
@@ -81,6 +83,10 @@ class SingleTable:
         if rows:
             yield names.unescaped(rows[0][PARTITION]), rows
 
+    def drifts(self, stored: Stored, rows: Mapping[str, Row]) -> Iterator[Drift]:
+        yield from steps_agree(stored.job, rows)
+        yield from events_agree(stored.job, rows)
+
     # -- writing -----------------------------------------------------------------------------
 
     async def insert(self, job: Job, head: Head, events: Sequence[Event]) -> str | Refused:
@@ -112,6 +118,9 @@ class SingleTable:
         """Name another wake-up row, and nothing else. It fences: an older ETag lands no more."""
         row = row_of(names.key(glance.job_id), JOB, {"wakeup": wakeup})
         return await self._committed([Change(Act.MERGE, row, glance.etag)])
+
+    async def finish(self, glance: Glance) -> None:
+        """A save is one transaction: it leaves nothing."""
 
     async def bury(self, job_id: str, tenant_id: str) -> bool:
         """A tombstone where the job would be. False: the job is there."""

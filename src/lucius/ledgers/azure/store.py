@@ -4,8 +4,9 @@ Everything above this speaks in these words; everything below is the SDK. So a d
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from time import monotonic
 from typing import Any, Final, Protocol
 
 from lucius.core.record import record
@@ -83,6 +84,14 @@ class Store(Protocol):
         """The service's date in its last answer, and the monotonic moment at which that came."""
 
     async def close(self) -> None: ...
+
+
+def service_time(store: Store) -> datetime:
+    """By the date of the service's last answer; by our own clock before the first."""
+    dated = store.dated()
+    if dated is None:
+        return datetime.now(UTC)
+    return dated[0] + timedelta(seconds=monotonic() - dated[1])
 
 
 def row_of(partition: str, row: str, columns: Mapping[str, Any]) -> Row:
