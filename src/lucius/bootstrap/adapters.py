@@ -35,6 +35,11 @@ from lucius.workspaces.places import Places
 
 LEDGER_FILE: Final = "ledger.db"
 INSTALLATION_FILE: Final = "installation"
+SHARED_TABLES: Final = ("idempotency_table", "job_index_table", "inflight_table")
+TABLES_OF: Final = {
+    "ledger": ("ledger_table", *SHARED_TABLES),
+    "table": ("jobs_table", "steps_table", "outbox_table", "events_table", *SHARED_TABLES),
+}
 WORKSPACE_SCHEMES: Final = ("file", "mem")
 
 
@@ -55,9 +60,27 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         path = ledger_path(settings)
         opened = SqliteLedger.open_readonly(path) if readonly else SqliteLedger.open(path)
         return await opened
-    raise UnsupportedError(
-        f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is not built yet: use sqlite"
+    ledger: Ledger = await azure_tables(settings).open_ledger(
+        settings.storage_backend, settings.table_connection, table_settings(settings)
     )
+    return ledger
+
+
+def azure_tables(settings: Settings) -> ModuleType:
+    """The Azure ledgers need an SDK that only their users install."""
+    try:
+        return importlib.import_module("lucius.ledgers.azure.opening")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} needs the package {error.name}:"
+            " pip install 'lucius[azure]'"
+        ) from error
+
+
+def table_settings(settings: Settings) -> dict[str, str]:
+    """The settings that name a table, and the names that they give."""
+    names = TABLES_OF[settings.storage_backend]
+    return {f"LUCIUS_{name.upper()}": getattr(settings, name) for name in names}
 
 
 def open_config(settings: Settings) -> ConfigSource:

@@ -92,7 +92,7 @@ class Storage:
         "TABLE_CONNECTION",
         TEXT,
         "",
-        "Azure Table Storage: connection string or account URL",
+        "Azure Table Storage: connection string, or account URL for the identity of the process",
         secret=True,
     )
     ledger_table: str = setting(
@@ -112,13 +112,16 @@ class Storage:
         "EVENTS_TABLE", TEXT, "lucius_events", "Table of events of backend `table`"
     )
     idempotency_table: str = setting(
-        "IDEMPOTENCY_TABLE", TEXT, "job-idempotency", "Table of idempotency claims"
+        "IDEMPOTENCY_TABLE",
+        TEXT,
+        "job-idempotency",
+        "Table of each tenant's claims, lists and counts",
     )
     job_index_table: str = setting(
-        "JOB_INDEX_TABLE", TEXT, "job-index", "Table of the due, ready and list indexes"
+        "JOB_INDEX_TABLE", TEXT, "job-index", "Table of what is due and ready on each lane"
     )
     inflight_table: str = setting(
-        "INFLIGHT_TABLE", TEXT, "job-inflight", "Table of live jobs per tenant"
+        "INFLIGHT_TABLE", TEXT, "job-inflight", "Table of lane leases and what is in flight there"
     )
     workspace_url: str = setting(
         "WORKSPACE_URL",
