@@ -8,6 +8,7 @@ from time import monotonic
 
 import pytest
 from aiohttp import web
+from azure.data.tables.aio import TableServiceClient
 
 from lucius.bootstrap import open_ledger
 from lucius.bootstrap.adapters import UnsupportedError
@@ -23,6 +24,7 @@ from lucius.ledgers.azure.tables import (
 )
 from lucius.settings import load_settings
 from tests.azurite_server import ACCOUNT, KEY, shared_azurite
+from tests.conformance.azure_ledgers import fresh_prefix
 
 ROW = Change(Act.UPSERT, row_of("p", "r", {"a": 1}))
 
@@ -160,6 +162,29 @@ async def test_tables_are_created_at_the_start(tmp_path: Path) -> None:
     connection = shared_azurite().table_connection
     await opened(tmp_path, connection)
     await opened(tmp_path, connection)
+
+
+NAMES = {
+    "ledger": ["LUCIUS_LEDGER_TABLE"],
+    "table": [
+        "LUCIUS_JOBS_TABLE",
+        "LUCIUS_STEPS_TABLE",
+        "LUCIUS_OUTBOX_TABLE",
+        "LUCIUS_EVENTS_TABLE",
+    ],
+}
+SHARED = ["LUCIUS_IDEMPOTENCY_TABLE", "LUCIUS_JOB_INDEX_TABLE", "LUCIUS_INFLIGHT_TABLE"]
+
+
+@pytest.mark.parametrize("backend", ["ledger"])
+async def test_the_settings_name_the_tables_that_exist(tmp_path: Path, backend: str) -> None:
+    prefix = fresh_prefix()
+    named = {name: f"{prefix}_{no}x" for no, name in enumerate([*NAMES[backend], *SHARED])}
+    connection = shared_azurite().table_connection
+    await opened(tmp_path, connection, LUCIUS_STORAGE_BACKEND=backend, **named)
+    async with TableServiceClient.from_connection_string(connection) as service:
+        found = [t.name async for t in service.list_tables() if t.name.startswith(prefix)]
+    assert sorted(found) == sorted(value.replace("_", "") for value in named.values())
 
 
 async def test_an_account_that_refuses_us_is_named_with_its_setting(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.demo import SERVICES
-from lucius.engines.outbox.reconciler import EMBEDDED
+from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
@@ -35,22 +35,11 @@ from lucius.workspaces.places import Places
 
 LEDGER_FILE: Final = "ledger.db"
 INSTALLATION_FILE: Final = "installation"
-SHARED_TABLES: Final = ("idempotency_table", "job_index_table", "inflight_table")
-TABLES_OF: Final = {
-    "ledger": ("ledger_table", *SHARED_TABLES),
-    "table": ("jobs_table", "steps_table", "outbox_table", "events_table", *SHARED_TABLES),
-}
 WORKSPACE_SCHEMES: Final = ("file", "mem")
 
 
 class UnsupportedError(LuciusError):
     """A backend or service that this build does not have."""
-
-
-def check_engine(settings: Settings) -> None:
-    """A job keeps the engine that it began with, so none may begin with one that is not here."""
-    if settings.temporal_enabled:
-        raise UnsupportedError("LUCIUS_TEMPORAL_ENABLED=true is not built yet: leave it out")
 
 
 async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
@@ -61,7 +50,9 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         opened = SqliteLedger.open_readonly(path) if readonly else SqliteLedger.open(path)
         return await opened
     ledger: Ledger = await azure_tables(settings).open_ledger(
-        settings.storage_backend, settings.table_connection, table_settings(settings)
+        settings.storage_backend,
+        settings.table_connection.get_secret_value(),
+        table_settings(settings),
     )
     return ledger
 
@@ -79,8 +70,20 @@ def azure_tables(settings: Settings) -> ModuleType:
 
 def table_settings(settings: Settings) -> dict[str, str]:
     """The settings that name a table, and the names that they give."""
-    names = TABLES_OF[settings.storage_backend]
-    return {f"LUCIUS_{name.upper()}": getattr(settings, name) for name in names}
+    shared = {
+        "LUCIUS_IDEMPOTENCY_TABLE": settings.idempotency_table,
+        "LUCIUS_JOB_INDEX_TABLE": settings.job_index_table,
+        "LUCIUS_INFLIGHT_TABLE": settings.inflight_table,
+    }
+    if settings.storage_backend == "ledger":
+        return {"LUCIUS_LEDGER_TABLE": settings.ledger_table, **shared}
+    return {
+        "LUCIUS_JOBS_TABLE": settings.jobs_table,
+        "LUCIUS_STEPS_TABLE": settings.steps_table,
+        "LUCIUS_OUTBOX_TABLE": settings.outbox_table,
+        "LUCIUS_EVENTS_TABLE": settings.events_table,
+        **shared,
+    }
 
 
 def open_config(settings: Settings) -> ConfigSource:
@@ -99,7 +102,7 @@ def open_bus(settings: Settings) -> Bus:
         connecting = service_bus()
         plan = service_bus_plan(settings)
         bus: Bus = connecting.open_service_bus(
-            settings.servicebus_connection, plan, creates=creates
+            settings.servicebus_connection.get_secret_value(), plan, creates=creates
         )
         return bus
     return open_nats(settings)
@@ -140,11 +143,11 @@ def open_provisioner(settings: Settings) -> Provisioner:
     """Who creates topics, subscriptions and rules, with rights that running processes do not need."""
     if settings.bus_backend != "servicebus":
         raise UnsupportedError(
-            f"LUCIUS_BUS_BACKEND={settings.bus_backend}: nothing is to be provisioned, the processes"
-            " create what they need. Set LUCIUS_BUS_BACKEND=servicebus"
+            f"LUCIUS_BUS_BACKEND={settings.bus_backend} needs no provisioning: processes create what they"
+            " need. For Service Bus, set LUCIUS_BUS_BACKEND=servicebus"
         )
     made: Provisioner = service_bus().open_administrator(
-        settings.servicebus_connection, service_bus_plan(settings)
+        settings.servicebus_connection.get_secret_value(), service_bus_plan(settings)
     )
     return made
 

@@ -23,7 +23,6 @@ from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
     caller_checks,
-    check_engine,
     check_workspace,
     home_of,
     host_check,
@@ -217,7 +216,7 @@ class Runtime:
         finally:
             await self.take_no_more()
             if self.reconciles:
-                await self.reconciler.drained()
+                await self.outbox.replies.drained()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -335,7 +334,7 @@ class Runtime:
     async def _check_bus(self) -> None:
         if self.dispatcher.outage.on:
             raise LuciusError("the bus does not take directives")
-        if self.reconciler.replies.on:
+        if self.outbox.replies.outage.on:
             raise LuciusError("the bus does not deliver replies")
 
 
@@ -343,7 +342,6 @@ async def build(
     settings: Settings, services: Sequence[Service] = (), *, reconciles: bool = True
 ) -> Runtime:
     """A runtime of the adapters that the settings name."""
-    check_engine(settings)
     if services:
         check_workspace(settings)
     config, bus = open_config(settings), traced(open_bus(settings))
