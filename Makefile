@@ -1,5 +1,7 @@
 PYTHON ?= python3
 ARGS ?=
+# Test processes. Many tests wait for brokers and timers, so more than there are cores.
+WORKERS ?= 4
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -54,7 +56,7 @@ $(AZURITE_STAMP): $(DEV_STAMP) $(AZURITE)/package.json $(AZURITE)/package-lock.j
 	@touch $@
 
 test: $(DEV_STAMP) $(AZURITE_STAMP) ## Run the tests (ARGS= is passed to pytest)
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 explore: $(DEV_STAMP) ## Explore the core's state space in depth
 	$(BIN)/python -m tests.core.explore --deep $(ARGS)
@@ -71,6 +73,8 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	"$$tmp/bin/python" -m pip install --quiet --disable-pip-version-check uv; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra dev -o requirements/dev.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt; \
+	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra azure --extra nats -c requirements/dev.txt \
+		-o requirements/image.txt; \
 	printf 'setuptools\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## Remove the environment, builds and caches

@@ -27,7 +27,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         *("lucius/admission/sizes", "lucius/admission/faults", "lucius/configs/"),
         *("lucius/core/routing", "lucius/core/references", "lucius/core/idempotency"),
     ),
-    "reading replies": ("lucius/engines/outbox/reconciler", "lucius/core/wire.py:parse_reply"),
+    "reading replies": ("lucius/engines/outbox/replies", "lucius/core/wire.py:parse_reply"),
     "engine around a decision": (
         *(
             "lucius/engines/outbox/engine.py",
@@ -40,6 +40,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "deciding": (
         *("lucius/core/decide", "lucius/core/callbacks", "lucius/core/turn"),
+        *("lucius/core/drafts", "lucius/core/dispatch", "lucius/core/leases"),
         *("lucius/core/sequence", "lucius/core/ticks", "lucius/core/control"),
         *("lucius/core/retry", "lucius/core/table", "lucius/core/audit"),
         *("lucius/engines/outbox/engine.py:decided", "lucius/engines/outbox/engine.py:joined"),

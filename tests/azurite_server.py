@@ -32,7 +32,9 @@ class Azurite:
         ports = ["--blobPort", str(blob), "--queuePort", str(queue)]
         options = ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
         words = [*options, *ports, "--tablePort", str(self.table_port), "--inMemoryPersistence"]
-        self._process = subprocess.Popen([str(node), str(SCRIPT), *words])
+        self._process = subprocess.Popen(
+            [str(node), str(SCRIPT), *words], stdout=subprocess.DEVNULL
+        )
         self._wait()
 
     def _wait(self) -> None:

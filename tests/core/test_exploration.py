@@ -12,6 +12,7 @@ from lucius.core.table import MACHINES
 from tests.core.explore import walk as walking
 from tests.core.explore.agreement import check_agreement
 from tests.core.explore.configurations import (
+    APART,
     CANCELLED_RACE,
     CONTROL,
     DEATHS,
@@ -43,6 +44,7 @@ COUNTS = {
     NETWORK.name: (28_504, 377, 538_741),
     RACE.name: (13_503, 70, 204_324),
     CANCELLED_RACE.name: (55_925, 259, 1_348_449),
+    APART.name: (24_903, 950, 468_782),
     STEERED_RACE.name: (2_037, 56, 42_895),
     CONTROL.name: (5_757, 1_409, 141_357),
     DRAIN.name: (4_426, 899, 123_858),

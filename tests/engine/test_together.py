@@ -7,7 +7,7 @@ from lucius.core.inputs import AckReceived, Input, LeaseReturned, ResultReceived
 from lucius.core.job import Job
 from lucius.core.states import StepState
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.reconciler import by_job
+from lucius.engines.outbox.replies import by_job
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Delivery, Message
 from tests.engine.world import World, envelope

@@ -89,16 +89,16 @@ def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> N
     windows = Windows(lambda: 0.0)
     windows.opened(KEY, A, "waits")
     assert not windows.queued("waits"), "nothing of the service is in progress"
-    windows.ran(("ocr", 9), A, 1)
+    windows.runs(("ocr", 9), A, "at work")
     assert windows.queued("waits")
-    windows.ran(("ocr", 9), A, -1)
+    windows.rests("at work")
     assert not windows.queued("waits")
     assert not windows.queued("unknown")
 
 
 def test_a_directive_that_was_overtaken_or_handed_out_is_not_queued() -> None:
     windows = Windows(lambda: 0.0)
-    windows.ran(KEY, A, 1)
+    windows.runs(KEY, A, "at work")
     for lease in ("lost", "taken", "handed out"):
         windows.opened(KEY, A, lease)
     windows.acknowledged("taken")

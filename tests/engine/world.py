@@ -14,7 +14,8 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.engines.outbox.engine import Listener, OutboxEngine
 from lucius.engines.outbox.owed import OwedEffects
-from lucius.engines.outbox.reconciler import EMBEDDED, Reconciler
+from lucius.engines.outbox.ownership import EMBEDDED
+from lucius.engines.outbox.reconciler import Reconciler
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.bus import Message

@@ -15,12 +15,14 @@ from lucius.configs.files import FileConfig
 from lucius.core.job import Job, Step
 from lucius.core.routing import LANES, reply_topic
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.reconciler import EMBEDDED, REPLIES
+from lucius.engines.outbox.ownership import EMBEDDED
+from lucius.engines.outbox.replies import REPLIES
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Commits, Records, Service, ServiceRunner
 from lucius.ports.config import ConfigSource
 from lucius.ports.lanes import NO_LANES
 from lucius.workspaces.memory import MemoryWorkspace
+from tests.bus_looks import dead_letters
 from tests.engine.world import envelope
 from tests.faults.network import Network
 from tests.faults.points import Gate, Points, pointed
@@ -202,7 +204,7 @@ class Stage:
     async def dead_letters(self) -> list[str]:
         """Why replies were set aside."""
         topics = [reply_topic(lane) for lane in range(LANES)]
-        return [letter.reason for letter in await self.bus.dead_letters(REPLIES, topics)]
+        return [letter.reason for letter in await dead_letters(self.bus, REPLIES, topics)]
 
 
 def staged(body: Callable[[Stage], Awaitable[None]]) -> Callable[[], None]:

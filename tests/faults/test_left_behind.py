@@ -1,14 +1,14 @@
 """FM_021: what an earlier process left is found, whatever its leases, its configuration and its clock."""
 
 import asyncio
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 from unittest.mock import patch
 
 from lucius.core.states import JobState, StepState
-from lucius.engines.outbox import reconciler
+from lucius.engines.outbox import ownership
 from lucius.ledgers.memory import MemoryLedger
-from lucius.ports.ledger import JobPage, JobQuery
+from lucius.ports.ledger import DueJob
 from tests.faults.network import Network
 from tests.faults.services import Scribe
 from tests.faults.stage import Orchestrator, Stage, staged
@@ -56,9 +56,16 @@ class Pages(MemoryLedger):
         super().__init__()
         self.sizes: list[int] = []
 
-    async def list(self, query: JobQuery) -> JobPage:
-        page = await super().list(query)
-        self.sizes.append(len(page.jobs))
+    async def due(
+        self,
+        before: datetime,
+        lanes: Collection[int],
+        limit: int,
+        after: DueJob | None = None,
+    ) -> Sequence[DueJob]:
+        page = await super().due(before, lanes, limit, after)
+        if before == ownership.FOREVER:
+            self.sizes.append(len(page))
         return page
 
 
@@ -71,7 +78,7 @@ async def test_fm_021_recover_everything_is_taken_up_a_page_at_a_time(stage: Sta
     stage.ledger = ledger = Pages()
     job_ids = await left_at_work(stage, JOBS)
     ledger.sizes.clear()
-    with patch.object(reconciler, "AT_ONCE", 4):
+    with patch.object(ownership, "PAGE", 4):
         await next_process(stage)
     assert found_in(ledger.sizes) == (JOBS, 4)
     jobs = await asyncio.gather(*(stage.finished(job_id, within=60) for job_id in job_ids))

@@ -13,7 +13,7 @@ import pytest
 from lucius.bootstrap import Runtime, verify
 from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.job import Job
-from lucius.engines.outbox.reconciler import Reconciler
+from lucius.engines.outbox.ownership import Ownership
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.settings import load_settings
@@ -74,23 +74,19 @@ async def test_ticks_meet_it_once_and_go_on_with_what_else_is_due(tmp_path: Path
 
         with patch.object(runtime.ledger, "load", counted):
             for _ in range(5):
-                await runtime.reconciler.tick_due()
+                await runtime.outbox.ticks.tick_due()
         assert runtime.metrics.incidents.cells.get(("stuck", "due"), 0) == 0
     assert loads.count(bad) == 0
 
 
 async def test_without_skipping_it_stops_the_start(tmp_path: Path) -> None:
-    bad, _ = await left_behind(tmp_path)
+    await left_behind(tmp_path)
 
-    async def all_of_them(self: Reconciler) -> list[str]:
-        return [bad]
-
-    async def unguarded(self: Reconciler, job_id: str) -> None:
+    async def unguarded(self: Ownership, job_id: str) -> None:
         await self._engine.job(job_id)
 
     with (
-        patch.object(Reconciler, "_left_behind", all_of_them),
-        patch.object(Reconciler, "_take_up", unguarded),
+        patch.object(Ownership, "_take_up", unguarded),
         pytest.raises(LedgerRowUnreadableError),
     ):
         async with restarted(tmp_path):

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from lucius.core import leases
 from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState, StepState
-from lucius.engines.outbox.reconciler import Reconciler
+from lucius.engines.outbox.ownership import Ownership
 from tests.faults.network import Network
 from tests.faults.services import Scribe
 from tests.faults.stage import Orchestrator, Stage, Worker, staged
@@ -42,12 +42,12 @@ class Process:
 def no_notice_of_the_restart() -> Any:
     """A new process counts what was out, and believes that the bus still has it."""
 
-    async def take_up(self: Reconciler, job_id: str) -> None:
+    async def take_up(self: Ownership, job_id: str) -> None:
         job = await self._engine.job(job_id)
         assert job is not None
-        self._engine.recovered(job)
+        self._engine.found(job)
 
-    return patch.object(Reconciler, "_take_up", take_up)
+    return patch.object(Ownership, "_take_up", take_up)
 
 
 def at_work(job: Job, leases: int) -> bool:
@@ -123,7 +123,7 @@ async def test_fm_021_prevent_a_clean_restart_is_no_death(stage: Stage) -> None:
     await stage.until(job_id, partial(at_work, leases=1))
     assert process.worker is not None
     await process.worker.runner.stop()
-    await process.lucius.reconciler.drained()
+    await process.lucius.outbox.replies.drained()
     await process.kill()
     step = await stage.step(job_id)
     assert (step.returns, step.deaths) == (1, 0)

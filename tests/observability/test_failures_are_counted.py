@@ -202,7 +202,7 @@ async def test_replies_that_the_bus_does_not_deliver(world: Watched) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Network, "receive", down)
         await asyncio.sleep(60)
-    assert world.reconciler.replies.on
+    assert world.outbox.replies.outage.on
     outage = {"incident": "outage", "cause": "bus"}
     assert await world.value("lucius_incidents_total", **outage) == 1
 

@@ -92,8 +92,9 @@ def test_what_would_end_the_process_ends_the_step(
     story()
 
 
-def test_a_real_interrupt_still_ends_the_process() -> None:
+def test_a_real_interrupt_still_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under asyncio's own handling of Ctrl-C, or none, it is not taken for the service's failure."""
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.default_int_handler)
 
     @on_the_bench
     async def story(bench: Bench) -> None:

@@ -18,10 +18,7 @@ from tests.api.live import live
 
 @pytest.mark.parametrize(
     "environ",
-    [
-        {"LUCIUS_TEMPORAL_ENABLED": "true"},
-        {"LUCIUS_STORAGE_BACKEND": "table", "LUCIUS_TABLE_CONNECTION": "x"},
-    ],
+    [{"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": "x"}],
     ids=lambda environ: next(iter(environ)),
 )
 async def test_what_is_not_built_yet_is_refused_by_name(
@@ -41,7 +38,7 @@ def test_a_bus_whose_library_is_missing_names_the_extra(monkeypatch: pytest.Monk
 async def test_the_reconciler_looks_at_what_is_due_as_often_as_it_is_told(tmp_path: Path) -> None:
     environ = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_OUTBOX_RETRY_INTERVAL": "0.5"}
     runtime = await build(load_settings(environ))
-    assert runtime.reconciler._pause() == timedelta(seconds=0.5).total_seconds()
+    assert runtime.outbox.ticks.pause() == timedelta(seconds=0.5).total_seconds()
     await runtime.webhooks.close()
     await runtime.ledger.close()
 

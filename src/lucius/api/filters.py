@@ -76,7 +76,7 @@ def _tenants(given: Mapping[str, Any], caller: Caller) -> frozenset[str] | None:
 def _states(given: Mapping[str, Any], possible: Collection[JobState]) -> frozenset[JobState]:
     asked = {word.upper() for word in _words(given, "state")} if "state" in given else set()
     if not asked <= {state.value for state in possible}:
-        raise field_problem("/filter/state", f"must be among {', '.join(possible)}")
+        raise field_problem("/filter/state", f"must be one of {', '.join(possible)}")
     return frozenset(JobState(word) for word in asked)
 
 

@@ -85,7 +85,7 @@ def _states(request: Request) -> frozenset[JobState] | None:
     asked = {word.upper() for word in words(request, "state")}
     unknown = asked - set(JobState)
     if unknown:
-        raise parameter_problem("state", f"must be among {', '.join(JobState)}")
+        raise parameter_problem("state", f"must be one of {', '.join(JobState)}")
     return frozenset(JobState(word) for word in asked) or None
 
 

@@ -17,7 +17,7 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.demo import SERVICES
-from lucius.engines.outbox.reconciler import EMBEDDED
+from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
@@ -42,12 +42,6 @@ class UnsupportedError(LuciusError):
     """A backend or service that this build does not have."""
 
 
-def check_engine(settings: Settings) -> None:
-    """A job keeps the engine that it began with, so none may begin with one that is not here."""
-    if settings.temporal_enabled:
-        raise UnsupportedError("LUCIUS_TEMPORAL_ENABLED=true is not built yet: leave it out")
-
-
 async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
     if settings.storage_backend == "memory":
         return MemoryLedger()
@@ -55,9 +49,41 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         path = ledger_path(settings)
         opened = SqliteLedger.open_readonly(path) if readonly else SqliteLedger.open(path)
         return await opened
-    raise UnsupportedError(
-        f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is not built yet: use sqlite"
+    ledger: Ledger = await azure_tables(settings).open_ledger(
+        settings.storage_backend,
+        settings.table_connection.get_secret_value(),
+        table_settings(settings),
     )
+    return ledger
+
+
+def azure_tables(settings: Settings) -> ModuleType:
+    """The Azure ledgers need an SDK that only their users install."""
+    try:
+        return importlib.import_module("lucius.ledgers.azure.opening")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} needs the package {error.name}:"
+            " pip install 'lucius[azure]'"
+        ) from error
+
+
+def table_settings(settings: Settings) -> dict[str, str]:
+    """The settings that name a table, and the names that they give."""
+    shared = {
+        "LUCIUS_IDEMPOTENCY_TABLE": settings.idempotency_table,
+        "LUCIUS_JOB_INDEX_TABLE": settings.job_index_table,
+        "LUCIUS_INFLIGHT_TABLE": settings.inflight_table,
+    }
+    if settings.storage_backend == "ledger":
+        return {"LUCIUS_LEDGER_TABLE": settings.ledger_table, **shared}
+    return {
+        "LUCIUS_JOBS_TABLE": settings.jobs_table,
+        "LUCIUS_STEPS_TABLE": settings.steps_table,
+        "LUCIUS_OUTBOX_TABLE": settings.outbox_table,
+        "LUCIUS_EVENTS_TABLE": settings.events_table,
+        **shared,
+    }
 
 
 def open_config(settings: Settings) -> ConfigSource:
@@ -76,7 +102,7 @@ def open_bus(settings: Settings) -> Bus:
         connecting = service_bus()
         plan = service_bus_plan(settings)
         bus: Bus = connecting.open_service_bus(
-            settings.servicebus_connection, plan, creates=creates
+            settings.servicebus_connection.get_secret_value(), plan, creates=creates
         )
         return bus
     return open_nats(settings)
@@ -117,11 +143,11 @@ def open_provisioner(settings: Settings) -> Provisioner:
     """Who creates topics, subscriptions and rules, with rights that running processes do not need."""
     if settings.bus_backend != "servicebus":
         raise UnsupportedError(
-            f"LUCIUS_BUS_BACKEND={settings.bus_backend}: nothing is to be provisioned, the processes"
-            " create what they need. Set LUCIUS_BUS_BACKEND=servicebus"
+            f"LUCIUS_BUS_BACKEND={settings.bus_backend} needs no provisioning: processes create what they"
+            " need. For Service Bus, set LUCIUS_BUS_BACKEND=servicebus"
         )
     made: Provisioner = service_bus().open_administrator(
-        settings.servicebus_connection, service_bus_plan(settings)
+        settings.servicebus_connection.get_secret_value(), service_bus_plan(settings)
     )
     return made
 

@@ -3,9 +3,11 @@
 What only keeps something comes first, then the engine that writes to it, then those that act on it.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from lucius.admission.ingress import Ingress
 from lucius.engines.outbox.alarm import Alarm
@@ -14,20 +16,25 @@ from lucius.engines.outbox.clock import LoopTime
 from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
 from lucius.engines.outbox.engine import A_TURN, Listener, OutboxEngine
 from lucius.engines.outbox.lost_services import LostServices
-from lucius.engines.outbox.metrics import EngineMetrics
+from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
 from lucius.engines.outbox.move_log import log_moves
+from lucius.engines.outbox.nudges import Nudges
+from lucius.engines.outbox.observer import Outage
 from lucius.engines.outbox.owed import OwedEffects
+from lucius.engines.outbox.ownership import EMBEDDED, Ownership
 from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.pulls import Pulls
 from lucius.engines.outbox.pump import Pump
 from lucius.engines.outbox.ready import ReadyQueues
-from lucius.engines.outbox.reconciler import EMBEDDED, IDLE, Guard, Reconciler
+from lucius.engines.outbox.reconciler import Reconciler
 from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.replies import Guard, Replies
 from lucius.engines.outbox.tasks import Tasks
+from lucius.engines.outbox.ticks import IDLE, Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus
-from lucius.ports.lanes import ALL_LANES, Lanes
+from lucius.ports.lanes import ALL_LANES, FixedLanes, Lanes
 from lucius.ports.ledger import Ledger, Limits
 
 
@@ -46,6 +53,9 @@ class Outbox:
     pump: Pump
     pulls: Pulls
     dispatcher: Dispatcher
+    ticks: Ticks
+    replies: Replies
+    nudges: Nudges
     reconciler: Reconciler
 
 
@@ -72,13 +82,16 @@ def outbox(
     owed, alarm, pace = owed or OwedEffects(), Alarm(), Pace(A_TURN)
     unclaimed, lost = UnclaimedServices(), LostServices(home, alive)
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
-    tasks = Tasks(metrics)
+    tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
+    together = isinstance(lanes, FixedLanes)
     engine = OutboxEngine(
         ledger,
         ingress,
         releases,
         owed,
         alarm,
+        nudges,
+        metrics.rows if together else partial(backlog_of, lanes),
         now=now,
         limits=limits,
         lanes=lanes,
@@ -100,26 +113,45 @@ def outbox(
         notify=notify,
     )
     reporter = UnclaimedReporter(engine, bus, unclaimed, lanes=lanes, now=now, observer=metrics)
-    reconciler = Reconciler(
+    outage = Outage("ledger", "what is due waits", logging.getLogger("lucius.reconciler"))
+    ticks = Ticks(
+        engine,
+        ledger,
+        windows,
+        alarm,
+        outage,
+        lanes=lanes,
+        now=now,
+        observer=metrics,
+        every=look,
+    )
+    replies = Replies(
+        engine,
+        bus,
+        tasks,
+        outage,
+        nudged=ticks.look,
+        lanes=lanes,
+        pace=pace,
+        observer=metrics,
+        guard=guard,
+    )
+    ownership = Ownership(
         engine,
         ledger,
         bus,
-        dispatcher,
-        pump,
-        reporter,
         releases,
-        windows,
         ready,
         alarm,
         lost,
         tasks,
+        outage,
         lanes=lanes,
-        pace=pace,
+        backlog=metrics.by_lane,
         now=now,
         observer=metrics,
-        look=look,
-        guard=guard,
     )
+    reconciler = Reconciler(ownership, dispatcher, pump, ticks, replies, reporter, nudges)
     pulls = Pulls(releases, windows, pump)
     return Outbox(
         engine,
@@ -133,5 +165,8 @@ def outbox(
         pump,
         pulls,
         dispatcher,
+        ticks,
+        replies,
+        nudges,
         reconciler,
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lucius.bootstrap.adapters import open_config, open_provisioner
 from lucius.core.routing import LANES, every_directive_topic, reply_topic, subscriptions_of
-from lucius.engines.outbox.reconciler import REPLIES
+from lucius.engines.outbox.replies import REPLIES
 from lucius.engines.outbox.unclaimed import UNCLAIMED
 from lucius.gateway.bus_gateway import services_of
 from lucius.ports.bus import Property, Subscription

@@ -23,7 +23,6 @@ from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
     caller_checks,
-    check_engine,
     check_workspace,
     home_of,
     host_check,
@@ -59,6 +58,7 @@ from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
+from lucius.telemetry.instruments import Measured
 from lucius.telemetry.spans import traced
 from lucius.upkeep.retention import prune
 from lucius.webhooks.sender import Webhooks
@@ -131,6 +131,8 @@ class Runtime:
         )
         self.engine, self.metrics = self.outbox.engine, self.outbox.metrics
         self.metrics.register(self.registry)
+        if isinstance(self.ledger, Measured):
+            self.ledger.instruments.register(self.registry)
         ProcessCollector(registry=self.registry)
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.gateway = BusGateway(
@@ -214,7 +216,7 @@ class Runtime:
         finally:
             await self.take_no_more()
             if self.reconciles:
-                await self.reconciler.drained()
+                await self.outbox.replies.drained()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -332,7 +334,7 @@ class Runtime:
     async def _check_bus(self) -> None:
         if self.dispatcher.outage.on:
             raise LuciusError("the bus does not take directives")
-        if self.reconciler.replies.on:
+        if self.outbox.replies.outage.on:
             raise LuciusError("the bus does not deliver replies")
 
 
@@ -340,7 +342,6 @@ async def build(
     settings: Settings, services: Sequence[Service] = (), *, reconciles: bool = True
 ) -> Runtime:
     """A runtime of the adapters that the settings name."""
-    check_engine(settings)
     if services:
         check_workspace(settings)
     config, bus = open_config(settings), traced(open_bus(settings))

@@ -21,14 +21,14 @@ class SecretTooShortError(LuciusError):
 def callback_keys(settings: Settings) -> dict[str, bytes]:
     """From the settings, or one that is made once in the data directory."""
     if settings.callback_keys:
-        pairs = (entry.split(":", 1) for entry in settings.callback_keys)
-        return {key_id: secret.encode() for key_id, secret in pairs}
+        keys = settings.callback_keys.items()
+        return {key_id: secret.get_secret_value().encode() for key_id, secret in keys}
     return {"k1": made_once(settings.data_dir / "callback.key")}
 
 
 def webhook_secret(settings: Settings) -> str:
     if settings.webhook_secret:
-        return settings.webhook_secret
+        return settings.webhook_secret.get_secret_value()
     return base64.b64encode(made_once(settings.data_dir / "webhook.key")).decode()
 
 

@@ -8,7 +8,6 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import Any, Final
@@ -143,7 +142,7 @@ async def serve(
         address = _address(host, listener)
         if not settings.public_url:
             check_callable(address, listener.getsockname()[0])
-            settings = replace(settings, public_url=address)
+            settings = settings.model_copy(update={"public_url": address})
         runtime = await build(settings, services, reconciles=reconciles)
         with _private_socket(settings) as private:
             await _serve_on(listener, private, runtime, lambda: _tell(address, ready))

@@ -22,23 +22,43 @@ DONE = {
 }
 
 
+FILTER = (
+    click.option(
+        "--to",
+        "created_to",
+        metavar="INSTANT",
+        help="Created before this, such as 2026-01-31T12:00:00Z.",
+    ),
+    click.option(
+        "--from", "created_from", metavar="INSTANT", help="Created at this instant or later."
+    ),
+    click.option("--type", "request_type", help="Only jobs of this request type."),
+    click.option(
+        "--state", multiple=True, help="Only jobs in this state; may be given several times."
+    ),
+    click.option(
+        "--tenant",
+        "tenant_id",
+        multiple=True,
+        help="Only jobs of this tenant; may be given several times.",
+    ),
+)
+"""Which jobs, for every command that lists or moves some."""
+
+
 def which_jobs(command: Any) -> Any:
-    """The filter, and how it is run."""
+    """The filter, and whether to count, to ask or to act."""
     for option in (
-        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+        click.option("--yes", "-y", is_flag=True, help="Do it without asking."),
         click.option("--dry-run", is_flag=True, help="Only count the jobs that match."),
-        click.option("--to", "created_to", metavar="INSTANT", help="Created before."),
-        click.option("--from", "created_from", metavar="INSTANT", help="Created at or after."),
-        click.option("--type", "request_type", help="Only this request type."),
-        click.option("--state", multiple=True, help="Only these states."),
-        click.option("--tenant", "tenant_id", multiple=True, help="Only these tenants."),
+        *FILTER,
     ):
         command = option(command)
     return command
 
 
 def bulk_command(verb: str, about: str) -> click.Command:
-    @click.command(verb, help=f"{about} Counts them and asks first.")
+    @click.command(verb, help=f"{about} Count them and ask first.")
     @which_jobs
     @with_server
     def command(session: Session, dry_run: bool, yes: bool, **filters: Any) -> None:
@@ -47,9 +67,11 @@ def bulk_command(verb: str, about: str) -> click.Command:
     return command
 
 
-@click.command("cancel", help="Cancel all jobs that match. Counts them and asks first.")
+@click.command("cancel", help="Cancel all jobs that match. Count them and ask first.")
 @which_jobs
-@click.option("--immediate", is_flag=True, help="Do not wait for steps that are under way.")
+@click.option(
+    "--immediate", is_flag=True, help="End the jobs now, not when their running steps have ended."
+)
 @with_server
 def cancel_many(
     session: Session, dry_run: bool, yes: bool, immediate: bool, **filters: Any
@@ -57,14 +79,13 @@ def cancel_many(
     run_order(session, "cancel", _given(filters), dry_run=dry_run, yes=yes, immediate=immediate)
 
 
-@click.command("redrive", help="Redrive all failed jobs that match. Counts them and asks first.")
+@click.command("redrive", help="Redrive all failed jobs that match. Count them and ask first.")
 @which_jobs
-@click.option("--payload", metavar="JSON|@FILE", help="A corrected payload, for each of them.")
+@click.option("--payload", metavar="JSON|@FILE", help="A corrected payload, the same for each job.")
 @with_server
 def redrive_many(
     session: Session, dry_run: bool, yes: bool, payload: str | None, **filters: Any
 ) -> None:
-    """See `lucius dlq`."""
     more = {"payload": read_payload(payload)} if payload is not None else {}
     run_order(session, "redrive", _given(filters), dry_run=dry_run, yes=yes, **more)
 
@@ -101,14 +122,14 @@ def run_order(
 
 
 def _ask(verb: str, counted: "BulkShape") -> None:
-    """A person is asked; a script must have said yes."""
+    """Ask at a terminal. A script, which nobody can answer for, must give --yes."""
     if not is_asked():
         raise click.UsageError(f"{_matched(counted)}; add --yes to {verb} them")
     click.confirm(f"{verb} {_matched(counted)}?", abort=True, err=True)
 
 
 def is_asked() -> bool:
-    """Whether someone sits there who can answer."""
+    """Whether standard input is a terminal, so that someone can answer."""
     return sys.stdin.isatty()
 
 
@@ -123,7 +144,7 @@ def _show_count(counted: "BulkShape") -> None:
 async def _given_to_all(
     client: "Client", verb: str, filters: dict[str, Any], more: dict[str, Any]
 ) -> "BulkShape":
-    """Page by page. A page on which nothing moved is the last: the rest would not move either."""
+    """Give the order page by page, until one on which no job moved: the rest would not move either."""
     total = await client.order_many(verb, filters, **more)
     page = total
     while page["more"] and page["applied"]:

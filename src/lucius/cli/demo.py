@@ -36,12 +36,28 @@ READY_SECONDS = 30.0
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     default="examples/sample.pdf",
     show_default=True,
+    help="The document to read.",
 )
-@click.option("--prompt", "prompts", multiple=True, default=PROMPTS, help="What to ask of it.")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=".lucius/demo")
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    default=PROMPTS,
+    help="A question about the document; may be given several times.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".lucius/demo",
+    show_default=True,
+    help="Directory for the demo's own server and its output.",
+)
 @with_json
 def demo(document: Path, prompts: tuple[str, ...], data: Path, as_json: bool) -> None:
-    """Run OCR->EMBEDDING->SIS over a sample document and show the answer."""
+    """Ask questions about a sample document and show the answers.
+
+    A server of its own runs the steps OCR, EMBEDDING and SIS, and ends with the command.
+    """
     data.mkdir(parents=True, exist_ok=True)
     with _server(data, document) as url:
         envelope = _envelope(document, prompts, data)

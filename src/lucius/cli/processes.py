@@ -19,40 +19,48 @@ if TYPE_CHECKING:
 STACKS: Final[dict[str, dict[str, str]]] = {
     "embedded": {},
     "nats": {"LUCIUS_BUS_BACKEND": "nats"},
-    "azure": {
-        "LUCIUS_STORAGE_BACKEND": "ledger",
-        "LUCIUS_BUS_BACKEND": "servicebus",
-        "LUCIUS_CONFIG_SOURCE": "appconfig",
-    },
-    "temporal": {"LUCIUS_TEMPORAL_ENABLED": "true"},
 }
-"""What each stack sets; everything else comes from the environment."""
+"""The stacks that work, and what each sets; everything else comes from the environment."""
 
 
 def with_address(command: Any) -> Any:
     for option in (
-        click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65535)),
-        click.option("--host", default="127.0.0.1", show_default=True),
+        click.option(
+            "--port",
+            default=8700,
+            show_default=True,
+            type=click.IntRange(0, 65535),
+            help="Port to listen on; 0 takes one that is free.",
+        ),
+        click.option(
+            "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+        ),
     ):
         command = option(command)
     return command
 
 
 def with_stack(command: Any) -> Any:
-    choice = click.Choice(list(STACKS))
-    return click.option("--stack", type=choice, default="embedded", show_default=True)(command)
+    return click.option(
+        "--stack",
+        type=click.Choice(list(STACKS)),
+        default="embedded",
+        show_default=True,
+        help="What LUCIUS stands on. nats: the bus is a NATS server, which is started where"
+        " LUCIUS_NATS_URL names none.",
+    )(command)
 
 
 @click.command()
 @with_address
 @with_data
-@click.option("--no-services", is_flag=True, help="Without the demo services.")
+@click.option("--no-services", is_flag=True, help="Do not run the demo services.")
 @click.option(
     "--service",
     "named",
     multiple=True,
     metavar="MODULE:NAME",
-    help="Also run this service; may be given several times. The current directory is searched last.",
+    help="Also run this service; may be given several times. Its module may be in the current directory.",
 )
 @with_stack
 @with_json
@@ -65,7 +73,7 @@ def up(
     stack: str,
     as_json: bool,
 ) -> None:
-    """Run everything in one process: API, reconciler and demo services.
+    """Run the server: API, reconciler and demo services.
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
@@ -84,7 +92,7 @@ def up(
 
 
 def search_here() -> None:
-    """For services alone, and last: nothing in the current folder takes the place of a library."""
+    """Let services be imported from the current folder. It is searched last, so it replaces no library."""
     sys.path.append(str(Path.cwd()))
 
 
@@ -95,7 +103,7 @@ def serve(settings: "Settings", as_json: bool, **how: Any) -> None:
         run_quickly(bootstrap.serve(settings, **how, ready=lambda url: told(as_json, url=url)))
 
 
-@click.command()
+@click.command(hidden=True)  # until there is a ledger that processes share
 @with_address
 @with_data
 @with_stack
@@ -110,7 +118,7 @@ def orchestrator(host: str, port: int, data: Path, stack: str, as_json: bool) ->
     serve(settings, as_json, host=host, port=port, reconciles=False)
 
 
-@click.command()
+@click.command(hidden=True)  # until there is a ledger that processes share
 @with_data
 @with_stack
 @with_json
@@ -138,14 +146,14 @@ def logs(as_json: bool) -> dict[str, str]:
 
 
 def told(as_json: bool, **about: str) -> None:
-    """For a program that started this process and waits for it."""
+    """Tell a program that started this process with --json that it is ready."""
     if as_json:
         click.echo(json.dumps({**about, "ready": True}))
 
 
 @click.group()
 def service() -> None:
-    """Platform services in processes of their own."""
+    """Run a platform service in a process of its own."""
 
 
 @service.command("run")
@@ -155,12 +163,14 @@ def service() -> None:
     default=8,
     show_default=True,
     type=click.IntRange(1),
-    help="Steps at once; a process-isolated service runs as many as it has processes.",
+    help="How many steps run at once. A process-isolated service has its own number of processes.",
 )
 @with_data
 @with_json
 def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
-    """Run a platform service until it is stopped; it drains first.
+    """Run a platform service until it is stopped.
+
+    On SIGTERM it takes no more steps, and those that run may finish for LUCIUS_DRAIN_SECONDS.
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
@@ -184,7 +194,7 @@ def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
 
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where there is one."""
+    """Run on uvloop if it is installed, else on asyncio's own loop."""
     try:
         import uvloop
     except ImportError:

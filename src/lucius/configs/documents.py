@@ -1,4 +1,4 @@
-"""Reading one protocol document, YAML or JSON, strictly: what is ambiguous or misspelt is refused."""
+"""Reads one protocol document, YAML or JSON. Unknown fields, wrong types and repeated keys are refused."""
 
 import json
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from lucius.core.json_faults import pointer
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The content of one file; `name` is for people."""
+    """The content of one file. Messages call the file by `name`."""
 
     name: str
     body: dict[str, Any]
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML as JSON would have it: no dates, no key twice."""
+    """YAML with the types of JSON: a date stays text, and a key may stand only once."""
 
     yaml_implicit_resolvers = {
         first: [(tag, regexp) for tag, regexp in rules if tag != "tag:yaml.org,2002:timestamp"]

@@ -1,6 +1,6 @@
-"""Protocols from files: read strictly at start, read again when they change.
+"""Protocols from files: read at the start, and again when they change.
 
-A change that is not valid is reported and the reading before it stays in force.
+A change that is not valid is reported, and the protocols from before it stay in force.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ Signature = tuple[tuple[str, int, int], ...]
 class FileConfig:
     """A configuration source over files and directories; by default the packaged protocols.
 
-    `policy` holds the retries and timeouts of step types that say nothing about theirs.
-    `last_error` is why the newest change is not in force, if it is not.
+    `policy` holds the retries and timeouts for step types that define none.
+    `last_error` says why the newest change is not in force; None if it is.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class FileConfig:
         self.last_error = error
 
     def _look(self) -> Signature:
-        """Which files there are. A file that changes while it is read is read again the next time."""
+        """The files that are there now. A file that changes while it is read is read again the next time."""
         return tuple(_seen(path) for path in self._files())
 
     def _files(self) -> list[Path]:

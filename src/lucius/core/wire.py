@@ -119,6 +119,20 @@ def directive_properties(body: Mapping[str, Any]) -> dict[str, str | int]:
     }
 
 
+# -- nudges ----------------------------------------------------------------------------------
+
+NUDGE: Final = "NUDGE"
+
+
+def nudge(job_id: str, version: int, lane: int) -> tuple[str, dict[str, Any], dict[str, str | int]]:
+    """Id, body and properties of a message that tells the owner of a lane to look at a job."""
+    return (
+        f"{job_id}:{version}:{NUDGE}",
+        {"type": NUDGE, "jobId": job_id},
+        {"type": NUDGE, "jobId": job_id, "lane": lane},
+    )
+
+
 # -- replies ---------------------------------------------------------------------------------
 
 

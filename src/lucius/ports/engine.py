@@ -1,12 +1,13 @@
-"""The engine port: what the API asks of whoever runs the jobs."""
+"""The engine port: what the API asks of whoever runs the jobs. One over a socket could stand for it."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypedDict
 
-from lucius.core.effects import Outcome
+from lucius.core.effects import Event, Outcome
 from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.core.record import record
+from lucius.ports.ledger import JobPage, JobQuery
 
 
 @record
@@ -23,6 +24,21 @@ class Applied:
     outcome: Outcome
     job: Job
     code: str | None = None
+
+
+class BacklogRow(TypedDict):
+    """What waits and runs for a service in one mode on one lane.
+
+    Autoscaling follows held, released and in progress together.
+    """
+
+    service: str
+    mode: str
+    lane: int
+    held: int
+    released: int
+    in_progress: int
+    window: int
 
 
 class Engine(Protocol):
@@ -45,3 +61,18 @@ class Engine(Protocol):
 
     async def ended(self, job_id: str, seconds: float) -> Job | None:
         """The job once it is terminal, or as it is after so many seconds."""
+
+    async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
+        """Events with a `seq` greater than `after`, in order, without gaps."""
+
+    async def jobs(self, query: JobQuery) -> JobPage:
+        """One page, newest first. It may be short, or empty, and still have a cursor."""
+
+    async def count(self, query: JobQuery) -> int:
+        """How many jobs match, however many there are."""
+
+    async def backlog(self) -> Sequence[BacklogRow]:
+        """What waits and runs on all lanes, by whomever they are owned."""
+
+    async def unreadable(self) -> int:
+        """How many jobs were met that cannot be read."""

@@ -22,7 +22,7 @@ class WorkspaceByScheme:
         return served if self._folders is None else served.within(*self._folders)
 
     def within(self, *folders: str) -> "WorkspaceByScheme":
-        """Each job has one, and many never touch it: so the parts are narrowed when they are asked."""
+        """A view for one job. Its parts are made when they are first used, because many jobs use none."""
         return WorkspaceByScheme(self._workspaces, folders)
 
     def writable(self, uri: str) -> bool:

@@ -33,6 +33,8 @@ class Configuration:
     honest: bool = True
     results: tuple[ResultStatus, ...] = EVERY_RESULT
     reconcilers: int = 1
+    guests: int = 0
+    """So many of the reconcilers, the last ones, own no lane: they save what comes and leave the rest."""
     window: int = 1
     leases: float = 0
     refusals: bool = True
@@ -98,6 +100,16 @@ CANCELLED_RACE: Final = Configuration(
     refusals=False,
     controls=(CancelRequested(),),
 )
+APART: Final = Configuration(
+    "an owner and an orchestrator without lanes, under every control",
+    small_plan(0, 1, webhooks=1),
+    honest=False,
+    results=SUCCESS_OR_RETRY,
+    reconcilers=2,
+    guests=1,
+    refusals=False,
+    controls=GENTLE,
+)
 STEERED_RACE: Final = Configuration(
     "two reconcilers, two steps of one attempt, and every control",
     small_plan(0, 1, attempts=1),
@@ -158,6 +170,7 @@ DEFAULT: Final = (
     NETWORK,
     RACE,
     CANCELLED_RACE,
+    APART,
     STEERED_RACE,
     CONTROL,
     DRAIN,
@@ -177,6 +190,7 @@ DEEP: Final = (
     deeper(NETWORK, "three steps", plan=small_plan(0, 1, 2), honest=False),
     deeper(RACE, "two steps", plan=small_plan(0, 1, webhooks=1), honest=False),
     deeper(CANCELLED_RACE, "failures too", results=SUCCESS_OR_RETRY),
+    deeper(APART, "a stage of two", plan=small_plan(0, 0, webhooks=1)),
     deeper(STEERED_RACE, "leases given back", leases=2),
     deeper(CONTROL, "honest services", honest=True, results=SUCCESS_OR_RETRY),
     deeper(CONTROL, "three steps", plan=small_plan(0, 1, 2), sla=False),

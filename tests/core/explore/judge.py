@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from lucius.core import decide as core
 from lucius.core.effects import Decision, Effect, Outcome
+from lucius.core.handover import left_to_owner
 from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.core.plan import Plan
@@ -29,10 +30,13 @@ class Judge:
         self.moves: set[Move] = set()
         self.facts: set[tuple[str, ...]] = set()
         self._verdicts: dict[tuple[int, Input, str | None], Verdict] = {}
+        self._left: dict[tuple[int, Input], Verdict] = {}
         self._checked: set[int] = set()
 
-    def submitted(self, plan: Plan) -> Verdict:
+    def submitted(self, plan: Plan, *, left: bool = False) -> Verdict:
         decision = core.submit(plan, NOW)
+        if left:
+            decision = left_to_owner(None, decision)
         self._remember(decision, "submitted")
         return self._verdict(decision)
 
@@ -41,6 +45,16 @@ class Judge:
         verdict = self._verdicts.get(key)
         if verdict is None:
             verdict = self._verdicts[key] = self._decide(number, received, deadline)
+        return verdict
+
+    def left(self, number: int, received: Input) -> Verdict:
+        """What a process makes of it that does not own the lane: it saves, and leaves the rest."""
+        verdict = self._left.get((number, received))
+        if verdict is None:
+            job = self.catalogue.jobs[number]
+            decision = left_to_owner(job, core.decide(job, received, NOW))
+            require(not decision.effects, "4a: who does not own the lane performs nothing")
+            verdict = self._left[number, received] = self._verdict(decision, number)
         return verdict
 
     def _decide(self, number: int, received: Input, deadline: str | None) -> Verdict:

@@ -55,9 +55,16 @@ class Rules:
         self.attempted = Action("the job is accepted")
 
     def start(self) -> World:
-        verdict = self.judge.submitted(self.configuration.plan)
+        verdict = self.judge.submitted(self.configuration.plan, left=self.configuration.guests > 0)
         first, *others = (Actor() for _ in range(self.configuration.reconcilers))
-        return World(verdict.job, (first._replace(todo=verdict.effects), *others))
+        job = self.jobs[verdict.job]
+        unseen = frozenset(
+            planned.step_id
+            for planned, step in zip(job.plan.steps, job.steps, strict=True)
+            if self.configuration.guests and step.ready
+        )
+        actors = (first._replace(todo=verdict.effects), *others)
+        return World(verdict.job, actors, unseen=unseen)
 
     def job(self, world: World) -> Job:
         return self.jobs[world.job]
@@ -121,9 +128,14 @@ class Rules:
         return len(job.steps[index].executions)
 
     def _clients(self, world: World) -> Iterator[Next]:
+        """Where there is a process without lanes, it is the one that clients speak to."""
+        number = len(world.actors) - 1 if self.configuration.guests else 0
         for control in self.configuration.controls:
             helps = isinstance(control, ResumeRequested)
-            yield self._act(world, "the client asks", control, helps=helps)
+            yield self._act(world, "the client asks", control, number, helps=helps)
+
+    def _is_guest(self, number: int) -> bool:
+        return number >= self.configuration.reconcilers - self.configuration.guests
 
     def _restarts(self, world: World) -> Iterator[Next]:
         """The bus and everything in its process is gone: messages, local services, what was to do."""
@@ -142,7 +154,8 @@ class Rules:
     def _reconciler(self, world: World, number: int) -> Iterator[Next]:
         actor = world.actors[number]
         if actor != Actor():
-            yield Next(Action("crashes", actor=number), _with(world, number, Actor()))
+            after = world if self._is_guest(number) else world._replace(unseen=frozenset())
+            yield Next(Action("crashes", actor=number), _with(after, number, Actor()))
         for effect in actor.todo:
             yield from self._perform(world, number, effect)
         if self.configuration.racing:
@@ -161,9 +174,15 @@ class Rules:
         """What a reconciler may find to do with the copy of the job that it has."""
         seen = world.actors[number].copy
         job = self.jobs[seen if seen is not None else world.job]
+        if self._is_guest(number):
+            for reply in self._replies(world):
+                yield self._act(world, "receives", reply, number)
+            if not job.terminal:
+                yield self._act(world, "is told to publish now", PUBLISH_NOW, number)
+            return
         if sum(step.unacked for step in job.steps) < self.configuration.window:
             for planned, step in zip(job.plan.steps, job.steps, strict=True):
-                if step.ready:
+                if step.ready and planned.step_id not in world.unseen:
                     lease_id = f"{planned.step_id}{len(step.executions) + 1}"
                     released = EntryReleased(planned.step_id, lease_id)
                     yield self._act(world, "releases", released, number, helps=True)
@@ -244,7 +263,10 @@ class Rules:
         base = actor.copy if self.configuration.racing else world.job
         if base is None or base == STALE:
             return _with(world, number, actor._replace(copy=None))
-        verdict = self.judge.decided(base, received, deadline)
+        if self._is_guest(number):
+            verdict = self.judge.left(base, received)
+        else:
+            verdict = self.judge.decided(base, received, deadline)
         before, after = self.job(world), self.jobs[verdict.job]
         require(not before.terminal or after.state is before.state, "1: a closed job came back")
         accepted = self._accepted(world, received, verdict)
@@ -258,7 +280,25 @@ class Rules:
             else _overtaken(each, verdict.changed)
             for index, each in enumerate(world.actors)
         )
-        return self._settled(world._replace(job=verdict.job, actors=actors, accepted=accepted))
+        unseen = self._unseen(world, after, guest=self._is_guest(number))
+        return self._settled(
+            world._replace(job=verdict.job, actors=actors, accepted=accepted, unseen=unseen)
+        )
+
+    def _unseen(self, world: World, after: Job, *, guest: bool) -> frozenset[str]:
+        """Nobody's queue has what became ready elsewhere, until a new owner reads them all."""
+        ready = {
+            planned.step_id
+            for planned, step in zip(after.plan.steps, after.steps, strict=True)
+            if step.ready
+        }
+        before = self.job(world)
+        fresh = (
+            planned.step_id
+            for planned, was in zip(before.plan.steps, before.steps, strict=True)
+            if guest and not was.ready
+        )
+        return (world.unseen | frozenset(fresh)) & ready
 
     def _accepted(self, world: World, received: Input, verdict: Verdict) -> frozenset[str]:
         if not isinstance(received, ResultReceived) or verdict.outcome is not Outcome.APPLIED:

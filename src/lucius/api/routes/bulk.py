@@ -14,7 +14,7 @@ from lucius.api.operation import Answer, Handler, Operation, json_response
 from lucius.contract.shapes import BulkShape, RefusalShape
 from lucius.core.inputs import CancelRequested, Dismissed, PauseRequested, ResumeRequested
 from lucius.core.job import Job
-from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, JobState
+from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, UNSUCCESSFUL_JOB, JobState
 from lucius.core.wire import whole
 from lucius.engines.bulk import Order, Refusal, Tally, count, give, move_order, redrive_order
 from lucius.ports.engine import Engine
@@ -107,7 +107,7 @@ VERBS: Final = (
     Verb(
         "redrive",
         "Redrive all failed jobs that match and are neither redriven nor dismissed",
-        (JobState.FAILED_FINAL, JobState.CANCELLED),
+        UNSUCCESSFUL_JOB,
         lambda engine, how: redrive_order(engine, how.payload),
         unasked=(JobState.FAILED_FINAL,),
         dead_letters=True,

@@ -5,6 +5,7 @@ Readers see a job only after its commit: a decision that is still being saved is
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from lucius.core.job import Job
@@ -55,6 +56,9 @@ class _Shelf:
             self.bytes -= kept.bytes
         return kept
 
+    def of_lanes(self, lanes: Collection[int]) -> list[str]:
+        return [i for i, kept in self._jobs.items() if kept.job.plan.routing.lane in lanes]
+
     def clear(self) -> None:
         self._jobs.clear()
         self.bytes = 0
@@ -85,6 +89,12 @@ class JobCache:
     def drop(self, job_id: str) -> None:
         self._live.drop(job_id)
         self._ended.drop(job_id)
+
+    def forget(self, lanes: Collection[int]) -> None:
+        """Other processes move the jobs of these lanes, or did."""
+        for shelf in (self._live, self._ended):
+            for job_id in shelf.of_lanes(lanes):
+                shelf.drop(job_id)
 
     def forget_ended(self) -> None:
         """Some of them were deleted."""

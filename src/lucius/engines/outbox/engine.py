@@ -1,6 +1,9 @@
-"""The outbox engine: load, decide, save, then perform. The ledger is the truth; this only delivers."""
+"""The outbox engine: load, decide, save, then perform. The ledger is the truth; this only delivers.
 
-from collections.abc import Callable, Mapping, Sequence
+On a lane that another process owns it loads, decides, saves and tells the owner: nothing else.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from typing import Any, Final
@@ -12,20 +15,33 @@ from lucius.core.errors import (
     LedgerUnavailableError,
     RequestError,
 )
+from lucius.core.handover import left_to_owner
 from lucius.core.ids import new_job_id
 from lucius.core.inputs import Callback, Input
 from lucius.core.job import Job
 from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.cache import CACHE_BYTES, JobCache
+from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Observer
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.waits import Waits
 from lucius.engines.outbox.windows import Share
-from lucius.ports.engine import Applied, Submitted
+from lucius.ports.engine import Applied, BacklogRow, Submitted
 from lucius.ports.lanes import ALL_LANES, Lanes
-from lucius.ports.ledger import Created, Duplicate, KeyReused, Ledger, Limits, Saturated
+from lucius.ports.ledger import (
+    Created,
+    CreateOutcome,
+    Duplicate,
+    JobPage,
+    JobQuery,
+    KeyReused,
+    Ledger,
+    Limits,
+    Saturated,
+    Unfinished,
+)
 
 RACES: Final = 20
 """How often a lost compare-and-swap is tried again before the caller is told."""
@@ -35,10 +51,13 @@ A_TURN: Final = 16
 
 Listener = Callable[[Job | None, Decision], None]
 """Told of every committed decision, with the job as it was before."""
+Backlog = Callable[[], Awaitable[Sequence[BacklogRow]]]
+Admit = Callable[[str], Admission]
+"""Plans the job of a request under that id."""
 
 
 class OutboxEngine:
-    """One per process. It releases and publishes only on the lanes it owns; it may save any job."""
+    """One per process. It releases, publishes and remembers on its own lanes; it may save any job."""
 
     def __init__(
         self,
@@ -47,6 +66,8 @@ class OutboxEngine:
         releases: Releases,
         owed: OwedEffects,
         alarm: Alarm,
+        nudges: Nudges,
+        backlog: Backlog,
         *,
         now: Callable[[], datetime],
         limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
@@ -62,6 +83,8 @@ class OutboxEngine:
         self._releases = releases
         self._owed = owed
         self._alarm = alarm
+        self._nudges = nudges
+        self._backlog = backlog
         self._now = now
         self._limits = limits
         self._lanes = lanes
@@ -69,7 +92,7 @@ class OutboxEngine:
         self._observer = observer or Observer()
         self._listeners = listeners
         self._cache = JobCache(cache_bytes)
-        self._waits = Waits()
+        self._waits = Waits(self._is_owned)
 
     # -- the port ----------------------------------------------------------------------------
 
@@ -78,24 +101,29 @@ class OutboxEngine:
     ) -> Submitted:
         await self._pace.turn()
         now = self._now()
-        admission = self._ingress.admit(
-            envelope, job_id=new_job_id(now), now=now, idempotency_key=idempotency_key
-        )
-        return await self._create(admission, now)
+
+        def admit(job_id: str) -> Admission:
+            return self._ingress.admit(
+                envelope, job_id=job_id, now=now, idempotency_key=idempotency_key
+            )
+
+        return await self._create(admit, admit(new_job_id(now)), now)
 
     async def redrive(self, job_id: str, *, payload: Mapping[str, Any] | None = None) -> Submitted:
         old = await self.job(job_id)
         if old is None:
             raise RequestError("JOB_NOT_FOUND", "there is no such job", status=404)
         now = self._now()
-        admission = self._ingress.admit_redrive(
-            old, job_id=new_job_id(now), now=now, payload=payload
-        )
+
+        def admit(job_id: str) -> Admission:
+            return self._ingress.admit_redrive(old, job_id=job_id, now=now, payload=payload)
+
+        admission = admit(new_job_id(now))
         if payload is None:  # nothing is said of the payload: any redrive before it is the same
             held = await self._ledger.claimed(admission.claim)
-            if held is not None:
+            if isinstance(held, Duplicate | KeyReused):
                 return await self._duplicate(held.job_id)
-        return await self._create(admission, now)
+        return await self._create(admit, admission, now)
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
         applied = await self.apply_all(job_id, (received,))
@@ -108,7 +136,7 @@ class OutboxEngine:
                 self._releases.heard(received.lease_id)
         async with self._cache.lock(job_id):
             for _ in range(RACES):
-                job = self._cache.get(job_id) or await self._ledger.load(job_id)
+                job = await self._read(job_id)
                 if job is None:
                     return None
                 decisions = decided(job, inputs, self._now())
@@ -125,7 +153,17 @@ class OutboxEngine:
         return [Applied(decision.outcome, job, decision.code) for decision in decisions]
 
     async def job(self, job_id: str) -> Job | None:
-        return self._cache.get(job_id) or await self._ledger.load(job_id)
+        return await self._read(job_id)
+
+    async def _read(self, job_id: str) -> Job | None:
+        """From memory only where no other process moves it."""
+        kept = self._cache.get(job_id)
+        return (
+            kept if kept is not None and self._is_owned(kept) else await self._ledger.load(job_id)
+        )
+
+    def _is_owned(self, job: Job) -> bool:
+        return job.plan.routing.lane in self._lanes.owned
 
     async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
         return await self._waits.for_move(self.job, job_id, version, seconds)
@@ -133,26 +171,33 @@ class OutboxEngine:
     async def ended(self, job_id: str, seconds: float) -> Job | None:
         return await self._waits.for_end(self.job, job_id, seconds)
 
+    async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
+        return await self._ledger.events(job_id, after, limit)
+
+    async def jobs(self, query: JobQuery) -> JobPage:
+        return await self._ledger.list(query)
+
+    async def count(self, query: JobQuery) -> int:
+        return await self._ledger.count(query)
+
+    async def backlog(self) -> Sequence[BacklogRow]:
+        return await self._backlog()
+
+    async def unreadable(self) -> int:
+        return await self._ledger.unreadable()
+
     def end_waits(self) -> None:
         self._waits.end()
 
     # -- committing --------------------------------------------------------------------------
 
-    async def _create(self, admission: Admission, now: datetime) -> Submitted:
-        decision = submit(admission.plan, now)
-        released, reserved = self._release_at_once(decision)
-        limits = self._limits(admission.plan.tenant_id)
-        try:
-            outcome = await self._ledger.create(
-                admission.claim, released.job, released.events, limits
-            )
-        finally:
-            for share in reserved:
-                self._releases.unreserve(share)
+    async def _create(self, admit: Admit, admission: Admission, now: datetime) -> Submitted:
+        outcome = await self._try_to_create(admission, now)
+        if isinstance(outcome, Unfinished):  # whoever began it did not live to write the job
+            outcome = await self._try_to_create(admit(outcome.job_id), now)
         match outcome:
-            case Created():
-                self._committed(None, released)
-                return Submitted(released.job.job_id, released.job.state.value, duplicate=False)
+            case Submitted():
+                return outcome
             case Duplicate(job_id):
                 return await self._duplicate(job_id)
             case KeyReused(job_id):
@@ -163,6 +208,27 @@ class OutboxEngine:
                     f"the limit of live jobs ({scope}) is reached: try again later",
                     status=429,
                 )
+            case _:
+                raise LedgerUnavailableError("the claim of this request is held without its job")
+
+    async def _try_to_create(
+        self, admission: Admission, now: datetime
+    ) -> CreateOutcome | Submitted:
+        decision = submit(admission.plan, now)
+        owned = self._is_owned(decision.job)
+        decision, reserved = self._prepared(None, decision, owned=owned)
+        limits = self._limits(admission.plan.tenant_id)
+        try:
+            outcome = await self._ledger.create(
+                admission.claim, decision.job, decision.events, limits
+            )
+        finally:
+            for share in reserved:
+                self._releases.unreserve(share)
+        if not isinstance(outcome, Created):
+            return outcome
+        self._committed(None, decision, owned=owned)
+        return Submitted(decision.job.job_id, decision.job.state.value, duplicate=False)
 
     async def _duplicate(self, job_id: str) -> Submitted:
         held = await self.job(job_id)
@@ -171,12 +237,13 @@ class OutboxEngine:
 
     async def _commit(self, job: Job, decision: Decision) -> Job | None:
         """Save and perform. None: someone else moved the job first, so decide again."""
+        owned = self._is_owned(job)
         if not decision.changed:
-            self._perform(decision)
+            self._perform(decision, owned=owned)
             return decision.job
-        released, reserved = self._release_at_once(decision)
+        decision, reserved = self._prepared(job, decision, owned=owned)
         try:
-            saved = await self._ledger.save(released.job, job.version, released.events)
+            saved = await self._ledger.save(decision.job, job.version, decision.events)
         except BaseException:
             self._cache.drop(job.job_id)
             raise
@@ -184,10 +251,18 @@ class OutboxEngine:
             for share in reserved:
                 self._releases.unreserve(share)
         if not saved:
-            await self._overtaken(job)
+            await self._overtaken(job.job_id)
             return None
-        self._committed(job, released)
-        return released.job
+        self._committed(job, decision, owned=owned)
+        return decision.job
+
+    def _prepared(
+        self, before: Job | None, decision: Decision, *, owned: bool
+    ) -> tuple[Decision, list[Share]]:
+        """The owner lets out what may go out, in the same save; anyone else leaves it to the owner."""
+        if owned:
+            return self._release_at_once(decision)
+        return left_to_owner(before, decision), []
 
     def _release_at_once(self, decision: Decision) -> tuple[Decision, list[Share]]:
         """What may go out goes out in the same save; the answer says which room is reserved."""
@@ -199,40 +274,57 @@ class OutboxEngine:
                 decision = joined(decision, release)
         return decision, reserved
 
-    async def _overtaken(self, known: Job) -> None:
-        self._cache.drop(known.job_id)
-        job = await self._ledger.load(known.job_id)
-        if job is not None and job.plan.routing.lane in self._lanes.owned:
-            self._releases.overtaken(known, job)
+    async def _overtaken(self, job_id: str) -> None:
+        """Someone else moved it: windows and queues follow."""
+        self._cache.drop(job_id)
+        job = await self._ledger.load(job_id)
+        if job is not None and self._is_owned(job):
+            self._releases.found(job)
 
-    def _committed(self, before: Job | None, decision: Decision) -> None:
+    def _committed(self, before: Job | None, decision: Decision, *, owned: bool) -> None:
         """From here on everyone may see it."""
         job = decision.job
-        self._cache.put(job)
-        if job.plan.routing.lane in self._lanes.owned:
+        if owned:
+            self._cache.put(job)
             self._releases.committed(before, job)
             if job.due_at is not None and (before is None or before.due_at != job.due_at):
                 self._alarm.due(job.due_at)
+        elif decision.events:
+            self._nudges.put(job)
         self._waits.moved(job)
         for listener in self._listeners:
             listener(before, decision)
-        self._perform(decision)
+        self._perform(decision, owned=owned)
 
-    def _perform(self, decision: Decision) -> None:
-        if decision.job.plan.routing.lane in self._lanes.owned:
+    def _perform(self, decision: Decision, *, owned: bool) -> None:
+        if owned:
             for effect in decision.effects:
                 self._owed.put(decision.job, effect)
 
-    def recovered(self, job: Job) -> None:
-        """A job found at the start is under way again."""
-        self._observer.took_up(job)
-        self._releases.recovered(job)
+    # -- what other processes do -------------------------------------------------------------
 
-    def forget_stale(self, job_id: str, due_at: datetime) -> None:
+    async def look(self, job_id: str) -> Job | None:
+        """Another process may have moved it: read it anew, and let windows and queues follow."""
+        async with self._cache.lock(job_id):
+            await self._overtaken(job_id)
+        return await self.job(job_id)
+
+    def found(self, job: Job) -> None:
+        """A job of a lane that is taken over: what is out counts here from now on."""
+        self._observer.took_up(job)
+        self._releases.found(job)
+
+    def forget(self, lanes: Collection[int]) -> None:
+        """They come or go: nothing that is remembered of them holds."""
+        self._cache.forget(lanes)
+        for lane in lanes:
+            self._releases.forget(lane)
+        self._waits.wake()
+
+    def is_stale(self, job_id: str, due_at: datetime) -> bool:
         """The ledger says that it is due then: a copy that says otherwise is old."""
         known = self._cache.get(job_id)
-        if known is not None and known.due_at != due_at:
-            self._cache.drop(job_id)  # another process may have moved it
+        return known is not None and known.due_at != due_at
 
     def forget_ended(self) -> None:
         """Some of the jobs that have ended were deleted."""

@@ -1,15 +1,16 @@
 """What the engine does, counted: a listener on committed decisions, and levels read at a scrape."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from heapq import nlargest
-from typing import Final, TypedDict
+from typing import Final
 
 from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import LedgerError
 from lucius.core.inputs import Input, Kind
 from lucius.core.job import Execution, Job, Step
-from lucius.core.plan import Plan, service_of
+from lucius.core.plan import Plan, mode_of, service_of
 from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
 from lucius.engines.outbox.metric_table import (
     MAX_TENANTS,
@@ -19,24 +20,16 @@ from lucius.engines.outbox.metric_table import (
     EngineInstruments,
 )
 from lucius.engines.outbox.observer import Incident, Observer
-from lucius.engines.outbox.windows import Windows
-from lucius.ports.lanes import Lanes
+from lucius.engines.outbox.windows import Key, Windows
+from lucius.ports.engine import BacklogRow
+from lucius.ports.lanes import LaneRows, Lanes
 from lucius.ports.ledger import Inflight, JobQuery, Ledger
 from lucius.telemetry.instruments import Labels
 
+BACKLOG: Final = "backlog"
+"""Where a lane's row has the backlog."""
 RECOUNT: Final = timedelta(minutes=10)
 """Other processes change the dead-letter view too, so it is counted anew now and then."""
-
-
-class BacklogRow(TypedDict):
-    """What waits and runs for one service on one lane; autoscaling follows the sum of the first three."""
-
-    service: str
-    lane: int
-    held: int
-    released: int
-    in_progress: int
-    window: int
 
 
 class EngineMetrics(EngineInstruments, Observer):
@@ -149,16 +142,24 @@ class EngineMetrics(EngineInstruments, Observer):
     # -- levels ------------------------------------------------------------------------------
 
     async def rows(self) -> list[BacklogRow]:
-        """The backlog by service and lane, for operators and autoscalers."""
-        rows: dict[tuple[str, int], BacklogRow] = {}
+        """The backlog of the owned lanes by service, mode and lane, for operators and autoscalers."""
+        rows: dict[Key, BacklogRow] = {}
         for queue in await self._ledger.ready_queues(self._lanes.owned):
-            _row(rows, service_of(queue.line), queue.lane)["held"] += queue.held
-        for (line, lane), (released, running, size) in self._windows.snapshot().items():
-            row = _row(rows, service_of(line), lane)
+            _row(rows, (queue.line, queue.lane))["held"] += queue.held
+        for key, (released, running, size) in self._windows.snapshot().items():
+            row = _row(rows, key)
             row["released"] += released
             row["in_progress"] += running
             row["window"] += size
         return [row for _, row in sorted(rows.items())]
+
+    async def by_lane(self) -> LaneRows:
+        """The same for other processes to read; idle lines are left out."""
+        found: dict[int, dict[str, list[BacklogRow]]] = {}
+        for row in await self.rows():
+            if row["held"] or row["released"] or row["in_progress"]:
+                found.setdefault(row["lane"], {BACKLOG: []})[BACKLOG].append(row)
+        return found
 
     async def refresh(self, up: Mapping[str, bool]) -> None:
         """What cannot be read stays as it was: an autoscaler must not take an outage for idleness."""
@@ -181,20 +182,28 @@ class EngineMetrics(EngineInstruments, Observer):
         self.unreadable.show({(): float(unreadable)})
 
     def _show_backlog(self, rows: list[BacklogRow]) -> None:
-        cells: dict[Labels, float] = {}
+        backlog: Counter[Labels] = Counter()
+        windows: Counter[Labels] = Counter()
         for row in rows:
             place = (row["service"], str(row["lane"]))
-            cells[*place, "held"] = row["held"]
-            cells[*place, "released"] = row["released"]
-            cells[*place, "in_progress"] = row["in_progress"]
-        self.backlog.show(cells)
-        self.window.show({(row["service"], str(row["lane"])): row["window"] for row in rows})
+            backlog[*place, "held"] += row["held"]
+            backlog[*place, "released"] += row["released"]
+            backlog[*place, "in_progress"] += row["in_progress"]
+            windows[place] += row["window"]
+        self.backlog.show(dict(backlog))
+        self.window.show(dict(windows))
 
     async def _count_dlq(self) -> None:
         now = self._now()
         if self._dlq_counted_at is None or now - self._dlq_counted_at >= RECOUNT:
             self._dlq_counted_at = now
             self._dlq = await self._ledger.count(JobQuery(dlq=True))
+
+
+async def backlog_of(lanes: Lanes) -> list[BacklogRow]:
+    """As the owners of all lanes said when they last renewed their leases."""
+    said = await lanes.rows()
+    return [row for _, rows in sorted(said.items()) for row in rows.get(BACKLOG, ())]
 
 
 def _by_tenant(inflight: Inflight) -> dict[Labels, float]:
@@ -206,9 +215,20 @@ def _by_tenant(inflight: Inflight) -> dict[Labels, float]:
     return {**cells, (OTHERS,): sum(tenants.values()) - sum(cells.values())}
 
 
-def _row(rows: dict[tuple[str, int], BacklogRow], service: str, lane: int) -> BacklogRow:
-    blank = BacklogRow(service=service, lane=lane, held=0, released=0, in_progress=0, window=0)
-    return rows.setdefault((service, lane), blank)
+def _row(rows: dict[Key, BacklogRow], key: Key) -> BacklogRow:
+    line, lane = key
+    return rows.setdefault(
+        key,
+        BacklogRow(
+            service=service_of(line),
+            mode=mode_of(line).value,
+            lane=lane,
+            held=0,
+            released=0,
+            in_progress=0,
+            window=0,
+        ),
+    )
 
 
 def _changed(earlier: Step | None, step: Step) -> Iterator[tuple[Execution, Execution | None]]:

@@ -20,6 +20,8 @@ class Incident(StrEnum):
     """Jobs are due and ticks do not move them."""
     STALLED = "stalled"
     """The process stood still, or its clock jumped ahead; the cause says which."""
+    NUDGE_LOST = "nudge_lost"
+    """The owner of a lane could not be told of a job that was moved here."""
     UNCLAIMED = "unclaimed"
     """A directive that nobody takes; the cause names its service."""
 

@@ -47,6 +47,11 @@ class ReadyQueues:
             ring = self._rings.setdefault((queue.line, queue.lane), OrderedDict())
             ring[queue.tenant_id] = _Tenant(more=True)
 
+    def forget(self, lane: int) -> None:
+        """Another process owns it now."""
+        for key in [key for key in self._rings if key[1] == lane]:
+            del self._rings[key]
+
     def lines(self) -> list[Key]:
         """Every line and lane that someone waits for."""
         return list(self._rings)

@@ -71,55 +71,40 @@ class Releases:
                 continue
             planned = plan.steps[index]
             key = (plan.line_of(planned.service), plan.routing.lane)
-            self._count_running(key, job, earlier, step)
-            if earlier is not None:
-                self._close_ended(key, earlier, job, index)
-            if step.unacked:
-                self._windows.opened(key, job.tenant_id, step.executions[-1].exec_id)
+            self._follow(key, job.tenant_id, step)
             if step.ready and not (earlier is not None and earlier.ready):
                 self._ready.add(key, job.tenant_id, Waiting(job.job_id, planned.step_id))
                 self.pump(key)
 
-    def overtaken(self, known: Job, job: Job) -> None:
-        """Someone else moved the job: what they ended no longer counts against our windows."""
-        for index, (planned, earlier) in enumerate(zip(job.plan.steps, known.steps, strict=True)):
-            key = (job.plan.line_of(planned.service), job.plan.routing.lane)
-            self._count_running(key, job, earlier, job.steps[index])
-            self._close_ended(key, earlier, job, index)
-
-    def recovered(self, job: Job) -> None:
-        """A job found at the start: what is out counts against the window again."""
+    def found(self, job: Job) -> None:
+        """A job as the ledger has it, by whomever it was moved: what is out counts, what is over does not."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             key = (job.plan.line_of(planned.service), job.plan.routing.lane)
-            self._count_running(key, job, None, step)
-            if step.unacked:
-                self._windows.opened(key, job.tenant_id, step.executions[-1].exec_id)
+            self._follow(key, job.tenant_id, step)
 
-    def _count_running(self, key: Key, job: Job, earlier: Step | None, step: Step) -> None:
-        was = earlier is not None and earlier.state is StepState.IN_PROGRESS
-        change = (step.state is StepState.IN_PROGRESS) - was
-        if change:
-            self._windows.ran(key, job.tenant_id, change)
+    def forget(self, lane: int) -> None:
+        """Another process owns it now."""
+        self._windows.forget(lane)
+        self._ready.forget(lane)
 
-    def _close_ended(self, key: Key, earlier: Step, job: Job, index: int) -> None:
-        """The lease that was out before is acknowledged or over by now."""
-        step = job.steps[index]
-        if not earlier.unacked:
-            return
-        lease_id = earlier.executions[-1].exec_id
-        if not (step.unacked and step.executions[-1].exec_id == lease_id):
-            self._closed(lease_id, step)
-            self.pump(key)
+    def _follow(self, key: Key, tenant_id: str, step: Step) -> None:
+        windows, current = self._windows, step.execution
+        for execution in step.executions:
+            lease_id = execution.exec_id
+            if execution is current and step.state is StepState.IN_PROGRESS:
+                windows.runs(key, tenant_id, lease_id)
+            else:
+                windows.rests(lease_id)
+            if execution is current and step.unacked:
+                windows.opened(key, tenant_id, lease_id)
+            elif windows.is_open(lease_id):
+                self._closed(lease_id, step, execution)
+                self.pump(key)
 
-    def _closed(self, lease_id: str, step: Step) -> None:
-        execution = _of_lease(step, lease_id)
-        if execution is not None and execution.started_at is not None:
+    def _closed(self, lease_id: str, step: Step, execution: Execution) -> None:
+        if execution.started_at is not None:
             self._windows.acknowledged(lease_id)
-        elif (
-            step.state is not StepState.CANCELLED
-            and execution is not None
-            and execution.reason is AbortReason.ACK_TIMEOUT
-        ):
+        elif step.state is not StepState.CANCELLED and execution.reason is AbortReason.ACK_TIMEOUT:
             self._windows.timed_out(lease_id)
         else:
             self._windows.withdrawn(lease_id)
@@ -180,10 +165,3 @@ class Releases:
                 if len(found) >= room:
                     break
         return deque(found.items())
-
-
-def _of_lease(step: Step, lease_id: str) -> Execution | None:
-    for execution in reversed(step.executions):
-        if execution.exec_id == lease_id:
-            return execution
-    return None

@@ -5,7 +5,7 @@ No job fails for it here: a service may be starting, so the ACK clock of the att
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from lucius.core.effects import Decision, Outcome
 from lucius.core.errors import BusUnavailableError, LockLostError
 from lucius.core.inputs import DirectiveUnclaimed
 from lucius.core.job import Job
-from lucius.core.routing import every_directive_topic
+from lucius.core.routing import LANES, every_directive_topic
 from lucius.core.wire import whole
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Incident, Observer
@@ -78,7 +78,7 @@ class UnclaimedReporter:
         self._engine = engine
         self._bus = bus
         self._services = services
-        self._topics = every_directive_topic(sorted(lanes.owned))
+        self._lanes = lanes
         self._now = now
         self._observer = observer
 
@@ -86,7 +86,7 @@ class UnclaimedReporter:
         await self._bus.ensure(
             [
                 Subscription(topic, UNCLAIMED, catch_all=True, by_topic=True)
-                for topic in self._topics
+                for topic in every_directive_topic(range(LANES))
             ]
         )
 
@@ -95,11 +95,18 @@ class UnclaimedReporter:
         while True:
             try:
                 async with asyncio.timeout(SILENCE.total_seconds()):
-                    found = await self._bus.receive(UNCLAIMED, self._topics, BATCH, IDLE)
+                    found = await self._lanes.until_change(self._receive()) or ()
             except (BusUnavailableError, TimeoutError):
                 await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
                 continue
             await asyncio.gather(*(self._take(delivery) for delivery in found))
+
+    async def _receive(self) -> Sequence[Delivery]:
+        topics = every_directive_topic(sorted(self._lanes.owned))
+        if not topics:
+            await asyncio.sleep(IDLE.total_seconds())
+            return ()
+        return await self._bus.receive(UNCLAIMED, topics, BATCH, IDLE)
 
     async def _take(self, delivery: Delivery) -> None:
         """One that cannot be noted must not keep the others waiting."""

@@ -1,18 +1,31 @@
-"""Who waits for a job to move or to end: woken by the commit, never by polling."""
+"""Who waits for a job to move or to end: woken by the commit where it happens in this process.
+
+Where another process commits, one poller for each job reads the ledger, however many wait.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
+from lucius.core.errors import LedgerError
 from lucius.core.job import Job
 
 Waiters = dict[str, set[asyncio.Future[None]]]
 Read = Callable[[str], Awaitable[Job | None]]
 
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 1.0
+"""Seconds between two looks at a job that another process moves."""
+SLOWER: Final = 1.5
+
 
 class Waits:
-    def __init__(self) -> None:
+    def __init__(self, woken: Callable[[Job], bool]) -> None:
+        """`woken`: whether the commits of a job happen here."""
+        self._wakes = woken
         self._watchers: Waiters = {}
         self._enders: Waiters = {}
+        self._pollers: dict[str, asyncio.Task[None]] = {}
         self._over = False
 
     async def for_move(self, read: Read, job_id: str, version: int, seconds: float) -> Job | None:
@@ -30,12 +43,16 @@ class Waits:
         if job.terminal and job.job_id in self._enders:
             _wake(self._enders, job.job_id)
 
-    def end(self) -> None:
-        """The process is about to end: whoever waits is answered with the job as it is."""
-        self._over = True
+    def wake(self) -> None:
+        """Whoever waits looks again: who commits a job may have changed."""
         for waiting in (self._watchers, self._enders):
             for job_id in tuple(waiting):
                 _wake(waiting, job_id)
+
+    def end(self) -> None:
+        """The process is about to end: whoever waits is answered with the job as it is."""
+        self._over = True
+        self.wake()
 
     async def _until(
         self,
@@ -52,9 +69,37 @@ class Waits:
             left = deadline - loop.time()
             if left <= 0:
                 break
+            if not self._wakes(job):
+                self._poll(read, job)
             await _woken(waiting, job_id, left)
             job = await read(job_id)
         return job
+
+    # -- polling -----------------------------------------------------------------------------
+
+    def _poll(self, read: Read, job: Job) -> None:
+        if job.job_id not in self._pollers:
+            self._pollers[job.job_id] = asyncio.create_task(self._look(read, job))
+
+    async def _look(self, read: Read, known: Job) -> None:
+        """Until nobody waits for the job any more, or its commits happen here."""
+        job_id, pause = known.job_id, FIRST_PAUSE
+        try:
+            while self._is_awaited(job_id):
+                await asyncio.sleep(pause)
+                job = await read(job_id)
+                if job is None or job.version != known.version or self._wakes(job):
+                    return
+                pause = min(pause * SLOWER, LONGEST_PAUSE)
+        except LedgerError:
+            return  # whoever waits reads it and says so
+        finally:
+            del self._pollers[job_id]
+            _wake(self._watchers, job_id)
+            _wake(self._enders, job_id)
+
+    def _is_awaited(self, job_id: str) -> bool:
+        return job_id in self._watchers or job_id in self._enders
 
 
 async def _woken(waiting: Waiters, job_id: str, seconds: float) -> None:

@@ -39,6 +39,7 @@ class Windows:
         self._clock = clock
         self._windows: dict[Key, Window] = {}
         self._open: dict[str, _Open] = {}
+        self._running: dict[str, Share] = {}
         self._busy: dict[str, dict[str, int]] = {}
         """How much of each line is in progress on all lanes, by tenant."""
         self.visits = Visits(clock)
@@ -112,15 +113,25 @@ class Windows:
         entry.until = entry.since + seconds
         return entry.key
 
-    def ran(self, key: Key, tenant_id: str, change: int) -> None:
-        """So many more, or fewer, are in progress."""
-        window, busy = self.of(key), self._busy.setdefault(key[0], {})
-        window.running = max(0, window.running + change)
-        left = busy.get(tenant_id, 0) + change
-        if left > 0:
-            busy[tenant_id] = left
-        else:
-            busy.pop(tenant_id, None)
+    def runs(self, key: Key, tenant_id: str, lease_id: str) -> None:
+        """It is in progress."""
+        if lease_id not in self._running:
+            self._running[lease_id] = (key, tenant_id)
+            self.of(key).running += 1
+            busy = self._busy.setdefault(key[0], {})
+            busy[tenant_id] = busy.get(tenant_id, 0) + 1
+
+    def rests(self, lease_id: str) -> None:
+        """It is in progress no more."""
+        share = self._running.pop(lease_id, None)
+        if share is None:
+            return
+        key, tenant_id = share
+        self.of(key).running -= 1
+        busy = self._busy[key[0]]
+        busy[tenant_id] -= 1
+        if not busy[tenant_id]:
+            del busy[tenant_id]
 
     def queued(self, lease_id: str) -> bool:
         """Whether an ACK that is missing is not overdue all the same.
@@ -194,6 +205,16 @@ class Windows:
                 entry.flow.waiting -= 1
             window.leave(entry.tenant_id, entry.flow)
         return entry
+
+    def forget(self, lane: int) -> None:
+        """Another process owns it now. What is reserved there is given back by whoever reserved it."""
+        for lease_id in [lease for lease, entry in self._open.items() if entry.key[1] == lane]:
+            self._close(lease_id)
+        for lease_id in [lease for lease, share in self._running.items() if share[0][1] == lane]:
+            self.rests(lease_id)
+        for key in [key for key in self._windows if key[1] == lane]:
+            if not self._windows[key].reserved:
+                del self._windows[key]
 
     def snapshot(self) -> dict[Key, tuple[int, int, int]]:
         """Per line and lane: what is out and not acknowledged, what is in progress, the window's size."""

@@ -11,7 +11,7 @@ import orjson
 
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.store import ETAG, ROW, Act, Change, Row, row_of
-from lucius.ledgers.rules import Cell
+from lucius.ledgers.rules import InflightGroup
 
 COUNT: Final = "COUNT"
 ADMITTED: Final = names.key(COUNT, "IN")
@@ -62,5 +62,5 @@ def live_cells(rows: list[Row]) -> Cells:
     return live
 
 
-def one(cell: Cell) -> Cells:
+def one(cell: InflightGroup) -> Cells:
     return Counter({(cell.lane, cell.mode): 1})

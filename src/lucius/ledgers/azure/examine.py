@@ -11,6 +11,7 @@ from typing import Final
 from lucius.core.audit import audit
 from lucius.core.errors import LedgerError, LedgerTooNewError
 from lucius.core.job import Job
+from lucius.core.states import UNSUCCESSFUL_JOB
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.agreement import column_drift
 from lucius.ledgers.azure.counters import COUNT, Cells, live_cells
@@ -19,7 +20,7 @@ from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.store import PARTITION, ROW, Row
 from lucius.ledgers.azure.tenants import ENDED, HEIR, LIVE, Tenants
 from lucius.ledgers.azure.wakeups import Lanes, due_of, entry_of, ready_rows
-from lucius.ledgers.rules import UNSUCCESSFUL, cell_of, ready_steps
+from lucius.ledgers.rules import group_of, ready_steps
 from lucius.ledgers.stored.json_form import maybe_micros
 from lucius.ports.ledger import Drift
 
@@ -107,7 +108,7 @@ class Examination:
             return
         job = stored.job
         if not job.terminal:
-            cell = cell_of(job)
+            cell = group_of(job)
             index.live[cell.tenant_id][cell.lane, cell.mode] += 1
         yield from (Drift(kind, job_id, detail) for kind, detail in audit(job))
         yield from _columns(job, head)
@@ -158,7 +159,7 @@ def _ready(index: Index, stored: Stored) -> Iterator[Drift]:
 
 def _claimed(index: Index, stored: Stored) -> Iterator[Drift]:
     job, head = stored.job, stored.head
-    replaceable = not head.keyed and job.state in UNSUCCESSFUL
+    replaceable = not head.keyed and job.state in UNSUCCESSFUL_JOB
     if index.claims.get((job.tenant_id, head.claim_hash)) != job.job_id and not replaceable:
         yield Drift("job_without_claim", job.job_id, "a duplicate would not find it")
 

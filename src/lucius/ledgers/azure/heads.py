@@ -10,7 +10,7 @@ from lucius.core.job import Job
 from lucius.core.record import record
 from lucius.ledgers.azure.columns import job_columns
 from lucius.ledgers.azure.store import ETAG, Row, chunked, joined
-from lucius.ledgers.rules import Cell, Place
+from lucius.ledgers.rules import InflightGroup, PageEnd
 from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, too_new
 from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ledgers.stored.plan_codec import decode_plan
@@ -165,9 +165,9 @@ def head_of(row: Row) -> Head:
     )
 
 
-def place_of(job: Job, head: Head) -> Place:
-    return Place(micros(job.plan.accepted_at), head.no)
+def place_of(job: Job, head: Head) -> PageEnd:
+    return PageEnd(micros(job.plan.accepted_at), head.no)
 
 
-def cell_name(cell: Cell) -> str:
+def cell_name(cell: InflightGroup) -> str:
     return f"{cell.lane}/{cell.mode}"

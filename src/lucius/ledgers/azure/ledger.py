@@ -22,7 +22,7 @@ from lucius.ledgers.azure.seen import Sights, Stamps, Turns, sight_of
 from lucius.ledgers.azure.store import ROW, Store, service_time
 from lucius.ledgers.azure.tenants import Tenants
 from lucius.ledgers.azure.wakeups import Lanes, entry_of
-from lucius.ledgers.rules import cell_of
+from lucius.ledgers.rules import group_of
 from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ports.ledger import (
@@ -98,12 +98,12 @@ class AzureLedger:
         self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
     ) -> CreateOutcome:
         async with self._turns.of(_turn(claim)), self._turns.of(job.job_id):
-            full = await self._levels.saturated(cell_of(job), limits)
+            full = await self._levels.saturated(group_of(job), limits)
             if full is not None:
                 return await self._creation.claimed(claim) or full
             outcome = await self._creation.create(claim, job, events, limits.tenant)
         if outcome == Created() and not job.terminal:
-            self._levels.add(cell_of(job), 1)
+            self._levels.add(group_of(job), 1)
         return outcome
 
     async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
@@ -115,7 +115,7 @@ class AzureLedger:
                 self._unreadable.note(error)
                 raise
         if saved and job.terminal and before is not None and not before.terminal:
-            self._levels.add(cell_of(job), -1)
+            self._levels.add(group_of(job), -1)
         return saved
 
     async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:

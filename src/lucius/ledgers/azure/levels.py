@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.rules import Cell, InflightCounts
+from lucius.ledgers.rules import InflightCounts, InflightGroup
 from lucius.ports.ledger import Inflight, Limits, Saturated
 
 FRESH: Final = timedelta(seconds=1)
@@ -27,14 +27,14 @@ class Levels:
         counts = InflightCounts()
         for tenant_id in await self._tenants.all():
             for (lane, mode), n in (await self._tenants.live(tenant_id)).items():
-                counts.add(Cell(tenant_id, lane, mode), n)
+                counts.add(InflightGroup(tenant_id, lane, mode), n)
         self._counts, self._read_at = counts, self._now()
         return counts.view()
 
-    def add(self, cell: Cell, change: int) -> None:
+    def add(self, cell: InflightGroup, change: int) -> None:
         self._counts.add(cell, change)
 
-    async def saturated(self, cell: Cell, limits: Limits) -> Saturated | None:
+    async def saturated(self, cell: InflightGroup, limits: Limits) -> Saturated | None:
         if limits.total is None and limits.lane is None:
             return None
         if self._read_at is None or self._now() - self._read_at >= FRESH:

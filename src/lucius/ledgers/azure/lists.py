@@ -12,7 +12,7 @@ from lucius.ledgers.azure import names
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.store import Row, Store
 from lucius.ledgers.azure.tenants import ENDED, LIVE, Tenants
-from lucius.ledgers.rules import Place, cursor_of, matches, place_of
+from lucius.ledgers.rules import PageEnd, cursor_of, matches, place_of
 from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import JobPage, JobQuery
 
@@ -27,7 +27,7 @@ Load = Callable[[str], Awaitable[Job | None]]
 
 @record
 class Listed:
-    place: Place
+    place: PageEnd
     job_id: str
     tenant_id: str
     live: bool
@@ -82,7 +82,7 @@ class Lists:
         known = await self._tenants.all()
         return known if wanted is None else sorted(set(wanted) & set(known))
 
-    async def _listed(self, query: JobQuery, after: Place | None) -> AsyncIterator[Listed]:
+    async def _listed(self, query: JobQuery, after: PageEnd | None) -> AsyncIterator[Listed]:
         streams = [
             self._stream(tenant_id, kind, query, after)
             for tenant_id in await self.tenants(query)
@@ -95,7 +95,7 @@ class Lists:
             last = each.job_id
 
     async def _stream(
-        self, tenant_id: str, kind: str, query: JobQuery, after: Place | None
+        self, tenant_id: str, kind: str, query: JobQuery, after: PageEnd | None
     ) -> AsyncIterator[Listed]:
         first, end = _bounds(kind, query, after)
         states = [state.value for state in query.states or () if state in TERMINAL_JOB]
@@ -132,7 +132,7 @@ def _equal(kind: str, query: JobQuery, states: Sequence[str]) -> dict[str, str |
     return equal
 
 
-def _bounds(kind: str, query: JobQuery, after: Place | None) -> tuple[str, str]:
+def _bounds(kind: str, query: JobQuery, after: PageEnd | None) -> tuple[str, str]:
     """The newest comes first in the order of the keys."""
     first, end = names.prefix(kind), names.past(kind)
     if query.created_to is not None:
@@ -146,7 +146,7 @@ def _bounds(kind: str, query: JobQuery, after: Place | None) -> tuple[str, str]:
 
 
 def _read(tenant_id: str, kind: str, row: Row) -> Listed:
-    place = Place(int(row["created"]), int(row["no"]))
+    place = PageEnd(int(row["created"]), int(row["no"]))
     return Listed(place, row["job_id"], tenant_id, kind == LIVE, row.get("state"))
 
 

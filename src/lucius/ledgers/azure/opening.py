@@ -1,19 +1,21 @@
 """An Azure ledger from its settings: the account by connection string or by the identity of the process."""
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.data.tables.aio import TableServiceClient
 from azure.identity.aio import DefaultAzureCredential
 
 from lucius.core.errors import LuciusError
+from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.ledgers.azure.names import table_name
 from lucius.ledgers.azure.single import SingleTable
-from lucius.ledgers.azure.tables import AzureTables, Watch
+from lucius.ledgers.azure.store import Store
+from lucius.ledgers.azure.tables import AzureTables, Pause, Watch
 
 CHATTY: Final = ("azure.core", "azure.identity", "azure.data.tables")
 CONNECT: Final = 5
@@ -30,23 +32,30 @@ class TableConnectionError(LuciusError):
     """LUCIUS_TABLE_CONNECTION cannot be used."""
 
 
-def open_tables(connection: str, metrics: TableInstruments | None = None) -> AzureTables:
+def open_tables(
+    connection: str, metrics: TableInstruments | None = None, *, pause: Pause = asyncio.sleep
+) -> AzureTables:
     """Nothing is asked of the service yet. TableConnectionError for what cannot name an account."""
     for name in CHATTY:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.WARNING)
     counts = metrics or TableInstruments()
-    watch = Watch(counts)
+    watch = Watch(counts, connection_timeout=CONNECT, read_timeout=ANSWER)
     service, credential = _service(connection, watch)
-    return AzureTables(service, watch, counts, credential=credential)
+    return AzureTables(service, watch, counts, credential=credential, pause=pause)
 
 
-async def open_single(connection: str, named: Mapping[str, str]) -> AzureLedger:
-    """Backend `ledger`. `named`: the value of each setting that names a table."""
-    metrics = TableInstruments()
+async def open_ledger(backend: str, connection: str, named: Mapping[str, str]) -> AzureLedger:
+    """Tables are created where they are missing. `named`: the value of each setting that names one.
+
+    TableConnectionError or LedgerError, with the setting that helps, where that cannot be.
+    """
+    if backend not in LAYOUTS:
+        raise TableConnectionError(f"LUCIUS_STORAGE_BACKEND={backend} is not built yet: use ledger")
     tables = {setting: table_name(setting, value) for setting, value in named.items()}
     _check_apart(tables)
+    metrics = TableInstruments()
     store = open_tables(connection, metrics)
     try:
         for setting, table in tables.items():
@@ -56,11 +65,18 @@ async def open_single(connection: str, named: Mapping[str, str]) -> AzureLedger:
         raise
     return AzureLedger(
         store,
-        SingleTable(store, tables["LUCIUS_LEDGER_TABLE"]),
+        LAYOUTS[backend](store, tables),
         tenants=tables["LUCIUS_IDEMPOTENCY_TABLE"],
         lanes=tables["LUCIUS_JOB_INDEX_TABLE"],
         instruments=metrics,
     )
+
+
+def _single(store: Store, tables: Mapping[str, str]) -> Layout:
+    return SingleTable(store, tables["LUCIUS_LEDGER_TABLE"])
+
+
+LAYOUTS: Final[Mapping[str, Callable[[Store, Mapping[str, str]], Layout]]] = {"ledger": _single}
 
 
 def _check_apart(tables: Mapping[str, str]) -> None:
@@ -72,10 +88,9 @@ def _check_apart(tables: Mapping[str, str]) -> None:
             raise TableConnectionError(f"{other} and {setting} name the same table, {table}")
 
 
-def _service(connection: str, watch: SansIOHTTPPolicy[Any, Any]) -> tuple[TableServiceClient, Any]:
+def _service(connection: str, watch: Watch) -> tuple[TableServiceClient, Any]:
     """Every request is sent once: who knows what is at stake sends it again."""
-    waits = {"connection_timeout": CONNECT, "read_timeout": ANSWER}
-    options: dict[str, Any] = {"retry_total": 0, "per_retry_policies": [watch], **waits}
+    options: dict[str, Any] = {"retry_total": 0, "transport": watch}
     if not connection:
         raise TableConnectionError(f"LUCIUS_TABLE_CONNECTION is empty. {TAKES}")
     if connection.startswith("https://"):

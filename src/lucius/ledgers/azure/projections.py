@@ -5,13 +5,13 @@ heads a job's steps is written last: it says which save has been copied whole.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.job import Entry, Job
-from lucius.core.record import evolve, record
+from lucius.core.record import record
 from lucius.core.wire import message_id
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.columns import (
@@ -159,7 +159,7 @@ class Projections:
                 trace.see(found)
             if found is None or not behind(found, job.version, copy.save_id):
                 return  # it was deleted, or someone else has copied this or a later save
-            copy = evolve(copy, steps=None)
+            copy = replace(copy, steps=None)
         raise _outrun(job)
 
     # -- reading -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ the rest is done later. So a job is never forgotten.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -13,7 +14,7 @@ from lucius.core.effects import Event
 from lucius.core.errors import LedgerError, LedgerTooNewError, LedgerUnavailableError
 from lucius.core.ids import new_lease_id
 from lucius.core.job import Job
-from lucius.core.record import evolve, record
+from lucius.core.record import record
 from lucius.ledgers.azure.heads import Head
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sight, Sights, Stamps, sight_of
@@ -86,7 +87,7 @@ class Saving:
     async def _landed(self, sight: Sight, job: Job, save_id: str, events: Sequence[Event]) -> bool:
         ready = self._places(sight, job)
         prepared = await self._prepared(sight, job, ready)
-        head = evolve(prepared.head, save_id=save_id)
+        head = replace(prepared.head, save_id=save_id)
         lane = job.plan.routing.lane
         etag = await self._rows.replace(sight.steps, sight.etag, job, head, events)
         if isinstance(etag, Refused):
@@ -110,14 +111,14 @@ class Saving:
     async def _prepared(self, sight: Sight, job: Job, ready: Mapping[str, int]) -> Prepared:
         """Write what the lane must know before the save lands, if anything."""
         fresh = {step: at for step, at in ready.items() if step not in (sight.head.ready or {})}
-        head = evolve(sight.head, ready=dict(ready))
+        head = replace(sight.head, ready=dict(ready))
         due = self._announced_at(sight, job, fresh)
         if due is None:
             return Prepared(head)
         wakeup = new_wakeup(job, due, head.claim_hash, micros(self._now()))
         rows = list(ready_rows(job, fresh))
         await self._lanes.announce(wakeup, rows)
-        return Prepared(evolve(head, wakeup=wakeup.row), (wakeup.row, *rows))
+        return Prepared(replace(head, wakeup=wakeup.row), (wakeup.row, *rows))
 
     def _announced_at(self, sight: Sight, job: Job, fresh: Mapping[str, int]) -> int | None:
         """When a new wake-up row must come up; none where the one that stands is good enough.
@@ -153,6 +154,6 @@ class Saving:
             await self._tenants.end(job, saved.head)
         if before.terminal and (not saved.settled or before.in_dlq != job.in_dlq):
             await self._tenants.relist(job, saved.head)
-        self._sights.put(job.job_id, evolve(saved, settled=True))
+        self._sights.put(job.job_id, replace(saved, settled=True))
         if job.due_at is None and saved.head.wakeup:
             self._lanes.drop(job.plan.routing.lane, [saved.head.wakeup])

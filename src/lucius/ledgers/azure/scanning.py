@@ -7,11 +7,12 @@ late writer is fenced off.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from lucius.core.record import evolve, record
+from lucius.core.record import record
 from lucius.core.states import TERMINAL_JOB
 from lucius.ledgers.azure.heads import Glance
 from lucius.ledgers.azure.layout import Layout
@@ -175,7 +176,7 @@ class Scanner:
         now = micros(self._now())
         if now - row.written < LATE_CLAIM:
             due = now + LOOK_AGAIN
-            again = evolve(row, row=new_row(due, row.job_id, row.version), due=due, ready=())
+            again = replace(row, row=new_row(due, row.job_id, row.version), due=due, ready=())
             await self._lanes.announce(again, ())
         self._lanes.drop(row.lane, [row.row, *row.ready])
 
@@ -203,7 +204,7 @@ class Scanner:
     async def _moved(self, row: Wakeup, job: Glance) -> None:
         """It announces a version that is not there yet: until the job relies on it, nobody may drop it."""
         due, version = job.due or 0, job.version + 1
-        moved = evolve(
+        moved = replace(
             row,
             row=new_row(due, job.job_id, version),
             due=due,

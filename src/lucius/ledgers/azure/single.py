@@ -1,12 +1,12 @@
 """Backend `ledger`: all rows of a job in one partition of one table, each save one transaction."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from lucius.core.effects import Event
 from lucius.core.job import Entry, Job, Step
-from lucius.core.record import evolve
 from lucius.core.states import EntryState
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.agreement import events_agree, steps_agree
@@ -184,4 +184,4 @@ def changed_entries(step: Step, old: Step | None) -> Iterator[Entry]:
         yield entry
     withdrawn = before is not None and (entry is None or entry.lease_id != before.lease_id)
     if before is not None and withdrawn and before.state is EntryState.RELEASED:
-        yield evolve(before, state=EntryState.FAILED_FINAL)
+        yield replace(before, state=EntryState.FAILED_FINAL)

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError
-from azure.core.pipeline import PipelineRequest, PipelineResponse
-from azure.core.pipeline.policies import SansIOHTTPPolicy
+from azure.core.pipeline.transport import AioHttpTransport
 from azure.data.tables import EdmType, EntityProperty, TableTransactionError, UpdateMode
 from azure.data.tables.aio import TableClient, TableServiceClient
 
@@ -45,27 +44,27 @@ FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 5.0
 UNSURE_TRIES: Final = 3
 """Of a request that gets no answer: it may have been performed."""
+NO_TABLE: Final = "TableNotFound"
 INT32: Final = 2**31
 
 Pause = Callable[[float], Awaitable[None]]
 
 
-class Watch(SansIOHTTPPolicy[Any, Any]):
+class Watch(AioHttpTransport):  # type: ignore[misc]  # the SDK loads it lazily, untyped
     """Counts requests, and keeps the date of the last answer with the moment at which it came."""
 
-    def __init__(self, metrics: TableInstruments) -> None:
+    def __init__(self, metrics: TableInstruments, **waits: float) -> None:
+        super().__init__(**waits)
         self._metrics = metrics
         self.dated: tuple[datetime, float] | None = None
 
-    def on_request(self, request: PipelineRequest[Any]) -> None:
-        self._metrics.requests.add("read" if request.http_request.method == "GET" else "write")
-
-    def on_response(
-        self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]
-    ) -> None:
-        said = response.http_response.headers.get("Date")
+    async def send(self, request: Any, **config: Any) -> Any:
+        self._metrics.requests.add("read" if request.method == "GET" else "write")
+        response = await super().send(request, **config)
+        said = response.headers.get("Date")
         if said:
             self.dated = (parsedate_to_datetime(said), monotonic())
+        return response
 
 
 class AzureTables:
@@ -82,7 +81,7 @@ class AzureTables:
     ) -> None:
         self._service = service
         self._watch = watch
-        self._metrics = metrics
+        self.instruments = metrics
         self._credential = credential
         self._pause = pause
         self._clients: dict[str, TableClient] = {}
@@ -194,7 +193,7 @@ class AzureTables:
             except HttpResponseError as error:
                 status, last = error.status_code or 500, error
                 if status in THROTTLED:
-                    self._metrics.throttled.add(str(status))
+                    self.instruments.throttled.add(str(status))
                 elif status < 500:
                     raise _mapped(error) from error
                 else:
@@ -221,7 +220,9 @@ class LedgerForbiddenError(LedgerUnavailableError):
 
 
 def _no_table(error: HttpResponseError) -> bool:
-    return str(getattr(error, "error_code", "")).endswith("TableNotFound")
+    """The SDK gives the service's code here or there, depending on the request."""
+    code = getattr(error, "error_code", None)
+    return NO_TABLE in (getattr(code, "value", code), code) or NO_TABLE in str(error)
 
 
 def _mapped(error: HttpResponseError) -> LedgerError:

@@ -36,7 +36,7 @@ from lucius.ledgers.azure.store import (
     Store,
     row_of,
 )
-from lucius.ledgers.rules import Cell, Place, cell_of
+from lucius.ledgers.rules import InflightGroup, PageEnd, group_of
 from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ports.ledger import Claim, Saturated
 
@@ -54,7 +54,7 @@ class Wish:
 
     changes: Sequence[Change]
     counter: str | None = None
-    cell: Cell | None = None
+    cell: InflightGroup | None = None
     limit: int | None = None
 
 
@@ -203,7 +203,7 @@ class Tenants:
         if job.plan.redrive_of is not None:
             heir = names.key(HEIR, job.plan.redrive_of, job.job_id)
             changes.append(Change(Act.UPSERT, row_of(of.key, heir, {"job_id": job.job_id})))
-        return await of.apply(Wish(changes, ADMITTED, cell_of(job), limit))
+        return await of.apply(Wish(changes, ADMITTED, group_of(job), limit))
 
     async def end(self, job: Job, head: Head) -> None:
         """From the live list to that of the ended, and out of the count: once, however often it is asked."""
@@ -213,7 +213,7 @@ class Tenants:
             Change(Act.DELETE, row_of(of.key, _listed(LIVE, job, head), {})),
             Change(Act.UPSERT, ended),
         ]
-        cell = cell_of(job)
+        cell = group_of(job)
         await of.apply(Wish(changes, ended_row(cell.lane), cell))
 
     async def relist(self, job: Job, head: Head) -> None:
@@ -241,7 +241,7 @@ class Tenants:
             changes.append(Change(Act.DELETE, row_of(of.key, heir, {})))
         if not changes:
             return True
-        cell = Cell(tenant_id, live["lane"], live["mode"]) if live is not None else None
+        cell = InflightGroup(tenant_id, live["lane"], live["mode"]) if live is not None else None
         counter = ended_row(cell.lane) if cell is not None else None
         return await of.apply(Wish(changes, counter, cell)) is None
 
@@ -281,7 +281,7 @@ def _range(*parts: str) -> tuple[str, str]:
     return first, names.past(first)
 
 
-def listed_key(kind: str, place: Place, job_id: str) -> str:
+def listed_key(kind: str, place: PageEnd, job_id: str) -> str:
     return names.key(kind, names.falling(place.created_at), names.falling(place.no), job_id)
 
 
@@ -302,7 +302,7 @@ def _claim(job: Job, head: Head) -> dict[str, object]:
 
 
 def _live(job: Job, head: Head) -> dict[str, object]:
-    cell = cell_of(job)
+    cell = group_of(job)
     return {
         "job_id": job.job_id,
         "request_type": job.plan.request_type,

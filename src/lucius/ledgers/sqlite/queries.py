@@ -10,10 +10,10 @@ from lucius.core.effects import Event
 from lucius.core.errors import LedgerCorruptError, LedgerRowUnreadableError
 from lucius.core.job import Job
 from lucius.ledgers.rules import (
-    Cell,
     HeldClaim,
     HeldCounts,
     InflightCounts,
+    InflightGroup,
     QueueKey,
     may_be_out,
     standing,
@@ -188,8 +188,8 @@ def events(conn: sqlite3.Connection, job_id: str, after: int, limit: int) -> Seq
 
 def read_counts(conn: sqlite3.Connection) -> InflightCounts:
     counts = InflightCounts()
-    for *cell, count in conn.execute("SELECT tenant, lane, mode, count FROM inflight"):
-        counts.add(Cell(*cell), count)
+    for *group, count in conn.execute("SELECT tenant, lane, mode, count FROM inflight"):
+        counts.add(InflightGroup(*group), count)
     return counts
 
 

@@ -1,0 +1,180 @@
+"""Lanes that several processes share: each leases its part, evenly, and takes over what the dead leave.
+
+A lease is observed, never timed by its holder's clock: a row that nobody has written for `term`, by the
+observer's own clock, is free. Its holder stops sooner, a margin before `term` after its last write began.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from lucius.core.routing import LANES
+from lucius.ports.lanes import LaneRows
+from lucius.ports.leases import LeaseRow, LeaseStore
+
+log = logging.getLogger("lucius.lanes")
+
+T = TypeVar("T")
+TERM: Final = timedelta(seconds=15)
+RENEWALS: Final = 5
+"""In one term. Whoever misses one has others before it is taken for dead."""
+MARGIN: Final = 0.2
+"""Of a term. The holder trusts its lease for so much less: clocks of two machines run apart."""
+NOBODY: Final = ""
+_LANE: Final = "lane|"
+_OWNER: Final = "owner|"
+
+
+class LeasedLanes:
+    """One for each process. `name` is unique to the process and its life; `takes`: it wants lanes."""
+
+    def __init__(
+        self,
+        store: LeaseStore,
+        name: str,
+        *,
+        clock: Callable[[], float],
+        term: timedelta = TERM,
+        takes: bool = True,
+    ) -> None:
+        self._store = store
+        self._name = name
+        self._clock = clock
+        self._term = term.total_seconds()
+        self.renewal = term / RENEWALS if takes else None
+        self._takes = takes
+        self._seen: dict[str, tuple[str | None, float]] = {}
+        """Of each row, the stamp and when it was first seen."""
+        self._until: dict[int, float] = {}
+        """Of each lane that is held, when others may take it."""
+        self._taken_over: frozenset[int] = frozenset()
+        self._changed = asyncio.Event()
+
+    @property
+    def owned(self) -> frozenset[int]:
+        now = self._clock()
+        return frozenset([lane for lane in self._taken_over if self._until.get(lane, 0.0) > now])
+
+    def took_over(self, lanes: Collection[int]) -> None:
+        self._taken_over |= frozenset(lanes) & self._until.keys()
+        self._changed.set()
+
+    # -- leases ------------------------------------------------------------------------------
+
+    async def renew(self, rows: LaneRows) -> frozenset[int]:
+        if not self._takes:
+            return frozenset()
+        stored = await self._look()
+        await self._announce(stored)
+        quota = self._quota(stored)
+        mine = [lane for lane in range(LANES) if self._is_mine(lane, stored)]
+        self._drop(self._until.keys() - mine[:quota])
+        for lane in mine[quota:]:
+            await self._write(lane, stored, NOBODY, {})
+        for lane in mine[:quota]:
+            await self._write(lane, stored, self._name, rows.get(lane, {}))
+        for lane in range(LANES):
+            if len(self._until) < quota and self._is_free(lane, stored):
+                await self._write(lane, stored, self._name, {})
+        return frozenset(self._until)
+
+    def _drop(self, lanes: Collection[int]) -> None:
+        """They are held no more."""
+        for lane in lanes:
+            del self._until[lane]
+        if self._taken_over & frozenset(lanes):
+            log.info("lanes %s are no longer owned here", sorted(lanes))
+            self._taken_over -= frozenset(lanes)
+            self._changed.set()
+
+    async def give_back(self) -> None:
+        stored = await self._look()
+        self._drop(list(self._until))
+        for lane in range(LANES):
+            if self._is_mine(lane, stored):
+                await self._write(lane, stored, NOBODY, {})
+        me = stored.get(_OWNER + self._name)
+        if me is not None:
+            await self._store.delete(me)
+
+    async def rows(self) -> LaneRows:
+        stored = await self._look()
+        return {
+            int(key.removeprefix(_LANE)): row.content
+            for key, row in stored.items()
+            if key.startswith(_LANE) and row.holder != NOBODY and not self._is_dead(key)
+        }
+
+    async def _look(self) -> dict[str, LeaseRow]:
+        stored = {row.key: row for row in await self._store.rows()}
+        now = self._clock()
+        for key, row in stored.items():
+            if self._seen.get(key, (None, now))[0] != row.etag:
+                self._seen[key] = (row.etag, now)
+        for key in self._seen.keys() - stored.keys():
+            del self._seen[key]
+        return stored
+
+    def _is_dead(self, key: str) -> bool:
+        return self._clock() - self._seen[key][1] >= self._term
+
+    async def _announce(self, stored: dict[str, LeaseRow]) -> None:
+        """Others count me in. Who is dead is counted out, and by someone removed."""
+        key = _OWNER + self._name
+        mine = stored.get(key, LeaseRow(key, self._name))
+        etag = await self._store.put(mine)
+        stored[key] = replace(mine, etag=etag)
+        self._seen[key] = (etag, self._clock())
+        for other in [row for row in stored.values() if row.key.startswith(_OWNER)]:
+            if other.key != key and self._is_dead(other.key):
+                await self._store.delete(other)
+                del stored[other.key]
+
+    def _quota(self, stored: Mapping[str, LeaseRow]) -> int:
+        """Everyone comes to the same answer: the first of the owners by name have one lane more."""
+        owners = sorted(key for key in stored if key.startswith(_OWNER))
+        rank = owners.index(_OWNER + self._name)
+        return LANES // len(owners) + (rank < LANES % len(owners))
+
+    def _is_mine(self, lane: int, stored: Mapping[str, LeaseRow]) -> bool:
+        row = stored.get(_key(lane))
+        return row is not None and row.holder == self._name
+
+    def _is_free(self, lane: int, stored: Mapping[str, LeaseRow]) -> bool:
+        row = stored.get(_key(lane))
+        return row is None or row.holder == NOBODY or self._is_dead(row.key)
+
+    async def _write(
+        self, lane: int, stored: Mapping[str, LeaseRow], holder: str, content: Mapping[str, Any]
+    ) -> None:
+        """Whoever has written it since it was read has it."""
+        began, key = self._clock(), _key(lane)
+        known = stored.get(key)
+        row = LeaseRow(key, holder, content, known.etag if known is not None else None)
+        if await self._store.put(row) is None:
+            self._drop(self._until.keys() & {lane})
+        elif holder == self._name:
+            self._until[lane] = began + self._term * (1 - MARGIN)
+
+    # -- change ------------------------------------------------------------------------------
+
+    async def until_change(self, work: Coroutine[Any, Any, T]) -> T | None:
+        self._changed.clear()
+        changed = asyncio.create_task(self._changed.wait())
+        task = asyncio.create_task(work)
+        try:
+            await asyncio.wait((task, changed), return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            changed.cancel()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def _key(lane: int) -> str:
+    return f"{_LANE}{lane:02d}"

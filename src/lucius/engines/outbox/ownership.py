@@ -1,0 +1,156 @@
+"""Lanes come and go: what is gained is taken over from the ledger, what is lost is forgotten."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from lucius.core.errors import LedgerRowUnreadableError, LedgerUnavailableError
+from lucius.core.inputs import BusRestarted
+from lucius.core.job import Job
+from lucius.engines.outbox.alarm import Alarm
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.lost_services import LostServices
+from lucius.engines.outbox.observer import Incident, Observer, Outage
+from lucius.engines.outbox.outage import persistently
+from lucius.engines.outbox.ready import ReadyQueues
+from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.tasks import Tasks
+from lucius.ports.bus import Bus
+from lucius.ports.lanes import LaneRows, Lanes
+from lucius.ports.ledger import DueJob, Ledger
+
+log = logging.getLogger("lucius.reconciler")
+
+EMBEDDED: Final = "embedded/"
+"""Worker ids of services that live in a process of LUCIUS begin so: their leases die with it."""
+PAGE: Final = 512
+AT_ONCE: Final = 64
+"""Jobs that are taken up together; they are in memory with their payloads."""
+FOREVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+class Ownership:
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        ledger: Ledger,
+        bus: Bus,
+        releases: Releases,
+        ready: ReadyQueues,
+        alarm: Alarm,
+        lost: LostServices,
+        tasks: Tasks,
+        outage: Outage,
+        *,
+        lanes: Lanes,
+        backlog: Callable[[], Awaitable[LaneRows]],
+        now: Callable[[], datetime],
+        observer: Observer,
+    ) -> None:
+        """`backlog`: what is said of the owned lanes when their leases are renewed."""
+        self._engine = engine
+        self._ledger = ledger
+        self._bus = bus
+        self._releases = releases
+        self._ready = ready
+        self._alarm = alarm
+        self._lost = lost
+        self._tasks = tasks
+        self._outage = outage
+        self._lanes = lanes
+        self._backlog = backlog
+        self._now = now
+        self._observer = observer
+        self._held: frozenset[int] = frozenset()
+
+    async def prepare(self) -> None:
+        """Take over what there is to own at the start."""
+        await self._take_over(await self._renew())
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            if self._lanes.renewal is not None:
+                tasks.create_task(self._renew_forever(self._lanes.renewal.total_seconds()))
+            if not self._bus.volatile:
+                tasks.create_task(self._bury_forever())
+
+    async def _renew_forever(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                gained = await self._renew()
+            except LedgerUnavailableError as error:
+                self._outage.began(error, self._observer)
+                continue
+            if gained:
+                self._tasks.spawn(self._take_over(gained))
+
+    async def _renew(self) -> frozenset[int]:
+        """The answer: what is gained."""
+        held = await self._lanes.renew(await self._backlog())
+        lost, gained = self._held - held, held - self._held
+        self._held = held
+        if lost:
+            self._engine.forget(lost)
+        return gained
+
+    # -- taking over -------------------------------------------------------------------------
+
+    async def _take_over(self, lanes: frozenset[int]) -> None:
+        """Leases go on being renewed meanwhile. Nothing is released on a lane before all of it is known."""
+        await persistently(lambda: self._recover(lanes))
+        self._lanes.took_over(lanes & self._held)
+        self._releases.pump_all()
+        self._alarm.due(self._now())
+
+    async def _recover(self, lanes: frozenset[int]) -> None:
+        """Whatever is out, however long its leases still run; what has waited longest goes first."""
+        self._engine.forget(lanes)
+        left = sorted([job_id async for job_id in self._delivering(lanes)])
+        for start in range(0, len(left), AT_ONCE):
+            await asyncio.gather(*map(self._take_up, left[start : start + AT_ONCE]))
+        await self._ready.recover(lanes)
+        if left:
+            log.info("looked at %d jobs on %d lanes that are owned now", len(left), len(lanes))
+
+    async def _delivering(self, lanes: frozenset[int]) -> AsyncIterator[str]:
+        """Every live job is due one day. Those that may have something out."""
+        after: DueJob | None = None
+        while page := await self._ledger.due(FOREVER, lanes, PAGE, after):
+            for found in page:
+                if found.out:
+                    yield found.job_id
+            after = page[-1]
+
+    async def _take_up(self, job_id: str) -> None:
+        """A volatile bus has lost it: publish again. One that cannot be moved must not stop the start."""
+        try:
+            job = await self._engine.job(job_id)
+            if job is None or not any(step.out for step in job.steps):
+                return
+            self._engine.found(job)
+            if self._bus.volatile:
+                await self._engine.apply(job_id, BusRestarted(EMBEDDED))
+            else:
+                await self._bury(job)
+        except LedgerUnavailableError:
+            raise
+        except LedgerRowUnreadableError:
+            return  # the ledger has named it
+        except Exception:
+            self._observer.incident(Incident.TASK_FAILED, "recovery")
+            log.exception("a job cannot be taken up", extra={"jobId": job_id})
+
+    # -- services that died ------------------------------------------------------------------
+
+    async def _bury_forever(self) -> None:
+        while True:
+            for job in await self._lost.jobs():
+                self._tasks.spawn(self._bury(job))
+
+    async def _bury(self, job: Job) -> None:
+        """End the leases of services that lived in an earlier process of this installation."""
+        for owner in self._lost.owners(job):
+            await self._engine.apply(job.job_id, BusRestarted(owner, kept=True))

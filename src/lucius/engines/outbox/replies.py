@@ -1,0 +1,210 @@
+"""What services answer, consumed on the owned lanes: replies become inputs, nudges a second look."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from lucius.core.errors import (
+    BusUnavailableError,
+    LedgerRowUnreadableError,
+    LedgerUnavailableError,
+    LockLostError,
+    RequestError,
+)
+from lucius.core.inputs import Callback
+from lucius.core.routing import LANES, reply_topic
+from lucius.core.wire import NUDGE, parse_reply
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.observer import Incident, Observer, Outage
+from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
+from lucius.engines.outbox.pace import Pace
+from lucius.engines.outbox.tasks import Tasks
+from lucius.ports.bus import Bus, Delivery, Subscription
+from lucius.ports.lanes import Lanes
+from lucius.telemetry.logs import message_fields
+from lucius.telemetry.spans import applying_together
+
+log = logging.getLogger("lucius.replies")
+
+REPLIES: Final = "lucius-reconciler"
+BATCH: Final = 512
+IDLE: Final = timedelta(seconds=30)
+SILENCE: Final = 2 * IDLE
+"""A receive that has not even come back empty by then has fallen silent, and is begun anew."""
+LAST_WORDS: Final = timedelta(seconds=5)
+"""How long the end waits for what services have said."""
+
+Guard = Callable[[Mapping[str, Any], str, Callback], str | None]
+"""Checks the token of a reply: a reason to set it aside, or none."""
+
+
+class Replies:
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        bus: Bus,
+        tasks: Tasks,
+        ledger_outage: Outage,
+        *,
+        nudged: Callable[[str], Awaitable[None]],
+        lanes: Lanes,
+        pace: Pace,
+        observer: Observer,
+        guard: Guard = lambda body, job_id, received: None,
+    ) -> None:
+        """`nudged`: looks at a job that another process has moved."""
+        self._engine = engine
+        self._bus = bus
+        self._tasks = tasks
+        self._ledger_outage = ledger_outage
+        self._nudged = nudged
+        self._lanes = lanes
+        self._pace = pace
+        self._observer = observer
+        self._guard = guard
+        self._settling = 0
+        self._settled = asyncio.Event()
+        self._stalled: set[str] = set()
+        """Locks of the replies that wait for the ledger; while there are any, none are received."""
+        self.outage = Outage("bus", "replies pause", log)
+
+    async def prepare(self) -> None:
+        topics = map(reply_topic, range(LANES))
+        await self._bus.ensure([Subscription(topic, REPLIES, by_topic=True) for topic in topics])
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._consume()
+                self.outage.ended()
+            except (BusUnavailableError, LedgerUnavailableError, TimeoutError) as error:
+                self.outage.began(error, self._observer)
+                await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+
+    async def _consume(self) -> None:
+        if self._stalled:
+            await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
+            return
+        async with asyncio.timeout(SILENCE.total_seconds()):
+            await self._lanes.until_change(self._take(IDLE))
+        await self._settled_below(BATCH)
+
+    async def _take(self, wait: timedelta) -> bool:
+        """Begin to settle what the bus has. False: it has nothing."""
+        topics = [reply_topic(lane) for lane in sorted(self._lanes.owned)]
+        if not topics:
+            await asyncio.sleep(wait.total_seconds())
+            return False
+        deliveries = await self._bus.receive(REPLIES, topics, BATCH, wait)
+        self._settling += len(deliveries)
+        for together in by_job(deliveries):
+            await self._pace.turn()
+            self._tasks.spawn(self._replies(together))
+        return bool(deliveries)
+
+    async def _settled_below(self, most: int) -> None:
+        while self._settling >= most:
+            self._settled.clear()
+            await self._settled.wait()
+
+    async def drained(self) -> None:
+        """Settle what services have said so far: a volatile bus would take it along, RELEASE included.
+
+        It is tried for a while only. What is lost then counts as a death.
+        """
+        if not self._bus.volatile:
+            return
+        with suppress(TimeoutError, BusUnavailableError):
+            async with asyncio.timeout(LAST_WORDS.total_seconds()):
+                while await self._take(timedelta()) or self._settling:
+                    await self._settled_below(1)
+
+    async def _replies(self, deliveries: Sequence[Delivery]) -> None:
+        """Replies about one job that came together: an ACK and its RESULT are one save."""
+        try:
+            await persistently(lambda: self._try_to_settle(deliveries))
+        except (LockLostError, BusUnavailableError) as error:
+            log.info("a reply will be delivered again: %s", error)
+        finally:
+            self._stalled.difference_update(delivery.lock_token for delivery in deliveries)
+            self._settling -= len(deliveries)
+            self._settled.set()
+
+    async def _try_to_settle(self, deliveries: Sequence[Delivery]) -> None:
+        """Given back, they would come again at once and soon pass for faulty: so they are kept."""
+        try:
+            await self._settle(deliveries)
+        except LedgerUnavailableError as error:
+            self._ledger_outage.began(error, self._observer)
+            self._stalled.update(delivery.lock_token for delivery in deliveries)
+            raise
+
+    async def _settle(self, deliveries: Sequence[Delivery]) -> None:
+        nudges = [d for d in deliveries if d.message.body.get("type") == NUDGE]
+        if nudges:
+            await self._nudged(str(nudges[0].message.body.get("jobId")))
+            for delivery in nudges:
+                await self._bus.complete(delivery)
+        await self._apply([d for d in deliveries if d not in nudges])
+
+    async def _apply(self, deliveries: Sequence[Delivery]) -> None:
+        read = [(d, reply) for d in deliveries if (reply := await self._read(d)) is not None]
+        read = [(d, reply) for d, reply in read if await self._of_its_tenant(d, reply[0])]
+        if not read:
+            return
+        job_id, inputs = read[0][1][0], [received for _, (_, received) in read]
+        reason, detail = "UNKNOWN_JOB", f"there is no job {job_id}"
+        try:
+            with applying_together((d.message.body, received) for d, (_, received) in read):
+                applied = await self._engine.apply_all(job_id, inputs)
+        except LedgerRowUnreadableError as error:
+            applied, reason, detail = None, "JOB_UNREADABLE", str(error)
+        for delivery, _ in read:
+            if applied is None:
+                await self._set_aside(delivery, reason, detail)
+            else:
+                await self._bus.complete(delivery)
+
+    async def _read(self, delivery: Delivery) -> tuple[str, Callback] | None:
+        """Only faulty content is set aside."""
+        body = delivery.message.body
+        try:
+            job_id, received = parse_reply(body)
+        except RequestError as error:
+            detail = "; ".join(f"{pointer}: {what}" for pointer, what in error.faults)
+            await self._set_aside(delivery, error.code, detail)
+            return None
+        refusal = self._guard(body, job_id, received)
+        if refusal is not None:
+            await self._set_aside(delivery, "BAD_TOKEN", refusal)
+            return None
+        return job_id, received
+
+    async def _of_its_tenant(self, delivery: Delivery, job_id: str) -> bool:
+        """A reply need not name a tenant. One that names another than its job's is not about that job."""
+        named = delivery.message.body.get("tenant_id")
+        job = await self._engine.job(job_id) if named is not None else None
+        if job is None or named == job.tenant_id:
+            return True
+        detail = f"it names the tenant {str(named)[:128]!r}, and {job_id} is another tenant's"
+        await self._set_aside(delivery, "WRONG_TENANT", detail)
+        return False
+
+    async def _set_aside(self, delivery: Delivery, reason: str, detail: str) -> None:
+        self._observer.incident(Incident.REPLY_SET_ASIDE, reason)
+        fields = message_fields(delivery.message.body)
+        log.warning("a reply is set aside (%s): %s", reason, detail, extra=fields)
+        await self._bus.dead_letter(delivery, reason, detail)
+
+
+def by_job(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
+    """In order; what names no job stands alone."""
+    groups: dict[object, list[Delivery]] = {}
+    for delivery in deliveries:
+        job_id = delivery.message.body.get("jobId")
+        key = job_id if isinstance(job_id, str) else delivery.lock_token
+        groups.setdefault(key, []).append(delivery)
+    return list(groups.values())

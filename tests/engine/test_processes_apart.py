@@ -1,0 +1,335 @@
+"""Two orchestrators without lanes and two owners that share them, over one ledger and one bus."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from lucius.core.inputs import AckReceived, CancelRequested, PauseRequested, ResumeRequested
+from lucius.core.job import Job
+from lucius.core.routing import LANES, lane_of
+from lucius.core.states import JobState
+from lucius.engines.outbox import engine as engines
+from lucius.engines.outbox.lane_leases import LeasedLanes
+from lucius.engines.outbox.nudges import Nudges
+from lucius.engines.outbox.windows import Windows
+from lucius.ports.lanes import LaneRows
+from tests.engine.apart import Apart, Process
+from tests.engine.world import Timed
+from tests.virtual import VirtualLoop, run_virtually
+
+FLOODER = "flooder"
+SAME_LANE = next(f"t{n}" for n in range(1000) if lane_of(f"t{n}") == lane_of(FLOODER))
+
+Story = Callable[[Apart, list[Process], list[Process]], Awaitable[None]]
+
+
+def apart(story: Story, *, seconds: float = 0.5, slots: int = 25) -> None:
+    """The story gets two orchestrators and two owners, and real services."""
+
+    async def main(loop: VirtualLoop) -> None:
+        services = [Timed(name, seconds) for name in ("ocr", "embedding", "sis")]
+        async with Apart(loop, services=[*services], slots=slots).running() as world:
+            owners = [await world.owner(name) for name in ("owner-1", "owner-2")]
+            await asyncio.sleep(30)
+            asking = [await world.orchestrator(name) for name in ("asks-1", "asks-2")]
+            await story(world, asking, owners)
+            await check(world)
+
+    run_virtually(main)
+
+
+async def check(world: Apart) -> None:
+    drifts = await world.ledger.verify()
+    assert not drifts
+
+
+async def all_ended(world: Apart, process: Process, job_ids: list[str]) -> list[Job]:
+    return [await world.ended(process, job_id) for job_id in job_ids]
+
+
+def states(jobs: list[Job]) -> Counter[JobState]:
+    return Counter(job.state for job in jobs)
+
+
+# -- lanes -----------------------------------------------------------------------------------
+
+
+def test_owners_share_the_lanes_evenly_and_rebalance() -> None:
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        one, two = owners
+        assert not asking[0].owned
+        assert (len(one.owned), len(two.owned)) == (8, 8)
+        assert one.owned | two.owned == set(range(LANES))
+        third = await world.owner("owner-3")
+        await asyncio.sleep(10)
+        assert sorted(len(each.owned) for each in (one, two, third)) == [5, 5, 6]
+        assert one.owned | two.owned | third.owned == set(range(LANES))
+        await two.stop()
+        await asyncio.sleep(5)
+        assert one.owned | third.owned == set(range(LANES)), "what is given back is taken at once"
+
+    apart(story)
+
+
+def test_the_lanes_of_a_killed_owner_are_taken_over_and_not_before_its_lease_has_run_out() -> None:
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        one, two = owners
+        await two.kill()
+        await asyncio.sleep(10)
+        assert len(one.owned) == 8
+        await asyncio.sleep(10)
+        assert one.owned == set(range(LANES))
+        assert not two.owned, "a process that cannot renew does not believe in its lease"
+
+    apart(story)
+
+
+# -- jobs ------------------------------------------------------------------------------------
+
+
+def test_jobs_that_orchestrators_accept_are_run_by_owners() -> None:
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        began = world.loop.time()
+        job_ids = [
+            await world.submit(asking[n % 2], tenant_id=f"tenant-{n}", number=n) for n in range(40)
+        ]
+        jobs = await all_ended(world, asking[1], job_ids)
+        assert states(jobs) == {JobState.SUCCEEDED: 40}
+        assert world.loop.time() - began < 10, "they are nudged: nobody waits for a look"
+        assert sum(step.used for job in jobs for step in job.steps) == 0
+
+    apart(story)
+
+
+def test_a_lost_nudge_delays_a_job_until_the_owner_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Nudges, "put", lambda self, job: None)
+
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        job_ids = [await world.submit(asking[0], tenant_id=f"t{n}", number=n) for n in range(20)]
+        jobs = await all_ended(world, asking[0], job_ids)
+        assert states(jobs) == {JobState.SUCCEEDED: 20}
+
+    apart(story)
+
+
+def test_without_the_handover_such_a_job_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Nudges, "put", lambda self, job: None)
+    monkeypatch.setattr(engines, "left_to_owner", lambda before, decision: decision)
+
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        job_id = await world.submit(asking[0])
+        job = await world.ended(asking[0], job_id, within=600)
+        assert job.state is JobState.DISPATCHING
+
+    apart(story)
+
+
+def test_callbacks_and_orders_at_an_orchestrator_move_a_job_of_another_process() -> None:
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        first, second = (process.parts.engine for process in asking)
+        job_id = await world.submit(asking[0])
+        await asyncio.sleep(5)
+        paused = await second.apply(job_id, PauseRequested())
+        assert paused is not None
+        await asyncio.sleep(400)
+        job = await first.job(job_id)
+        assert job is not None
+        assert job.state is JobState.PAUSED
+        await first.apply(job_id, ResumeRequested())
+        job = await world.ended(asking[1], job_id)
+        assert job.state is JobState.SUCCEEDED
+        other = await world.submit(asking[1], number=2)
+        await asyncio.sleep(5)
+        await first.apply(other, CancelRequested())
+        assert (await world.ended(asking[1], other)).state is JobState.CANCELLED
+
+    apart(story, seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("nudged", "after", "seconds"), [(True, 0.5, 0.5), (False, 5, 70)], ids=["nudged", "unheard"]
+)
+def test_an_ack_at_an_orchestrator_makes_room_in_the_window_of_the_owner(
+    nudged: bool, after: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        async with Apart(loop).running() as world:  # no service takes it
+            owners = [await world.owner("owner-1"), await world.owner("owner-2")]
+            await asyncio.sleep(30)
+            orchestrator = await world.orchestrator("asks-1")
+            job_id = await world.submit(orchestrator)
+            await asyncio.sleep(after)
+            job = await orchestrator.parts.engine.job(job_id)
+            assert job is not None
+            lease = job.steps[0].executions[-1]
+            (owner,) = [each for each in owners if job.plan.routing.lane in each.owned]
+            assert owner.parts.windows.is_open(lease.exec_id)
+            if not nudged:
+                monkeypatch.setattr(Nudges, "put", lambda self, job: None)
+            ack = AckReceived("ocr", 1, lease.exec_id)
+            await orchestrator.parts.engine.apply(job_id, ack)
+            await asyncio.sleep(seconds)
+            assert not owner.parts.windows.is_open(lease.exec_id)
+
+    run_virtually(main)
+
+
+def test_a_reader_sees_what_another_process_has_committed() -> None:
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        first, second = (process.parts.engine for process in asking)
+        job_id = await world.submit(asking[0])
+        for engine in (first, second, *(owner.parts.engine for owner in owners)):
+            assert await engine.job(job_id) is not None
+        await second.apply(job_id, CancelRequested(immediate=True))
+        for engine in (first, second):
+            job = await engine.job(job_id)
+            assert job is not None
+            assert job.state is JobState.CANCELLED
+
+    apart(story)
+
+
+def test_many_who_wait_elsewhere_are_one_poller(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: Counter[str] = Counter()
+
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        job_id = await world.submit(asking[0])
+        engine, load = asking[0].parts.engine, world.ledger.load
+
+        async def counted(job_id: str) -> Job | None:
+            reads["load"] += asyncio.current_task() not in owned
+            return await load(job_id)
+
+        owned = {owner.task for owner in owners}
+        monkeypatch.setattr(world.ledger, "load", counted)
+        waiting = [asyncio.create_task(engine.ended(job_id, 20)) for _ in range(100)]
+        await asyncio.sleep(19)
+        assert reads["load"] < 300, "each reads once or twice itself, and one reads for all"
+        jobs = await asyncio.gather(*waiting)
+        assert {job.state for job in jobs if job} == {JobState.IN_PROGRESS}
+
+    apart(story, seconds=3600)
+
+
+# -- kills, floods, fairness -----------------------------------------------------------------
+
+
+def test_jobs_survive_an_owner_that_is_killed_and_one_that_comes() -> None:
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        job_ids = list[str]()
+        for number in range(300):
+            tenant_id = f"tenant-{number % 30}"
+            job_ids.append(
+                await world.submit(asking[number % 2], tenant_id=tenant_id, number=number)
+            )
+            await asyncio.sleep(0.2)
+            if number == 60:
+                await owners[0].kill()
+            if number == 150:
+                owners.append(await world.owner("owner-3"))
+            if number == 200:
+                await owners[1].kill()
+        jobs = await all_ended(world, asking[0], job_ids)
+        assert states(jobs) == {JobState.SUCCEEDED: 300}
+
+    apart(story)
+
+
+class Zombie(LeasedLanes):
+    """It renews nothing, and believes in its lanes for ever."""
+
+    @property
+    def owned(self) -> frozenset[int]:
+        return self._taken_over
+
+    async def renew(self, rows: LaneRows) -> frozenset[int]:
+        return self._taken_over
+
+
+def test_a_zombie_that_believes_in_its_lanes_does_no_harm() -> None:
+    """Two release, publish and cache on the same lanes: every save is a compare-and-swap."""
+
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        zombie, owner = owners
+        zombie.lanes.__class__ = Zombie
+        job_ids = list[str]()
+        for number in range(200):
+            tenant_id = f"tenant-{number % 20}"
+            job_ids.append(
+                await world.submit(asking[number % 2], tenant_id=tenant_id, number=number)
+            )
+            await asyncio.sleep(0.2)
+        assert owner.owned == set(range(LANES))
+        assert len(zombie.owned) == 8
+        jobs = await all_ended(world, asking[1], job_ids)
+        assert states(jobs) == {JobState.SUCCEEDED: 200}
+
+    apart(story)
+
+
+def flooded(flood: int) -> tuple[list[Job], list[Job]]:
+    """A flood of one tenant, then one job a second of another on the same lane."""
+    found: list[tuple[list[Job], list[Job]]] = []
+
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        flood_ids = [
+            await world.submit(asking[n % 2], tenant_id=FLOODER, number=n) for n in range(flood)
+        ]
+        quiet_ids = list[str]()
+        for number in range(30):
+            quiet_ids.append(await world.submit(asking[0], tenant_id=SAME_LANE, number=number))
+            await asyncio.sleep(1)
+        quiet = await all_ended(world, asking[0], quiet_ids)
+        found.append((await all_ended(world, asking[1], flood_ids), quiet))
+
+    apart(story)
+    return found[0]
+
+
+def slowest(jobs: list[Job]) -> float:
+    return max((job.updated_at - job.plan.accepted_at).total_seconds() for job in jobs)
+
+
+def test_a_flood_through_orchestrators_holds_up_nobody_and_times_out_nowhere() -> None:
+    _, alone = flooded(0)
+    flood, crowded = flooded(1_500)
+    assert states(flood) == {JobState.SUCCEEDED: 1_500}
+    assert sum(step.used for job in flood for step in job.steps) == 0
+    assert slowest(crowded) <= 2 * slowest(alone) + 2
+
+
+def test_without_the_window_the_same_flood_holds_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, alone = flooded(0)
+    monkeypatch.setattr(Windows, "room", lambda self, key, tenant_id: True)
+    _, crowded = flooded(1_500)
+    assert slowest(crowded) > 2 * slowest(alone) + 2
+
+
+def test_an_engine_keeps_nothing_of_lanes_that_it_does_not_own() -> None:
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        await all_ended(
+            world, asking[0], [await world.submit(asking[0], number=n) for n in range(5)]
+        )
+        assert len(asking[0].parts.engine._cache) == 0
+        assert asking[0].parts.windows.snapshot() == {}
+        assert not asking[0].parts.owed.has_directives
+
+    apart(story)
+
+
+def test_the_backlog_is_read_from_the_rows_of_the_owners() -> None:
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        for number in range(200):
+            await world.submit(asking[0], tenant_id=f"t{number % 40}", number=number)
+        await asyncio.sleep(20)
+        rows = await asking[1].parts.engine.backlog()
+        of_ocr = [row for row in rows if row["service"] == "ocr"]
+        assert {row["lane"] for row in of_ocr} == {lane_of(f"t{n}") for n in range(40)}
+        assert sum(row["held"] + row["released"] + row["in_progress"] for row in of_ocr) == 200
+        assert {row["mode"] for row in of_ocr} == {"DEFAULT"}
+
+    apart(story, seconds=3600)

@@ -1,0 +1,65 @@
+"""A claim whose job was never written: whoever repeats the request completes it under the same id."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from lucius.core.effects import Event
+from lucius.core.errors import LedgerUnavailableError, RequestError
+from lucius.core.job import Job
+from lucius.core.states import JobState
+from lucius.ledgers.memory import MemoryLedger
+from lucius.ports.ledger import (
+    NO_LIMITS,
+    Claim,
+    CreateOutcome,
+    Held,
+    KeyReused,
+    Limits,
+    Unfinished,
+)
+from tests.engine.world import Timed, World, envelope
+from tests.virtual import VirtualLoop, run_virtually
+
+
+class InTwoSteps(MemoryLedger):
+    """It claims first and writes the job afterwards, and the first process dies in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: dict[str, tuple[Claim, str]] = {}
+
+    async def claimed(self, claim: Claim) -> Held | None:
+        begun = self.begun.get(claim.claim_hash)
+        if begun is not None and begun[0].body_hash != claim.body_hash:
+            return KeyReused(begun[1])
+        return Unfinished(begun[1]) if begun is not None else await super().claimed(claim)
+
+    async def create(
+        self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
+    ) -> CreateOutcome:
+        begun = self.begun.get(claim.claim_hash)
+        if begun is None and not self.jobs:
+            self.begun[claim.claim_hash] = (claim, job.job_id)
+            raise LedgerUnavailableError("the process died")
+        if begun is not None and begun[1] == job.job_id:
+            del self.begun[claim.claim_hash]
+        return await self.claimed(claim) or await super().create(claim, job, events, limits)
+
+
+def test_a_duplicate_completes_the_job_under_the_claimed_id() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        ledger, services = InTwoSteps(), [Timed(n, 0.1) for n in ("ocr", "embedding", "sis")]
+        async with World(loop, ledger=ledger, services=[*services]).running() as world:
+            with pytest.raises(LedgerUnavailableError):
+                await world.engine.submit(envelope(), idempotency_key="once")
+            (claimed,) = [job_id for _, job_id in ledger.begun.values()]
+            with pytest.raises(RequestError, match="different request"):
+                await world.engine.submit(envelope(number=2), idempotency_key="once")
+            again = await world.engine.submit(envelope(), idempotency_key="once")
+            assert (again.job_id, again.duplicate) == (claimed, False)
+            assert (await world.finished(claimed))["state"] is JobState.SUCCEEDED
+            third = await world.engine.submit(envelope(), idempotency_key="once")
+            assert (third.job_id, third.duplicate) == (claimed, True)
+
+    run_virtually(main)
