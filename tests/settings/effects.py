@@ -42,6 +42,8 @@ EFFECTS: Final = {
     "STEPS_TABLE": AZURE_TABLES,
     "OUTBOX_TABLE": AZURE_TABLES,
     "EVENTS_TABLE": AZURE_TABLES,
+    "HOT_TENANTS": "adapters/test_azure_split.py"
+    "::test_the_settings_open_it_and_name_the_hot_tenants",
     "IDEMPOTENCY_TABLE": AZURE_TABLES,
     "JOB_INDEX_TABLE": AZURE_TABLES,
     "INFLIGHT_TABLE": AZURE_TABLES,

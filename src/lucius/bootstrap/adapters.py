@@ -53,6 +53,7 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         settings.storage_backend,
         settings.table_connection.get_secret_value(),
         table_settings(settings),
+        hot=settings.hot_tenants,
     )
     return ledger
 

@@ -82,6 +82,12 @@ class Storage(Section):
     events_table: Text = setting(
         "EVENTS_TABLE", "lucius_events", "Table of events of backend `table`"
     )
+    hot_tenants: Names = setting(
+        "HOT_TENANTS",
+        "",
+        "Tenants whose jobs of a month backend `table` spreads over sixteen partitions, because one"
+        " takes 2,000 rows a second",
+    )
     idempotency_table: Text = setting(
         "IDEMPOTENCY_TABLE", "job-idempotency", "Table of each tenant's claims, lists and counts"
     )

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from azure.data.tables.aio import TableServiceClient
@@ -13,8 +14,10 @@ from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.ledgers.azure.names import table_name
+from lucius.ledgers.azure.projections import Tables
 from lucius.ledgers.azure.single import SingleTable
-from lucius.ledgers.azure.store import Store
+from lucius.ledgers.azure.split import SplitTables
+from lucius.ledgers.azure.store import Store, service_time
 from lucius.ledgers.azure.tables import AzureTables, Pause, Watch
 
 CHATTY: Final = ("azure.core", "azure.identity", "azure.data.tables")
@@ -46,13 +49,13 @@ def open_tables(
     return AzureTables(service, watch, counts, credential=credential, pause=pause)
 
 
-async def open_ledger(backend: str, connection: str, named: Mapping[str, str]) -> AzureLedger:
+async def open_ledger(
+    backend: str, connection: str, named: Mapping[str, str], *, hot: Collection[str] = ()
+) -> AzureLedger:
     """Tables are created where they are missing. `named`: the value of each setting that names one.
 
     TableConnectionError or LedgerError, with the setting that helps, where that cannot be.
     """
-    if backend not in LAYOUTS:
-        raise TableConnectionError(f"LUCIUS_STORAGE_BACKEND={backend} is not built yet: use ledger")
     tables = {setting: table_name(setting, value) for setting, value in named.items()}
     _check_apart(tables)
     metrics = TableInstruments()
@@ -65,18 +68,23 @@ async def open_ledger(backend: str, connection: str, named: Mapping[str, str]) -
         raise
     return AzureLedger(
         store,
-        LAYOUTS[backend](store, tables),
+        _layout(backend, store, tables, hot),
         tenants=tables["LUCIUS_IDEMPOTENCY_TABLE"],
         lanes=tables["LUCIUS_JOB_INDEX_TABLE"],
         instruments=metrics,
     )
 
 
-def _single(store: Store, tables: Mapping[str, str]) -> Layout:
-    return SingleTable(store, tables["LUCIUS_LEDGER_TABLE"])
-
-
-LAYOUTS: Final[Mapping[str, Callable[[Store, Mapping[str, str]], Layout]]] = {"ledger": _single}
+def _layout(backend: str, store: Store, tables: Mapping[str, str], hot: Collection[str]) -> Layout:
+    if backend == "ledger":
+        return SingleTable(store, tables["LUCIUS_LEDGER_TABLE"])
+    apart = Tables(
+        tables["LUCIUS_JOBS_TABLE"],
+        tables["LUCIUS_STEPS_TABLE"],
+        tables["LUCIUS_OUTBOX_TABLE"],
+        tables["LUCIUS_EVENTS_TABLE"],
+    )
+    return SplitTables(store, apart, now=partial(service_time, store), hot=hot)
 
 
 def _check_apart(tables: Mapping[str, str]) -> None:
