@@ -10,6 +10,8 @@ import urllib.request
 from importlib.util import find_spec
 from pathlib import Path
 
+from lucius.bootstrap.broker import die_with_parent
+
 HOME = Path(__file__).parent / "azurite"
 SCRIPT = HOME / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
 ACCOUNT = "devstoreaccount1"
@@ -33,7 +35,9 @@ class Azurite:
         options = ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
         words = [*options, *ports, "--tablePort", str(self.table_port), "--inMemoryPersistence"]
         node = Path(NODE.origin).parent / "bin" / "node"  # not its wrapper, which dies alone
-        self._process = subprocess.Popen([str(node), str(SCRIPT), *words])
+        self._process = subprocess.Popen(
+            [str(node), str(SCRIPT), *words], preexec_fn=die_with_parent
+        )
         self._wait()
 
     def _wait(self) -> None:

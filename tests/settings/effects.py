@@ -20,6 +20,7 @@ _CONNECTIONS: Final = (
     "security/test_connections.py::test_lucius_up_has_the_limits_and_their_settings"
 )
 
+AZURE_TABLES: Final = "adapters/test_azure_tables.py::test_the_settings_name_the_tables_that_exist"
 EFFECTS: Final = {
     "SYSTEM": "upkeep/test_retention.py::test_another_system_has_workspaces_of_its_own",
     "DATA_DIR": "security/test_private_files.py"
@@ -37,14 +38,22 @@ EFFECTS: Final = {
     "CONFIG_SOURCE": f"{_STORED}::test_a_runtime_takes_its_protocols_from_app_configuration",
     "APPCONFIG_CONNECTION": f"{_STORED}::test_a_stored_setting_counts_where_nobody_says_otherwise",
     "APPCONFIG_LABEL": f"{_STORED}::test_a_label_chooses_among_the_stored",
-    "TABLE_CONNECTION": _SHARED,
-    "LEDGER_TABLE": _SHARED,
-    "JOBS_TABLE": _SHARED,
     "BLOB_CONNECTION": "upkeep/test_blob_workspaces.py"
     "::test_a_job_is_verified_and_pruned_with_its_workspace",
     "PROTOCOLS": "settings/test_loading.py::test_packaged_protocols_may_be_joined_by_others",
     "CONFIG_REFRESH_SECONDS": "engine/test_new_protocol.py"
     "::test_a_protocol_with_a_new_step_type_is_a_file_and_runs",
+    "TABLE_CONNECTION": AZURE_TABLES,
+    "LEDGER_TABLE": AZURE_TABLES,
+    "JOBS_TABLE": AZURE_TABLES,
+    "STEPS_TABLE": AZURE_TABLES,
+    "OUTBOX_TABLE": AZURE_TABLES,
+    "EVENTS_TABLE": AZURE_TABLES,
+    "HOT_TENANTS": "adapters/test_azure_split.py"
+    "::test_the_settings_open_it_and_name_the_hot_tenants",
+    "IDEMPOTENCY_TABLE": AZURE_TABLES,
+    "JOB_INDEX_TABLE": AZURE_TABLES,
+    "INFLIGHT_TABLE": AZURE_TABLES,
     "STORAGE_BACKEND": "faults/test_kill.py"
     "::test_fm_022_reproduce_without_a_durable_ledger_an_accepted_job_is_lost",
     "RETENTION": "upkeep/test_upkeep.py::test_a_server_deletes_what_it_keeps_no_longer",

@@ -54,9 +54,42 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         path = ledger_path(settings)
         opened = SqliteLedger.open_readonly(path) if readonly else SqliteLedger.open(path)
         return await opened
-    raise UnsupportedError(
-        f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is not built yet: use sqlite"
+    ledger: Ledger = await azure_tables(settings).open_ledger(
+        settings.storage_backend,
+        settings.table_connection.get_secret_value(),
+        table_settings(settings),
+        hot=settings.hot_tenants,
     )
+    return ledger
+
+
+def azure_tables(settings: Settings) -> ModuleType:
+    """The Azure ledgers need an SDK that only their users install."""
+    try:
+        return importlib.import_module("lucius.ledgers.azure.opening")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} needs the package {error.name}:"
+            " pip install 'lucius[azure]'"
+        ) from error
+
+
+def table_settings(settings: Settings) -> dict[str, str]:
+    """The settings that name a table, and the names that they give."""
+    shared = {
+        "LUCIUS_IDEMPOTENCY_TABLE": settings.idempotency_table,
+        "LUCIUS_JOB_INDEX_TABLE": settings.job_index_table,
+        "LUCIUS_INFLIGHT_TABLE": settings.inflight_table,
+    }
+    if settings.storage_backend == "ledger":
+        return {"LUCIUS_LEDGER_TABLE": settings.ledger_table, **shared}
+    return {
+        "LUCIUS_JOBS_TABLE": settings.jobs_table,
+        "LUCIUS_STEPS_TABLE": settings.steps_table,
+        "LUCIUS_OUTBOX_TABLE": settings.outbox_table,
+        "LUCIUS_EVENTS_TABLE": settings.events_table,
+        **shared,
+    }
 
 
 async def open_config(settings: Settings) -> ConfigSource:

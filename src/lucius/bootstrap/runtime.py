@@ -57,6 +57,7 @@ from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
+from lucius.telemetry.instruments import Measured
 from lucius.telemetry.spans import traced
 from lucius.upkeep.retention import prune
 from lucius.webhooks.sender import Webhooks
@@ -129,6 +130,8 @@ class Runtime:
         )
         self.engine, self.metrics = self.outbox.engine, self.outbox.metrics
         self.metrics.register(self.registry)
+        if isinstance(self.ledger, Measured):
+            self.ledger.instruments.register(self.registry)
         ProcessCollector(registry=self.registry)
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.gateway = BusGateway(

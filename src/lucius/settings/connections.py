@@ -74,7 +74,9 @@ class Storage(Section):
         " What is in the dead-letter view stays until it is redriven or dismissed",
     )
     table_connection: Secret = setting(
-        "TABLE_CONNECTION", "", "Azure Table Storage: connection string or account URL"
+        "TABLE_CONNECTION",
+        "",
+        "Azure Table Storage: connection string, or account URL for the identity of the process",
     )
     ledger_table: Text = setting(
         "LEDGER_TABLE",
@@ -89,14 +91,20 @@ class Storage(Section):
     events_table: Text = setting(
         "EVENTS_TABLE", "lucius_events", "Table of events of backend `table`"
     )
+    hot_tenants: NameList = setting(
+        "HOT_TENANTS",
+        "",
+        "Tenants whose jobs of a month backend `table` spreads over sixteen partitions, because one"
+        " takes 2,000 rows a second",
+    )
     idempotency_table: Text = setting(
-        "IDEMPOTENCY_TABLE", "job-idempotency", "Table of idempotency claims"
+        "IDEMPOTENCY_TABLE", "job-idempotency", "Table of each tenant's claims, lists and counts"
     )
     job_index_table: Text = setting(
-        "JOB_INDEX_TABLE", "job-index", "Table of the due, ready and list indexes"
+        "JOB_INDEX_TABLE", "job-index", "Table of what is due and ready on each lane"
     )
     inflight_table: Text = setting(
-        "INFLIGHT_TABLE", "job-inflight", "Table of live jobs per tenant"
+        "INFLIGHT_TABLE", "job-inflight", "Table of lane leases and what is in flight there"
     )
     workspace_url: Url = setting(
         "WORKSPACE_URL",

@@ -6,15 +6,8 @@ Whoever sets one is told so. When something reads a name, it leaves this list an
 from typing import Final
 
 _TEMPORAL: Final = "jobs do not run on Temporal yet"
-_TABLES: Final = "there is no ledger in Azure tables yet"
 
 RESERVED: Final = {
-    "LUCIUS_STEPS_TABLE": _TABLES,
-    "LUCIUS_OUTBOX_TABLE": _TABLES,
-    "LUCIUS_EVENTS_TABLE": _TABLES,
-    "LUCIUS_IDEMPOTENCY_TABLE": _TABLES,
-    "LUCIUS_JOB_INDEX_TABLE": _TABLES,
-    "LUCIUS_INFLIGHT_TABLE": _TABLES,
     "LUCIUS_SERVICEBUS_LANES": "there are always 16 lanes",
     "LUCIUS_SERVICEBUS_REPLY_PREFIX": "reply topics are always global-bus-replies-p0 to p15",
     "LUCIUS_SERVICEBUS_REPLY_SUBSCRIPTION": "the subscription for replies is always lucius-reconciler",

@@ -7,7 +7,7 @@ eighteen times and prometheus_client's own types take eight to nine times as lon
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -137,3 +137,10 @@ class Instruments(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return [instrument.collect() for instrument in self.all()]
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A part with instruments of its own."""
+
+    instruments: Instruments

@@ -1,0 +1,217 @@
+"""The ledger in separate tables: which rows there are, in which partitions, and how an id finds them."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.data.tables.aio import TableServiceClient
+
+from lucius.bootstrap import open_ledger
+from lucius.core.errors import LedgerError
+from lucius.core.ids import new_job_id
+from lucius.ledgers.azure.heads import Head
+from lucius.ledgers.azure.layout import Layout
+from lucius.ledgers.azure.ledger import AzureLedger
+from lucius.ledgers.azure.projections import Tables
+from lucius.ledgers.azure.split import SplitTables
+from lucius.ledgers.azure.store import Refused, Row
+from lucius.ports.ledger import Created, Duplicate
+from lucius.settings import load_settings
+from tests.azurite_server import shared_azurite
+from tests.conformance.azure_ledgers import (
+    EVENTS,
+    JOBS,
+    LANES,
+    OUTBOX,
+    STEPS,
+    TENANTS,
+    fresh_prefix,
+)
+from tests.conformance.jobs import Made, at, life_of, make
+from tests.faults.stopping_store import Clock
+from tests.memory_tables import MemoryTables
+
+COLUMNS = {
+    JOBS: "tenant_id request_type protocol_id mode doc_id state idempotency_key idempotency_hash"
+    " current_step_id current_step_index attempts_total created_at updated_at completed_at"
+    " error_code error_message correlation_id traceparent",
+    STEPS: "step_id step_type service state attempt_no lease_id lease_expires_at input_ref"
+    " workspace_ref output_ref payload resolved_mode lane routing_key_used decision_source"
+    " decision_reason last_error_code last_error_message created_at updated_at completed_at",
+    OUTBOX: "jobId stepId attempt_no lease_id state topic partition payload resolved_mode lane"
+    " routing_key_used decision_source decision_reason created_at sent_at updated_at",
+    EVENTS: "event_type payload created_at",
+    TENANTS: "job_id created_at body_hash keyed",
+}
+"""The names of the data model."""
+NOT_IN_THIS_LIFE = {"error_code", "error_message"}
+JOB_ID = new_job_id(at(0))
+FULL = {
+    "job_id": JOB_ID,
+    "correlation_id": "c",
+    "traceparent": "00-1-2-01",
+    "idempotency_key": "k",
+    "idempotency_hash": "h",
+}
+
+
+def opened(store: MemoryTables, *hot: str) -> AzureLedger:
+    clock = Clock(at(0))
+    layout = SplitTables(store, Tables(JOBS, STEPS, OUTBOX, EVENTS), now=clock, hot=hot)
+    return AzureLedger(store, layout, tenants=TENANTS, lanes=LANES, now=clock)
+
+
+def request(key: object = 1, **plan: Any) -> Made:
+    return make(key, released=True, **{"job_id": new_job_id(at(0)), **plan})
+
+
+async def created(ledger: AzureLedger, made: Made) -> None:
+    assert await ledger.create(made.claim, made.job, made.events) == Created()
+
+
+def run(body: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(body)
+
+
+def rows_of(store: MemoryTables, table: str) -> list[Row]:
+    return list(store.tables[table].values())
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+def test_every_name_of_the_data_model_is_a_column(table: str) -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = request(**FULL)
+        ledger = opened(store)
+        await created(ledger, made)
+        seen.update(*rows_of(store, table))
+        for decision in life_of(made.job):
+            await ledger.save(decision.job, decision.job.version - 1, decision.events)
+        seen.update(*rows_of(store, table))
+
+    seen: set[str] = set()
+    run(main())
+    assert set(COLUMNS[table].split()) - NOT_IN_THIS_LIFE <= seen
+
+
+def test_rows_lie_in_the_partitions_of_the_data_model() -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = request(**FULL)
+        await created(opened(store), made)
+        run_ = made.job.steps[0].entry
+        assert run_ is not None
+        message = f"{JOB_ID}:ocr:1:{run_.lease_id}:DIRECTIVE"
+        assert set(store.tables[JOBS]) == {
+            ("tenant_a|202601", JOB_ID),
+            ("tenant_a|202601", f"{JOB_ID}|PLAN"),
+        }
+        assert set(store.tables[OUTBOX]) == {("tenant_a|202601", message)}
+        assert (JOB_ID, "000|ocr") in store.tables[STEPS]
+        assert (JOB_ID, "000000000000000001") in store.tables[EVENTS]
+        assert ("tenant_a", made.claim.claim_hash) in store.tables[TENANTS]
+
+    run(main())
+
+
+# -- partitions ------------------------------------------------------------------------------
+
+
+def test_an_id_alone_finds_the_job_of_any_tenant_and_month() -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = [
+            request(n, tenant=tenant, job_id=new_job_id(at(86_400 * 40 * n)))
+            for n, tenant in enumerate(("tenant_a", "tenant_b", "a/b"))
+        ]
+        for each in made:
+            await created(opened(store), each)
+        assert len({partition for partition, _ in store.tables[JOBS]}) == 3
+        for each in made:
+            assert await opened(store).load(each.job.job_id) == each.job
+        assert await opened(store).load(new_job_id(at(0))) is None
+
+    run(main())
+
+
+def test_jobs_of_a_hot_tenant_are_spread_and_found_whatever_the_setting_says_later() -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = [request(n) for n in range(40)]
+        for each in made:
+            await created(opened(store, "tenant_a"), each)
+        buckets = {partition for partition, _ in store.tables[JOBS]}
+        assert len(buckets) > 8
+        assert all(bucket.startswith("tenant_a|202601|") for bucket in buckets)
+        for each in made:
+            assert await opened(store).load(each.job.job_id) == each.job
+            assert await opened(store).claimed(each.claim) == Duplicate(each.job.job_id)
+        assert await opened(store).verify() == []
+
+    run(main())
+
+
+def test_a_job_that_was_given_up_stays_so_whatever_the_setting_says_later() -> None:
+    """A late writer and whoever gave the job up need not agree on which tenants are hot."""
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = request()
+        assert await _layout(opened(store)).bury(made.job.job_id, "tenant_a")
+        head = Head("claim", "body", keyed=False, no=1, save_id="save")
+        late = _layout(opened(store, "tenant_a"))
+        assert isinstance(await late.insert(made.job, head, made.events), Refused)
+
+    run(main())
+
+
+def test_an_id_that_another_tenant_has_is_refused() -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = request()
+        await created(opened(store), made)
+        other = request(2, tenant="tenant_b", job_id=made.job.job_id)
+        with pytest.raises(LedgerError, match="exists"):
+            await opened(store).create(other.claim, other.job, other.events)
+        assert await opened(store).load(made.job.job_id) == made.job
+        assert await opened(store).verify() == []
+
+    run(main())
+
+
+def _layout(ledger: AzureLedger) -> Layout:
+    return ledger._layout
+
+
+# -- settings --------------------------------------------------------------------------------
+
+
+async def test_the_settings_open_it_and_name_the_hot_tenants(tmp_path: Path) -> None:
+    connection, prefix = shared_azurite().table_connection, fresh_prefix()
+    tables = ("JOBS", "STEPS", "OUTBOX", "EVENTS", "IDEMPOTENCY", "JOB_INDEX", "INFLIGHT")
+    environ = {
+        "LUCIUS_DATA_DIR": str(tmp_path),
+        "LUCIUS_STORAGE_BACKEND": "table",
+        "LUCIUS_TABLE_CONNECTION": connection,
+        "LUCIUS_HOT_TENANTS": "tenant_b, tenant_a",
+        **{f"LUCIUS_{table}_TABLE": f"{prefix}{table}" for table in tables},
+    }
+    ledger = await open_ledger(load_settings(environ))
+    made = request()
+    assert await ledger.create(made.claim, made.job, made.events) == Created()
+    assert await ledger.load(made.job.job_id) == made.job
+    await ledger.close()
+    async with TableServiceClient.from_connection_string(connection) as service:
+        client = service.get_table_client(f"{prefix}JOBS")
+        found = [row["PartitionKey"] async for row in client.list_entities()]
+    assert {bucket.rpartition("|")[0] for bucket in found} == {"tenant_a|202601"}
