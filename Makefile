@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 DEV_STAMP := $(VENV)/.stamp-dev
 AZURITE := tests/azurite
-AZURITE_STAMP := $(AZURITE)/node_modules/.stamp
+AZURITE_STAMP := $(VENV)/azurite/.stamp
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The trees the type checker covers, as far as they exist.
 CODE := $(wildcard src tests bench tools)
@@ -17,7 +17,7 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check format test explore bench docs lock clean
+.PHONY: azurite help setup demo check format test explore bench docs lock clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,10 +50,13 @@ format: $(DEV_STAMP) ## Format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Azure Tables and Blob on this machine. Only the tests need it.
+# Azure Tables and Blob on this machine, for the tests and `lucius up --stack azure`.
 $(AZURITE_STAMP): $(DEV_STAMP) $(AZURITE)/package.json $(AZURITE)/package-lock.json
-	cd $(AZURITE) && PATH="$(abspath $(BIN)):$$PATH" npm ci --silent --no-audit --no-fund
+	mkdir -p $(@D) && cp $(AZURITE)/package.json $(AZURITE)/package-lock.json $(@D)
+	cd $(@D) && PATH="$(abspath $(BIN)):$$PATH" npm ci --silent --no-audit --no-fund
 	@touch $@
+
+azurite: $(AZURITE_STAMP) ## Install Azurite, for `lucius up --stack azure`
 
 test: $(DEV_STAMP) $(AZURITE_STAMP) ## Run the tests (ARGS= is passed to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
@@ -78,6 +81,6 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	printf 'setuptools\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## Remove the environment, builds and caches
-	rm -rf $(VENV) $(AZURITE)/node_modules build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache \
 		.import_linter_cache .hypothesis .schemathesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

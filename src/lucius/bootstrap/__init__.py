@@ -1,6 +1,7 @@
 """The composition root: builds what a process needs from its settings, and runs it."""
 
 from lucius.bootstrap.adapters import (
+    demo_names,
     demo_services,
     key_file,
     ledger_path,
@@ -8,6 +9,7 @@ from lucius.bootstrap.adapters import (
     open_ledger,
     open_workspace,
 )
+from lucius.bootstrap.azure_stack import serve_azure
 from lucius.bootstrap.broker import BrokerMissingError, local_nats
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
@@ -26,6 +28,7 @@ __all__ = [
     "build",
     "check_address",
     "check_shared",
+    "demo_names",
     "demo_services",
     "key_file",
     "ledger_path",
@@ -41,6 +44,7 @@ __all__ = [
     "restore_ledger",
     "run_service",
     "serve",
+    "serve_azure",
     "settings_with_stored",
     "verify",
     "webhook_secret",

@@ -1,13 +1,17 @@
 """Which adapter serves which port, by the settings. No other module names them."""
 
 import importlib
+import os
 import re
+import socket
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from uuid import uuid4
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
@@ -19,12 +23,14 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.demo import SERVICES
+from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
 from lucius.ports.bus import Bus, Provisioner
 from lucius.ports.config import ConfigSource
+from lucius.ports.lanes import ALL_LANES, NO_LANES, Lanes
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
@@ -61,6 +67,15 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         hot=settings.hot_tenants,
     )
     return ledger
+
+
+def open_lanes(settings: Settings, ledger: Ledger, *, takes: bool) -> Lanes:
+    """Which lanes this process owns: all of an embedded ledger, a part of a shared one, or none."""
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        return ALL_LANES if takes else NO_LANES
+    name = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
+    store = azure_tables(settings).leases_of(ledger)
+    return LeasedLanes(store, name, clock=time.monotonic, term=settings.lane_lease, takes=takes)
 
 
 def azure_tables(settings: Settings) -> ModuleType:
@@ -339,6 +354,11 @@ def host_check(settings: Settings) -> HostCheck | None:
 
 def demo_services() -> list[Service]:
     return [service() for service in SERVICES]
+
+
+def demo_names() -> list[str]:
+    """As `lucius service run` takes them."""
+    return [f"{service.__module__}:{service.__qualname__}" for service in SERVICES]
 
 
 def named_service(name: str) -> Service:

@@ -9,13 +9,34 @@ from typing import Final
 
 from lucius.core.errors import LuciusError
 from lucius.settings import Settings
+from lucius.settings.behaviour import EMBEDDED_BACKENDS
 
 LEAST_BYTES: Final = 32
 """Of what is in the file: an empty or cut one is no secret."""
 
 
+class SecretMissingError(LuciusError):
+    """Processes that share a ledger would not accept each other's tokens."""
+
+
 class SecretTooShortError(LuciusError):
     """The file of a secret does not hold one."""
+
+
+def check_shared_secrets(settings: Settings) -> None:
+    """Where processes share a ledger, each must accept what the others have signed."""
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        return
+    given = {
+        "LUCIUS_CALLBACK_KEYS": settings.callback_keys,
+        "LUCIUS_WEBHOOK_SECRET": settings.webhook_secret,
+    }
+    missing = [name for name, value in given.items() if not value]
+    if missing:
+        raise SecretMissingError(
+            f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is shared by processes, so all of them"
+            f" need the same {' and '.join(missing)}: set it, or NAME_FILE to a file that holds it"
+        )
 
 
 def callback_keys(settings: Settings) -> dict[str, bytes]:

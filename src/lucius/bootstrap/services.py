@@ -6,6 +6,7 @@ from datetime import timedelta
 from lucius.core.routing import every_directive_topic, subscriptions_of
 from lucius.platform import Service, ServiceError, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.records import Records
 from lucius.platform.service import slots_of
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
@@ -52,6 +53,7 @@ def runners_of(
     forks: ForkServer | None = None,
     grace: timedelta = DRAIN,
     worker_id: str | None = None,
+    records: Records | None = None,
 ) -> list[ServiceRunner]:
     """Slots are split between the subscriptions, at least one to each, so that none waits for another.
 
@@ -68,6 +70,7 @@ def runners_of(
             forks=forks,
             grace=grace,
             worker_id=worker_id,
+            records=records,
             topics=every_directive_topic(),
             filters={"mode": (mode.value,)} if mode is not None else None,
             subscription=name,

@@ -16,9 +16,11 @@ from lucius.cli.session import run, with_json
 if TYPE_CHECKING:
     from lucius.settings import Settings
 
+AZURE: Final = "azure"
 STACKS: Final[dict[str, dict[str, str]]] = {
     "embedded": {},
     "nats": {"LUCIUS_BUS_BACKEND": "nats"},
+    AZURE: {},
 }
 """The stacks that work, and what each sets; everything else comes from the environment."""
 
@@ -40,6 +42,23 @@ def with_address(command: Any) -> Any:
     return command
 
 
+def with_health(command: Any) -> Any:
+    """Where a process without the API answers probes."""
+    for option in (
+        click.option(
+            "--health-port",
+            "health",
+            type=click.IntRange(0, 65535),
+            help="Serve /healthz, /readyz and /metrics on this port.",
+        ),
+        click.option(
+            "--health-host", default="127.0.0.1", show_default=True, help="Where it listens."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 def with_stack(command: Any) -> Any:
     return click.option(
         "--stack",
@@ -47,7 +66,7 @@ def with_stack(command: Any) -> Any:
         default="embedded",
         show_default=True,
         help="What LUCIUS stands on. nats: the bus is a NATS server, which is started where"
-        " LUCIUS_NATS_URL names none.",
+        " LUCIUS_NATS_URL names none. azure: the processes of a deployment, over stand-ins for Azure.",
     )(command)
 
 
@@ -79,6 +98,9 @@ def up(
     """
     from lucius import bootstrap
 
+    if stack == AZURE:
+        up_on_azure(host, port, data, not no_services, named, as_json)
+        return
     services = [] if no_services else bootstrap.demo_services()
     if named:
         search_here()
@@ -89,6 +111,26 @@ def up(
     with broker as found:
         settings = settings_for(data, **STACKS[stack], **found, **logs(as_json))
         serve(settings, as_json, host=host, port=port, services=services)
+
+
+def up_on_azure(
+    host: str, port: int, data: Path, demo: bool, named: tuple[str, ...], as_json: bool
+) -> None:
+    from lucius import bootstrap
+
+    settings = settings_for(data, **logs(as_json))
+    bootstrap.check_address(settings, host)
+    services = [*(bootstrap.demo_names() if demo else ()), *named]
+    with bootstrap.observed(settings):
+        run(
+            bootstrap.serve_azure(
+                settings,
+                host=host,
+                port=port,
+                services=services,
+                ready=lambda url: told(as_json, url=url),
+            )
+        )
 
 
 def search_here() -> None:
@@ -103,33 +145,36 @@ def serve(settings: "Settings", as_json: bool, **how: Any) -> None:
         run_quickly(bootstrap.serve(settings, **how, ready=lambda url: told(as_json, url=url)))
 
 
-@click.command(hidden=True)  # until there is a ledger that processes share
+@click.command()
 @with_address
 @with_data
-@with_stack
 @with_json
-def orchestrator(host: str, port: int, data: Path, stack: str, as_json: bool) -> None:
+def orchestrator(host: str, port: int, data: Path, as_json: bool) -> None:
     """Run the API alone, beside `lucius reconciler`, over a shared ledger and bus."""
     from lucius import bootstrap
 
-    settings = settings_for(data, **STACKS[stack], **logs(as_json))
+    settings = settings_for(data, **logs(as_json))
     bootstrap.check_address(settings, host)
     check_shared(settings, "orchestrator")
     serve(settings, as_json, host=host, port=port, reconciles=False)
 
 
-@click.command(hidden=True)  # until there is a ledger that processes share
+@click.command()
+@with_health
 @with_data
-@with_stack
 @with_json
-def reconciler(data: Path, stack: str, as_json: bool) -> None:
+def reconciler(data: Path, health_host: str, health: int | None, as_json: bool) -> None:
     """Run dispatcher, sweepers and reply consumers alone, over a shared ledger and bus."""
     from lucius import bootstrap
 
-    settings = settings_for(data, **STACKS[stack], **logs(as_json))
+    settings = settings_for(data, **logs(as_json))
     check_shared(settings, "reconciler")
     with bootstrap.observed(settings):
-        run_quickly(bootstrap.reconcile(settings, ready=lambda: told(as_json)))
+        run_quickly(
+            bootstrap.reconcile(
+                settings, ready=lambda: told(as_json), health_host=health_host, health=health
+            )
+        )
 
 
 def check_shared(settings: "Settings", verb: str) -> None:
@@ -165,9 +210,12 @@ def service() -> None:
     type=click.IntRange(1),
     help="How many steps run at once. A process-isolated service has its own number of processes.",
 )
+@with_health
 @with_data
 @with_json
-def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
+def run_service(
+    name: str, slots: int, data: Path, health_host: str, health: int | None, as_json: bool
+) -> None:
     """Run a platform service until it is stopped.
 
     On SIGTERM it takes no more steps, and those that run may finish for LUCIUS_DRAIN_SECONDS.
@@ -188,7 +236,12 @@ def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
     with bootstrap.observed(settings):
         run_quickly(
             bootstrap.run_service(
-                settings, found, slots=slots, ready=lambda: told(as_json, service=found.name)
+                settings,
+                found,
+                slots=slots,
+                ready=lambda: told(as_json, service=found.name),
+                health_host=health_host,
+                health=health,
             )
         )
 

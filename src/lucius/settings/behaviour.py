@@ -244,8 +244,9 @@ class Security(Section):
     )
     require_reply_token: bool = setting(
         "REQUIRE_REPLY_TOKEN",
-        "false",
+        lambda others: "false" if others["bus_backend"] == "memory" else "true",
         "Whether replies over the bus must carry their callback token",
+        shown="true, except on the memory bus",
     )
     callback_keys: Keys = setting(
         "CALLBACK_KEYS",

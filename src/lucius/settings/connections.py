@@ -133,6 +133,11 @@ class BusAndRouting(Section):
         " that are missing, and `lucius bus provision` creates them",
         shown="`check` on servicebus, else `auto`",
     )
+    lane_lease: Seconds = setting(
+        "LANE_LEASE_SECONDS",
+        "15",
+        "How long after its last sign of life the lanes of a process are taken over by others",
+    )
     nats_url: Text = setting("NATS_URL", "nats://127.0.0.1:4222", "NATS servers, comma-separated")
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"

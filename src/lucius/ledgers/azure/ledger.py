@@ -12,6 +12,7 @@ from lucius.core.job import Job
 from lucius.ledgers.azure.creating import Creation
 from lucius.ledgers.azure.examine import Examination
 from lucius.ledgers.azure.layout import Layout
+from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.levels import Levels
 from lucius.ledgers.azure.lists import Lists
 from lucius.ledgers.azure.metrics import TableInstruments
@@ -64,6 +65,7 @@ class AzureLedger:
         self._layout = layout
         self._tenants = Tenants(store, tenants)
         self._lanes = Lanes(store, lanes)
+        self._lanes_table = lanes
         self._sights = Sights()
         self._turns = Turns()
         self._levels = Levels(self._tenants, now)
@@ -81,6 +83,10 @@ class AzureLedger:
     def dated(self) -> tuple[datetime, float] | None:
         """The date that the storage service gave last, and the monotonic moment at which it came."""
         return self._store.dated()
+
+    def leases(self) -> AzureLeases:
+        """Rows that say which process owns which lane."""
+        return AzureLeases(self._store, self._lanes_table)
 
     async def close(self) -> None:
         try:

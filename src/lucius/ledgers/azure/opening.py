@@ -11,6 +11,7 @@ from azure.identity.aio import DefaultAzureCredential
 
 from lucius.core.errors import LuciusError
 from lucius.ledgers.azure.layout import Layout
+from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.ledgers.azure.names import table_name
@@ -73,6 +74,11 @@ async def open_ledger(
         lanes=tables["LUCIUS_JOB_INDEX_TABLE"],
         instruments=metrics,
     )
+
+
+def leases_of(ledger: AzureLedger) -> AzureLeases:
+    """Lease rows live beside the jobs, in the table that says what is due on which lane."""
+    return ledger.leases()
 
 
 def _layout(backend: str, store: Store, tables: Mapping[str, str], hot: Collection[str]) -> Layout:
