@@ -22,7 +22,6 @@ from lucius.core.plan import StepPlan
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.config import Catalog, ConfigSource, JobProtocol
 from lucius.ports.engine import Applied, Submitted
-from lucius.ports.lanes import NO_LANES
 from lucius.ports.ledger import (
     NO_LIMITS,
     Claim,
@@ -132,7 +131,7 @@ class NumberedIngress(Ingress):
 
 
 class World:
-    """The engine owns no lane here, so that nothing goes out by itself; `out` releases and publishes."""
+    """Windows are closed, as while a broker is down, so that nothing goes out but by `out`."""
 
     def __init__(
         self,
@@ -143,16 +142,17 @@ class World:
         self.now = START
         self.ledger = WatchedLedger()
         self.config = Config(catalog)
-        self.engine = outbox(
+        parts = outbox(
             self.ledger,
             MemoryBus(),
             NumberedIngress(self.ledger, self.config, policy),
             now=lambda: self.now,
             limits=lambda tenant_id: limits,
-            lanes=NO_LANES,
             listeners=(self._committed,),
             cache_bytes=0,
-        ).engine
+        )
+        parts.windows.closed = True
+        self.engine = parts.engine
         self._links: set[asyncio.Task[Any]] = set()
         self._commits: set[asyncio.Future[None]] = set()
 
@@ -197,7 +197,7 @@ class World:
             commit.set_result(None)
         self._commits.clear()
         old = decision.job.plan.redrive_of
-        if before is None and old is not None:  # what the owner of the lane would do
+        if before is None and old is not None:  # what the dispatcher would do
             link = asyncio.create_task(self.apply(old, Redriven(decision.job.job_id)))
             self._links.add(link)
             link.add_done_callback(self._links.discard)
