@@ -131,7 +131,7 @@ class NumberedIngress(Ingress):
 
 
 class World:
-    """Windows are closed, as while a broker is down, so that nothing goes out but by `out`."""
+    """The windows are closed here, so that nothing goes out by itself; `out` releases and publishes."""
 
     def __init__(
         self,
