@@ -92,3 +92,10 @@ async def test_an_answer_that_is_not_documented_is_found(monkeypatch: pytest.Mon
         assert isinstance(client.event_hooks["response"][0], Conforming)
         with pytest.raises(AssertionError, match="JOB_NOT_FOUND"):
             await client.get("/v1/jobs/job_9")
+
+
+async def test_a_success_that_is_not_documented_is_found() -> None:
+    request = httpx.Request("GET", "http://lucius/v1/jobs/job_0")
+    await Conforming()(httpx.Response(304, request=request))
+    with pytest.raises(AssertionError, match="205"):
+        await Conforming()(httpx.Response(205, request=request))

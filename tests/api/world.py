@@ -200,7 +200,7 @@ class World:
             commit.set_result(None)
         self._commits.clear()
         old = decision.job.plan.redrive_of
-        if before is None and old is not None:  # what the owner of the lane would do
+        if before is None and old is not None:  # what the dispatcher would do
             link = asyncio.create_task(self.apply(old, Redriven(decision.job.job_id)))
             self._links.add(link)
             link.add_done_callback(self._links.discard)

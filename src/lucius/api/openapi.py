@@ -80,7 +80,7 @@ def responses(operation: Operation) -> dict[int, Json]:
     for known in operation.codes:
         by_status.setdefault(known.status, []).append(known)
     for status, codes in sorted(by_status.items()):
-        documents[status] = _problem(codes)
+        documents[status] = _problem(codes, operation.problem)
     return documents
 
 
@@ -101,14 +101,13 @@ def _answer(answer: Answer) -> Json:
     return document
 
 
-def _problem(codes: Sequence[ProblemCode]) -> Json:
+def _problem(codes: Sequence[ProblemCode], shape: type[Any]) -> Json:
     """The codes are listed for readers, and as a schema for programs."""
     listed = {"properties": {"code": {"enum": [known.code for known in codes]}}}
+    schema = {"allOf": [{"$ref": _REF.format(model=shape.__name__)}, listed]}
     document: Json = {
         "description": "\n".join(f"- `{known.code}`: {known.title}" for known in codes),
-        "content": {
-            MEDIA_TYPE: {"schema": {"allOf": [{"$ref": _REF.format(model="ProblemShape")}, listed]}}
-        },
+        "content": {MEDIA_TYPE: {"schema": schema}},
     }
     if any(known.retry_after for known in codes):
         document["headers"] = {

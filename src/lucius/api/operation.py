@@ -21,6 +21,7 @@ from lucius.api.metrics import Observe
 from lucius.api.problems import Problem, problem_response
 from lucius.api.queries import query_check
 from lucius.contract.codes import CODES, Operations, ProblemCode
+from lucius.contract.shapes import ProblemShape
 from lucius.core.errors import LuciusError
 
 Json = dict[str, Any]
@@ -55,6 +56,8 @@ class Operation:
     body_required: bool = True
     description: str = ""
     callback_token: bool = False
+    problem: type[Any] = ProblemShape
+    """The shape of its errors."""
     deprecated: bool = False
     hidden: bool = False
     worker: bool = False

@@ -358,3 +358,10 @@ class ProblemShape(TypedDict):
     code: str
     detail: str
     errors: NotRequired[list[FaultShape]]
+
+
+class UnreadyShape(ProblemShape):
+    """`/readyz` while a dependency is down: a problem that names every dependency, as `ReadinessShape`."""
+
+    checks: NotRequired[dict[str, str]]
+    warnings: NotRequired[dict[str, str]]

@@ -11,7 +11,7 @@ from lucius.api.operation import Answer, Operation, is_operator, json_response
 from lucius.api.problems import problem_document
 from lucius.api.readiness import OK, Readiness
 from lucius.contract.codes import CODES
-from lucius.contract.shapes import HealthShape, ReadinessShape
+from lucius.contract.shapes import HealthShape, ReadinessShape, UnreadyShape
 from lucius.core.errors import LuciusError
 
 BAD_CONFIG: Final = "the newest change is not valid and not in force; the log says why"
@@ -91,6 +91,7 @@ OPERATIONS: Final = (
         "system",
         None,
         {200: Answer("They are", ReadinessShape)},
+        problem=UnreadyShape,
         monitor=True,
         description="Why a dependency is down is said to operators (roles `operate` and `admin`); others"
         " see which one.",
