@@ -7,11 +7,13 @@ late writer is fenced off.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
+from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.record import record
 from lucius.core.states import TERMINAL_JOB
 from lucius.ledgers.azure.heads import Glance
@@ -70,6 +72,7 @@ class Scanner:
         if after is None:
             self._looked.clear()
             await self._lanes.settle(lanes)
+            await self._rows.catch_up()
         start = (micros(after.due_at), after.job_id) if after is not None else (-1, "")
         found: dict[str, Found] = {}
         for lane in lanes:
@@ -157,11 +160,17 @@ class Scanner:
         if job.due is None:
             self._lanes.drop(row.lane, [row.row, *_stale(row, job)])
             return None
+        await self._meet(job)
         if job.due > micros(self._now()):
             await self._moved(row, job)
         elif job.version >= row.version:
             self._lanes.drop(row.lane, _stale(row, job))
         return Found(job.due, job.job_id, may_be_out(job.state))
+
+    async def _meet(self, job: Glance) -> None:
+        """A job that cannot be read is due all the same: whoever loads it is told."""
+        with suppress(LedgerRowUnreadableError):
+            await self._rows.meet(job)
 
     async def _nobody(self, row: Wakeup) -> None:
         """A job that never came to be. Its writer may be late: it finds a tombstone then."""
@@ -172,6 +181,7 @@ class Scanner:
     async def _give_up(self, row: Wakeup) -> None:
         """Its writer may still claim, before it finds the tombstone: so look again, for a day."""
         await self._tenants.withdraw(row.tenant_id, row.claim_hash, row.job_id)
+        await self._rows.clear(row.job_id)
         now = micros(self._now())
         if now - row.written < LATE_CLAIM:
             due = now + LOOK_AGAIN
@@ -194,8 +204,12 @@ class Scanner:
         sight = self._sights.get(job.job_id)
         if sight is not None and sight.settled:
             return True
-        stored = await self._rows.read(job.job_id, job.tenant_id)
+        try:
+            stored = await self._rows.read(job.job_id, job.tenant_id)
+        except LedgerRowUnreadableError:
+            return job.due is not None  # nothing is dropped until someone mends it
         if stored is not None:
+            await self._rows.conclude(stored.job, stored.head)
             await self._tenants.end(stored.job, stored.head)
             await self._tenants.relist(stored.job, stored.head)
         return stored is not None
