@@ -1,4 +1,4 @@
-"""Every column that the data model names is a column of its own, on both Azure ledgers."""
+"""Every column that the data model names is a column of its own."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import pytest
 from lucius.core.decide import decide
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ports.ledger import Created
-from tests.conformance.azure_ledgers import EVENTS, JOBS, OUTBOX, STEPS, TENANTS, single, split
+from tests.conformance.azure_ledgers import JOBS, TENANTS, single
 from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
 from tests.faults.stopping_store import Clock
 from tests.memory_tables import MemoryTables
@@ -40,15 +40,8 @@ WHERE = {
         EVENT: (JOBS, "EVENT|"),
         CLAIM: (TENANTS, ""),
     },
-    "table": {
-        JOB: (JOBS, ""),
-        STEP: (STEPS, "0"),
-        ENTRY: (OUTBOX, ""),
-        EVENT: (EVENTS, ""),
-        CLAIM: (TENANTS, ""),
-    },
 }
-LAYOUTS = {"ledger": single, "table": split}
+LAYOUTS = {"ledger": single}
 
 
 async def filled(ledger: AzureLedger) -> None:
@@ -78,16 +71,3 @@ def test_every_named_column_is_there(layout: str) -> None:
     for wanted, (table, first) in WHERE[layout].items():
         found = set[str]().union(*columns_of(store, table, first))
         assert set(wanted.split()) <= found, set(wanted.split()) - found
-
-
-def test_the_tables_of_separate_rows_are_keyed_as_the_data_model_says() -> None:
-    store = MemoryTables()
-    asyncio.run(filled(split(store, "t", Clock(at(0)))))
-    job_id = make(0).job.job_id
-    lease = make(0, released=True).job.steps[0].executions[0].exec_id
-    assert ("tenant_a|000000", job_id) in store.tables[f"t{JOBS}"]
-    assert (job_id, "000|ocr") in store.tables[f"t{STEPS}"]
-    outbox = store.tables[f"t{OUTBOX}"]
-    assert ("tenant_a|000000", f"{job_id}:ocr:1:{lease}:DIRECTIVE") in outbox
-    assert (job_id, "000000000000000001") in store.tables[f"t{EVENTS}"]
-    assert ("tenant_a", make(0).claim.claim_hash) in store.tables[f"t{TENANTS}"]

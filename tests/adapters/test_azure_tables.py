@@ -176,7 +176,7 @@ NAMES = {
 SHARED = ["LUCIUS_IDEMPOTENCY_TABLE", "LUCIUS_JOB_INDEX_TABLE", "LUCIUS_INFLIGHT_TABLE"]
 
 
-@pytest.mark.parametrize("backend", NAMES)
+@pytest.mark.parametrize("backend", ["ledger"])
 async def test_the_settings_name_the_tables_that_exist(tmp_path: Path, backend: str) -> None:
     prefix = fresh_prefix()
     named = {name: f"{prefix}_{no}x" for no, name in enumerate([*NAMES[backend], *SHARED])}

@@ -1,7 +1,7 @@
 """The Azure ledgers under test: on a table service in memory, and on a real Azurite."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -13,26 +13,17 @@ from lucius.ledgers.azure.counters import ADMITTED
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.opening import open_tables
 from lucius.ledgers.azure.single import SingleTable
-from lucius.ledgers.azure.split import SplitTables, TableNames
-from lucius.ledgers.azure.store import PARTITION, ROW, Act, Change, Row, Store, joined, row_of
+from lucius.ledgers.azure.store import ROW, Act, Change, Row, Store, joined, row_of
 from lucius.ledgers.azure.wakeups import READY, WAKE
 from lucius.ports.ledger import Claim
 from tests.conformance.jobs import make
 
 ChangeDoc = Callable[[dict[str, Any]], None]
 JOBS, TENANTS, LANES = "jobs", "tenants", "lanes"
-STEPS, OUTBOX, EVENTS = "steps", "outbox", "events"
-TABLES = (JOBS, TENANTS, LANES, STEPS, OUTBOX, EVENTS)
 
 
 def single(store: Store, prefix: str, now: Callable[[], datetime] | None = None) -> AzureLedger:
     layout = SingleTable(store, prefix + JOBS)
-    return AzureLedger(store, layout, tenants=prefix + TENANTS, lanes=prefix + LANES, now=now)
-
-
-def split(store: Store, prefix: str, now: Callable[[], datetime] | None = None) -> AzureLedger:
-    kinds = TableNames(*(prefix + kind for kind in (JOBS, STEPS, OUTBOX, EVENTS)))
-    layout = SplitTables(store, kinds)
     return AzureLedger(store, layout, tenants=prefix + TENANTS, lanes=prefix + LANES, now=now)
 
 
@@ -41,26 +32,7 @@ class AzureTamper:
 
     def __init__(self, store: Store, prefix: str) -> None:
         self.store = store
-        self.prefix = prefix
         self.jobs, self.tenants, self.lanes = (prefix + table for table in (JOBS, TENANTS, LANES))
-
-    # -- where the rows of a job lie ---------------------------------------------------------
-
-    async def _place(self, job_id: str) -> tuple[str, str]:
-        """Partition and key of the job's own row."""
-        return names.key(job_id), "JOB"
-
-    async def _plan(self, job_id: str) -> tuple[str, Row]:
-        return self.jobs, row_of(names.key(job_id), "JOB|PLAN", {})
-
-    def _events(self, job_id: str) -> tuple[str, AsyncIterator[Row]]:
-        return self.jobs, self.store.scan(self.jobs, names.key(job_id), "EVENT|", "EVENT}")
-
-    async def lose_job(self, job_id: str) -> None:
-        scan = self.store.scan(self.jobs, names.key(job_id))
-        await self._delete(self.jobs, [row async for row in scan])
-
-    # -- damage ------------------------------------------------------------------------------
 
     async def _merge(self, table: str, partition: str, row: str, **columns: Any) -> None:
         change = Change(Act.MERGE, row_of(partition, row, columns))
@@ -71,12 +43,9 @@ class AzureTamper:
             await self.store.commit(table, [Change(Act.DELETE, row)])
 
     async def _head(self, job_id: str) -> Row:
-        row = await self.store.get(self.jobs, *await self._place(job_id))
+        row = await self.store.get(self.jobs, names.key(job_id), "JOB")
         assert row is not None
         return row
-
-    async def _set(self, job_id: str, **columns: Any) -> None:
-        await self._merge(self.jobs, *await self._place(job_id), **columns)
 
     async def _lane_rows(self, kind: str, job_id: str) -> list[Row]:
         first = names.prefix(kind)
@@ -87,22 +56,22 @@ class AzureTamper:
         row = await self._head(job_id)
         doc = orjson.loads(joined("doc", row))
         change(doc)
-        await self._set(job_id, doc=orjson.dumps(doc).decode())
+        await self._merge(self.jobs, names.key(job_id), "JOB", doc=orjson.dumps(doc).decode())
 
     async def mark_newer(self, job_id: str) -> None:
         await self.edit(job_id, lambda doc: doc.update(schema=99))
-        await self._set(job_id, schema=99)
+        await self._merge(self.jobs, names.key(job_id), "JOB", schema=99)
         for kind in (WAKE, READY):
             for row in await self._lane_rows(kind, job_id):
-                await self._merge(self.lanes, row[PARTITION], row[ROW], schema=99)
+                await self._merge(self.lanes, row["PartitionKey"], row[ROW], schema=99)
 
     async def ruin(self, job_id: str, what: str) -> None:
-        plans, plan = await self._plan(job_id)
+        key = names.key(job_id)
         match what:
             case "document":
-                await self._set(job_id, doc="\x00")
+                await self._merge(self.jobs, key, "JOB", doc="\x00")
             case "shape":
-                await self._set(job_id, doc="[1, 2]")
+                await self._merge(self.jobs, key, "JOB", doc="[1, 2]")
             case "time":
                 await self.edit(job_id, lambda doc: doc.update(updated=10**18))
             case "steps":
@@ -110,11 +79,15 @@ class AzureTamper:
             case "version":
                 await self.edit(job_id, lambda doc: doc.update(version=99))
             case "plan":
-                await self._merge(plans, plan[PARTITION], plan[ROW], doc="{}")
+                await self._merge(self.jobs, key, "JOB|PLAN", doc="{}")
             case "no plan":
-                await self._delete(plans, [plan])
+                await self._delete(self.jobs, [row_of(key, "JOB|PLAN", {})])
             case "ready":
-                await self._set(job_id, ready="x")
+                await self._merge(self.jobs, key, "JOB", ready="x")
+
+    async def lose_job(self, job_id: str) -> None:
+        scan = self.store.scan(self.jobs, names.key(job_id))
+        await self._delete(self.jobs, [row async for row in scan])
 
     async def lose_claim(self, claim: Claim) -> None:
         row = row_of(names.key(claim.tenant_id), names.key(claim.claim_hash), {})
@@ -127,8 +100,8 @@ class AzureTamper:
         await self._delete(self.lanes, await self._lane_rows(WAKE, job_id))
 
     async def lose_events(self, job_id: str) -> None:
-        table, scan = self._events(job_id)
-        await self._delete(table, [[row async for row in scan][-1]])
+        scan = self.store.scan(self.jobs, names.key(job_id), "EVENT|", "EVENT}")
+        await self._delete(self.jobs, [[row async for row in scan][-1]])
 
     async def stray_ready(self, job_id: str) -> None:
         lane = make("stray").job.plan.routing.lane
@@ -146,34 +119,6 @@ class AzureTamper:
         await self._merge(self.tenants, key, ADMITTED, cells=orjson.dumps(cells).decode())
 
 
-class SplitTamper(AzureTamper):
-    async def _place(self, job_id: str) -> tuple[str, str]:
-        scan = self.store.scan(self.jobs, None, names.key(job_id), names.key(job_id) + "|")
-        rows = [row async for row in scan]
-        return rows[0][PARTITION], rows[0][ROW]
-
-    async def _plan(self, job_id: str) -> tuple[str, Row]:
-        steps = self.prefix + STEPS
-        scan = self.store.scan(steps, names.key(job_id), "PLAN|", "PLAN}")
-        (plan,) = [row async for row in scan]
-        return steps, plan
-
-    def _events(self, job_id: str) -> tuple[str, AsyncIterator[Row]]:
-        table = self.prefix + EVENTS
-        return table, self.store.scan(table, names.key(job_id))
-
-    async def lose_events(self, job_id: str) -> None:
-        """Events may also wait in the row of the job."""
-        await super().lose_events(job_id)
-        await self._set(job_id, pending="")
-
-    async def lose_job(self, job_id: str) -> None:
-        await self._delete(self.jobs, [row_of(*await self._place(job_id), {})])
-        for table in (self.prefix + STEPS, self.prefix + EVENTS):
-            scan = self.store.scan(table, names.key(job_id))
-            await self._delete(table, [row async for row in scan])
-
-
 def fresh_prefix() -> str:
     return f"t{uuid4().hex[:12]}"
 
@@ -187,11 +132,11 @@ def on_azurite(connection: str, run: Run) -> None:
     async def main() -> None:
         store, prefix = open_tables(connection), fresh_prefix()
         try:
-            for table in TABLES:
+            for table in (JOBS, TENANTS, LANES):
                 await store.ensure(prefix + table, "LUCIUS_LEDGER_TABLE")
             await run(store, prefix)
         finally:
-            for table in TABLES:
+            for table in (JOBS, TENANTS, LANES):
                 await store.remove(prefix + table)
             await store.close()
 

@@ -22,14 +22,7 @@ from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Claim, Created, Ledger
 from tests.azurite_server import shared_azurite
-from tests.conformance.azure_ledgers import (
-    AzureTamper,
-    SplitTamper,
-    fresh_prefix,
-    on_azurite,
-    single,
-    split,
-)
+from tests.conformance.azure_ledgers import AzureTamper, fresh_prefix, on_azurite, single
 from tests.conformance.jobs import Made, at
 from tests.conformance.ledger_tamper import MemoryTamper, SqliteTamper
 from tests.memory_tables import MemoryTables
@@ -164,7 +157,7 @@ async def _on_tables(opens: Opens, store: Store, prefix: str, body: Body) -> Non
         return opens(shared, prefix)
 
     shared = Shared(store)
-    tamper = (SplitTamper if opens is split else AzureTamper)(shared, prefix)
+    tamper = AzureTamper(shared, prefix)
     harness = Harness(opens(shared, prefix), frozenset({DURABLE}), tamper, reopened)
     await body(harness)
     await harness.ledger.close()
@@ -214,7 +207,5 @@ ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
     SqliteAdapter(),
     DoubleAdapter("ledger", single),
-    DoubleAdapter("table", split),
     AzuriteAdapter("ledger", single),
-    AzuriteAdapter("table", split),
 )

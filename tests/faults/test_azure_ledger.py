@@ -20,7 +20,7 @@ from lucius.ledgers.azure.tenants import Tenants
 from lucius.ledgers.azure.wakeups import Lanes
 from lucius.ports.ledger import JobQuery
 from tests.conformance.azure_ledgers import LANES as LANES_TABLE
-from tests.conformance.azure_ledgers import single, split
+from tests.conformance.azure_ledgers import single
 from tests.conformance.jobs import at, claim_of
 from tests.faults.azure_operations import (
     CREATIONS,
@@ -37,15 +37,11 @@ from tests.faults.stopping_store import Clock, DeadError, Fate, StoppingStore
 FAR = at(10**8)
 
 
-def opens_single(store: Store, clock: Clock) -> AzureLedger:
+def opens(store: Store, clock: Clock) -> AzureLedger:
     return single(store, "t", clock)
 
 
-def opens_split(store: Store, clock: Clock) -> AzureLedger:
-    return split(store, "t", clock)
-
-
-LAYOUTS = {"ledger": opens_single, "table": opens_split}
+LAYOUTS = {"ledger": opens}
 OTHERS = {"alone": False, "with a rival": True}
 
 

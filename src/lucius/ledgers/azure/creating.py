@@ -5,7 +5,6 @@ the request, or removed with its count after ten minutes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -78,7 +77,6 @@ class Creation:
         self, claim: Claim, job: Job, events: Sequence[Event], limit: int | None
     ) -> CreateOutcome:
         head, announced = await self._announced(claim, job)
-        head = replace(head, pending=self._rows.pending(job.job_id, events))
         try:
             outcome = await self._admitted(claim, job, head, limit)
             if outcome is None:
@@ -107,8 +105,7 @@ class Creation:
             self._stamps.next(),
             wakeup.row,
             places,
-            save_id := new_lease_id(),
-            save_id,
+            new_lease_id(),
         )
         return head, [wakeup.row, *ready]
 
@@ -138,7 +135,6 @@ class Creation:
         if not isinstance(etag, Refused):
             self._sights.put(job.job_id, sight_of(job, head, etag))
             if job.terminal:
-                await self._rows.conclude(job, head)
                 await self._tenants.end(job, head)
             return Created()
         return await self._taken(job, head)

@@ -10,7 +10,7 @@ from typing import Final
 
 from lucius.core.audit import audit
 from lucius.core.errors import LedgerError, LedgerTooNewError
-from lucius.core.job import Job, Step
+from lucius.core.job import Job
 from lucius.core.states import UNSUCCESSFUL_JOB
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.counters import COUNT, Cells, live_cells
@@ -133,18 +133,10 @@ def _columns(job: Job, head: Row, rows: dict[str, Row]) -> Iterator[Drift]:
     }
     for index, (planned, step) in enumerate(zip(job.plan.steps, job.steps, strict=True)):
         row = rows.get(names.key("STEP", f"{index:03}", planned.step_id), {})
-        if _behind(row, step):
-            continue
         wanted[f"state of step {planned.step_id}"] = (row.get("state"), step.state.value)
     for name, (stored, said) in wanted.items():
         if stored != said:
             yield Drift("column_drift", job.job_id, f"column {name} has {stored}, the job {said}")
-
-
-def _behind(row: Row, step: Step) -> bool:
-    """A row in a table of its own may lag; whoever writes the job next brings it up."""
-    at = row.get("updated_at")
-    return row.get("version") is not None and step.updated_at is not None and at != step.updated_at
 
 
 def _events(job: Job, rows: dict[str, Row]) -> Iterator[Drift]:

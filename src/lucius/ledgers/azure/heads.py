@@ -5,14 +5,12 @@ from typing import Any, Final
 
 import orjson
 
-from lucius.core.effects import Event
 from lucius.core.errors import LedgerError, LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.job import Job
 from lucius.core.record import record
 from lucius.ledgers.azure.columns import job_columns
 from lucius.ledgers.azure.store import ETAG, Row, chunked, joined
 from lucius.ledgers.rules import InflightGroup, PageEnd
-from lucius.ledgers.stored.event_codec import decode_events
 from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, too_new
 from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ledgers.stored.plan_codec import decode_plan
@@ -32,10 +30,6 @@ class Head:
     """Places in the ready queues, by step."""
     save_id: str = ""
     """Of the write that made this version."""
-    plan_id: str = ""
-    """The plan that counts, where several tried to create the job."""
-    pending: tuple[Event, ...] = ()
-    """Events that are not in a table of their own yet."""
 
     def claim(self, tenant_id: str) -> Claim:
         return Claim(tenant_id, self.claim_hash, self.body_hash, self.keyed)
@@ -168,8 +162,6 @@ def head_of(row: Row) -> Head:
         row.get("wakeup") or "",
         ready,
         row.get("save_id") or "",
-        row.get("plan_id") or "",
-        tuple(decode_events(joined("pending", row))) if row.get("pending") else (),
     )
 
 

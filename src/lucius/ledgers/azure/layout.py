@@ -34,19 +34,4 @@ class Layout(Protocol):
     async def bury(self, job_id: str, tenant_id: str) -> bool:
         """A tombstone where the job would be. False: something is there."""
 
-    def pending(self, job_id: str, events: Sequence[Event]) -> tuple[Event, ...]:
-        """Of these events, those that the head must carry until they are elsewhere."""
-
-    async def conclude(self, job: Job, head: Head) -> None:
-        """Complete what repeats the job in other tables."""
-
-    async def meet(self, glance: Glance) -> None:
-        """A job that someone else may have left behind: complete what repeats it."""
-
-    async def catch_up(self) -> None:
-        """The same, for every job that this process has left behind."""
-
-    async def clear(self, job_id: str) -> None:
-        """Remove what is left of a job that never came to be."""
-
     async def delete(self, job_id: str, tenant_id: str) -> None: ...

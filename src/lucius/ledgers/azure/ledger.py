@@ -90,7 +90,6 @@ class AzureLedger:
 
     async def close(self) -> None:
         try:
-            await self._layout.catch_up()
             await self._lanes.close()
         finally:
             await self._store.close()
@@ -218,7 +217,6 @@ class AzureLedger:
         await self._tenants.check()
 
     async def verify(self) -> Sequence[Drift]:
-        await self._layout.catch_up()
         return await Examination(self._layout, self._tenants, self._lanes).drifts()
 
 

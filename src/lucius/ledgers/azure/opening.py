@@ -14,7 +14,6 @@ from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.ledgers.azure.names import table_name
 from lucius.ledgers.azure.single import SingleTable
-from lucius.ledgers.azure.split import SplitTables, TableNames
 from lucius.ledgers.azure.store import Store
 from lucius.ledgers.azure.tables import AzureTables, Pause, Watch
 
@@ -52,6 +51,8 @@ async def open_ledger(backend: str, connection: str, named: Mapping[str, str]) -
 
     TableConnectionError or LedgerError, with the setting that helps, where that cannot be.
     """
+    if backend not in LAYOUTS:
+        raise TableConnectionError(f"LUCIUS_STORAGE_BACKEND={backend} is not built yet: use ledger")
     tables = {setting: table_name(setting, value) for setting, value in named.items()}
     _check_apart(tables)
     metrics = TableInstruments()
@@ -75,15 +76,7 @@ def _single(store: Store, tables: Mapping[str, str]) -> Layout:
     return SingleTable(store, tables["LUCIUS_LEDGER_TABLE"])
 
 
-def _split(store: Store, tables: Mapping[str, str]) -> Layout:
-    kinds = (tables[f"LUCIUS_{kind}_TABLE"] for kind in ("JOBS", "STEPS", "OUTBOX", "EVENTS"))
-    return SplitTables(store, TableNames(*kinds))
-
-
-LAYOUTS: Final[Mapping[str, Callable[[Store, Mapping[str, str]], Layout]]] = {
-    "ledger": _single,
-    "table": _split,
-}
+LAYOUTS: Final[Mapping[str, Callable[[Store, Mapping[str, str]], Layout]]] = {"ledger": _single}
 
 
 def _check_apart(tables: Mapping[str, str]) -> None:

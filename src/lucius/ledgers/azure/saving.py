@@ -87,8 +87,7 @@ class Saving:
     async def _landed(self, sight: Sight, job: Job, save_id: str, events: Sequence[Event]) -> bool:
         ready = self._places(sight, job)
         prepared = await self._prepared(sight, job, ready)
-        pending = self._rows.pending(job.job_id, (*sight.head.pending, *events))
-        head = replace(prepared.head, save_id=save_id, pending=pending)
+        head = replace(prepared.head, save_id=save_id)
         lane = job.plan.routing.lane
         etag = await self._rows.replace(sight.steps, sight.etag, job, head, events)
         if isinstance(etag, Refused):
@@ -151,7 +150,6 @@ class Saving:
             log.warning("job %s is saved, its lists are behind: %s", job.job_id, error)
 
     async def _relisted(self, before: Sight, saved: Sight, job: Job) -> None:
-        await self._rows.conclude(job, saved.head)
         if not saved.settled:
             await self._tenants.end(job, saved.head)
         if before.terminal and (not saved.settled or before.in_dlq != job.in_dlq):

@@ -7,7 +7,6 @@ late writer is fenced off.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -72,7 +71,6 @@ class Scanner:
         if after is None:
             self._looked.clear()
             await self._lanes.settle(lanes)
-            await self._rows.catch_up()
         start = (micros(after.due_at), after.job_id) if after is not None else (-1, "")
         found: dict[str, Found] = {}
         for lane in lanes:
@@ -160,17 +158,11 @@ class Scanner:
         if job.due is None:
             self._lanes.drop(row.lane, [row.row, *_stale(row, job)])
             return None
-        await self._meet(job)
         if job.due > micros(self._now()):
             await self._moved(row, job)
         elif job.version >= row.version:
             self._lanes.drop(row.lane, _stale(row, job))
         return Found(job.due, job.job_id, may_be_out(job.state))
-
-    async def _meet(self, job: Glance) -> None:
-        """A job that cannot be read is due all the same: whoever loads it is told."""
-        with suppress(LedgerRowUnreadableError):
-            await self._rows.meet(job)
 
     async def _nobody(self, row: Wakeup) -> None:
         """A job that never came to be. Its writer may be late: it finds a tombstone then."""
@@ -181,7 +173,6 @@ class Scanner:
     async def _give_up(self, row: Wakeup) -> None:
         """Its writer may still claim, before it finds the tombstone: so look again, for a day."""
         await self._tenants.withdraw(row.tenant_id, row.claim_hash, row.job_id)
-        await self._rows.clear(row.job_id)
         now = micros(self._now())
         if now - row.written < LATE_CLAIM:
             due = now + LOOK_AGAIN
@@ -209,7 +200,6 @@ class Scanner:
         except LedgerRowUnreadableError:
             return job.due is not None  # nothing is dropped until someone mends it
         if stored is not None:
-            await self._rows.conclude(stored.job, stored.head)
             await self._tenants.end(stored.job, stored.head)
             await self._tenants.relist(stored.job, stored.head)
         return stored is not None

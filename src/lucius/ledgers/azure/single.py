@@ -119,22 +119,6 @@ class SingleTable:
         row = row_of(names.key(job_id), JOB, columns)
         return not isinstance(await self._committed([Change(Act.INSERT, row)]), Refused)
 
-    def pending(self, job_id: str, events: Sequence[Event]) -> tuple[Event, ...]:
-        """Events are written with their job."""
-        return ()
-
-    async def conclude(self, job: Job, head: Head) -> None:
-        """All rows of a job are written together."""
-
-    async def meet(self, glance: Glance) -> None:
-        """Nobody leaves one behind."""
-
-    async def catch_up(self) -> None:
-        """None is ever behind."""
-
-    async def clear(self, job_id: str) -> None:
-        """Where there is no job, there is no row of it."""
-
     async def _committed(self, changes: Sequence[Change]) -> str | Refused:
         made = await self._store.commit(self._table, changes)
         return made if isinstance(made, Refused) else made[0] or ""
