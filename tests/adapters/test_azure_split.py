@@ -9,7 +9,7 @@ import pytest
 from azure.data.tables.aio import TableServiceClient
 
 from lucius.bootstrap import open_ledger
-from lucius.core.errors import LedgerError
+from lucius.core.errors import LedgerError, LedgerRowUnreadableError
 from lucius.core.ids import new_job_id
 from lucius.ledgers.azure.heads import Head
 from lucius.ledgers.azure.layout import Layout
@@ -57,8 +57,8 @@ FULL = {
 }
 
 
-def opened(store: MemoryTables, *hot: str) -> AzureLedger:
-    clock = Clock(at(0))
+def opened(store: MemoryTables, *hot: str, now: float = 0) -> AzureLedger:
+    clock = Clock(at(now))
     layout = SplitTables(store, Tables(JOBS, STEPS, OUTBOX, EVENTS), now=clock, hot=hot)
     return AzureLedger(store, layout, tenants=TENANTS, lanes=LANES, now=clock)
 
@@ -191,6 +191,33 @@ def test_an_id_that_another_tenant_has_is_refused() -> None:
 
 def _layout(ledger: AzureLedger) -> Layout:
     return ledger._layout
+
+
+# -- what cannot be read ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["pending", "withdrawn"])
+def test_a_job_whose_copies_nobody_can_finish_is_named_and_concerns_no_other(column: str) -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        bad, good = request(1), request(2)
+        for made in (bad, good):
+            await created(opened(store), made)
+        ruined(store, bad.job.job_id, column)
+        with pytest.raises(LedgerRowUnreadableError, match=bad.job.job_id):
+            await opened(store).load(bad.job.job_id)
+        due = await opened(store, now=10**8).due(at(10**8), range(16), 9)
+        assert {each.job_id for each in due} == {bad.job.job_id, good.job.job_id}
+        assert await opened(store).load(good.job.job_id) == good.job
+
+    run(main())
+
+
+def ruined(store: MemoryTables, job_id: str, column: str) -> None:
+    """The copies are behind, and what they need is damaged."""
+    store.tables[JOBS]["tenant_a|202601", job_id][column] = "{"
+    store.tables[STEPS][job_id, "JOB"]["save_id"] = "another"
 
 
 # -- settings --------------------------------------------------------------------------------
