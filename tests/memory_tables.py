@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import count
 
@@ -31,6 +31,8 @@ class MemoryTables:
     def __init__(self) -> None:
         self.tables: defaultdict[str, dict[Key, Row]] = defaultdict(dict)
         self.requests = 0
+        self.written: Counter[str] = Counter()
+        """Rows in transactions, by table."""
         self._stamps = count(1)
 
     async def _request(self) -> None:
@@ -77,6 +79,7 @@ class MemoryTables:
         self, table: str, changes: Sequence[Change], *, once: bool = False
     ) -> Etags | Refused:
         await self._request()
+        self.written[table] += len(changes)
         assert 0 < len(changes) <= MOST_CHANGES
         assert len({change.row[PARTITION] for change in changes}) == 1
         keys = [(change.row[PARTITION], change.row[ROW]) for change in changes]

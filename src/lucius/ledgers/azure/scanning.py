@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
+from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.record import record
 from lucius.core.states import TERMINAL_JOB
 from lucius.ledgers.azure.heads import Glance
@@ -195,7 +196,10 @@ class Scanner:
         sight = self._sights.get(job.job_id)
         if sight is not None and sight.settled:
             return True
-        stored = await self._rows.read(job.job_id, job.tenant_id)
+        try:
+            stored = await self._rows.read(job.job_id, job.tenant_id)
+        except LedgerRowUnreadableError:
+            return job.due is not None  # nothing is dropped until someone mends it
         if stored is not None:
             await self._tenants.end(stored.job, stored.head)
             await self._tenants.relist(stored.job, stored.head)
