@@ -9,7 +9,7 @@ import pytest
 from lucius.core.decide import decide
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ports.ledger import Created
-from tests.conformance.azure_ledgers import JOBS, TENANTS, single
+from tests.conformance.azure_ledgers import EVENTS, JOBS, OUTBOX, STEPS, TENANTS, single, split
 from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
 from tests.faults.stopping_store import Clock
 from tests.memory_tables import MemoryTables
@@ -40,8 +40,15 @@ WHERE = {
         EVENT: (JOBS, "EVENT|"),
         CLAIM: (TENANTS, ""),
     },
+    "table": {
+        JOB: (JOBS, ""),
+        STEP: (STEPS, "0"),
+        ENTRY: (OUTBOX, ""),
+        EVENT: (EVENTS, ""),
+        CLAIM: (TENANTS, ""),
+    },
 }
-LAYOUTS = {"ledger": single}
+LAYOUTS = {"ledger": single, "table": split}
 
 
 async def filled(ledger: AzureLedger) -> None:

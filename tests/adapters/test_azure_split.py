@@ -9,14 +9,14 @@ import pytest
 from azure.data.tables.aio import TableServiceClient
 
 from lucius.bootstrap import open_ledger
-from lucius.core.errors import LedgerError
+from lucius.core.errors import LedgerError, LedgerRowUnreadableError
 from lucius.core.ids import new_job_id
 from lucius.ledgers.azure.heads import Head
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.projections import Tables
 from lucius.ledgers.azure.split import SplitTables
-from lucius.ledgers.azure.store import Refused, Row
+from lucius.ledgers.azure.store import Refused
 from lucius.ports.ledger import Created, Duplicate
 from lucius.settings import load_settings
 from tests.azurite_server import shared_azurite
@@ -29,36 +29,15 @@ from tests.conformance.azure_ledgers import (
     TENANTS,
     fresh_prefix,
 )
-from tests.conformance.jobs import Made, at, life_of, make
+from tests.conformance.jobs import Made, at, make
 from tests.faults.stopping_store import Clock
 from tests.memory_tables import MemoryTables
 
-COLUMNS = {
-    JOBS: "tenant_id request_type protocol_id mode doc_id state idempotency_key idempotency_hash"
-    " current_step_id current_step_index attempts_total created_at updated_at completed_at"
-    " error_code error_message correlation_id traceparent",
-    STEPS: "step_id step_type service state attempt_no lease_id lease_expires_at input_ref"
-    " workspace_ref output_ref payload resolved_mode lane routing_key_used decision_source"
-    " decision_reason last_error_code last_error_message created_at updated_at completed_at",
-    OUTBOX: "jobId stepId attempt_no lease_id state topic partition payload resolved_mode lane"
-    " routing_key_used decision_source decision_reason created_at sent_at updated_at",
-    EVENTS: "event_type payload created_at",
-    TENANTS: "job_id created_at body_hash keyed",
-}
-"""The names of the data model."""
-NOT_IN_THIS_LIFE = {"error_code", "error_message"}
 JOB_ID = new_job_id(at(0))
-FULL = {
-    "job_id": JOB_ID,
-    "correlation_id": "c",
-    "traceparent": "00-1-2-01",
-    "idempotency_key": "k",
-    "idempotency_hash": "h",
-}
 
 
-def opened(store: MemoryTables, *hot: str) -> AzureLedger:
-    clock = Clock(at(0))
+def opened(store: MemoryTables, *hot: str, now: float = 0) -> AzureLedger:
+    clock = Clock(at(now))
     layout = SplitTables(store, Tables(JOBS, STEPS, OUTBOX, EVENTS), now=clock, hot=hot)
     return AzureLedger(store, layout, tenants=TENANTS, lanes=LANES, now=clock)
 
@@ -75,40 +54,18 @@ def run(body: Coroutine[Any, Any, None]) -> None:
     asyncio.run(body)
 
 
-def rows_of(store: MemoryTables, table: str) -> list[Row]:
-    return list(store.tables[table].values())
-
-
 # -- rows ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("table", COLUMNS)
-def test_every_name_of_the_data_model_is_a_column(table: str) -> None:
-    store = MemoryTables()
-
-    async def main() -> None:
-        made = request(**FULL)
-        ledger = opened(store)
-        await created(ledger, made)
-        seen.update(*rows_of(store, table))
-        for decision in life_of(made.job):
-            await ledger.save(decision.job, decision.job.version - 1, decision.events)
-        seen.update(*rows_of(store, table))
-
-    seen: set[str] = set()
-    run(main())
-    assert set(COLUMNS[table].split()) - NOT_IN_THIS_LIFE <= seen
 
 
 def test_rows_lie_in_the_partitions_of_the_data_model() -> None:
     store = MemoryTables()
 
     async def main() -> None:
-        made = request(**FULL)
+        made = request(job_id=JOB_ID)
         await created(opened(store), made)
-        run_ = made.job.steps[0].entry
-        assert run_ is not None
-        message = f"{JOB_ID}:ocr:1:{run_.lease_id}:DIRECTIVE"
+        entry = made.job.steps[0].entry
+        assert entry is not None
+        message = f"{JOB_ID}:ocr:1:{entry.lease_id}:DIRECTIVE"
         assert set(store.tables[JOBS]) == {
             ("tenant_a|202601", JOB_ID),
             ("tenant_a|202601", f"{JOB_ID}|PLAN"),
@@ -191,6 +148,33 @@ def test_an_id_that_another_tenant_has_is_refused() -> None:
 
 def _layout(ledger: AzureLedger) -> Layout:
     return ledger._layout
+
+
+# -- what cannot be read ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["pending", "withdrawn"])
+def test_a_job_whose_copies_nobody_can_finish_is_named_and_concerns_no_other(column: str) -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        bad, good = request(1), request(2)
+        for made in (bad, good):
+            await created(opened(store), made)
+        ruined(store, bad.job.job_id, column)
+        with pytest.raises(LedgerRowUnreadableError, match=bad.job.job_id):
+            await opened(store).load(bad.job.job_id)
+        due = await opened(store, now=10**8).due(at(10**8), range(16), 9)
+        assert {each.job_id for each in due} == {bad.job.job_id, good.job.job_id}
+        assert await opened(store).load(good.job.job_id) == good.job
+
+    run(main())
+
+
+def ruined(store: MemoryTables, job_id: str, column: str) -> None:
+    """The copies are behind, and what they need is damaged."""
+    store.tables[JOBS]["tenant_a|202601", job_id][column] = "{"
+    store.tables[STEPS][job_id, "JOB"]["save_id"] = "another"
 
 
 # -- settings --------------------------------------------------------------------------------

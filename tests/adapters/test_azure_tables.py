@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
@@ -15,7 +15,7 @@ from lucius.bootstrap.adapters import UnsupportedError
 from lucius.bootstrap.azure_stack import ACCOUNT, KEY
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.ledgers.azure.opening import TableConnectionError, open_tables
-from lucius.ledgers.azure.store import Act, Change, row_of
+from lucius.ledgers.azure.store import Act, Change, row_of, service_time
 from lucius.ledgers.azure.tables import (
     FIRST_WAIT,
     TRIES,
@@ -26,6 +26,7 @@ from lucius.ledgers.azure.tables import (
 from lucius.settings import load_settings
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import fresh_prefix
+from tests.memory_tables import MemoryTables
 
 ROW = Change(Act.UPSERT, row_of("p", "r", {"a": 1}))
 
@@ -136,6 +137,26 @@ async def test_the_date_of_the_service_is_kept_with_the_moment_of_its_answer() -
     assert dated[0].tzinfo is not None
     assert abs((dated[0] - datetime.now(UTC)).total_seconds()) < 60
     await tables.close()
+
+
+DATE = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Dated(MemoryTables):
+    def dated(self) -> tuple[datetime, float]:  # type: ignore[override]
+        return DATE, 100.0
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"), [(0.0, 0.0), (0.9, 0.9), (1.4, 1.4), (60.0, 0.5), (-60.0, 0.5)]
+)
+def test_our_clock_counts_as_long_as_it_agrees_with_the_date_of_the_service(
+    ours: float, said: float
+) -> None:
+    """The date is in whole seconds: by it alone, what comes first would depend on who looks."""
+    wall = DATE + timedelta(seconds=7 + ours)
+    now = service_time(Dated(), lambda: wall, lambda: 107.0)
+    assert now == DATE + timedelta(seconds=7 + said)
 
 
 # -- what is wrong at the start --------------------------------------------------------------

@@ -15,6 +15,7 @@ from lucius.ledgers.azure.heads import Glance
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.scanning import Scanner
 from lucius.ledgers.azure.single import SingleTable
+from lucius.ledgers.azure.split import SplitTables
 from lucius.ledgers.azure.store import ROW, Store
 from lucius.ledgers.azure.tenants import Tenants
 from lucius.ledgers.azure.wakeups import Lanes
@@ -175,6 +176,9 @@ SABOTAGE = {
     "no second look at what has ended": (Scanner, "_ended", no_tombstone, SAVES[3], Fate.UNSENT),
     "no tombstone": (SingleTable, "bury", no_tombstone, CREATIONS[0], Fate.LATE),
     "no fence": (SingleTable, "touch", no_fence, SAVES[0], Fate.LATE),
+    "no tombstone in separate tables": (SplitTables, "bury", no_tombstone, CREATIONS[0], Fate.LATE),
+    "no fence in separate tables": (SplitTables, "touch", no_fence, SAVES[0], Fate.LATE),
+    "no look at what was not copied": (SplitTables, "finish", not_told, SAVES[1], Fate.UNSENT),
     "no withdrawal": (Tenants, "withdraw", not_ended, CREATIONS[0], Fate.UNSENT),
 }
 
@@ -186,4 +190,5 @@ def test_without_the_guard_something_is_forgotten(
     owner, name, broken, operation, fate = SABOTAGE[guard]
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(AssertionError, match="stopped at request"):
-        run_everywhere("ledger", operation, fate, rivals=False)
+        layout = "table" if owner is SplitTables else "ledger"
+        run_everywhere(layout, operation, fate, rivals=False)

@@ -3,7 +3,7 @@
 Everything above this speaks in these words; everything below is the SDK. So a double can stand between.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from time import monotonic
@@ -19,6 +19,9 @@ ROW: Final = "RowKey"
 ETAG: Final = "etag"
 MOST_CHANGES: Final = 100
 """In one transaction."""
+
+CUT: Final = timedelta(seconds=1)
+"""What the service's date leaves out."""
 
 MISSING: Final = 404
 EXISTS: Final = 409
@@ -86,12 +89,25 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
-def service_time(store: Store) -> datetime:
-    """By the date of the service's last answer; by our own clock before the first."""
-    dated = store.dated()
+def _wall() -> datetime:
+    return datetime.now(UTC)
+
+
+def service_time(
+    store: Store,
+    wall: Callable[[], datetime] = _wall,
+    time: Callable[[], float] = monotonic,
+) -> datetime:
+    """By the date of the service's last answer, where our own clock is off.
+
+    That date is cut to whole seconds. Two processes that went by it alone would disagree by up to a second
+    about what came first.
+    """
+    ours, dated = wall(), store.dated()
     if dated is None:
-        return datetime.now(UTC)
-    return dated[0] + timedelta(seconds=monotonic() - dated[1])
+        return ours
+    there = dated[0] + CUT / 2 + timedelta(seconds=time() - dated[1])
+    return ours if abs(ours - there) <= CUT else there
 
 
 def row_of(partition: str, row: str, columns: Mapping[str, Any]) -> Row:

@@ -11,7 +11,7 @@ from lucius.ledgers.azure.store import PARTITION, ROW, Row, Store
 AT_ONCE: Final = 16
 """Jobs whose rows are read together."""
 
-Rows = tuple[str, str, list[Row]]
+JobRows = tuple[str, str, list[Row]]
 """A job, its partition in Jobs, and its rows there."""
 
 
@@ -31,8 +31,8 @@ async def walked(
             yield job_id, [{**head, ROW: "HEAD"}]
 
 
-async def _batches(store: Store, jobs: str) -> AsyncIterator[list[Rows]]:
-    batch: list[Rows] = []
+async def _batches(store: Store, jobs: str) -> AsyncIterator[list[JobRows]]:
+    batch: list[JobRows] = []
     async for each in _each(store, jobs):
         batch.append(each)
         if len(batch) == AT_ONCE:
@@ -41,7 +41,7 @@ async def _batches(store: Store, jobs: str) -> AsyncIterator[list[Rows]]:
     yield batch
 
 
-async def _each(store: Store, jobs: str) -> AsyncIterator[Rows]:
+async def _each(store: Store, jobs: str) -> AsyncIterator[JobRows]:
     """A job is complete with its plan, or without it at the end of its partition."""
     bucket, heads = "", dict[str, Row]()
     async for row in store.scan(jobs, None):
