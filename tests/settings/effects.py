@@ -49,6 +49,9 @@ EFFECTS: Final = {
     "STEPS_TABLE": AZURE_TABLES,
     "OUTBOX_TABLE": AZURE_TABLES,
     "EVENTS_TABLE": AZURE_TABLES,
+    "FORMER_TOPOLOGIES": "engine/test_topologies.py"
+    "::test_topics_of_former_topologies_are_listened_on_where_so_configured",
+    "LANE_LEASE_SECONDS": "settings/test_shared.py::test_the_settings_of_a_shared_ledger",
     "HOT_TENANTS": "adapters/test_azure_split.py"
     "::test_the_settings_open_it_and_name_the_hot_tenants",
     "IDEMPOTENCY_TABLE": AZURE_TABLES,

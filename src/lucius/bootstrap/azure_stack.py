@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -21,6 +22,7 @@ from lucius.bootstrap.broker import die_with_parent
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.listening import LOOPBACK, listen
 from lucius.bootstrap.secrets import made_once
+from lucius.configs.files import files_of
 from lucius.core.errors import LuciusError
 from lucius.settings import Settings
 from lucius.standins.azurite import create_container
@@ -28,6 +30,7 @@ from lucius.standins.azurite import create_container
 log = logging.getLogger("lucius")
 
 RECONCILERS: Final = 2
+SETTINGS_FILE: Final = "stack.env"
 CONTAINER: Final = "workspaces"
 ACCOUNT: Final = "devstoreaccount1"
 KEY: Final = (
@@ -132,7 +135,7 @@ class Stack:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._data = settings.data_dir
-        self._drain = settings.drain.total_seconds()
+        self._protocols = [str(path) for path in files_of(settings.protocol_paths())]
         self.environ = dict(environ)
         self.parts: list[Part] = []
 
@@ -144,7 +147,7 @@ class Stack:
         await self._start("Azurite", command, speaks=False)
         bus = await self._python("Service Bus stand-in", "lucius.standins.service_bus")
         config = await self._python(
-            "App Configuration stand-in", "lucius.standins.app_configuration"
+            "App Configuration stand-in", "lucius.standins.app_configuration", *self._protocols
         )
         account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
         blobs = f"{account}BlobEndpoint=http://{LOOPBACK}:{blob}/{ACCOUNT};"
@@ -166,6 +169,14 @@ class Stack:
             "LUCIUS_LOG_FORMAT": self.environ.get("LUCIUS_LOG_FORMAT", "text"),
         }
         self.environ.setdefault("LUCIUS_REFERENCE_SCHEMES", "file,https,s3,az,abfs,abfss,gs")
+        self._write_settings()
+
+    def _write_settings(self) -> None:
+        """So that `lucius verify` and its like find the same ledger: `set -a; . stack.env`."""
+        path = self._data / SETTINGS_FILE
+        named = {name: text for name, text in self.environ.items() if name.startswith("LUCIUS_")}
+        path.touch(0o600)
+        path.write_text("".join(f"{name}={shlex.quote(text)}\n" for name, text in named.items()))
 
     async def start_processes(self, host: str, port: int, services: Sequence[str]) -> str:
         """The answer: the URL of the API."""
@@ -182,8 +193,8 @@ class Stack:
         command = [sys.executable, "-m", "lucius", *words, "--data", str(own), "--json"]
         return await self._start(name, command)
 
-    async def _python(self, name: str, module: str) -> Part:
-        return await self._start(name, [sys.executable, "-m", module])
+    async def _python(self, name: str, module: str, *words: str) -> Part:
+        return await self._start(name, [sys.executable, "-m", module, *words])
 
     async def _start(self, name: str, command: Sequence[str], *, speaks: bool = True) -> Part:
         part = Part(name, command, self.environ)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from lucius.admission.ingress import Ingress
+from lucius.core.routing import TOPOLOGIES
 from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.cache import CACHE_BYTES
 from lucius.engines.outbox.clock import LoopTime
@@ -67,6 +68,7 @@ def outbox(
     now: Callable[[], datetime],
     limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
     lanes: Lanes = ALL_LANES,
+    topologies: Sequence[str] = TOPOLOGIES,
     listeners: Sequence[Listener] = (),
     owed: OwedEffects | None = None,
     cache_bytes: int = CACHE_BYTES,
@@ -112,7 +114,9 @@ def outbox(
         decorate=decorate,
         notify=notify,
     )
-    reporter = UnclaimedReporter(engine, bus, unclaimed, lanes=lanes, now=now, observer=metrics)
+    reporter = UnclaimedReporter(
+        engine, bus, unclaimed, lanes=lanes, topologies=topologies, now=now, observer=metrics
+    )
     outage = Outage("ledger", "what is due waits", logging.getLogger("lucius.reconciler"))
     ticks = Ticks(
         engine,

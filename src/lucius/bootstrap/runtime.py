@@ -134,6 +134,7 @@ class Runtime:
             listeners=(self._pass_cancel_on, *self.listeners),
             cache_bytes=settings.job_cache_bytes,
             lanes=self.lanes,
+            topologies=settings.topologies(),
             look=min(settings.outbox_retry_interval, SHARED_LOOK)
             if shared
             else settings.outbox_retry_interval,
@@ -153,6 +154,7 @@ class Runtime:
             self.bus,
             self.config,
             topology=settings.lane_topology,
+            topologies=settings.topologies(),
             backlog=self.outbox.pulls,
         )
         self.loop_watch = LoopWatch(settings.loop_blocked, self._whose, self._blocked)
@@ -163,6 +165,7 @@ class Runtime:
             self.bus,
             self.workspace,
             topology=self.settings.lane_topology,
+            topologies=self.settings.topologies(),
             slots=SLOTS,
             forks=self.forks,
             grace=self.settings.drain,
@@ -184,7 +187,7 @@ class Runtime:
         for lease_id in ended_leases(before, job) if before is not None and self.runners else ():
             for runner in self.runners:
                 runner.end_lease(lease_id)
-        if job.cancel_requested_at is not None and before is not None and before.state != job.state:
+        if job.cancel_requested_at is not None and before is not None and not before.terminal:
             for runner in self.runners:
                 runner.request_cancel(job.job_id)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from lucius.core.routing import every_directive_topic, subscriptions_of
+from lucius.core.routing import TOPOLOGIES, every_directive_topic, subscriptions_of
 from lucius.platform import Service, ServiceError, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.records import Records
@@ -49,6 +49,7 @@ def runners_of(
     workspace: Workspace,
     *,
     topology: str,
+    topologies: Sequence[str] = TOPOLOGIES,
     slots: int,
     forks: ForkServer | None = None,
     grace: timedelta = DRAIN,
@@ -71,7 +72,7 @@ def runners_of(
             grace=grace,
             worker_id=worker_id,
             records=records,
-            topics=every_directive_topic(),
+            topics=every_directive_topic(topologies=topologies),
             filters={"mode": (mode.value,)} if mode is not None else None,
             subscription=name,
         )

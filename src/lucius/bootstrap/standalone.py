@@ -37,6 +37,7 @@ async def run_service(
         bus,
         workspace,
         topology=settings.lane_topology,
+        topologies=settings.topologies(),
         slots=slots,
         forks=forks,
         grace=settings.drain,

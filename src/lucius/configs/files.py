@@ -75,17 +75,7 @@ class FileConfig:
 
     def _look(self) -> Signature:
         """The files that are there now. A file that changes while it is read is read again the next time."""
-        return tuple(_seen(path) for path in self._files())
-
-    def _files(self) -> list[Path]:
-        found: list[Path] = []
-        for path in self._paths:
-            if path.is_dir():
-                inside = (each for each in path.iterdir() if each.suffix in SUFFIXES)
-                found += sorted(each for each in inside if not each.name.startswith("."))
-            else:
-                found.append(path)
-        return found
+        return tuple(_seen(path) for path in files_of(self._paths))
 
     def _read(self, signature: Signature) -> Catalog:
         if not signature:
@@ -112,3 +102,15 @@ def _seen(path: Path) -> tuple[str, int, int]:
     except OSError:
         return str(path), 0, -1
     return str(path), status.st_mtime_ns, status.st_size
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """The protocol files at these paths; of a folder, those in it."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = (each for each in path.iterdir() if each.suffix in SUFFIXES)
+            found += sorted(each for each in inside if not each.name.startswith("."))
+        else:
+            found.append(path)
+    return found

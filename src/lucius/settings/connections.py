@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from lucius.core.routing import TOPOLOGIES
 from lucius.settings.declaring import Section, setting
 from lucius.settings.kinds import (
     AgeOrNone,
@@ -171,6 +172,13 @@ class BusAndRouting(Section):
         "shared",
         "`shared`: one grid of topics. `isolated`: one grid for each mode. `filtered`: one grid, and two"
         " subscriptions a service, `<service>-default` and `<service>-burst`, that share its slots",
+    )
+    former_topologies: NameList = setting(
+        "FORMER_TOPOLOGIES",
+        lambda others: "" if others["bus_backend"] == "servicebus" else ",".join(TOPOLOGIES),
+        "Topologies whose topics are listened on besides: live jobs keep the topics of the topology that"
+        " they began with",
+        shown="all; none on Service Bus, where every topic has a price",
     )
     routing_delimiter: Text = setting(
         "ROUTING_DELIMITER",

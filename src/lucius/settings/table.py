@@ -95,6 +95,10 @@ class Settings(
             lane=self.max_inflight_per_lane,
         )
 
+    def topologies(self) -> tuple[str, ...]:
+        """Those whose topics are listened on, the configured one first."""
+        return tuple(dict.fromkeys((self.lane_topology, *self.former_topologies)))
+
     def protocol_paths(self) -> tuple[Path, ...]:
         return tuple(
             PACKAGED_PROTOCOLS if name == PACKAGED else Path(name).expanduser()

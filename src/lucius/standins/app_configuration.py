@@ -13,11 +13,12 @@ import json
 import secrets
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from itertools import count
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -257,12 +258,12 @@ def _problem(status: HTTPStatus, detail: str) -> web.Response:
     return web.Response(status=status, text=text, content_type="application/problem+json")
 
 
-async def serve(port: int) -> None:
+async def serve(port: int, documents: Sequence[Path]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with StandIn(port=port) as stand_in:
-        for path in sorted(PACKAGED.glob("*.yaml")):
+        for path in documents:
             stand_in.hold(parse_document(path.name, path.read_text("utf-8")).body)
         print(stand_in.connection_string, flush=True)
         await stopping.wait()
@@ -271,7 +272,9 @@ async def serve(port: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=f"A stand-in for App Configuration on {HOST}.")
     parser.add_argument("--port", type=int, default=0, help="0: one that is free; it is printed")
-    asyncio.run(serve(parser.parse_args().port))
+    parser.add_argument("documents", nargs="*", type=Path, help="protocol files that it holds")
+    given = parser.parse_args()
+    asyncio.run(serve(given.port, given.documents or sorted(PACKAGED.glob("*.yaml"))))
 
 
 if __name__ == "__main__":
