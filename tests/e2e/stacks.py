@@ -51,7 +51,7 @@ class Stack:
         """The ids of the processes of this stack whose command has all these words."""
         assert self._process is not None
         found = subprocess.run(
-            ["ps", "-o", "pid=,args=", "--ppid", str(self._process.pid)],
+            ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(self._process.pid)],
             capture_output=True,
             text=True,
             check=True,

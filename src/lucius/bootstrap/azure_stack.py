@@ -85,8 +85,9 @@ class Part:
         self._ending = False
 
     @property
-    def pid(self) -> int:
-        return self._process.pid if self._process is not None else 0
+    def is_ours(self) -> bool:
+        """A process of LUCIUS, which needs the stand-ins for its end, too."""
+        return "lucius" in self._command
 
     async def start(self, *, speaks: bool = True) -> None:
         self._process = await asyncio.create_subprocess_exec(
@@ -131,7 +132,7 @@ class Part:
 
 
 class Stack:
-    """`parts` in the order in which they start; they stop in the opposite one."""
+    """Stand-ins start first and stop last."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._data = settings.data_dir
@@ -161,7 +162,6 @@ class Stack:
             "LUCIUS_WORKSPACE_URL": f"az://{CONTAINER}/jobs",
             "LUCIUS_BUS_BACKEND": "servicebus",
             "LUCIUS_SERVICEBUS_CONNECTION": bus.said,
-            "LUCIUS_BUS_PROVISION": "auto",
             "LUCIUS_CONFIG_SOURCE": "appconfig",
             "LUCIUS_APPCONFIG_CONNECTION": config.said,
             "LUCIUS_CALLBACK_KEYS": f"k1:{made_once(self._data / 'callback.key').decode()}",
@@ -180,13 +180,25 @@ class Stack:
 
     async def start_processes(self, host: str, port: int, services: Sequence[str]) -> str:
         """The answer: the URL of the API."""
-        for number in range(1, RECONCILERS + 1):
-            await self._lucius(f"reconciler {number}", "reconciler")
-        for service in services:
-            await self._lucius(f"service {service}", "service", "run", service)
+        await self._provision()
+        numbers = range(1, RECONCILERS + 1)
         address = ["--host", host, "--port", str(port)]
-        api = await self._lucius("orchestrator", "orchestrator", *address)
+        api, *_ = await asyncio.gather(
+            self._lucius("orchestrator", "orchestrator", *address),
+            *(self._lucius(f"reconciler {number}", "reconciler") for number in numbers),
+            *(self._lucius(f"service {name}", "service", "run", name) for name in services),
+        )
         return str(json.loads(api.said)["url"])
+
+    async def _provision(self) -> None:
+        """Once for all of them, as a deployment does it."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "lucius", "bus", "provision"),
+            env=self.environ,
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        if await process.wait():
+            raise PartMissingError("the topics cannot be created; the lines above say why")
 
     async def _lucius(self, name: str, *words: str) -> Part:
         own = self._data / name.replace(" ", "-").replace(":", "-")
@@ -203,8 +215,9 @@ class Stack:
         return part
 
     async def stop(self) -> None:
-        for part in reversed(self.parts):
-            await part.stop()
+        ours = [part for part in self.parts if part.is_ours]
+        await asyncio.gather(*(part.stop() for part in ours))
+        await asyncio.gather(*(part.stop() for part in self.parts if part not in ours))
 
 
 async def _persistently(act: Callable[[], Awaitable[None]]) -> None:

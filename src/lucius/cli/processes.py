@@ -23,6 +23,12 @@ STACKS: Final[dict[str, dict[str, str]]] = {
     AZURE: {},
 }
 """The stacks that work, and what each sets; everything else comes from the environment."""
+BEFORE_AZURE: Final = {
+    "LUCIUS_STORAGE_BACKEND": "sqlite",
+    "LUCIUS_BUS_BACKEND": "memory",
+    "LUCIUS_CONFIG_SOURCE": "files",
+}
+"""What is needed to read the other settings before the stand-ins are there."""
 
 
 def with_address(command: Any) -> Any:
@@ -118,7 +124,7 @@ def up_on_azure(
 ) -> None:
     from lucius import bootstrap
 
-    settings = settings_for(data, **logs(as_json))
+    settings = settings_for(data, **BEFORE_AZURE, **logs(as_json))
     bootstrap.check_address(settings, host)
     services = [*(bootstrap.demo_names() if demo else ()), *named]
     with bootstrap.observed(settings):
