@@ -156,7 +156,10 @@ def serve(settings: "Settings", as_json: bool, **how: Any) -> None:
 @with_data
 @with_json
 def orchestrator(host: str, port: int, data: Path, as_json: bool) -> None:
-    """Run the API alone, beside `lucius reconciler`, over a shared ledger and bus."""
+    """Run the API alone, over a shared ledger and bus.
+
+    `lucius reconciler` runs beside it.
+    """
     from lucius import bootstrap
 
     settings = settings_for(data, **logs(as_json))
@@ -170,7 +173,10 @@ def orchestrator(host: str, port: int, data: Path, as_json: bool) -> None:
 @with_data
 @with_json
 def reconciler(data: Path, health_host: str, health: int | None, as_json: bool) -> None:
-    """Run dispatcher, sweepers and reply consumers alone, over a shared ledger and bus."""
+    """Run what moves jobs by itself, over a shared ledger and bus.
+
+    That is the dispatcher, the sweepers and the consumers of replies. Several share the lanes.
+    """
     from lucius import bootstrap
 
     settings = settings_for(data, **logs(as_json))
