@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 
 from tests.cli.up import Up, up
-from tests.services.hostile import endless_pages
+from tests.services.hostile import without_end
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample.pdf"
 
@@ -37,7 +37,7 @@ def begun(server: Up, client: httpx.Client, job_id: str) -> None:
 
 
 def test_a_document_without_end_stops_neither_the_others_nor_the_end(tmp_path: Path) -> None:
-    (tmp_path / "endless.pdf").write_bytes(endless_pages())
+    (tmp_path / "endless.pdf").write_bytes(without_end())
     (tmp_path / "sample.pdf").write_bytes(SAMPLE.read_bytes())
     with up(tmp_path, LUCIUS_DRAIN_SECONDS="0.1") as server:
         with httpx.Client(base_url=server.url, timeout=60) as client:

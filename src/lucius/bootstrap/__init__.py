@@ -1,12 +1,13 @@
 """The composition root: builds what a process needs from its settings, and runs it."""
 
 from lucius.bootstrap.adapters import (
-    demo_services,
+    LibrariesMissingError,
     key_file,
     ledger_path,
     named_service,
     open_ledger,
     open_workspace,
+    packaged_services,
 )
 from lucius.bootstrap.broker import BrokerMissingError, local_nats
 from lucius.bootstrap.provisioning import provision_bus
@@ -20,12 +21,12 @@ from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify
 
 __all__ = [
     "BrokerMissingError",
+    "LibrariesMissingError",
     "NotSharedError",
     "Runtime",
     "build",
     "check_address",
     "check_shared",
-    "demo_services",
     "key_file",
     "ledger_path",
     "local_nats",
@@ -33,6 +34,7 @@ __all__ = [
     "observed",
     "open_ledger",
     "open_workspace",
+    "packaged_services",
     "provision_bus",
     "prunable",
     "prune",

@@ -16,7 +16,6 @@ from lucius.bootstrap.secrets import made_once
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
-from lucius.demo import SERVICES
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
@@ -25,6 +24,8 @@ from lucius.ports.bus import Bus, Provisioner
 from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
+from lucius.services import Embedding, Ocr, Sis, missing
+from lucius.services.endpoint import AnswerEndpoint
 from lucius.settings import Settings
 from lucius.settings.kinds import show
 from lucius.upkeep.job_workspaces import JobWorkspaces
@@ -40,6 +41,10 @@ WORKSPACE_SCHEMES: Final = ("file", "mem")
 
 class UnsupportedError(LuciusError):
     """A backend or service that this build does not have."""
+
+
+class LibrariesMissingError(UnsupportedError):
+    """The packaged services are not installed: a server can run without them."""
 
 
 def check_engine(settings: Settings) -> None:
@@ -228,21 +233,47 @@ def host_check(settings: Settings) -> HostCheck | None:
     return HostCheck([public] if public else [])
 
 
-def demo_services() -> list[Service]:
-    return [service() for service in SERVICES]
+def packaged_services(settings: Settings) -> list[Service]:
+    """OCR, EMBEDDING and SIS."""
+    if names := missing():
+        raise LibrariesMissingError(
+            f"the services OCR, EMBEDDING and SIS are not installed ({', '.join(names)} missing): pip"
+            " install 'lucius[services]' (Python 3.11 or 3.12), or run workers of your own, which pull"
+            " their directives from POST /v1/services/{service}/directives:pull"
+        )
+    return [Ocr(), Embedding(), Sis(answer_endpoint(settings))]
 
 
-def named_service(name: str) -> Service:
+def answer_endpoint(settings: Settings) -> AnswerEndpoint | None:
+    if not settings.answer_url:
+        return None
+    if not settings.answer_model:
+        raise UnsupportedError(
+            "LUCIUS_ANSWER_URL is set: name the model in LUCIUS_ANSWER_MODEL too"
+        )
+    return AnswerEndpoint(settings.answer_url, settings.answer_model, settings.answer_key)
+
+
+def named_service(name: str, settings: Settings) -> Service:
     """`package.module:Name`, a Service class or instance."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise UnsupportedError(f"{name} does not name a service: it takes MODULE:NAME")
     try:
         found = getattr(importlib.import_module(module), attribute)
-        made = found() if isinstance(found, type) else found
+        made = _made(found, settings) if isinstance(found, type) else found
+    except UnsupportedError:
+        raise
     except Exception as error:  # whatever the module does when it is imported
         reason = f"{type(error).__name__}: {error}"
         raise UnsupportedError(f"{name} cannot be loaded: {reason}") from error
     if not isinstance(made, Service):
         raise UnsupportedError(f"{name} is not a lucius.platform.Service")
     return made
+
+
+def _made(kind: type, settings: Settings) -> Any:
+    """A packaged service as `lucius up` has it; others are made without arguments."""
+    if kind in (Ocr, Embedding, Sis):
+        return next(each for each in packaged_services(settings) if type(each) is kind)
+    return kind()

@@ -1,6 +1,7 @@
 """The processes: `lucius up`, `lucius orchestrator`, `lucius reconciler`, `lucius service run`."""
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Coroutine
@@ -14,6 +15,7 @@ from lucius.cli.ledger import settings_for, with_data
 from lucius.cli.session import run, with_json
 
 if TYPE_CHECKING:
+    from lucius.platform import Service
     from lucius.settings import Settings
 
 STACKS: Final[dict[str, dict[str, str]]] = {
@@ -46,7 +48,7 @@ def with_stack(command: Any) -> Any:
 @click.command()
 @with_address
 @with_data
-@click.option("--no-services", is_flag=True, help="Without the demo services.")
+@click.option("--no-services", is_flag=True, help="Without the packaged services.")
 @click.option(
     "--service",
     "named",
@@ -65,22 +67,32 @@ def up(
     stack: str,
     as_json: bool,
 ) -> None:
-    """Run everything in one process: API, reconciler and demo services.
+    """Run everything in one process: API, reconciler and the packaged services.
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
     from lucius import bootstrap
 
-    services = [] if no_services else bootstrap.demo_services()
     if named:
         search_here()
-    services += [bootstrap.named_service(name) for name in named]
     broker: AbstractContextManager[dict[str, str]] = (
         bootstrap.local_nats(os.environ, data) if stack == "nats" else nullcontext({})
     )
     with broker as found:
         settings = settings_for(data, **STACKS[stack], **found, **logs(as_json))
-        serve(settings, as_json, host=host, port=port, services=services)
+        services, note = ([], "") if no_services else packaged(settings)
+        services += [bootstrap.named_service(name, settings) for name in named]
+        serve(settings, as_json, note, host=host, port=port, services=services)
+
+
+def packaged(settings: "Settings") -> "tuple[list[Service], str]":
+    """The services that come with LUCIUS, or none and the reason: a server can do without them."""
+    from lucius import bootstrap
+
+    try:
+        return bootstrap.packaged_services(settings), ""
+    except bootstrap.LibrariesMissingError as error:
+        return [], str(error)
 
 
 def search_here() -> None:
@@ -88,10 +100,13 @@ def search_here() -> None:
     sys.path.append(str(Path.cwd()))
 
 
-def serve(settings: "Settings", as_json: bool, **how: Any) -> None:
+def serve(settings: "Settings", as_json: bool, note: str = "", **how: Any) -> None:
+    """`note` is logged first: what somebody who starts it should know."""
     from lucius import bootstrap
 
     with bootstrap.observed(settings):
+        if note:
+            logging.getLogger("lucius").warning("%s", note)
         run_quickly(bootstrap.serve(settings, **how, ready=lambda url: told(as_json, url=url)))
 
 
@@ -174,7 +189,7 @@ def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
             "Or share a bus: set LUCIUS_BUS_BACKEND, for this process and for the server."
         )
     search_here()
-    found = bootstrap.named_service(name)
+    found = bootstrap.named_service(name, settings)
     with bootstrap.observed(settings):
         run_quickly(
             bootstrap.run_service(

@@ -238,3 +238,19 @@ class Temporal:
     invoker_url: str = setting(
         "INVOKER_URL", URL, "http://127.0.0.1:8701", "Base URL of the invoker's internal API"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """Answers of the packaged SIS service"""
+
+    answer_url: str = setting(
+        "ANSWER_URL",
+        URL,
+        "",
+        "Base URL of an OpenAI-compatible API that writes the answers, such as"
+        " http://127.0.0.1:8080/v1; it is sent the prompts and the passages that fit them. Empty: the"
+        " best sentence is the answer",
+    )
+    answer_model: str = setting("ANSWER_MODEL", TEXT, "", "Model that this API is asked for")
+    answer_key: str = setting("ANSWER_KEY", TEXT, "", "Key that this API is sent", secret=True)

@@ -11,7 +11,14 @@ from lucius.core.plan import RetryPolicy, Sla
 from lucius.core.references import ReferencePolicy
 from lucius.ports.ledger import Limits
 from lucius.settings.behaviour import General, LimitsSection, RetriesAndTime, Security
-from lucius.settings.connections import PACKAGED, BusAndRouting, Configuration, Storage, Temporal
+from lucius.settings.connections import (
+    PACKAGED,
+    Answers,
+    BusAndRouting,
+    Configuration,
+    Storage,
+    Temporal,
+)
 from lucius.settings.kinds import MASK, NONE, Declared, show
 
 SECTIONS: Final = (
@@ -23,6 +30,7 @@ SECTIONS: Final = (
     LimitsSection,
     Security,
     Temporal,
+    Answers,
 )
 
 
@@ -53,6 +61,7 @@ class Settings(
     LimitsSection,
     Security,
     Temporal,
+    Answers,
 ):
     """Made by `load_settings`, which fills in the defaults that follow from other settings."""
 
