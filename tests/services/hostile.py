@@ -34,7 +34,7 @@ def flate_bomb() -> bytes:
 
 def huge_image_in_a_pdf() -> bytes:
     """200 KB, of an image that unpacks to 200 MB."""
-    return papers.page_with_image(20_000, 10_000, papers.zeros(200_000_000))
+    return papers.page_with_image(20_000, 10_000, papers.zeros(200_000_000), side=200)
 
 
 def many_pages() -> bytes:
@@ -54,6 +54,17 @@ class LimitedOcr(Ocr):
 
 class HastyOcr(Ocr):
     time_limit = timedelta(seconds=1)
+
+
+class NamedOcr(Ocr):
+    """Says in which process it ran."""
+
+    processes = 1
+
+    def execute(self, task: SyncTask) -> Output:
+        output = super().execute(task)
+        task.stage("process.txt", str(os.getpid()))
+        return output
 
 
 class MortalOcr(Ocr):

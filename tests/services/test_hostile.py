@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from glob import glob
 from pathlib import Path
 from threading import Barrier
 
@@ -16,6 +17,7 @@ from lucius.services.ocr import OcrOptions, recognised
 from lucius.services.recognition import Recogniser
 from lucius.workspaces import local
 from tests.services import hostile
+from tests.services.papers import image_bytes, scanned
 from tests.services.stage import SAMPLE, Stage, failure
 
 
@@ -57,6 +59,15 @@ async def test_a_document_that_ends_its_process_costs_one_attempt_of_its_own(
         deadly.write_bytes(b"harmless by now")
         again = await stage.step("OCR", jobId="deadly", attempt_no=2, input_ref=deadly.as_uri())
         assert again["status"] == "SUCCEEDED"
+
+
+async def test_a_process_that_has_loaded_the_model_reads_the_next_scan_too(tmp_path: Path) -> None:
+    scan = image_bytes(scanned(["Lamp oil: 40 litres"]))
+    async with Stage(tmp_path, [hostile.NamedOcr()]) as stage:
+        results = [await stage.on(scan) for _ in range(3)]
+        assert {result["status"] for result in results} == {"SUCCEEDED"}
+    said = glob(f"{tmp_path}/jobs/*/ocr/process.txt")
+    assert (len(said), len({stage.text(path) for path in said})) == (3, 1)
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EROFS])

@@ -11,7 +11,8 @@ from typing import Final
 MIB: Final = 1024 * 1024
 TIME_LIMIT: Final = timedelta(minutes=10)
 OCR_MEMORY: Final = 2048 * MIB
-TEXT_MEMORY: Final = 768 * MIB
+TEXT_MEMORY: Final = 1536 * MIB
+"""An eighth of it is what a process may keep between two documents: libraries and models fit in."""
 MAX_DOCUMENT: Final = 64 * MIB
 """Bytes of a document as it is sent."""
 MAX_TEXT: Final = 16 * MIB
