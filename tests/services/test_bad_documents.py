@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from lucius.services.limits import MAX_DOCUMENT
 from tests.services import papers
 from tests.services.stage import SAMPLE, SCAN, Stage, failure
 
@@ -54,7 +55,7 @@ def pdf_without_pages() -> bytes:
         (image_of_zero_size, "BROKEN_DOCUMENT"),
         (lambda: b"\x89PNG\r\n\x1a\n", "BROKEN_DOCUMENT"),
         (huge_image, "DOCUMENT_TOO_LARGE"),
-        (lambda: b"word after word. " * (4 * 1024 * 1024), "DOCUMENT_TOO_LARGE"),
+        (lambda: bytes(MAX_DOCUMENT + 1), "OBJECT_TOO_LARGE"),
         (lambda: b"word after word. " * (1024 * 1024), "DOCUMENT_TOO_LARGE"),
         (lambda: b"\xff\xfe\x00\x01 no text", "UNSUPPORTED_DOCUMENT"),
         (lambda: b"", "EMPTY_DOCUMENT"),

@@ -46,6 +46,8 @@ class Service:
     """A dataclass (or a static method that takes the payload): what `task.payload` becomes."""
     commit: bool = True
     """False for a service without outputs: no staging, no commit record, no promotion."""
+    input_limit: int | None = None
+    """Bytes of an object that `task.read()` and the like take; a larger one fails the step for good."""
     time_limit: timedelta | None = None
     """How long `execute()` may take before it is stopped and tried again."""
     isolation: Isolation = "none"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lucius.platform import FatalError
-from lucius.services.limits import MAX_DOCUMENT, MAX_TEXT
+from lucius.services.limits import MAX_TEXT
 from lucius.services.page_choice import PageChoice
 from lucius.services.words import has_words
 
@@ -31,11 +31,6 @@ PAGE_END: Final = "\f"
 
 def sheets_of(data: bytes, choice: PageChoice) -> Sheets:
     """The chosen pages with their numbers, from 1. They are made one by one."""
-    if len(data) > MAX_DOCUMENT:
-        raise FatalError(
-            f"the document has {len(data)} bytes; {MAX_DOCUMENT} are read at most",
-            code="DOCUMENT_TOO_LARGE",
-        )
     if not data.strip():
         raise FatalError("the document is empty", code="EMPTY_DOCUMENT")
     if data.startswith(b"%PDF-"):

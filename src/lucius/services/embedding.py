@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from lucius.platform import Output, Service, SyncTask
 from lucius.services.documents import text_pages
 from lucius.services.index import Index
-from lucius.services.limits import TEXT_MEMORY, TIME_LIMIT, modestly
+from lucius.services.limits import MAX_DOCUMENT, TEXT_MEMORY, TIME_LIMIT, modestly
 from lucius.services.vectors import DIMENSIONS
 
 
@@ -39,6 +39,7 @@ class Embedding(Service):
     payload_model = EmbeddingOptions
 
     isolation = "process"
+    input_limit = MAX_DOCUMENT
     time_limit = TIME_LIMIT
     memory_limit = TEXT_MEMORY
 

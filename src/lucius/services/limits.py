@@ -15,6 +15,8 @@ TEXT_MEMORY: Final = 1536 * MIB
 """An eighth of it is what a process may keep between two documents: libraries and models fit in."""
 MAX_DOCUMENT: Final = 64 * MIB
 """Bytes of a document as it is sent."""
+MAX_VECTORS: Final = 128 * MIB
+"""Bytes of what EMBEDDING writes: 20,000 passages with their text and 256 numbers each fit in."""
 MAX_TEXT: Final = 16 * MIB
 """Characters in all pages of a document."""
 MAX_PAGES: Final = 2000

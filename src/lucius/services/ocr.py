@@ -9,7 +9,7 @@ from typing import Final
 from lucius.platform import FatalError, Output, Service, SyncTask
 from lucius.platform.service import cores
 from lucius.services.documents import Sheets, joined, sheets_of, whole_text
-from lucius.services.limits import OCR_MEMORY, TIME_LIMIT, modestly
+from lucius.services.limits import MAX_DOCUMENT, OCR_MEMORY, TIME_LIMIT, modestly
 from lucius.services.page_choice import PageChoice
 from lucius.services.recognition import LANGUAGES, Recogniser, recogniser
 
@@ -39,6 +39,7 @@ class Ocr(Service):
     payload_model = OcrOptions
 
     isolation = "process"
+    input_limit = MAX_DOCUMENT
     time_limit = TIME_LIMIT
     memory_limit = OCR_MEMORY
 

@@ -8,7 +8,7 @@ from lucius.platform import Output, Service, SyncTask
 from lucius.services.embedding import EmbeddingOptions
 from lucius.services.endpoint import AnswerEndpoint
 from lucius.services.index import Index
-from lucius.services.limits import TEXT_MEMORY, TIME_LIMIT, modestly
+from lucius.services.limits import MAX_VECTORS, TEXT_MEMORY, TIME_LIMIT, modestly
 from lucius.services.prompts import Prompt, SisOptions
 from lucius.services.retrieval import Found, Retrieval, Source
 
@@ -23,6 +23,7 @@ class Sis(Service):
     payload_model = SisOptions
 
     isolation = "process"
+    input_limit = MAX_VECTORS
     time_limit = TIME_LIMIT
     memory_limit = TEXT_MEMORY
 
