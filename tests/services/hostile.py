@@ -1,10 +1,11 @@
 """Small documents that cost much, and OCR with limits that a test can wait for."""
 
+import gc
 import os
 import signal
 from datetime import timedelta
 
-from lucius.platform import Output, SyncTask
+from lucius.platform import Output, Service, SyncTask
 from lucius.services import Ocr
 from tests.services import papers
 
@@ -65,6 +66,19 @@ class NamedOcr(Ocr):
         output = super().execute(task)
         task.stage("process.txt", str(os.getpid()))
         return output
+
+
+class Curious(Service):
+    """Looks for what another service was told."""
+
+    name = "ocr"
+    step_types = ("OCR",)
+    isolation = "process"
+
+    def execute(self, task: SyncTask) -> Output:
+        known = {type(each).__name__ for each in gc.get_objects()}
+        task.stage("output.txt", "it knows SIS" if "Sis" in known else "it knows nothing")
+        return Output()
 
 
 class MortalOcr(Ocr):

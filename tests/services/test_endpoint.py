@@ -16,7 +16,9 @@ from lucius.services.endpoint import MAX_ANSWER, AnswerEndpoint
 from lucius.services.passages import Passage
 from lucius.services.prompts import Prompt
 from lucius.settings import load_settings
+from tests.api.live import live
 from tests.services.answering import AnswerApi, answer_api
+from tests.services.hostile import Curious
 from tests.services.stage import Stage, failure
 
 KEY = "sk-never-to-be-seen-4711"
@@ -64,6 +66,17 @@ async def test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_
     said = json.dumps([result, refused]) + caplog.text + repr(settings)
     assert KEY not in said
     assert caplog.text.count("Loading weights") == 1, "a process keeps its model"
+
+
+async def test_no_process_of_another_service_knows_the_key(
+    tmp_path: Path, endpoint: AnswerEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"input_ref": (tmp_path / "in").as_uri(), "output_ref": (tmp_path / "out").as_uri()}
+    async with live(tmp_path / ".lucius", services=[Sis(endpoint), Curious()]) as world:
+        job_id = await world.accepted(request_type="OCR", **given)
+        await world.client.get(f"/v1/jobs/{job_id}?wait_seconds=60")
+    assert (tmp_path / "out").read_text() == "it knows nothing"
 
 
 def test_a_prompt_may_ask_for_json(api: AnswerApi, endpoint: AnswerEndpoint) -> None:

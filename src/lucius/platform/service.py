@@ -57,6 +57,8 @@ class Service:
     """Bytes that a process may have in use before it is killed and the step fails."""
     cancel_grace: timedelta | None = timedelta(seconds=30)
     """How long a process may go on after a cancellation before it is killed. None: to its end."""
+    private: bool = False
+    """Whether it holds secrets: then its processes and those of other services have no parent in common."""
     tasks_per_process: int = 500
     """A process is replaced after so many tasks, or earlier when it keeps much memory."""
 

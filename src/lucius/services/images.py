@@ -37,8 +37,9 @@ def _picture(image: Image.Image) -> Picture:
             code="DOCUMENT_TOO_LARGE",
         )
     image.draft("RGB", (MAX_SIDE, MAX_SIDE))  # a JPEG is unpacked no larger than needed
-    whole = image.convert("RGBA") if "A" in image.getbands() else image.convert("RGB")
+    whole = image.convert("RGBA" if image.has_transparency_data else "RGB")
     whole.thumbnail((MAX_SIDE, MAX_SIDE))
+    whole = ImageOps.exif_transpose(whole)
     paper = Image.new("RGB", whole.size, WHITE)
     paper.paste(whole, mask=whole if whole.mode == "RGBA" else None)
-    return np.asarray(ImageOps.exif_transpose(paper))[:, :, ::-1].copy()
+    return np.asarray(paper)[:, :, ::-1].copy()

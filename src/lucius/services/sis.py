@@ -29,6 +29,7 @@ class Sis(Service):
 
     def __init__(self, endpoint: AnswerEndpoint | None = None) -> None:
         self._endpoint = endpoint
+        self.private = endpoint is not None
 
     def execute(self, task: SyncTask) -> Output:
         options: SisOptions = task.payload
