@@ -58,13 +58,13 @@ class HastyOcr(Ocr):
 
 
 class NamedOcr(Ocr):
-    """Says in which process it ran."""
+    """Says in which process it ran, and how much that steps aside for others."""
 
     processes = 1
 
     def execute(self, task: SyncTask) -> Output:
         output = super().execute(task)
-        task.stage("process.txt", str(os.getpid()))
+        task.stage("process.txt", f"process {os.getpid()}, niceness {os.nice(0)}")
         return output
 
 
