@@ -53,10 +53,13 @@ def test_the_demo_can_be_repeated_and_follows_no_settings_of_a_server_beside_it(
 def test_a_document_that_cannot_be_read_ends_the_demo_with_1(tmp_path: Path) -> None:
     document = tmp_path / "empty.pdf"
     document.write_bytes(b"%PDF-1.4\n%%EOF\n")
-    failed = run(str(tmp_path / "data"), "--document", str(document))
+    words = [str(tmp_path / "data"), "--document", str(document)]
+    failed = run(*words, "--prompt", "What does it say?")
     assert failed.returncode == 1, failed.stderr
     assert "FAILED_FINAL" in failed.stderr
     assert "all of it" not in failed.stdout
+    unasked = run(*words)
+    assert (unasked.returncode, "--prompt" in unasked.stderr) == (2, True)
 
 
 def job(*states: str) -> JobShape:

@@ -50,7 +50,8 @@ async def test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_
     answered, unknown = result["answers"]
     assert (answered["answer"], answered["page"]) == ("They pay 18,400 crowns [1, 2].", 1)
     assert answered["sources"][0]["page"] == 1
-    assert unknown["answer"] is None
+    assert unknown["answer"] == answered["answer"], "an endpoint is asked whatever fits"
+    assert unknown["page"] == unknown["sources"][0]["page"]
     assert result["answered_by"] == "small-model"
     first = api.asked[0]
     assert (first["path"], first["model"], first["temperature"]) == (
@@ -61,7 +62,7 @@ async def test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_
     given = first["messages"][1]["content"]
     assert "[1, 2] The lamp must be lit" in given
     assert "The Harbour Board pays 18,400 crowns a year" in given
-    assert api.keys == [f"Bearer {KEY}"] * 2, "nothing is asked that no passage fits"
+    assert api.keys == [f"Bearer {KEY}"] * 3
     assert failure(refused) == ("FAILED_FINAL", "ANSWER_ENDPOINT_REFUSED")
     said = json.dumps([result, refused]) + caplog.text + repr(settings)
     assert KEY not in said

@@ -68,6 +68,9 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
     from lucius.settings import load_settings
 
     bootstrap.packaged_services(load_settings({}))  # says what is missing, before anything starts
+    unknown = next((each for each in documents if each.name not in ASKED), None)
+    if unknown is not None and not prompts:
+        raise click.UsageError(f"say with --prompt what to ask of {printable(str(unknown))}")
     data.mkdir(parents=True, exist_ok=True)
     with _server(data, documents) as url:
         session = Session(url, as_json=True)
@@ -83,7 +86,7 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
 def _run(
     session: Session, document: Path, prompts: tuple[str, ...], data: Path, *, quiet: bool
 ) -> Run:
-    asked = prompts or ASKED.get(document.name, ("What is this document about?",))
+    asked = prompts or ASKED[document.name]
     envelope = _envelope(document, asked, data)
     job = session.call(lambda client: _ended(client, envelope, document.name, quiet=quiet))
     return Run(str(document), job, output_of(job))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from lucius.platform import Output, Service, SyncTask
 from lucius.services.documents import text_pages
 from lucius.services.index import Index
-from lucius.services.limits import MAX_DOCUMENT, TEXT_MEMORY, TIME_LIMIT, modestly
+from lucius.services.limits import MAX_DOCUMENT, TEXT_MEMORY, TEXT_TIME, modestly
 from lucius.services.vectors import DIMENSIONS
 
 
@@ -40,7 +40,7 @@ class Embedding(Service):
 
     isolation = "process"
     input_limit = MAX_DOCUMENT
-    time_limit = TIME_LIMIT
+    time_limit = TEXT_TIME
     memory_limit = TEXT_MEMORY
 
     def execute(self, task: SyncTask) -> Output:

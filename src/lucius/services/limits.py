@@ -9,7 +9,9 @@ from datetime import timedelta
 from typing import Final
 
 MIB: Final = 1024 * 1024
-TIME_LIMIT: Final = timedelta(minutes=10)
+OCR_TIME: Final = timedelta(minutes=30)
+"""A scanned page takes a core two to three seconds."""
+TEXT_TIME: Final = timedelta(minutes=10)
 OCR_MEMORY: Final = 2048 * MIB
 TEXT_MEMORY: Final = 1536 * MIB
 """An eighth of it is what a process may keep between two documents: libraries and models fit in."""

@@ -9,7 +9,7 @@ from typing import Final
 from lucius.platform import FatalError, Output, Service, SyncTask
 from lucius.platform.service import cores
 from lucius.services.documents import Sheets, joined, sheets_of, whole_text
-from lucius.services.limits import MAX_DOCUMENT, OCR_MEMORY, TIME_LIMIT, modestly
+from lucius.services.limits import MAX_DOCUMENT, OCR_MEMORY, OCR_TIME, modestly
 from lucius.services.page_choice import PageChoice
 from lucius.services.recognition import LANGUAGES, Recogniser, recogniser
 
@@ -40,7 +40,7 @@ class Ocr(Service):
 
     isolation = "process"
     input_limit = MAX_DOCUMENT
-    time_limit = TIME_LIMIT
+    time_limit = OCR_TIME
     memory_limit = OCR_MEMORY
 
     def execute(self, task: SyncTask) -> Output:

@@ -8,7 +8,7 @@ from lucius.platform import Output, Service, SyncTask
 from lucius.services.embedding import EmbeddingOptions
 from lucius.services.endpoint import AnswerEndpoint
 from lucius.services.index import Index
-from lucius.services.limits import MAX_VECTORS, TEXT_MEMORY, TIME_LIMIT, modestly
+from lucius.services.limits import MAX_VECTORS, TEXT_MEMORY, TEXT_TIME, modestly
 from lucius.services.prompts import Prompt, SisOptions
 from lucius.services.retrieval import Found, Retrieval, Source
 
@@ -24,7 +24,7 @@ class Sis(Service):
 
     isolation = "process"
     input_limit = MAX_VECTORS
-    time_limit = TIME_LIMIT
+    time_limit = TEXT_TIME
     memory_limit = TEXT_MEMORY
 
     def __init__(self, endpoint: AnswerEndpoint | None = None) -> None:
@@ -49,25 +49,25 @@ class Sis(Service):
         return Output(name="result.json")
 
     def _answer(self, prompt: Prompt, found: Found) -> dict[str, Any]:
-        cited = found.source
-        page = cited.passage.page if cited else None
-        passage = cited.passage.number if cited else None
+        """An endpoint is always asked, and given the passages that fit best, however little they do."""
+        cited = found.source or (found.sources[0] if self._endpoint else None)
+        head = {"id": prompt.id, "prompt": prompt.prompt}
+        if cited is None:
+            nothing = {"answer": None, "page": None, "passage": None}
+            return {**head, **nothing, "score": 0.0, "sources": []}
         return {
-            "id": prompt.id,
-            "prompt": prompt.prompt,
+            **head,
             "answer": self._said(prompt, found),
-            "page": page,
-            "passage": passage,
-            "score": cited.score if cited else 0.0,
-            "sources": [_shown(source) for source in found.sources] if cited else [],
+            "page": cited.passage.page,
+            "passage": cited.passage.number,
+            "score": cited.score,
+            "sources": [_shown(source) for source in found.sources],
         }
 
     def _said(self, prompt: Prompt, found: Found) -> Any:
-        if found.sentence is None or found.source is None:
-            return None
         if self._endpoint is not None:
             return self._endpoint.answer(prompt, [each.passage for each in found.sources])
-        if prompt.answer == "text":
+        if prompt.answer == "text" or found.source is None:
             return found.sentence
         cited = found.source.passage
         return {"text": found.sentence, "page": cited.page, "passage": cited.number}
