@@ -56,4 +56,6 @@ def test_documents_without_end_stop_neither_the_others_nor_the_end(tmp_path: Pat
             assert client.get("/healthz").status_code == 200
             ready = client.get("/readyz").json()
             assert (ready["status"], ready.get("warnings", {})) == ("ready", {})
+            assert client.post(f"/v1/jobs/{endless[0]}:cancel").status_code < 300
+            assert job(client, endless[0], 60)["state"] == "CANCELLED", server.log()
         assert server.stop() == 0, server.log()
