@@ -1,10 +1,14 @@
 PYTHON ?= python3
 ARGS ?=
+# Test processes. Many tests wait for brokers and timers, so more than there are cores.
+WORKERS ?= 4
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 DEV_STAMP := $(VENV)/.stamp-dev
+AZURITE := tests/azurite
+AZURITE_STAMP := $(VENV)/azurite/.stamp
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The trees the type checker covers, as far as they exist.
 CODE := $(wildcard src tests bench tools)
@@ -13,7 +17,7 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check format test explore bench docs lock clean
+.PHONY: azurite help setup demo check format test explore bench docs lock clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,8 +50,16 @@ format: $(DEV_STAMP) ## Format the code and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: $(DEV_STAMP) ## Run the tests (ARGS= is passed to pytest)
-	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+# Azure Tables and Blob on this machine, for the tests and `lucius up --stack azure`.
+$(AZURITE_STAMP): $(DEV_STAMP) $(AZURITE)/package.json $(AZURITE)/package-lock.json
+	mkdir -p $(@D) && cp $(AZURITE)/package.json $(AZURITE)/package-lock.json $(@D)
+	cd $(@D) && PATH="$(abspath $(BIN)):$$PATH" npm ci --silent --no-audit --no-fund
+	@touch $@
+
+azurite: $(AZURITE_STAMP) ## Install Azurite, for `lucius up --stack azure`
+
+test: $(DEV_STAMP) $(AZURITE_STAMP) ## Run the tests (ARGS= is passed to pytest)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 explore: $(DEV_STAMP) ## Explore the core's state space in depth
 	$(BIN)/python -m tests.core.explore --deep $(ARGS)
@@ -65,6 +77,8 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra dev -o requirements/dev.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra services -c requirements/dev.txt -o requirements/services.txt; \
+	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra azure --extra nats -c requirements/dev.txt \
+		-o requirements/image.txt; \
 	printf 'setuptools\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## Remove the environment, builds and caches

@@ -19,9 +19,9 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "HTTP protocol": (
         *("uvicorn/", "httptools/", "starlette/", "fastapi/"),
         *("lucius/server/", "lucius/bootstrap/serve"),
-        *("lucius/api/app.py", "lucius/api/operation.py"),
+        *("lucius/api/app.py", "lucius/api/operation.py", "lucius/api/route_table.py"),
     ),
-    "API routes and views": ("lucius/api/", "lucius/gateway/", "lucius/engines/bulk"),
+    "API routes and views": ("lucius/api/", "lucius/gateway/"),
     "ingress": (
         *("lucius/admission/ingress", "lucius/admission/envelope", "lucius/admission/rules"),
         *("lucius/admission/sizes", "lucius/admission/faults", "lucius/configs/"),
@@ -40,6 +40,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "deciding": (
         *("lucius/core/decide", "lucius/core/callbacks", "lucius/core/turn"),
+        *("lucius/core/drafts", "lucius/core/dispatch", "lucius/core/leases"),
         *("lucius/core/sequence", "lucius/core/ticks", "lucius/core/control"),
         *("lucius/core/retry", "lucius/core/table", "lucius/core/audit"),
         *("lucius/engines/outbox/engine.py:decided", "lucius/engines/outbox/engine.py:joined"),

@@ -8,7 +8,7 @@ from typing import Any
 from lucius.core.decide import decide
 from lucius.core.effects import Event
 from lucius.core.job import Job
-from lucius.ledgers.rules import cell_of, queue_of, ready_steps
+from lucius.ledgers.rules import group_of, queue_of, ready_steps
 from lucius.ledgers.sqlite.rows import ADD_JOBS, ADD_PLANS
 from lucius.ledgers.sqlite.schema import connect, migrate
 from lucius.ledgers.stored.event_codec import encode_events
@@ -46,7 +46,7 @@ class Template:
         self.plan = encode_plan(job.plan)
         self.events = encode_events(events)
         self.id = job.job_id.encode()
-        self.cell = cell_of(job)
+        self.group = group_of(job)
         self.due_at = maybe_micros(job.due_at)
         self.completed_at = maybe_micros(job.completed_at)
         self.ready = ready_steps(job)
@@ -55,7 +55,7 @@ class Template:
         job = self.job
         return (
             *(no, job_id(no), job.tenant_id, job.plan.request_type, micros(at(0)) + no * 1000),
-            *(*self.cell[1:], job.state.value, job.version, SCHEMA, job.in_dlq),
+            *(*self.group[1:], job.state.value, job.version, SCHEMA, job.in_dlq),
             *(self.completed_at, None if self.due_at is None else self.due_at + no),
             *(f"0:{no}" if self.ready else None, self.doc),
         )

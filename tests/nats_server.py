@@ -9,6 +9,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+from lucius.bootstrap.broker import die_with_parent
+
 
 class NatsServer:
     """It is killed, never asked to stop: whatever it has acknowledged must be there afterwards."""
@@ -30,7 +32,10 @@ class NatsServer:
         binary = Path(sys.executable).parent / "nats-server"
         words = ["-js", "-sd", self._store, "-a", "127.0.0.1", "-p", str(self._port)]
         self._process = subprocess.Popen(
-            [str(binary), *words, *self._options], stderr=subprocess.PIPE, text=True
+            [str(binary), *words, *self._options],
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=die_with_parent,  # a test process may end without a word to `atexit`
         )
         said = self._process.stderr
         assert said is not None

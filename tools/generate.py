@@ -10,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from lucius.api.problems import error_pages
+from lucius.api.app import OPERATIONS
+from lucius.api.error_pages import error_pages
 from lucius.settings import settings_page
 from tools.dashboard import dashboard_page
 from tools.metrics_page import metrics_page
+from tools.scale_page import scale_page
 from tools.states_page import states_page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -21,9 +23,13 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "deploy/grafana/lucius.json": dashboard_page,
     "docs/reference/metrics.md": metrics_page,
+    "docs/reference/scale.md": scale_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/states.md": states_page,
-    **{f"docs/reference/errors/{name}": partial(str, text) for name, text in error_pages().items()},
+    **{
+        f"docs/reference/errors/{name}": partial(str, text)
+        for name, text in error_pages(OPERATIONS).items()
+    },
 }
 
 

@@ -5,11 +5,13 @@ from typing import Final
 
 from lucius.api.metrics import HttpInstruments
 from lucius.engines.outbox.metric_table import EngineInstruments
+from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.telemetry.instruments import Instrument
 
 _HEAD: Final = """# Metrics
 
-Generated from `src/lucius/engines/outbox/metric_table.py` and `src/lucius/api/metrics.py`. Do not edit.
+Generated from `src/lucius/engines/outbox/metric_table.py`, `src/lucius/api/metrics.py` and
+`src/lucius/ledgers/azure/metrics.py`. Do not edit.
 
 `GET /metrics` answers in Prometheus' text format, also during an outage. Counters that have not moved yet
 are shown as 0 where their labels are known beforehand. Labels come from the configuration or closed sets;
@@ -23,12 +25,14 @@ Besides these there are the usual `process_*` metrics: CPU, memory, file descrip
 
 
 def instruments() -> list[Instrument]:
-    return [*EngineInstruments().all(), *HttpInstruments().all()]
+    return [*EngineInstruments().all(), *HttpInstruments().all(), *TableInstruments().all()]
 
 
 def metrics_page() -> str:
     engine = _section("Jobs, steps and dispatch", list(EngineInstruments().all()))
-    return _HEAD + engine + _section("HTTP", list(HttpInstruments().all())) + _TAIL
+    http = _section("HTTP", list(HttpInstruments().all()))
+    tables = _section("Azure Table Storage", list(TableInstruments().all()))
+    return _HEAD + engine + http + tables + _TAIL
 
 
 def _section(title: str, rows: Sequence[Instrument]) -> str:

@@ -28,7 +28,8 @@ changed and saved together. Each has a table with one cell for every state and i
 - **→ STATE**: a decision may move the machine there; where several are listed, the situation decides, and
   staying is always possible.
 - **ignore**: the machine stays as it is. The input may be recorded as late, stale or duplicate.
-- **reject**: the input is refused with a code, and nothing changes.
+- **ignore (`already`)**: what was asked for already holds. Nothing changes; the answer says so.
+- **reject (`CODE`)**: the input is refused with this code, and nothing changes.
 
 `state` is the precise word; `status` is the coarser one that is shown beside it.
 """
@@ -132,4 +133,5 @@ def _table(rows: Table) -> Iterator[str]:
 def _cell(cell: Cell) -> str:
     if cell.verdict is Verdict.MOVE:
         return "→ " + ", ".join(f"`{target}`" for target in cell.targets)
-    return str(cell.verdict)
+    answer = cell.code or (cell.outcome if cell.verdict is Verdict.IGNORE else None)
+    return f"{cell.verdict} (`{answer}`)" if answer else str(cell.verdict)

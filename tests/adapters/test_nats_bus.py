@@ -12,6 +12,7 @@ from nats.aio.client import Client
 from lucius.buses.nats import NatsBus
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
 from lucius.ports.bus import Message, Subscription
+from tests.bus_looks import backlog, dead_letters
 from tests.nats_server import NatsServer, shared_server
 
 SOON = timedelta(seconds=5)
@@ -67,7 +68,7 @@ async def test_another_process_learns_of_a_subscription(server: NatsServer) -> N
     async with connected(server, "learns") as bus, connected(server, "learns") as other:
         await other.ensure([Subscription("t", "rest", catch_all=True)])
         await bus.ensure([Subscription("t", "new", {"kind": ("a",)})])
-        await other.backlog("new", ["t"])  # its connection has heard of the row by then
+        await backlog(other, "new", ["t"])  # its connection has heard of the row by then
         await other.publish("t", [Message("m1", {}, {"kind": "a"})])
         assert len(await bus.receive("new", ["t"], 1, SOON)) == 1
 
@@ -78,7 +79,7 @@ async def test_a_message_that_is_too_large_is_refused_and_named(server: NatsServ
         large = Message("large", {"text": "x" * 1_048_576})
         with pytest.raises(PublishRefusedError, match="max_payload"):
             await bus.publish("t", [*said("small"), large])
-        assert await bus.backlog("w", ["t"]) == 0, "none of them was taken"
+        assert await backlog(bus, "w", ["t"]) == 0, "none of them was taken"
         await bus.publish("t", said("next"))
         assert len(await bus.receive("w", ["t"], 1, SOON)) == 1, "the connection is still good"
 
@@ -106,7 +107,7 @@ async def test_what_is_not_ours_becomes_a_dead_letter(server: NatsServer, raw: b
         await bus.publish("t", said("ours"))
         (delivery,) = await bus.receive("w", ["t"], 1, SOON)
         assert delivery.message.message_id == "ours"
-        (letter,) = await bus.dead_letters("w", ["t"])
+        (letter,) = await dead_letters(bus, "w", ["t"])
         assert letter.reason == "UNREADABLE"
 
 

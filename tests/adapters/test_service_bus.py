@@ -19,6 +19,7 @@ from lucius.core.errors import BusUnavailableError, PublishRefusedError
 from lucius.ports.bus import Delivery, Message, Subscription
 from lucius.standins.service_bus import StandIn
 from lucius.standins.service_bus.queue import Queue
+from tests.bus_looks import backlog, dead_letters
 
 TOPICS = ("t0", "t1", "t2")
 WAIT = timedelta(seconds=10)
@@ -94,7 +95,7 @@ async def test_a_message_that_is_not_ours_is_set_aside_and_the_rest_goes_on() ->
         await bus.publish("t0", [Message("ours", {})])
         (delivery,) = await bus.receive("w", TOPICS, 1, WAIT)
         assert delivery.message.message_id == "ours"
-        (letter,) = await bus.dead_letters("w", ["t0"])
+        (letter,) = await dead_letters(bus, "w", ["t0"])
         assert (letter.message.message_id, letter.reason) == ("stranger", "NOT_OURS")
 
 
@@ -103,7 +104,7 @@ async def test_a_message_that_is_too_large_is_refused_and_none_is_taken() -> Non
         large = Message("large", {"text": "x" * 2_000_000})
         with pytest.raises(PublishRefusedError, match="message large is larger than"):
             await bus.publish("t0", [Message("small", {}), large])
-        assert await bus.backlog("w", ["t0"]) == 0
+        assert await backlog(bus, "w", ["t0"]) == 0
 
 
 async def test_a_restart_during_traffic_loses_nothing() -> None:

@@ -95,9 +95,9 @@ async def test_the_settings_reach_the_broker_and_later_changes_too() -> None:
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_every_topology_has_its_subscriptions(topology: str) -> None:
-    with_files = load_settings({})
-    made = subscriptions(open_config(with_files).catalog(), topology)
+async def test_every_topology_has_its_subscriptions(topology: str) -> None:
+    with_files = await open_config(load_settings({}))
+    made = subscriptions(with_files.catalog(), topology)
     names = {each.name for each in made if each.topic == "global-bus-p3"}
     services = {"ocr", "embedding", "sis"}
     if topology == "filtered":

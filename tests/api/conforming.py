@@ -10,9 +10,10 @@ import httpx
 from typing_extensions import is_typeddict
 
 from lucius.api.app import OPERATIONS
+from lucius.api.openapi import responses
 from lucius.api.operation import JSON, Operation
 from lucius.api.problems import MEDIA_TYPE
-from lucius.contract.shapes import DirectiveShape, ProblemShape
+from lucius.contract.shapes import DirectiveShape
 
 OPEN = {DirectiveShape}
 """Also carries the fields of an envelope that LUCIUS does not know."""
@@ -75,14 +76,25 @@ def _object_faults(value: Any, shape: Any, at: str) -> Iterator[str]:
         yield from faults(value[name], hints[name], f"{at}/{name}")
 
 
+def documented_codes(operation: Operation) -> set[tuple[int, str]]:
+    """Status and code of every problem that OpenAPI lists for the operation."""
+    found = set()
+    for status, document in responses(operation).items():
+        if MEDIA_TYPE in document.get("content", {}):
+            _, listed = document["content"][MEDIA_TYPE]["schema"]["allOf"]
+            found |= {(status, code) for code in listed["properties"]["code"]["enum"]}
+    return found
+
+
+def media_of(answer: httpx.Response) -> str:
+    return str(answer.headers.get("content-type", "")).partition(";")[0]
+
+
 def shape_of(operation: Operation, answer: httpx.Response) -> Any:
-    media = answer.headers.get("content-type", "").partition(";")[0]
-    if media == MEDIA_TYPE and operation.path == "/readyz":
-        return None  # a problem that lists the checks too
-    if media == MEDIA_TYPE:
-        return ProblemShape
+    if media_of(answer) == MEDIA_TYPE:
+        return operation.problem
     documented = operation.answers.get(answer.status_code)
-    return documented.shape if documented is not None and media == JSON else None
+    return documented.shape if documented is not None and media_of(answer) == JSON else None
 
 
 class Conforming:
@@ -93,11 +105,20 @@ class Conforming:
 
     async def __call__(self, answer: httpx.Response) -> None:
         operation = operation_of(answer.request)
-        shape = shape_of(operation, answer) if operation is not None else None
-        if operation is None or shape is None:
+        if operation is None:
+            return
+        problem = media_of(answer) == MEDIA_TYPE
+        about = f"{operation.method} {operation.path}"
+        assert problem or answer.status_code in operation.answers, f"{about}: {answer.status_code}"
+        shape = shape_of(operation, answer)
+        if shape is None:
             return
         await answer.aread()
-        found = list(faults(json.loads(answer.content), shape))
-        assert not found, f"{operation.method} {operation.path}: {found}"
-        if shape is not ProblemShape:
+        content = json.loads(answer.content)
+        found = list(faults(content, shape))
+        assert not found, f"{about}: {found}"
+        if problem:
+            given = (answer.status_code, content["code"])
+            assert given in documented_codes(operation), f"{about}: {given}"
+        else:
             self.seen.add((operation.method, operation.path))

@@ -14,8 +14,8 @@ from lucius.core.inputs import (
     ResultStatus,
 )
 from lucius.core.job import Fault
+from lucius.core.states import TERMINAL_JOB, StepState
 from lucius.core.states import JobState as J
-from lucius.core.states import StepState
 from lucius.core.table import JOB, Verdict
 from tests.api.world import World, accepted
 
@@ -27,7 +27,6 @@ ORDERS: dict[str, tuple[Kind, str, dict[str, Any]]] = {
     "redrive": (Kind.REDRIVEN, "/v1/jobs/{}:redrive", {}),
     "dismiss": (Kind.DISMISSED, "/v1/admin/dlq/{}:dismiss", {}),
 }
-TERMINAL = (J.SUCCEEDED, J.FAILED_FINAL, J.CANCELLED)
 UNMOVED = {(J.CANCELLING, "cancel"), (J.QUEUED, "resume")}
 """Cells that move by another way: cancel at once, and a resume that passes through QUEUED."""
 REFUSED = {Kind.REDRIVEN: "NOT_REDRIVABLE", Kind.DISMISSED: "NOT_IN_DLQ"}
@@ -71,13 +70,13 @@ def _plant_queued(world: World, job_id: str) -> None:
     """No stored job is QUEUED, so this one is made by hand."""
     job = world.jobs[job_id]
     steps = tuple(replace(step, state=StepState.PENDING, entry=None) for step in job.steps)
-    world.jobs[job_id] = replace(job, state=J.QUEUED, steps=steps)
+    world.ledger.put(replace(job, state=J.QUEUED, steps=steps))
 
 
 def expected_code(state: J, kind: Kind) -> str:
     if kind in REFUSED:
         return REFUSED[kind]
-    return "JOB_TERMINAL" if state in TERMINAL else "JOB_CANCELLING"
+    return "JOB_TERMINAL" if state in TERMINAL_JOB else "JOB_CANCELLING"
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -36,7 +36,7 @@ async def test_filters_reach_the_ledger(client: httpx.AsyncClient, world: World)
             "created_to": "2026-01-27T12:00:00+01:00",
         },
     )
-    query = world.queries[-1]
+    query = world.ledger.queries[-1]
     assert query.tenant_ids == {"a", "b"}
     assert query.states == {JobState.QUEUED, JobState.PAUSED}
     assert query.request_type == "OCR->EMBEDDING"

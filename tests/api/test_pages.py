@@ -24,7 +24,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return call
 
-    monkeypatch.setattr(openapi, "completed", noted(openapi.completed))
+    monkeypatch.setattr(openapi, "document", noted(openapi.document))
     monkeypatch.setattr(pages, "get_swagger_ui_html", noted(get_swagger_ui_html))
     monkeypatch.setattr(pages, "get_redoc_html", noted(get_redoc_html))
     return threads

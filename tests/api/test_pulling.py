@@ -17,6 +17,7 @@ from lucius.gateway.bus_gateway import Backlog, BusGateway, Elsewhere
 from lucius.gateway.turns import Tenants
 from lucius.ports.bus import Message
 from tests.api.live import BOUND, Live, live
+from tests.bus_looks import backlog
 from tests.virtual import VirtualLoop, run_virtually
 
 
@@ -280,7 +281,7 @@ def test_a_pull_that_is_broken_off_gives_back_what_it_has() -> None:
         await asyncio.sleep(0.1)
         pulling.cancel()
         await asyncio.wait([pulling])
-        assert await workers.bus.backlog("ocr", directive_topics("shared")) == 2
+        assert await backlog(workers.bus, "ocr", directive_topics("shared")) == 2
         assert sorted(await workers.pull(limit=2)) == [0, 1]
 
     run_virtually(scene)

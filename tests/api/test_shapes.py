@@ -61,12 +61,21 @@ async def test_every_operation_answers_in_its_shape_and_no_other(tmp_path: Path)
         for verb in ("pause", "resume", "cancel", "redrive", "dismiss"):
             await lucius.bulk(verb, {"tenant_id": ["tenant_a"]}, dry_run=True)
         await lucius.post("/v1/admin/outbox/retry")
+        await lucius.client.get("/v1/admin/backlog/ocr")
         await lucius.client.post("/v1/commands", json=dict(ENVELOPE))
         await lucius.client.get("/v1/jobs/nobody")
     assert conforming.seen == DOCUMENTED
 
 
-ROW = {"service": "ocr", "lane": 1, "held": 0, "released": 0, "in_progress": 0, "window": 16}
+ROW = {
+    "service": "ocr",
+    "mode": "DEFAULT",
+    "lane": 1,
+    "held": 0,
+    "released": 0,
+    "in_progress": 0,
+    "window": 16,
+}
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ async def test_many_listeners_share_one_reader(world: World) -> None:
     heard = await asyncio.gather(*listeners)
     assert len({tuple(chunks) for chunks in heard}) == 1
     assert len(heard[0]) == 4
-    assert world.event_reads <= 3
+    assert world.ledger.event_reads <= 3
 
 
 async def test_a_feed_ends_with_its_last_listener(world: World) -> None:
@@ -109,20 +109,20 @@ async def test_when_the_ledger_fails_listeners_are_cut_off(world: World) -> None
     listener = asyncio.create_task(collected(world, feeds, job_id, world.jobs[job_id].seq))
     await everyone_waits()
     await world.out(job_id)
-    world.failing = LedgerUnavailableError("gone")
+    world.ledger.failing = LedgerUnavailableError("gone")
     assert not any(b"event: end" in chunk for chunk in await listener)
 
 
 async def test_many_listeners_wait_for_the_job_once(world: World) -> None:
     """One poller a job: the engine is asked by one feed, whoever listens and from wherever."""
     asked: list[int] = []
-    wait = world.wait
+    wait = world.engine.wait
 
     async def counted(job_id: str, version: int, seconds: float) -> Job | None:
         asked.append(version)
         return await wait(job_id, version, seconds)
 
-    world.wait = counted  # type: ignore[method-assign]
+    world.engine.wait = counted  # type: ignore[method-assign]
     feeds = Feeds(context_of(world))
     job_id = await submitted(world)
     listeners = [
@@ -190,9 +190,9 @@ async def replayed(world: World, monkeypatch: pytest.MonkeyPatch) -> Turns:
     feeds = Feeds(context_of(world))
     job_id = await submitted(world)
     await world.apply(job_id, CancelRequested(immediate=True))
-    first = world.history[job_id][0]
-    world.history[job_id] = [replace(first, seq=seq) for seq in range(1, HISTORY + 1)]
-    world.jobs[job_id] = replace(world.jobs[job_id], seq=HISTORY)
+    first = world.ledger.history[job_id][0]
+    world.ledger.history[job_id] = [replace(first, seq=seq) for seq in range(1, HISTORY + 1)]
+    world.ledger.put(replace(world.jobs[job_id], seq=HISTORY))
     turns = Turns(monkeypatch)
     turning = asyncio.create_task(turns.turn())
     heard = await asyncio.gather(*(collected(world, feeds, job_id) for _ in range(LISTENERS)))

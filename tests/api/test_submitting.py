@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from lucius.core.errors import BusUnavailableError, LedgerUnavailableError, RequestError
+from lucius.core.errors import LedgerUnavailableError, RequestError
 from tests.api.world import ENVELOPE, World, accepted
 
 
@@ -56,8 +56,8 @@ async def test_a_refused_command_names_the_field(client: httpx.AsyncClient) -> N
         "title": "No protocol serves this request type",
         "status": 422,
         "code": "UNKNOWN_REQUEST_TYPE",
-        "detail": "no protocol",
-        "errors": [{"pointer": "/request_type", "detail": "names no protocol"}],
+        "detail": "no protocol serves this request type",
+        "errors": [{"pointer": "/request_type", "detail": "must be one of OCR->EMBEDDING"}],
     }
 
 
@@ -66,13 +66,12 @@ async def test_a_refused_command_names_the_field(client: httpx.AsyncClient) -> N
     [
         (RequestError("TENANT_SATURATED", "full", status=429), 429, "TENANT_SATURATED"),
         (LedgerUnavailableError("the disk is full"), 503, "LEDGER_UNAVAILABLE"),
-        (BusUnavailableError("no broker"), 503, "BUS_UNAVAILABLE"),
     ],
 )
 async def test_what_may_be_repeated_says_when(
     client: httpx.AsyncClient, world: World, error: Exception, status: int, code: str
 ) -> None:
-    world.failing = error
+    world.ledger.failing = error
     answer = await client.post("/v1/orchestrate", json=ENVELOPE)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert int(answer.headers["retry-after"]) >= 1
@@ -81,7 +80,7 @@ async def test_what_may_be_repeated_says_when(
 async def test_a_defect_is_a_problem_that_gives_nothing_away(
     client: httpx.AsyncClient, world: World
 ) -> None:
-    world.failing = ZeroDivisionError("secret detail")
+    world.ledger.failing = ZeroDivisionError("secret detail")
     for answer in (
         await client.post("/v1/orchestrate", json=ENVELOPE),
         await client.get("/v1/jobs/job_0"),

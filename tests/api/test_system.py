@@ -9,6 +9,7 @@ from starlette.requests import Request
 from lucius.api.context import ApiOptions, Caller, Role
 from lucius.api.limits import HostCheck
 from lucius.api.problems import Problem
+from lucius.ports.engine import BacklogRow
 from tests.api.world import World, accepted, client_of, context_of
 
 
@@ -87,18 +88,37 @@ async def test_requests_are_counted_by_route_and_status(client: httpx.AsyncClien
     assert counted % ("GET", "/v1/jobs/{jobId}", "404") in text
 
 
-async def test_operators_see_the_backlog_and_push_the_outbox(world: World) -> None:
-    row = {"service": "ocr", "lane": 3, "held": 2, "released": 1, "in_progress": 0, "window": 4}
+def backlog_row(service: str, mode: str, lane: int, held: int) -> BacklogRow:
+    return BacklogRow(
+        service=service, mode=mode, lane=lane, held=held, released=1, in_progress=2, window=4
+    )
 
-    async def backlog() -> list[dict[str, object]]:
-        return [row]
+
+async def test_operators_see_the_backlog_and_push_the_outbox(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        backlog_row("ocr-service", "DEFAULT", 3, 2),
+        backlog_row("ocr-service", "DEFAULT", 4, 10),
+        backlog_row("ocr-service", "BURST", 3, 100),
+        backlog_row("sis-service", "DEFAULT", 3, 1000),
+    ]
+
+    async def backlog() -> list[BacklogRow]:
+        return rows
 
     async def retry() -> dict[str, int]:
         return {"published": 2, "pending": 1, "failed": 0}
 
-    context = context_of(world, backlog=backlog, retry_outbox=retry)
-    async with client_of(context) as client:
-        assert (await client.get("/v1/admin/backlog")).json() == {"backlog": [row]}
+    monkeypatch.setattr(world.engine, "backlog", backlog)
+    async with client_of(context_of(world, retry_outbox=retry)) as client:
+        assert (await client.get("/v1/admin/backlog")).json() == {"backlog": rows}
+        for query, number in (("", 121), ("?mode=DEFAULT", 18), ("?mode=BURST", 103)):
+            answer = await client.get(f"/v1/admin/backlog/ocr-service{query}")
+            assert answer.json() == {"backlog": number}
+        assert (await client.get("/v1/admin/backlog/ocr-service?mode=FAST")).status_code == 422
+        missing = await client.get("/v1/admin/backlog/no-such-service")
+        assert (missing.status_code, missing.json()["code"]) == (404, "SERVICE_NOT_FOUND")
         answer = await client.post("/v1/admin/outbox/retry")
         assert answer.json() == {"published": 2, "pending": 1, "failed": 0}
 
@@ -124,7 +144,6 @@ async def test_workers_pull_directives(world: World) -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/v1/admin/backlog"),
         ("POST", "/v1/admin/outbox/retry"),
         ("POST", "/v1/services/ocr/directives:pull"),
     ],

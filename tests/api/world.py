@@ -1,30 +1,35 @@
-"""A tiny engine on the real `decide`, for tests of the HTTP surface: jobs in a dict, one clock, no bus."""
+"""The real engine over a ledger in memory, for tests of the HTTP surface: one clock, and no services."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import httpx
 from prometheus_client import CollectorRegistry
 
+from lucius.admission.ingress import Admission, Ingress, IngressPolicy
 from lucius.api.app import create_app
 from lucius.api.context import ApiContext
 from lucius.api.tokens import CallbackTokens
-from lucius.core.decide import decide, submit
+from lucius.bootstrap.outbox import outbox
+from lucius.buses.memory import MemoryBus
 from lucius.core.effects import Decision, Event
-from lucius.core.errors import RequestError
-from lucius.core.idempotency import body_hash, normal_request_type
 from lucius.core.inputs import EntryReleased, Input, PublishConfirmed, Redriven
 from lucius.core.job import Job
-from lucius.core.plan import Carried, Mode, Plan, StepPlan
-from lucius.core.routing import choose_mode, route
-from lucius.core.states import JobState, StepState
+from lucius.core.plan import StepPlan
+from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.config import Catalog, ConfigSource, JobProtocol
 from lucius.ports.engine import Applied, Submitted
-from lucius.ports.ledger import JobPage, JobQuery, Ledger
+from lucius.ports.ledger import (
+    NO_LIMITS,
+    Claim,
+    CreateOutcome,
+    JobPage,
+    JobQuery,
+    Limits,
+)
 from tests.api.conforming import Conforming
 
 START = datetime(2026, 1, 27, 10, 0, tzinfo=UTC)
@@ -43,134 +48,126 @@ ENVELOPE: dict[str, Any] = {
 }
 
 
-class World:
-    """The engine and the readable half of the ledger. `failing` is raised by every call."""
+CATALOG = Catalog({PROTOCOL.request_type: PROTOCOL}, version="7")
+
+
+class Config:
+    def __init__(self, catalog: Catalog = CATALOG) -> None:
+        self._catalog = catalog
+
+    def catalog(self) -> Catalog:
+        return self._catalog
+
+    async def refresh(self) -> bool:
+        return False
+
+    def fault(self) -> str | None:
+        return None
+
+    async def close(self) -> None:
+        """It holds nothing."""
+
+
+class WatchedLedger(MemoryLedger):
+    """`failing` is raised by every call that the API or the engine makes; what is asked is kept."""
 
     def __init__(self) -> None:
-        self.now = START
-        self.jobs: dict[str, Job] = {}
-        self.history: dict[str, list[Event]] = {}
-        self.claims: dict[str, str] = {}
-        self.queries: list[JobQuery] = []
+        super().__init__()
         self.failing: Exception | None = None
+        self.queries: list[JobQuery] = []
         self.event_reads = 0
-        self.moved = asyncio.Condition()
 
-    # -- the engine --------------------------------------------------------------------------
-
-    async def submit(
-        self, envelope: Mapping[str, Any], *, idempotency_key: str | None = None
-    ) -> Submitted:
+    async def create(
+        self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
+    ) -> CreateOutcome:
         self._check()
-        if normal_request_type(str(envelope.get("request_type"))) != PROTOCOL.request_type:
-            faults = (("/request_type", "names no protocol"),)
-            raise RequestError("UNKNOWN_REQUEST_TYPE", "no protocol", faults=faults)
-        claim = idempotency_key or envelope.get("idempotency_key") or body_hash(envelope)
-        if claim in self.claims:
-            job = self.jobs[self.claims[claim]]
-            return Submitted(job.job_id, job.state.value, duplicate=True)
-        job_id = f"job_{len(self.jobs)}"
-        self.claims[claim] = job_id
-        tenant_id = str(envelope["tenant_id"])
-        plan = Plan(
-            job_id,
-            tenant_id,
-            PROTOCOL.request_type,
-            PROTOCOL.protocol_id,
-            str(envelope["schema_version"]),
-            envelope["input_ref"],
-            envelope["output_ref"],
-            envelope["payload"],
-            STEPS,
-            route(tenant_id, None, choose_mode(None, None, Mode.DEFAULT)),
-            accepted_at=self.now,
-            workspace_ref=f"file:///workspace/{job_id}/",
-            correlation_id=envelope.get("correlation_id"),
-            traceparent=envelope.get("traceparent"),
-            extra={"overwrite": True} if envelope.get("overwrite") else {},
-        )
-        return await self._create(plan)
+        return await super().create(claim, job, events, limits)
 
-    async def redrive(self, job_id: str, *, payload: Mapping[str, Any] | None = None) -> Submitted:
-        old = self.jobs[job_id]
-        if old.redriven_by is not None:
-            return Submitted(old.redriven_by, "DISPATCHING", duplicate=True)
-        if old.state not in (JobState.FAILED_FINAL, JobState.CANCELLED):
-            raise RequestError("NOT_REDRIVABLE", "the job has not failed", status=409)
-        carried = {
-            plan.step_id: Carried(step.result_ref, job_id)
-            for plan, step in zip(old.plan.steps, old.steps, strict=True)
-            if step.state is StepState.SUCCEEDED
-        }
-        new_id = f"job_{len(self.jobs)}"
-        plan = replace(
-            old.plan,
-            job_id=new_id,
-            redrive_of=job_id,
-            carried=carried,
-            payload=payload or old.plan.payload,
-        )
-        await self.apply(job_id, Redriven(new_id))
-        return await self._create(plan)
-
-    async def apply(self, job_id: str, received: Input) -> Applied | None:
+    async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
         self._check()
-        job = self.jobs.get(job_id)
-        if job is None:
-            return None
-        decision = decide(job, received, self.now)
-        await self._save(decision)
-        return Applied(decision.outcome, decision.job, decision.code)
+        return await super().save(job, expected, events)
 
-    async def job(self, job_id: str) -> Job | None:
+    async def load(self, job_id: str) -> Job | None:
         self._check()
-        return self.jobs.get(job_id)
-
-    async def unreadable(self) -> int:
-        return 0
-
-    async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
-        return await self._until(job_id, seconds, lambda job: job.version > version or job.terminal)
-
-    async def ended(self, job_id: str, seconds: float) -> Job | None:
-        return await self._until(job_id, seconds, lambda job: job.terminal)
-
-    async def _until(
-        self, job_id: str, seconds: float, enough: Callable[[Job], bool]
-    ) -> Job | None:
-        try:
-            async with asyncio.timeout(seconds), self.moved:
-                await self.moved.wait_for(lambda: enough(self.jobs[job_id]))
-        except TimeoutError:
-            pass
-        return self.jobs[job_id]
-
-    # -- the ledger, as far as the API reads it ------------------------------------------------
-
-    async def list(self, query: JobQuery) -> JobPage:
-        self._check()
-        self.queries.append(query)
-        found = [job for job in reversed(self.jobs.values()) if self._listed(job, query)]
-        start = int(query.cursor or 0)
-        end = start + query.limit
-        return JobPage(found[start:end], str(end) if end < len(found) else None)
-
-    async def count(self, query: JobQuery) -> int:
-        return sum(self._listed(job, query) for job in self.jobs.values())
-
-    def _listed(self, job: Job, query: JobQuery) -> bool:
-        return (
-            (query.tenant_ids is None or job.tenant_id in query.tenant_ids)
-            and (query.states is None or job.state in query.states)
-            and (not query.dlq or job.in_dlq)
-        )
+        return await super().load(job_id)
 
     async def events(self, job_id: str, after: int, limit: int) -> Sequence[Event]:
         self._check()
         self.event_reads += 1
-        return [event for event in self.history[job_id] if event.seq > after][:limit]
+        return await super().events(job_id, after, limit)
 
-    # -- moving things along -------------------------------------------------------------------
+    async def count(self, query: JobQuery) -> int:
+        self._check()
+        return await super().count(query)
+
+    async def list(self, query: JobQuery) -> JobPage:
+        self._check()
+        self.queries.append(query)
+        return await super().list(query)
+
+    def put(self, job: Job) -> None:
+        """The job as it is given, whatever it was before."""
+        self.jobs[job.job_id] = self.jobs[job.job_id]._replace(job=job)
+
+    def _check(self) -> None:
+        if self.failing is not None:
+            raise self.failing
+
+
+class NumberedIngress(Ingress):
+    """Jobs are `job_0`, `job_1` and so on, so that tests can name them."""
+
+    def __init__(
+        self, ledger: MemoryLedger, config: ConfigSource, policy: IngressPolicy | None
+    ) -> None:
+        super().__init__(config, policy)
+        self._ledger = ledger
+
+    def admit(self, envelope: Mapping[str, Any], *, job_id: str, **more: Any) -> Admission:
+        return super().admit(envelope, job_id=self._next_id(), **more)
+
+    def admit_redrive(self, old: Job, *, job_id: str, **more: Any) -> Admission:
+        return super().admit_redrive(old, job_id=self._next_id(), **more)
+
+    def _next_id(self) -> str:
+        return f"job_{len(self._ledger.jobs)}"
+
+
+class World:
+    """The windows are closed here, so that nothing goes out by itself; `out` releases and publishes."""
+
+    def __init__(
+        self,
+        catalog: Catalog = CATALOG,
+        policy: IngressPolicy | None = None,
+        limits: Limits = NO_LIMITS,
+    ) -> None:
+        self.now = START
+        self.ledger = WatchedLedger()
+        self.config = Config(catalog)
+        parts = outbox(
+            self.ledger,
+            MemoryBus(),
+            NumberedIngress(self.ledger, self.config, policy),
+            now=lambda: self.now,
+            limits=lambda tenant_id: limits,
+            listeners=(self._committed,),
+            cache_bytes=0,
+        )
+        parts.windows.closed = True
+        self.engine = parts.engine
+        self._links: set[asyncio.Task[Any]] = set()
+        self._commits: set[asyncio.Future[None]] = set()
+
+    @property
+    def jobs(self) -> dict[str, Job]:
+        return {job_id: record.job for job_id, record in self.ledger.jobs.items()}
+
+    async def submit(self, envelope: Mapping[str, Any]) -> Submitted:
+        return await self.engine.submit(envelope)
+
+    async def apply(self, job_id: str, received: Input) -> Applied | None:
+        return await self.engine.apply(job_id, received)
 
     async def out(self, job_id: str) -> dict[str, Any]:
         """Release and publish whatever is held; the fields that a reply to it must carry."""
@@ -186,40 +183,38 @@ class World:
     def pass_time(self, **by: float) -> None:
         self.now += timedelta(**by)
 
-    async def _create(self, plan: Plan) -> Submitted:
-        decision = submit(plan, self.now)
-        await self._save(decision)
-        return Submitted(plan.job_id, decision.job.state.value, duplicate=False)
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Look again after each commit."""
+        while not holds():
+            commit = asyncio.get_running_loop().create_future()
+            self._commits.add(commit)
+            await commit
 
-    async def _save(self, decision: Decision) -> None:
-        async with self.moved:
-            self.jobs[decision.job.job_id] = decision.job
-            self.history.setdefault(decision.job.job_id, []).extend(decision.events)
-            self.moved.notify_all()
+    async def linked(self) -> None:
+        """Until every job that was redriven names the one that took over."""
+        while self._links:
+            await asyncio.wait(self._links)
 
-    def _check(self) -> None:
-        if self.failing is not None:
-            raise self.failing
+    def _committed(self, before: Job | None, decision: Decision) -> None:
+        for commit in self._commits:
+            commit.set_result(None)
+        self._commits.clear()
+        old = decision.job.plan.redrive_of
+        if before is None and old is not None:  # what the dispatcher would do
+            link = asyncio.create_task(self.apply(old, Redriven(decision.job.job_id)))
+            self._links.add(link)
+            link.add_done_callback(self._links.discard)
 
-
-class Config:
-    def catalog(self) -> Catalog:
-        return Catalog({PROTOCOL.request_type: PROTOCOL}, version="7")
-
-    async def refresh(self) -> bool:
-        return False
-
-    def fault(self) -> str | None:
-        return None
+    async def close(self) -> None:
+        """It holds nothing."""
 
 
 TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 
 
 def context_of(world: World, **more: Any) -> ApiContext:
-    config: ConfigSource = Config()
-    ledger = cast(Ledger, world)
-    return ApiContext(world, ledger, config, TOKENS, registry=CollectorRegistry(), **more)
+    registry = CollectorRegistry()
+    return ApiContext(world.engine, world.config, TOKENS, registry=registry, **more)
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ def test_a_bus_that_needs_none_is_refused_with_the_setting() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [(["created topic t"], "created topic t\n1 changes\n"), ([], "nothing to change\n")],
+    [(["created topic t"], "created topic t\n1 change\n"), ([], "nothing to change\n")],
 )
 def test_it_prints_what_it_changed(
     monkeypatch: pytest.MonkeyPatch, changes: list[str], said: str

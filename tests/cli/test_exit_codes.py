@@ -214,7 +214,7 @@ def test_without_a_server_a_command_fails_with_a_message(path: tuple[str, ...], 
         ("up", "--port", "99999"),
         ("up", "--host", "not a host"),
         ("up", "--host", "203.0.113.7"),
-        ("up", "--stack", "temporal"),
+        ("up", "--stack", "nonsense"),
     ],
     ids=lambda words: " ".join(words)[:60].encode("unicode_escape").decode(),
 )

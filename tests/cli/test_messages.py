@@ -21,8 +21,8 @@ SUBMIT = ("submit", "--type", "OCR", "--input", "s3://b/in.pdf")
         ((*SUBMIT, "--url", "nonsense"), {}, "'nonsense' is no address of a server"),
         ((*SUBMIT, "--url", "ftp://x"), {}, "must begin with http://, https:// or unix:"),
         ((*SUBMIT, "--api-key", "ключ"), {}, "check --api-key, or LUCIUS_API_KEY"),
-        (("up", "--stack", "temporal", "--port", "0"), {}, "is not built yet: "),
-        (("up",), {"LUCIUS_MAX_ATTEMPTS": "x"}, "must be a whole number, not 'x'"),
+        (("up", "--stack", "azure"), {}, "'azure' is not one of 'embedded', 'nats'"),
+        (("up",), {"LUCIUS_MAX_ATTEMPTS": "x"}, "must be a whole number from 1 to 20, not 'x'"),
         (("up", "--port", "0"), {"LUCIUS_WEBHOOK_SECRET": "abc"}, "LUCIUS_WEBHOOK_SECRET: "),
         (("up", "--port", "0", "--data", "/dev/null/x"), {}, "/dev/null"),
         (

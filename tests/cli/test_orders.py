@@ -58,7 +58,7 @@ def test_a_person_is_asked(
     paused: int,
 ) -> None:
     submitted(shell, 2)
-    monkeypatch.setattr(bulk, "is_asked", lambda: True)
+    monkeypatch.setattr(bulk, "is_interactive", lambda: True)
     env = {"LUCIUS_URL": shell.url}
     result = CliRunner().invoke(main, ["jobs", "pause"], input=said, env=env)
     assert (result.exit_code, "pause 2 jobs?" in result.stderr) == (code, True)
@@ -134,7 +134,7 @@ def test_a_backup_says_what_is_in_it_and_what_is_not(tmp_path: Path) -> None:
     plain = CliRunner().invoke(main, words, env=env).stdout
     assert f"{tmp_path / 'copy.db'}: jobs, events, idempotency claims" in plain
     for missing in ("file:///elsewhere", "keys.json", "webhook.key", "installation"):
-        assert missing in plain.partition("not in it")[2]
+        assert missing in plain.partition("does not contain")[2]
     machine = json.loads(CliRunner().invoke(main, [*words, "--json"], env=env).stdout)
     assert "file:///elsewhere" in machine["does_not_contain"].values()
 

@@ -69,7 +69,7 @@ def test_with_yes_it_deletes_and_spares_what_is_in_the_dead_letter_view(data: Pa
 def test_a_person_is_asked(
     data: Path, monkeypatch: pytest.MonkeyPatch, typed: str, code: int, kept: int
 ) -> None:
-    monkeypatch.setattr(commands, "is_asked", lambda: True)
+    monkeypatch.setattr(commands, "is_interactive", lambda: True)
     result = prune(data, typed=typed)
     assert result.exit_code == code
     assert "delete 2 jobs and their workspaces for good?" in result.stderr

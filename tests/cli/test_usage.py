@@ -35,6 +35,27 @@ def test_every_command_explains_itself_and_takes_json(path: tuple[str, ...]) -> 
     assert "--json" in result.stdout
 
 
+def command_at(path: tuple[str, ...]) -> click.Command:
+    found: click.Command = main
+    for name in path:
+        assert isinstance(found, click.Group)
+        found = found.commands[name]
+    return found
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_option_says_what_it_is_for(path: tuple[str, ...]) -> None:
+    found = [each for each in command_at(path).params if isinstance(each, click.Option)]
+    assert [each.name for each in found if not each.help] == []
+
+
+@pytest.mark.parametrize("group", [(), *sorted({path[:-1] for path in ALL if path[1:]})], ids=str)
+def test_no_summary_of_a_command_is_cut(group: tuple[str, ...]) -> None:
+    listed = CliRunner().invoke(main, [*group, "--help"]).stdout.partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed
+
+
 def options(command: click.Command) -> list[click.Parameter]:
     inner = command.commands.values() if isinstance(command, click.Group) else ()
     return [*command.params, *(option for each in inner for option in options(each))]
@@ -51,6 +72,12 @@ def test_every_variable_of_the_command_line_is_a_setting_and_has_its_default() -
     )
 
 
+@pytest.mark.parametrize("verb", ["orchestrator", "reconciler"])
+def test_a_verb_is_listed_only_when_it_works(verb: str) -> None:
+    """Both need a ledger that processes share, and there is none yet."""
+    assert f"\n  {verb} " not in CliRunner().invoke(main, ["--help"]).stdout
+
+
 def test_help_imports_nothing_slow() -> None:
     script = (
         "import sys; from lucius.cli.main import main; main(['--help'], standalone_mode=False);"
@@ -60,11 +87,21 @@ def test_help_imports_nothing_slow() -> None:
     assert out.stdout.endswith("loaded []\n")
 
 
+def test_a_command_that_asks_the_server_loads_no_settings() -> None:
+    script = (
+        "import sys; from lucius.cli.main import main\n"
+        "try: main(['jobs', '--url', 'http://127.0.0.1:9'])\n"
+        "except SystemExit: print('loaded', sorted({'pydantic', 'lucius.settings'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert out.stdout == "loaded []\n"
+
+
 @pytest.mark.parametrize("path", [("jobs",), ("job", "show", "x"), ("protocols",), ("dlq",)])
 def test_without_a_server_a_message_says_what_to_do(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, [*path, "--url", "http://127.0.0.1:9"])
     assert result.exit_code == 1
-    assert "no answer from http://127.0.0.1:9" in result.stderr
+    assert "no answer from http://127.0.0.1:9: the connection was refused\n" in result.stderr
     assert "lucius up" in result.stderr
     assert isinstance(result.exception, SystemExit)
 
@@ -84,7 +121,7 @@ def test_wrong_usage_exits_with_two(args: list[str]) -> None:
         (["nope"], "USAGE", 2),
         (["ledger", "info", "--data", "/nowhere"], "USAGE", 2),
         (["up", "--host", "203.0.113.7"], "UNSAFE_ADDRESS", 1),
-        (["up", "--stack", "temporal"], "UNSUPPORTED", 1),
+        (["up", "--service", "a"], "UNSUPPORTED", 1),
         (["service", "run", "a:b"], "FAILED", 1),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -19,6 +19,7 @@ from lucius.buses.service_bus.connecting import open_service_bus
 from lucius.core.errors import BusError
 from lucius.ports.bus import Bus, Delivery, Message, Property, Subscription
 from lucius.standins.service_bus import StandIn
+from tests.bus_looks import dead_letters
 from tests.nats_server import shared_server
 from tests.virtual import VirtualLoop, run_virtually
 
@@ -95,7 +96,7 @@ class Harness:
         return not await self.bus.receive(name, named, 10, timedelta(milliseconds=50))
 
     async def dead(self, name: str = "worker", topic: str = "a") -> list[tuple[str, str]]:
-        letters = await self.bus.dead_letters(name, [self.topic(topic)])
+        letters = await dead_letters(self.bus, name, [self.topic(topic)])
         return [(letter.message.message_id, letter.reason) for letter in letters]
 
 

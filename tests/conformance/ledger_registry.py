@@ -16,14 +16,29 @@ from lucius.core.decide import decide
 from lucius.core.effects import Decision
 from lucius.core.inputs import Input
 from lucius.core.job import Job
+from lucius.ledgers.azure.ledger import AzureLedger
+from lucius.ledgers.azure.store import Store
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Claim, Created, Ledger
+from tests.azurite_server import shared_azurite
+from tests.conformance.azure_ledgers import (
+    AzureTamper,
+    SplitTamper,
+    fresh_prefix,
+    on_azurite,
+    single,
+    split,
+)
 from tests.conformance.jobs import Made, at
 from tests.conformance.ledger_tamper import MemoryTamper, SqliteTamper
+from tests.memory_tables import MemoryTables
 
 DURABLE = "durable"
 """What was acknowledged is there when the ledger is opened again."""
+
+BULK = "bulk"
+"""Hundreds of jobs are a matter of seconds."""
 
 LANES = range(16)
 RUINS = ("document", "shape", "time", "steps", "version", "plan", "no plan", "ready")
@@ -105,7 +120,7 @@ class Adapter(Protocol):
 
 class MemoryAdapter:
     name = "memory"
-    capabilities: frozenset[str] = frozenset()
+    capabilities = frozenset({BULK})
 
     def run(self, body: Body) -> None:
         async def main() -> None:
@@ -121,7 +136,7 @@ async def _never() -> Ledger:
 
 class SqliteAdapter:
     name = "sqlite"
-    capabilities = frozenset({DURABLE})
+    capabilities = frozenset({DURABLE, BULK})
 
     def run(self, body: Body) -> None:
         with tempfile.TemporaryDirectory(prefix="lucius-ledger-") as folder:
@@ -140,4 +155,75 @@ class SqliteAdapter:
             await harness.ledger.close()
 
 
-ADAPTERS: tuple[Adapter, ...] = (MemoryAdapter(), SqliteAdapter())
+@dataclass(frozen=True)
+class OnTables:
+    """An Azure backend: how it is opened on a table service, and how it is damaged there."""
+
+    name: str
+    opens: Callable[[Store, str], AzureLedger]
+    tamper: Callable[[Store, str], Tamper]
+
+    async def run(self, store: Store, prefix: str, body: Body) -> None:
+        async def reopened() -> Ledger:
+            await harness.ledger.close()
+            return self.opens(shared, prefix)
+
+        shared = Shared(store)
+        tamper = self.tamper(shared, prefix)
+        harness = Harness(self.opens(shared, prefix), frozenset({DURABLE}), tamper, reopened)
+        await body(harness)
+        await harness.ledger.close()
+
+
+SINGLE = OnTables("ledger", single, AzureTamper)
+SPLIT = OnTables("table", split, SplitTamper)
+
+
+class Shared:
+    """A store that outlives the ledgers that are opened on it one after another."""
+
+    def __init__(self, store: Store) -> None:
+        self.get, self.scan, self.commit = store.get, store.scan, store.commit
+        self.dated = store.dated
+
+    async def close(self) -> None:
+        """The test closes the store itself."""
+
+
+class DoubleAdapter:
+    """An Azure ledger on a table service in memory."""
+
+    capabilities = frozenset({DURABLE, BULK})
+
+    def __init__(self, backend: OnTables) -> None:
+        self.name = f"{backend.name}-double"
+        self._backend = backend
+
+    def run(self, body: Body) -> None:
+        asyncio.run(self._backend.run(MemoryTables(), fresh_prefix(), body))
+
+
+class AzuriteAdapter:
+    """An Azure ledger on Azurite, through the SDK."""
+
+    capabilities = frozenset({DURABLE})
+
+    def __init__(self, backend: OnTables) -> None:
+        self.name = backend.name
+        self._backend = backend
+
+    def run(self, body: Body) -> None:
+        async def main(store: Store, prefix: str) -> None:
+            await self._backend.run(store, prefix, body)
+
+        on_azurite(shared_azurite().table_connection, main)
+
+
+ADAPTERS: tuple[Adapter, ...] = (
+    MemoryAdapter(),
+    SqliteAdapter(),
+    DoubleAdapter(SINGLE),
+    AzuriteAdapter(SINGLE),
+    DoubleAdapter(SPLIT),
+    AzuriteAdapter(SPLIT),
+)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.rules import cell_of, queue_of
+from lucius.ledgers.rules import group_of, queue_of
 from lucius.ledgers.stored.job_codec import decode_job, encode_job
 from lucius.ports.ledger import Claim
 from tests.conformance.jobs import make
@@ -59,7 +59,7 @@ class MemoryTamper:
         queue.add(10**9, job_id, "ocr")
 
     async def miscount(self, job_id: str) -> None:
-        self._ledger.counts.add(cell_of(self._ledger.jobs[job_id].job), 1)
+        self._ledger.counts.add(group_of(self._ledger.jobs[job_id].job), 1)
 
 
 NO = "(SELECT no FROM jobs WHERE id = ?)"

@@ -8,6 +8,7 @@ import pytest
 
 from lucius.core.errors import BusUnavailableError, LockLostError, PublishRefusedError
 from lucius.ports.bus import Message
+from tests.bus_looks import backlog, dead_letters
 from tests.conformance.bus_registry import ADAPTERS, EXACT_WAKE, OUTAGE, REFUSAL, TOPICS, Harness
 from tests.conformance.on_every import on_every
 
@@ -94,7 +95,7 @@ async def test_what_no_subscription_takes_is_dropped(h: Harness) -> None:
     await h.subscribe("ocr", step_type=("OCR",))
     await h.publish("stray", step_type="TRANSLATE")
     assert await h.nothing("ocr")
-    assert await h.bus.backlog("ocr", [h.topic()]) == 0
+    assert await backlog(h.bus, "ocr", [h.topic()]) == 0
 
 
 @on_every_bus
@@ -120,7 +121,7 @@ async def test_a_locked_message_is_nobody_elses(h: Harness) -> None:
     await h.publish("m1")
     await h.one()
     assert await h.nothing()
-    assert await h.bus.backlog("worker", [h.topic()]) == 1
+    assert await backlog(h.bus, "worker", [h.topic()]) == 1
 
 
 @on_every_bus
@@ -130,7 +131,7 @@ async def test_a_completed_message_never_comes_again(h: Harness) -> None:
     await h.bus.complete(await h.one())
     await h.advance(h.lock.total_seconds() * 1.5)
     assert await h.nothing()
-    assert await h.bus.backlog("worker", [h.topic()]) == 0
+    assert await backlog(h.bus, "worker", [h.topic()]) == 0
 
 
 @on_every_bus
@@ -193,14 +194,14 @@ async def test_a_dead_letter_keeps_its_reason_and_stays_out(h: Harness) -> None:
     await h.publish("m1")
     await h.bus.dead_letter(await h.one(), "INVALID", "it has no jobId")
     assert await h.nothing()
-    (letter,) = await h.bus.dead_letters("worker", [h.topic()])
+    (letter,) = await dead_letters(h.bus, "worker", [h.topic()])
     assert (letter.message.message_id, letter.reason, letter.detail) == (
         "m1",
         "INVALID",
         "it has no jobId",
     )
     assert await h.dead() == [("m1", "INVALID")], "looking does not take"
-    assert await h.bus.backlog("worker", [h.topic()]) == 0
+    assert await backlog(h.bus, "worker", [h.topic()]) == 0
 
 
 @where_topics_take_turns

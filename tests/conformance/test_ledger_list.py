@@ -11,7 +11,7 @@ from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
-from tests.conformance.ledger_registry import ADAPTERS, Harness
+from tests.conformance.ledger_registry import ADAPTERS, BULK, Harness
 from tests.conformance.on_every import on_every
 
 TENANTS = ("tenant_a", "tenant_b", "tenant_c")
@@ -127,7 +127,7 @@ async def test_jobs_of_one_instant_are_all_found_in_a_fixed_order(on: Harness) -
     assert await walk(on, JobQuery(limit=2)) == jobs[::-1]
 
 
-@on_every(ADAPTERS)
+@on_every(ADAPTERS, BULK)
 async def test_a_page_is_not_empty_because_many_newer_jobs_are_of_another_kind(on: Harness) -> None:
     wanted = [await on.create(make("wanted", types=("SIS",), now=at(0)))]
     others = [make(n, types=("OCR",), now=at(n)) for n in range(1, 520)]

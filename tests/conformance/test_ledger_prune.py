@@ -9,7 +9,7 @@ from lucius.core.inputs import CancelRequested, Dismissed, EffectSettled, Redriv
 from lucius.core.job import Job
 from lucius.ports.ledger import Duplicate, JobQuery, Pruned
 from tests.conformance.jobs import at, claim_of, failure_of, life_of, make, name_of
-from tests.conformance.ledger_registry import ADAPTERS, LANES, Adapter, Harness
+from tests.conformance.ledger_registry import ADAPTERS, BULK, LANES, Adapter, Harness
 from tests.conformance.on_every import on_every
 
 FOREVER = at(10**8)
@@ -89,7 +89,7 @@ async def test_a_claim_that_another_job_took_over_stays(on: Harness) -> None:
     assert await on.ledger.verify() == []
 
 
-@on_every(ADAPTERS)
+@on_every(ADAPTERS, BULK)
 async def test_pruning_many_takes_all_of_them(on: Harness) -> None:
     for n in range(300):
         await on.apply(await on.create(make(n)), CancelRequested())

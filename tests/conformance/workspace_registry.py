@@ -1,16 +1,26 @@
 """The workspaces that the suite runs on. A new adapter is one class here and one line in `ADAPTERS`."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from obstore.store import MemoryStore
 
 from lucius.ports.workspace import Workspace
+from lucius.standins.azurite import create_container
+from lucius.workspaces.azure_blob import Account, account_of, blob_place, open_blobs
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace
 from lucius.workspaces.memory import MemoryWorkspace
+from lucius.workspaces.objects import ObjectWorkspace
+from tests.azurite_server import shared_azurite
 
 
 @dataclass
@@ -85,4 +95,72 @@ class MemoryAdapter:
         asyncio.run(_await(body, harness))
 
 
-ADAPTERS: tuple[Adapter, ...] = (LocalAdapter(), BySchemeAdapter(), MemoryAdapter())
+class AzureBlobAdapter:
+    """On Azurite, in a container of its own each time; or in an account, where one is given.
+
+    `spelt` is how references name the container.
+    """
+
+    capabilities: frozenset[str] = frozenset()
+
+    def __init__(self, name: str, spelt: str) -> None:
+        self.name = name
+        self._spelt = spelt
+
+    def run(self, body: Body) -> None:
+        given = os.environ.get("LUCIUS_BLOB_CONNECTION", "")
+        connection = given or shared_azurite().blob_connection
+        asyncio.run(self._run(body, connection))
+
+    async def _run(self, body: Body, connection: str) -> None:
+        container = f"suite-{uuid4().hex[:12]}"
+        await create_container(connection, container)
+        host = urlsplit(account_of(connection).endpoint).netloc
+        base = self._spelt.format(container=container, host=host)
+        root = f"{base}/root/"
+        outside = (
+            f"{base}/other/object",
+            f"{base}/root/../other/object",
+            f"{base}/root/%2e%2e/other/object",
+            f"{base}/root-longer/object",
+            f"{base}/root//object",
+            f"{base}/root/./object",
+            f"{base}/root/back%5Cslash",
+            f"{base}/root/nul%00byte",
+            f"{base}/root/object?version=1",
+            f"{base}/root/object?sig=x&se=y",
+            f"az://{container}2/root/object",
+            f"abfs://{container}@elsewhere.dfs.core.windows.net/root/object",
+            f"https://elsewhere.blob.core.windows.net/{container}/root/object",
+            f"https://{host}.elsewhere.example/{container}/root/object",
+            f"s3://{container}/root/object",
+            "az://UPPER/root/object",
+            "file:///root/object",
+            "object",
+        )
+        await body(Harness(open_blobs(connection, home=root), root, outside))
+
+
+class ObjectsInMemoryAdapter:
+    """The same adapter over the library's own store in memory."""
+
+    name = "objects in memory"
+    capabilities: frozenset[str] = frozenset()
+
+    def run(self, body: Body) -> None:
+        account, store = Account("name", "https://name.blob.core.windows.net"), MemoryStore()
+        place_of = partial(blob_place, account)
+        root = "https://name.blob.core.windows.net/container/root/"
+        workspace = ObjectWorkspace(place_of, lambda container: store, home=place_of(root))
+        outside = ("https://name.blob.core.windows.net/other/root/object", "az://container/other")
+        asyncio.run(_await(body, Harness(workspace, root, outside)))
+
+
+ADAPTERS: tuple[Adapter, ...] = (
+    LocalAdapter(),
+    BySchemeAdapter(),
+    MemoryAdapter(),
+    ObjectsInMemoryAdapter(),
+    AzureBlobAdapter("azure blob", "az://{container}"),
+    AzureBlobAdapter("azure blob as data lake", "abfss://{container}@{host}"),
+)

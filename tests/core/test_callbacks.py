@@ -2,6 +2,7 @@
 
 import pytest
 
+from lucius.core.callbacks import MAX_NOTED
 from lucius.core.effects import Outcome
 from lucius.core.inputs import (
     AckReceived,
@@ -16,7 +17,6 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import phase_of
 from lucius.core.states import EntryState, ExecutionState, JobState, Phase, StepState
-from lucius.core.turn import MAX_NOTED
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.fold import machines_of
 from tests.core.story import REFUSED, Story

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lucius.core.callbacks import MAX_NOTED, MAX_NOTED_MESSAGE
 from lucius.core.effects import Outcome
 from lucius.core.inputs import (
     AckReceived,
@@ -12,7 +13,6 @@ from lucius.core.inputs import (
     ResultStatus,
 )
 from lucius.core.job import Fault
-from lucius.core.turn import MAX_NOTED, MAX_NOTED_MESSAGE
 from tests.core.story import Story
 
 STAMP = "2026-01-27T10:00:03Z"

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from lucius.core import callbacks, leases, retry, sequence, turn, wire
-from lucius.core import decide as core
+from lucius.core.drafts import StepDraft, writable
 from lucius.core.effects import Decision, Outcome
-from lucius.core.inputs import Callback
+from lucius.core.inputs import Callback, Kind
 from lucius.core.job import Execution, Job, Step
 from lucius.core.retry import Track, backoff
 from lucius.core.states import AbortReason, JobState, StepState
+from lucius.core.table import JOB
+from lucius.core.tables.cell import IGNORE
 from lucius.core.turn import Turn
 from tests.core.explore import invariants, judge, rules
 from tests.core.explore.configurations import (
@@ -116,7 +118,8 @@ def pauses_withdraw_nothing(patch: Patch) -> None:
 def releases_ask_nobody(patch: Patch) -> None:
     """4: a held entry is released though the job is paused, because it was never withdrawn."""
     pauses_withdraw_nothing(patch)
-    patch.setattr(core, "RUNNING_JOB", tuple(JobState))
+    for state in (JobState.PAUSING, JobState.PAUSED):
+        patch.setitem(JOB, state, {**JOB[state], Kind.ENTRY_RELEASED: IGNORE})
 
     def lenient(job: Job) -> None:
         return None
@@ -149,12 +152,11 @@ def attempts_have_no_end(patch: Patch) -> None:
     """6: a failed attempt is always tried again."""
 
     def again(draft: Turn, index: int, track: Track, reason: AbortReason, fault: Any) -> None:
-        used = draft.steps[index].used + 1
+        step = draft.own_step(index)
+        step.used += 1
         draft.abort(index, reason)
-        wait = backoff(draft.plan(index).policy, track, used)
-        draft.move_step(
-            index, StepState.FAILED_RETRY, used=used, fault=fault, retry_at=draft.now + wait
-        )
+        wait = backoff(draft.plan(index).policy, track, step.used)
+        draft._wait(index, track, draft.now + wait)
 
     patch.setattr(Turn, "fail_attempt", again)
 
@@ -199,10 +201,10 @@ def events_are_dropped(patch: Patch) -> None:
 def leases_are_not_compared(patch: Patch) -> None:
     """8: a reply is recognised by its attempt alone, so another job's would do."""
 
-    def similar(execution: Execution | None, received: Any) -> bool:
+    def similar(received: Any, execution: Execution | None) -> bool:
         return execution is not None and execution.attempt_no == received.attempt_no
 
-    patch.setattr(callbacks, "matches", similar)
+    patch.setattr(callbacks, "speaks_for", similar)
 
 
 def nobody_looks_again(patch: Patch) -> None:
@@ -227,9 +229,9 @@ def backoffs_of_pausing_jobs_are_due(patch: Patch) -> None:
 def drafts_are_the_job_itself(patch: Patch) -> None:
     """A turn writes on the steps that it was given instead of on copies."""
 
-    def taken(draft: Turn, index: int) -> Step:
+    def taken(draft: Turn, index: int) -> StepDraft:
         draft.changed = True
-        return draft.steps[index]
+        return writable(draft.steps[index])
 
     patch.setattr(Turn, "own_step", taken)
 

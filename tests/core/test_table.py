@@ -4,18 +4,24 @@ from dataclasses import replace
 
 import pytest
 
+from lucius.core import decide as core
+from lucius.core.effects import Outcome
 from lucius.core.errors import IllegalMoveError
 from lucius.core.inputs import (
     BusRestarted,
     CancelRequested,
+    Dismissed,
+    EntryReleased,
+    Input,
     Kind,
     PauseRequested,
+    Redriven,
     ResumeRequested,
     Ticked,
 )
 from lucius.core.job import Job, Step
 from lucius.core.plan import Carried, Sla
-from lucius.core.states import EntryState, ExecutionState, JobState, StepState
+from lucius.core.states import TERMINAL_JOB, EntryState, ExecutionState, JobState, StepState
 from lucius.core.table import ENTRY, EXECUTION, JOB, MACHINES, STEP, Verdict, check_move
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.world import LATER, NOW
@@ -40,9 +46,47 @@ def test_a_cell_moves_somewhere_else_or_not_at_all() -> None:
                 assert state not in cell.targets
 
 
-@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED_FINAL, JobState.CANCELLED])
+@pytest.mark.parametrize("state", TERMINAL_JOB)
 def test_a_terminal_job_has_no_way_out(state: JobState) -> None:
     assert all(cell.verdict is not Verdict.MOVE for cell in JOB[state].values())
+
+
+def test_every_rejection_of_an_input_has_a_code() -> None:
+    """There is no input that submits a job which exists, so nobody could be told a code for it."""
+    for machine, rows in MACHINES.items():
+        for state, cells in rows.items():
+            for kind, cell in cells.items():
+                rejects = cell.verdict is Verdict.REJECT
+                coded = rejects and kind is not Kind.SUBMITTED
+                assert (cell.outcome is Outcome.REJECTED) == rejects, f"{machine} {state} {kind}"
+                assert (cell.code is not None) == coded, f"{machine} {state} {kind}"
+
+
+ORDERS = (CancelRequested(), PauseRequested(), ResumeRequested(), Dismissed(), Redriven("other"))
+ANSWERED = [
+    (state, received)
+    for state in JobState
+    for received in (*ORDERS, EntryReleased("a", "lease"))
+    if JOB[state][received.kind].outcome is not None
+]
+
+
+@pytest.mark.parametrize(("state", "received"), ANSWERED)
+def test_what_the_state_alone_decides_is_answered_by_the_table_and_by_no_handler(
+    state: JobState, received: Input, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(core, "Turn")
+    job = replace(queued().job, state=state)
+    cell = JOB[state][received.kind]
+    decision = core.decide(job, received, NOW)
+    assert (decision.outcome, decision.code) == (cell.outcome, cell.code)
+    assert decision.job is job
+    assert not decision.changed
+
+
+def test_both_answers_of_the_table_are_given_somewhere() -> None:
+    given = {JOB[state][received.kind].outcome for state, received in ANSWERED}
+    assert given == {Outcome.ALREADY, Outcome.REJECTED}
 
 
 def test_a_move_that_is_not_listed_is_a_defect() -> None:

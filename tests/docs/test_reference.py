@@ -9,11 +9,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from lucius.admission.envelope import KNOWN_FIELDS, SCHEMA_VERSIONS, EnvelopePolicy, read_envelope
+from lucius.admission.envelope import KNOWN_FIELDS, EnvelopePolicy, read_envelope
 from lucius.admission.faults import Faults
 from lucius.api.routes.callbacks import reply_schema
-from lucius.api.routes.ingress import ENVELOPE
 from lucius.configs.files import FileConfig
+from lucius.contract.envelope import ENVELOPE, SCHEMA_VERSIONS
 from lucius.contract.shapes import DirectiveShape, HeartbeatShape
 from lucius.core.references import ReferencePolicy
 from lucius.core.wire import directive_properties, parse_reply

@@ -2,7 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-from lucius.engines.outbox.clock import StallWatch, SteadyClock
+import pytest
+
+from lucius.core.errors import LuciusError
+from lucius.engines.outbox.clock import StallWatch, SteadyClock, StorageClock
 from lucius.engines.outbox.observer import Incident, Observer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -94,3 +97,31 @@ def test_a_clock_that_is_set_back_is_no_stall() -> None:
     stalls, heard = watch(clocks)
     clocks.wall -= HOUR
     assert stalls.deaf_until(heard) is None
+
+
+# -- the storage's time ----------------------------------------------------------------------
+
+
+def storage_clock(off: float, *, age: float = 0.0, known: bool = True) -> StorageClock:
+    """A wall clock that is `off` seconds ahead, and a date that came `age` seconds ago."""
+    date = START - timedelta(seconds=age)
+    wall = START + timedelta(seconds=off + 0.5)
+    return StorageClock(lambda: wall, lambda: 100.0, lambda: (date, 100.0 - age) if known else None)
+
+
+@pytest.mark.parametrize(
+    ("off", "seen"), [(0.0, 0.0), (0.9, 0.9), (-0.9, -0.9), (90, 0), (-600, 0)]
+)
+def test_a_wall_clock_that_is_off_is_corrected_by_the_storage_date(off: float, seen: float) -> None:
+    for age in (0.0, 40.0):
+        now = storage_clock(off, age=age).now()
+        assert now == START + timedelta(seconds=seen + 0.5)
+
+
+def test_beyond_two_seconds_the_process_is_not_ready() -> None:
+    storage_clock(1.9).check()
+    storage_clock(-600, known=False).check()
+    with pytest.raises(LuciusError, match="the clock is 90 s ahead of the storage's"):
+        storage_clock(90).check()
+    with pytest.raises(LuciusError, match="600 s behind"):
+        storage_clock(-600).check()

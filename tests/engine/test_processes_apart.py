@@ -148,25 +148,30 @@ def test_callbacks_and_orders_at_an_orchestrator_move_a_job_of_another_process()
     apart(story, seconds=60)
 
 
-def test_an_ack_at_an_orchestrator_makes_room_in_the_window_of_the_owner() -> None:
-    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
-        job_id = await world.submit(asking[0])
-        await asyncio.sleep(0.5)
-        job = await asking[1].parts.engine.job(job_id)
-        assert job is not None
-        lease = job.steps[0].executions[-1]
-        (owner,) = [each for each in owners if job.plan.routing.lane in each.owned]
-        assert owner.parts.windows.is_open(lease.exec_id)
-        await asking[1].parts.engine.apply(job_id, AckReceived("ocr", 1, lease.exec_id))
-        await asyncio.sleep(0.5)
-        assert not owner.parts.windows.is_open(lease.exec_id)
-
+@pytest.mark.parametrize(
+    ("nudged", "after", "seconds"), [(True, 0.5, 0.5), (False, 5, 70)], ids=["nudged", "unheard"]
+)
+def test_an_ack_at_an_orchestrator_makes_room_in_the_window_of_the_owner(
+    nudged: bool, after: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main(loop: VirtualLoop) -> None:
         async with Apart(loop).running() as world:  # no service takes it
             owners = [await world.owner("owner-1"), await world.owner("owner-2")]
             await asyncio.sleep(30)
-            asking = [await world.orchestrator(name) for name in ("asks-1", "asks-2")]
-            await story(world, asking, owners)
+            orchestrator = await world.orchestrator("asks-1")
+            job_id = await world.submit(orchestrator)
+            await asyncio.sleep(after)
+            job = await orchestrator.parts.engine.job(job_id)
+            assert job is not None
+            lease = job.steps[0].executions[-1]
+            (owner,) = [each for each in owners if job.plan.routing.lane in each.owned]
+            assert owner.parts.windows.is_open(lease.exec_id)
+            if not nudged:
+                monkeypatch.setattr(Nudges, "put", lambda self, job: None)
+            ack = AckReceived("ocr", 1, lease.exec_id)
+            await orchestrator.parts.engine.apply(job_id, ack)
+            await asyncio.sleep(seconds)
+            assert not owner.parts.windows.is_open(lease.exec_id)
 
     run_virtually(main)
 

@@ -8,8 +8,9 @@ import pytest
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.core.plan import Mode
-from lucius.core.routing import TOPOLOGIES, lane_of, subscriptions_of
+from lucius.core.routing import TOPOLOGIES, every_directive_topic, lane_of, subscriptions_of
 from lucius.core.states import JobState
+from lucius.settings import load_settings
 from tests.engine.world import InOrder, Timed, World
 from tests.virtual import VirtualLoop, run_virtually
 
@@ -94,3 +95,18 @@ def test_a_service_has_a_subscription_for_each_mode_only_where_it_is_filtered() 
     )
     for topology in ("shared", "isolated"):
         assert subscriptions_of("ocr", topology) == (("ocr", None),)
+
+
+def test_topics_of_former_topologies_are_listened_on_where_so_configured() -> None:
+    """On Service Bus each topic has a price, so a deployment names those that it still needs."""
+    bus = {
+        "LUCIUS_BUS_BACKEND": "servicebus",
+        "LUCIUS_SERVICEBUS_CONNECTION": "https://name.servicebus.windows.net",
+    }
+    assert load_settings(bus).topologies() == ("shared",)
+    former = load_settings({**bus, "LUCIUS_FORMER_TOPOLOGIES": "isolated"})
+    assert former.topologies() == ("shared", "isolated")
+    assert set(load_settings({}).topologies()) == set(TOPOLOGIES)
+    topics = every_directive_topic([3], former.topologies())
+    assert topics == ("global-bus-p3", "global-default-p3", "global-burst-p3")
+    assert every_directive_topic([3], load_settings(bus).topologies()) == ("global-bus-p3",)

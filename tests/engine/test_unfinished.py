@@ -13,9 +13,9 @@ from lucius.ports.ledger import (
     NO_LIMITS,
     Claim,
     CreateOutcome,
-    Held,
     KeyReused,
     Limits,
+    Taken,
     Unfinished,
 )
 from tests.engine.world import Timed, World, envelope
@@ -29,7 +29,7 @@ class InTwoSteps(MemoryLedger):
         super().__init__()
         self.begun: dict[str, tuple[Claim, str]] = {}
 
-    async def claimed(self, claim: Claim) -> Held | None:
+    async def claimed(self, claim: Claim) -> Taken | None:
         begun = self.begun.get(claim.claim_hash)
         if begun is not None and begun[0].body_hash != claim.body_hash:
             return KeyReused(begun[1])

@@ -22,6 +22,7 @@ from lucius.platform import Commits, Records, Service, ServiceRunner
 from lucius.ports.config import ConfigSource
 from lucius.ports.lanes import NO_LANES
 from lucius.workspaces.memory import MemoryWorkspace
+from tests.bus_looks import dead_letters
 from tests.engine.world import envelope
 from tests.faults.network import Network
 from tests.faults.points import Gate, Points, pointed
@@ -203,7 +204,7 @@ class Stage:
     async def dead_letters(self) -> list[str]:
         """Why replies were set aside."""
         topics = [reply_topic(lane) for lane in range(LANES)]
-        return [letter.reason for letter in await self.bus.dead_letters(REPLIES, topics)]
+        return [letter.reason for letter in await dead_letters(self.bus, REPLIES, topics)]
 
 
 def staged(body: Callable[[Stage], Awaitable[None]]) -> Callable[[], None]:

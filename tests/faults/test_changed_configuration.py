@@ -36,6 +36,9 @@ class Changed:
     def fault(self) -> str | None:
         return None
 
+    async def close(self) -> None:
+        """It holds nothing."""
+
 
 def no_pinned_routing() -> Any:
     """The topic is computed from the configuration in force when a directive is published."""

@@ -7,6 +7,7 @@ from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState, StepState
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ports.bus import Subscription
+from tests.bus_looks import backlog
 from tests.faults.services import TOPICS, Scribe
 from tests.faults.stage import Orchestrator, Stage, Worker, staged
 
@@ -96,4 +97,4 @@ async def test_what_waits_on_a_durable_bus_is_not_published_again(stage: Stage) 
     await stage.until(job_id, partial(state_is, state=StepState.AWAITING_ACK))
     await lucius.kill()
     await second.orchestrate()
-    assert await stage.bus.backlog("ocr", TOPICS) == 1
+    assert await backlog(stage.bus, "ocr", TOPICS) == 1

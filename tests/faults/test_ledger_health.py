@@ -12,7 +12,7 @@ import pytest
 
 from lucius.bootstrap import Runtime
 from lucius.ledgers.sqlite import queries, writer
-from lucius.ledgers.sqlite.batch import Batch, Call, Operation
+from lucius.ledgers.sqlite.batch import Batch, Call, WriterCall
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from tests.faults.test_disk_full import fill_disk, free_disk
 from tests.observability.served import ENVELOPE, serving, submitted
@@ -40,7 +40,7 @@ class Failing:
         self.probes = 0
         run = Batch.run
 
-        def failing(batch: Batch, operations: Sequence[Operation]) -> None:
+        def failing(batch: Batch, operations: Sequence[WriterCall]) -> None:
             self.probes += sum(isinstance(operation, Call) for operation in operations)
             if self.error is not None:
                 raise self.error

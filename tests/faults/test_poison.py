@@ -8,6 +8,7 @@ from unittest.mock import patch
 from lucius.core.routing import lane_of, reply_topic
 from lucius.core.states import JobState
 from lucius.ports.bus import Delivery, Message
+from tests.bus_looks import dead_letters
 from tests.faults.network import Network
 from tests.faults.services import TOPICS, Scribe
 from tests.faults.stage import Stage, staged
@@ -101,7 +102,7 @@ async def test_fm_015_prevent_a_faulty_directive_is_set_aside_and_starts_nothing
     stage: Stage,
 ) -> None:
     scribe = await poisoned_directive(stage)
-    (letter,) = await stage.bus.dead_letters("ocr", TOPICS)
+    (letter,) = await dead_letters(stage.bus, "ocr", TOPICS)
     assert (letter.reason, stage.bus.deliveries["poison"]) == ("INVALID_DIRECTIVE", 1)
     assert scribe.begun == []
 

@@ -36,6 +36,9 @@ class FixedConfig:
     def fault(self) -> str | None:
         return None
 
+    async def close(self) -> None:
+        """It holds nothing."""
+
 
 PACKAGED = FileConfig()
 

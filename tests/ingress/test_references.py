@@ -30,6 +30,7 @@ def codes(value: object, policy: ReferencePolicy = OPEN) -> list[str]:
         "gs://bucket/a%20b.pdf",
         "az://container/blob",
         "abfs://container@account.dfs.core.windows.net/path/doc.pdf",
+        "abfss://container@account.dfs.core.windows.net/path/doc.pdf",
         "https://example.com:8443/a/b?version=3&page=2#top",
         "https://[2001:db8::1]/x",
         "HTTPS://Example.com/x",

@@ -119,7 +119,7 @@ def test_text_on_a_terminal_and_json_elsewhere(monkeypatch: pytest.MonkeyPatch) 
     assert load_settings({}).log_format == "text"
 
 
-def test_requests_of_the_http_client_are_not_logged_with_their_addresses(
+def test_libraries_log_neither_requests_with_their_addresses_nor_their_workings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     root, stream = logging.getLogger(), io.StringIO()
@@ -127,6 +127,7 @@ def test_requests_of_the_http_client_are_not_logged_with_their_addresses(
     level = root.level
     configure_logs("DEBUG", "json", stream)
     logging.getLogger("httpx").info("HTTP Request: POST https://hooks.example/T0/xyz")
+    logging.getLogger("uvicorn.error").info("Started server process [1]")
     logging.getLogger("lucius").debug("shown")
     root.setLevel(level)
     logging.captureWarnings(False)

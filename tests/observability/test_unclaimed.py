@@ -15,6 +15,7 @@ from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Message, Subscription
 from lucius.ports.lanes import FixedLanes
 from lucius.telemetry.logs import JsonFormatter
+from tests.bus_looks import backlog
 from tests.faults.network import Network
 from tests.faults.stage import PACKAGED
 from tests.observability.world import Scripted, Watched, logged, watched
@@ -32,7 +33,7 @@ def said(lines: list[str]) -> list[dict[str, Any]]:
 
 
 def waiting(world: Watched) -> Any:
-    return world.bus.backlog(UNCLAIMED, TOPICS)
+    return backlog(world.bus, UNCLAIMED, TOPICS)
 
 
 @watched
@@ -208,6 +209,6 @@ async def test_only_the_lanes_of_the_engine_are_asked(world: Watched) -> None:
     running = asyncio.create_task(parts.reconciler.run())
     await asyncio.sleep(1)
     running.cancel()
-    taken = {topic for topic in TOPICS if not await bus.backlog(UNCLAIMED, [topic])}
+    taken = {topic for topic in TOPICS if not await backlog(bus, UNCLAIMED, [topic])}
     grids = ("global-bus", "global-default", "global-burst")
     assert taken == {f"{grid}-p{lane}" for grid in grids for lane in (3, 5)}

@@ -13,6 +13,7 @@ from lucius.core.wire import directive_properties, effect_key, message_id
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.bus import Message, Subscription
 from lucius.workspaces.memory import MemoryWorkspace
+from tests.bus_looks import backlog, dead_letters
 from tests.virtual import VirtualLoop, run_virtually
 
 REPLIES, WATCHER = "global-bus-replies-p4", "watcher"
@@ -152,11 +153,11 @@ class Bench:
         return (await self.replies("RESULT", number))[-1]
 
     async def dead(self, name: str = "ocr") -> Sequence[tuple[str, str]]:
-        letters = await self.bus.dead_letters(name, directive_topics("shared"))
+        letters = await dead_letters(self.bus, name, directive_topics("shared"))
         return [(letter.message.message_id, letter.reason) for letter in letters]
 
     async def waiting(self, name: str = "ocr") -> int:
-        return await self.bus.backlog(name, directive_topics("shared"))
+        return await backlog(self.bus, name, directive_topics("shared"))
 
 
 async def kill(runner: ServiceRunner) -> None:

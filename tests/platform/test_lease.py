@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from lucius.core.errors import BusUnavailableError
-from lucius.platform import Answer, BusReplies, Output, Service, StepCancelledError, Task
+from lucius.platform import BusReplies, Output, ReplyAnswer, Service, StepCancelledError, Task
 from lucius.platform.directive import Directive
 from lucius.platform.lease import Lease
 from lucius.ports.bus import Message
@@ -62,9 +62,9 @@ async def test_heartbeats_end_with_the_work(bench: Bench) -> None:
 class Cancelling(BusReplies):
     """A way back: the answer to every heartbeat is that the job is being cancelled."""
 
-    async def send(self, directive: Directive, message: Message) -> Answer:
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
         await super().send(directive, message)
-        return Answer(cancel_requested=message.properties["type"] == "HEARTBEAT")
+        return ReplyAnswer(cancel_requested=message.properties["type"] == "HEARTBEAT")
 
 
 class Patient(Service):

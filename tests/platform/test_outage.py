@@ -129,7 +129,7 @@ async def test_what_takes_longer_than_the_grace_is_given_back(bench: Bench) -> N
 
 @on_the_bench
 async def test_without_giving_back_the_lease_is_held_by_nobody(bench: Bench) -> None:
-    with patch("lucius.platform.execution.Execution.release", lambda self, task: task.cancel()):
+    with patch("lucius.platform.execution.Attempt.release", lambda self, task: task.cancel()):
         await _drained(bench)
     assert not bench.of("RELEASE")
     assert not bench.of("RESULT")

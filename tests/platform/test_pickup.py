@@ -4,7 +4,7 @@ import asyncio
 
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
 from lucius.core.wire import parse_reply
-from lucius.platform import Answer, BusReplies, Output, Service, Task
+from lucius.platform import BusReplies, Output, ReplyAnswer, Service, Task
 from lucius.platform.directive import Directive
 from lucius.platform.records import MINE, Begun, MemoryRecords
 from lucius.ports.bus import Message
@@ -156,11 +156,11 @@ async def test_without_the_record_finished_work_is_done_again(bench: Bench) -> N
 class Shrugging(BusReplies):
     """Sabotage: whether a reply was sent does not matter."""
 
-    async def send(self, directive: Directive, message: Message) -> Answer:
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
         try:
             return await super().send(directive, message)
         except BusError:
-            return Answer()
+            return ReplyAnswer()
 
 
 async def _ack_cannot_be_sent(bench: Bench, replies: BusReplies) -> Writer:

@@ -92,7 +92,13 @@ def _payload(request_type: str) -> Json:
         "type": "object",
         "required": [name for schema in schemas for name in schema.get("required", ())],
         "properties": {
-            name: rule for schema in schemas for name, rule in schema.get("properties", {}).items()
+            name: _storable(rule)
+            for schema in schemas
+            for name, rule in schema.get("properties", {}).items()
         },
         **_FURTHER,
     }
+
+
+def _storable(rule: Json) -> Json:
+    return {"maximum": 2**53, **rule} if rule.get("type") == "integer" else rule

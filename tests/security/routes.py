@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from fastapi.routing import APIRoute
 from starlette.requests import Request
-from starlette.routing import Route
 
 from lucius.api.app import create_app
 from lucius.api.context import Caller
@@ -84,7 +82,7 @@ GUARDED = [route for route in ROUTES if route.needs == "caller"]
 CALLBACKS = [route for route in ROUTES if route.needs == "callback_token"]
 OPEN = {route.path for route in ROUTES if route.needs is None}
 UNDOCUMENTED = {
-    route.path
-    for route in _APP.routes
-    if isinstance(route, Route | APIRoute) and route.path not in {each.path for each in ROUTES}
+    operation.path
+    for operation in _APP.operations
+    if operation.path not in {each.path for each in ROUTES}
 }

@@ -13,6 +13,7 @@ from lucius.core.routing import reply_topic
 from lucius.engines.outbox.replies import REPLIES
 from lucius.ports.bus import Message
 from tests.api.live import BOUND, Live, live
+from tests.bus_looks import dead_letters
 from tests.services.stage import packaged
 
 
@@ -118,7 +119,7 @@ async def set_aside(lucius: Live, directive: Mapping[str, Any], **fields: Any) -
         patch.setattr(bus, "dead_letter", noted)
         await sent(lucius, directive, **fields)
         await happened.wait()
-    letters = await bus.dead_letters(REPLIES, [reply_topic(directive["lane"])])
+    letters = await dead_letters(bus, REPLIES, [reply_topic(directive["lane"])])
     return [letter.reason for letter in letters]
 
 

@@ -58,7 +58,7 @@ def same(one: httpx.Response, other: httpx.Response) -> bool:
 async def test_a_job_that_cannot_be_read_is_named_to_its_own_tenant_only(
     world: World, tenant_id: str, status: int, code: str
 ) -> None:
-    world.failing = LedgerRowUnreadableError("job_0", "what it holds", tenant_id=tenant_id)
+    world.ledger.failing = LedgerRowUnreadableError("job_0", "what it holds", tenant_id=tenant_id)
     async with client_of(context(world)) as client:
         answer = await client.get("/v1/jobs/job_0")
     assert (answer.status_code, answer.json()["code"]) == (status, code)

@@ -39,7 +39,7 @@ async def lucius(
         settings=settings,
         ledger=await open_ledger(settings),
         bus=open_bus(settings),
-        config=open_config(settings),
+        config=await open_config(settings),
         workspace=open_workspace(settings),
         webhook_transport=transport,
         listeners=listeners,

@@ -153,7 +153,8 @@ async def test_a_certificate_of_another_host_is_not_accepted(receiver: Receiver)
 
 async def test_a_retry_does_not_overtake_the_delivery_under_way(receiver: Receiver) -> None:
     world = World()
-    job = world.jobs[(await world.submit(ENVELOPE)).job_id]
+    made = await world.submit(ENVELOPE)
+    job = world.jobs[made.job_id]
     hooks = Webhooks(fresh_secret(), now=lambda: START, transport=receiver.transport())
     receiver.held = asyncio.Event()
     first = asyncio.create_task(hooks.notify(job, "notify-0", URL))

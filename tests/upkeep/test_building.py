@@ -19,10 +19,7 @@ from tests.services.stage import packaged
 
 @pytest.mark.parametrize(
     "environ",
-    [
-        {"LUCIUS_TEMPORAL_ENABLED": "true"},
-        {"LUCIUS_STORAGE_BACKEND": "table", "LUCIUS_TABLE_CONNECTION": "x"},
-    ],
+    [{"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": "x"}],
     ids=lambda environ: next(iter(environ)),
 )
 async def test_what_is_not_built_yet_is_refused_by_name(

@@ -1,15 +1,15 @@
 """`lucius verify` and `lucius ledger prune` on the data that a real runtime has left behind."""
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from lucius.bootstrap import build, prune, verify
 from lucius.core.job import Job
 from lucius.platform.commit import COMMITS
 from lucius.settings import Settings
 from tests.services.scripted import Scripted
-from tests.upkeep.installation import envelope, folder_of, job_folders
+from tests.upkeep.installation import envelope, folder_of, job_folders, settings_in
 
 
 async def test_what_a_runtime_leaves_behind_is_clean(settings: Settings, job: Job) -> None:
@@ -43,8 +43,10 @@ async def test_pruning_takes_a_job_and_its_workspace_and_leaves_what_is_younger(
     assert await verify(settings) == []
 
 
-async def test_a_server_deletes_what_it_keeps_no_longer(settings: Settings, job: Job) -> None:
-    runtime = await build(replace(settings, retention=timedelta()), [Scripted()])
+async def test_a_server_deletes_what_it_keeps_no_longer(
+    settings: Settings, job: Job, tmp_path: Path
+) -> None:
+    runtime = await build(settings_in(tmp_path, LUCIUS_RETENTION="0s"), [Scripted()])
     async with runtime.running(), asyncio.timeout(30):
         while await runtime.engine.job(job.job_id) is not None or list(job_folders(settings)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -1,9 +1,13 @@
-"""Reading a request's envelope (v1): every field checked, every fault named, nothing copied."""
+"""Reading a request's envelope (v1): every fault named, nothing copied.
+
+The published schema says what a field may be. Here is what it cannot say.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import jsonschema_rs
 import orjson
 
 from lucius.admission.faults import (
@@ -12,21 +16,24 @@ from lucius.admission.faults import (
     UNSUPPORTED_SCHEMA_VERSION,
     Faults,
 )
-from lucius.core.json_faults import json_faults
+from lucius.contract.envelope import ENVELOPE, MAX_TEXT, REASON
+from lucius.core.json_faults import json_faults, pointer
 from lucius.core.limits import ENTITY_BYTES, MAX_DEPTH
 from lucius.core.plan import EMPTY, Json, Mode
-from lucius.core.references import ReferencePolicy, reference_faults, webhook_fault
-from lucius.core.routing import MODE_SPELLINGS, parse_mode
-from lucius.core.trace_context import is_traceparent, tracestate
+from lucius.core.references import INVALID as REFERENCE_INVALID
+from lucius.core.references import (
+    ReferenceFault,
+    ReferencePolicy,
+    reference_faults,
+    webhook_fault,
+)
+from lucius.core.routing import parse_mode
+from lucius.core.trace_context import tracestate
 
-SCHEMA_VERSIONS: Final = ("v1", "1", "1.0")
-"""Spellings of the one envelope there is. They are kept as given."""
-
-MAX_NAME: Final = 128
-"""Characters of a tenant id."""
-MAX_TEXT: Final = 256
-"""Characters of every other short field."""
-MAX_CALLBACK_URLS: Final = 8
+_SCHEMA: Final = jsonschema_rs.Draft202012Validator(ENVELOPE, offline=True)
+_TEXTS: Final = ("tenant_id", "request_type", "doc_id", "idempotency_key", "correlation_id")
+_REFERENCES: Final = ("input_ref", "output_ref")
+INVISIBLE: Final = "contains a control or invisible character"
 
 KNOWN_FIELDS: Final = frozenset(
     {"tenant_id", "request_type", "input_ref", "output_ref", "payload", "schema_version"}
@@ -94,24 +101,52 @@ def read_envelope(
     if not isinstance(given, dict):
         given = _object(given, faults)
     size = len(encoded_json(given))
-    if not isinstance(given.get("overwrite"), bool | None):
-        faults.add(INVALID_ENVELOPE, "/overwrite", "must be true or false")
-    _check_references(given, policy.references, faults)
-    callback_urls = given.get("callback_urls")
-    traceparent = given.get("traceparent")
+    refused = set() if _SCHEMA.is_valid(given) else _refused(given, faults)
+    sound = {name: given[name] for name in given if name not in refused} if refused else given
+    _check_references(given, refused, policy.references, faults)
+    _check_texts(sound, faults)
+    mode, urls = sound.get("mode"), sound.get("callback_urls")
     return Envelope(
-        tenant_id=_text(given, "tenant_id", faults, MAX_NAME, required=True) or "",
-        request_type=_text(given, "request_type", faults, required=True) or "",
-        schema_version=_schema_version(given, faults),
-        payload=_payload(given, faults),
-        mode=_mode(given, faults),
-        doc_id=_text(given, "doc_id", faults),
-        idempotency_key=_idempotency_key(given, header_key, faults),
-        correlation_id=_text(given, "correlation_id", faults),
-        traceparent=None if traceparent is None else _traceparent(traceparent, faults),
-        callback_urls=() if callback_urls is None else _urls(callback_urls, policy, faults),
-        extra=_extra(given, traced=traceparent is not None),
+        tenant_id=sound.get("tenant_id", ""),
+        request_type=sound.get("request_type", ""),
+        schema_version=sound.get("schema_version", ""),
+        payload=sound.get("payload"),
+        mode=None if mode is None else parse_mode(mode),
+        doc_id=sound.get("doc_id"),
+        idempotency_key=_idempotency_key(sound.get("idempotency_key"), header_key, faults),
+        correlation_id=sound.get("correlation_id"),
+        traceparent=sound.get("traceparent"),
+        callback_urls=_webhooks(urls, policy, faults) if urls else (),
+        extra=_extra(given, traced=given.get("traceparent") is not None),
         size=size,
+    )
+
+
+def _refused(given: Mapping[str, Any], faults: Faults) -> set[str]:
+    """Name every field that the schema refuses; the answer has those that are of no use at all."""
+    refused: set[str] = set()
+    for error in _SCHEMA.iter_errors(given):
+        at, *below = error.instance_path or [getattr(error.kind, "property", "")]
+        name = str(at)
+        if not below:
+            refused.add(name)
+        if given.get(name) is None:
+            faults.add(INVALID_ENVELOPE, pointer(name), "is required")
+        elif name not in _REFERENCES:
+            unsupported = name == "schema_version" and isinstance(given[name], str)
+            code = UNSUPPORTED_SCHEMA_VERSION if unsupported else INVALID_ENVELOPE
+            faults.add(code, pointer(name, *below), _reason(name, below, error.kind.name))
+    return refused
+
+
+def _reason(name: str, below: list[Any], kind: str) -> str:
+    """As the schema has it; without a word there, the field is a text."""
+    rule = ENVELOPE["properties"][name]
+    reason: str | None = (rule["items"] if below else rule).get(REASON)
+    if reason is not None:
+        return reason
+    return (
+        "must be a string" if kind == "type" else f"must have 1 to {rule['maxLength']} characters"
     )
 
 
@@ -132,111 +167,45 @@ def _extra(given: Mapping[str, Any], *, traced: bool) -> Json:
     return extra
 
 
-def _text(
-    given: Mapping[str, Any],
-    name: str,
-    faults: Faults,
-    limit: int = MAX_TEXT,
-    *,
-    required: bool = False,
-) -> str | None:
-    value = given.get(name)
-    if value is None:
-        if required:
-            faults.add(INVALID_ENVELOPE, f"/{name}", "is required")
-        return None
-    if value.__class__ is str and len(value) <= limit and value.isprintable() and value.strip():
-        return str(value)
-    reason = _text_fault(value, limit)
-    if reason is None:
-        return str(value)
-    faults.add(INVALID_ENVELOPE, f"/{name}", reason)
-    return None
+def _check_texts(sound: Mapping[str, Any], faults: Faults) -> None:
+    for name in _TEXTS:
+        text = sound.get(name)
+        if text is not None and not text.isprintable():
+            faults.add(INVALID_ENVELOPE, f"/{name}", INVISIBLE)
 
 
-def _text_fault(value: Any, limit: int) -> str | None:
-    if not isinstance(value, str):
-        return "must be a string"
-    if not value.strip() or len(value) > limit:
-        return f"must have 1 to {limit} characters"
-    return None if value.isprintable() else "contains a control or invisible character"
-
-
-def _check_references(given: Mapping[str, Any], policy: ReferencePolicy, faults: Faults) -> None:
-    for name in ("input_ref", "output_ref"):
+def _check_references(
+    given: Mapping[str, Any], refused: set[str], policy: ReferencePolicy, faults: Faults
+) -> None:
+    """The policy says more of a bad reference than the schema can, and where in it the fault is."""
+    for name in _REFERENCES:
         value = given.get(name)
         if value is None:
-            faults.add(INVALID_ENVELOPE, f"/{name}", "is required")
             continue
-        for fault in reference_faults(value, f"/{name}", policy):
+        found = reference_faults(value, f"/{name}", policy)
+        if not found and name in refused:
+            reason = ENVELOPE["properties"][name][REASON]
+            found = [ReferenceFault(REFERENCE_INVALID, f"/{name}", reason)]
+        for fault in found:
             faults.add(*fault)
 
 
-def _schema_version(given: Mapping[str, Any], faults: Faults) -> str:
-    value = given.get("schema_version")
-    if isinstance(value, str) and value in SCHEMA_VERSIONS:
-        return value
-    if value is None:
-        faults.add(INVALID_ENVELOPE, "/schema_version", "is required")
-    elif isinstance(value, str):
-        reason = f"must be one of {', '.join(SCHEMA_VERSIONS)}"
-        faults.add(UNSUPPORTED_SCHEMA_VERSION, "/schema_version", reason)
-    else:
-        faults.add(INVALID_ENVELOPE, "/schema_version", "must be a string")
-    return ""
-
-
-def _payload(given: Mapping[str, Any], faults: Faults) -> Json | None:
-    value = given.get("payload")
-    if isinstance(value, dict):
-        return value
-    reason = "is required" if value is None else "must be an object"
-    faults.add(INVALID_ENVELOPE, "/payload", reason)
-    return None
-
-
-def _mode(given: Mapping[str, Any], faults: Faults) -> Mode | None:
-    value = given.get("mode")
-    if value is None:
-        return None
-    mode = parse_mode(value) if isinstance(value, str) else None
-    if mode is None:
-        faults.add(INVALID_ENVELOPE, "/mode", f"must be one of {', '.join(MODE_SPELLINGS)}")
-    return mode
-
-
-def _idempotency_key(
-    given: Mapping[str, Any], header_key: str | None, faults: Faults
-) -> str | None:
-    key = _text(given, "idempotency_key", faults)
+def _idempotency_key(key: str | None, header_key: str | None, faults: Faults) -> str | None:
     if header_key is None:
         return key
-    reason = _text_fault(header_key, MAX_TEXT)
-    if reason is not None:
-        faults.add(INVALID_ENVELOPE, "/idempotency_key", f"the header {reason}")
+    if not header_key.strip() or len(header_key) > MAX_TEXT:
+        reason = f"the header must have 1 to {MAX_TEXT} characters"
+        faults.add(INVALID_ENVELOPE, "/idempotency_key", reason)
+    elif not header_key.isprintable():
+        faults.add(INVALID_ENVELOPE, "/idempotency_key", f"the header {INVISIBLE}")
     elif key is not None and key != header_key:
         faults.add(INVALID_ENVELOPE, "/idempotency_key", "differs from the header Idempotency-Key")
     return header_key
 
 
-def _traceparent(value: Any, faults: Faults) -> str | None:
-    if isinstance(value, str) and is_traceparent(value):
-        return value
-    faults.add(
-        INVALID_ENVELOPE,
-        "/traceparent",
-        "must be a W3C traceparent: 00-, 32 hex digits, -, 16 hex digits, -01",
-    )
-    return None
-
-
-def _urls(value: Any, policy: EnvelopePolicy, faults: Faults) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(value) > MAX_CALLBACK_URLS:
-        reason = f"must be a list of at most {MAX_CALLBACK_URLS} URLs"
-        faults.add(INVALID_ENVELOPE, "/callback_urls", reason)
-        return ()
-    for index, url in enumerate(value):
+def _webhooks(urls: list[Any], policy: EnvelopePolicy, faults: Faults) -> tuple[str, ...]:
+    for index, url in enumerate(urls):
         fault = webhook_fault(url, policy.webhook_schemes, policy.webhook_hosts)
         if fault is not None:
             faults.add(INVALID_ENVELOPE, f"/callback_urls/{index}", fault)
-    return tuple(value)
+    return tuple(urls)

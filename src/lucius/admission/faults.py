@@ -4,6 +4,7 @@ from typing import Any, Final, NoReturn
 
 import jsonschema_rs
 
+from lucius.contract.codes import CODES
 from lucius.core.errors import RequestError
 from lucius.core.json_faults import pointer
 from lucius.core.references import HAS_CREDENTIALS, INVALID, NOT_ALLOWED, PROTECTED
@@ -21,24 +22,22 @@ NOT_REDRIVABLE: Final = "NOT_REDRIVABLE"
 MAX_LISTED: Final = 50
 """Faults beyond these are counted, not listed."""
 
-CODES: Final = {
-    INVALID_ENVELOPE: (422, "the envelope is not valid"),
-    UNSUPPORTED_SCHEMA_VERSION: (422, "this schema version is not supported"),
-    UNKNOWN_REQUEST_TYPE: (422, "no protocol serves this request type"),
-    INVALID: (422, "a reference is not valid"),
-    HAS_CREDENTIALS: (422, "a reference must not carry credentials"),
-    NOT_ALLOWED: (422, "a reference is outside the policy"),
-    PROTECTED: (422, "a reference leads to what LUCIUS keeps for itself"),
-    PAYLOAD_HAS_CREDENTIALS: (
-        422,
-        "a payload must not carry credentials; LUCIUS_ALLOW_PAYLOAD_SECRETS names the exceptions",
-    ),
-    INVALID_PAYLOAD: (422, "the payload does not fit the schema of its step"),
-    DOC_ID_REQUIRED: (422, "mode BURST spreads a tenant's work by document: doc_id is required"),
-    BURST_NOT_ALLOWED: (403, "this tenant may not use mode BURST"),
-    PAYLOAD_TOO_LARGE: (413, "the request is larger than every backend can hold"),
+DETAILS: Final = {
+    INVALID_ENVELOPE: "the envelope is not valid",
+    UNSUPPORTED_SCHEMA_VERSION: "this schema version is not supported",
+    UNKNOWN_REQUEST_TYPE: "no protocol serves this request type",
+    INVALID: "a reference is not valid",
+    HAS_CREDENTIALS: "a reference must not carry credentials",
+    NOT_ALLOWED: "a reference is outside the policy",
+    PROTECTED: "a reference leads to what LUCIUS keeps for itself",
+    PAYLOAD_HAS_CREDENTIALS: "a payload must not carry credentials;"
+    " LUCIUS_ALLOW_PAYLOAD_SECRETS names the exceptions",
+    INVALID_PAYLOAD: "the payload does not fit the schema of its step",
+    DOC_ID_REQUIRED: "mode BURST spreads a tenant's work by document: doc_id is required",
+    BURST_NOT_ALLOWED: "this tenant may not use mode BURST",
+    PAYLOAD_TOO_LARGE: "the request is larger than every backend can hold",
 }
-"""Status and detail by code. A request with several kinds of faults answers with the first of these."""
+"""By code. A request with several kinds of faults answers with the first of these."""
 
 
 class Faults:
@@ -55,8 +54,7 @@ class Faults:
 
     def raise_all(self) -> NoReturn:
         present = {code for code, _, _ in self._found}
-        code = next(each for each in CODES if each in present)
-        status, detail = CODES[code]
+        code = next(each for each in DETAILS if each in present)
         ordered = sorted(self._found, key=lambda fault: fault[0] != code)
         listed = [
             (at, reason if kind == code else f"{kind}: {reason}")
@@ -64,7 +62,8 @@ class Faults:
         ]
         if len(ordered) > MAX_LISTED:
             listed.append(("", f"and {len(ordered) - MAX_LISTED} more"))
-        raise RequestError(code, detail, faults=tuple(listed), status=status)
+        status = CODES[code].status
+        raise RequestError(code, DETAILS[code], faults=tuple(listed), status=status)
 
     def add_payload(self, validator: jsonschema_rs.Validator, value: Any, at: str) -> None:
         """Name each field of a step's payload that its schema refuses."""

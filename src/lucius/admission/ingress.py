@@ -36,7 +36,7 @@ from lucius.core.plan import EMPTY, Carried, Json, Mode, Plan, Sla
 from lucius.core.record import record
 from lucius.core.references import ReferencePolicy
 from lucius.core.routing import route
-from lucius.core.states import JobState, StepState
+from lucius.core.states import UNSUCCESSFUL_JOB, StepState
 from lucius.ports.config import ConfigSource
 from lucius.ports.ledger import NO_LIMITS, Claim, Limits
 from lucius.telemetry.redaction import redacted
@@ -250,7 +250,7 @@ def _claim(envelope: Mapping[str, Any], read: Envelope) -> Claim:
 
 def _carried(old: Job) -> dict[str, Carried]:
     """Results that the new job keeps. Raises RequestError where there is nothing to redrive."""
-    if old.state not in (JobState.FAILED_FINAL, JobState.CANCELLED):
+    if old.state not in UNSUCCESSFUL_JOB:
         detail = f"a job is redriven once it has failed or was cancelled; this one is {old.state}"
         raise RequestError(NOT_REDRIVABLE, detail, status=409)
     pairs = zip(old.plan.steps, old.steps, strict=True)

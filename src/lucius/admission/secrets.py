@@ -24,7 +24,7 @@ MAX_NAME: Final = 80
 SHORTEST: Final = 8
 """Characters: a shorter text has the shape of no credential."""
 
-Verdict = Literal["", "secret", "token", "form"]
+NameHint = Literal["", "secret", "token", "form"]
 """What a name says of its value. `token`: a number is none. `form`: as the name above it says."""
 Path = tuple[Any, ...]
 """The path above, and the last part of this one."""
@@ -98,7 +98,7 @@ class PayloadSecrets:
         for path, reason in self._found(value, (), ""):
             faults.add(PAYLOAD_HAS_CREDENTIALS, at + _pointer(path), reason)
 
-    def _found(self, value: Any, path: Path, named: Verdict) -> list[tuple[Path, str]]:
+    def _found(self, value: Any, path: Path, named: NameHint) -> list[tuple[Path, str]]:
         kind = value.__class__
         if kind is str:
             reason = NAMED if named else credential_in(value)
@@ -141,7 +141,7 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def judged(name: str) -> Verdict:
+def judged(name: str) -> NameHint:
     """By the last word, which says what the value is: a `password_policy_url` is a URL."""
     words = list(words_of(name))
     while words and (words[-1] in _FORMS or words[-1].isdigit()):

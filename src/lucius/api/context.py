@@ -11,10 +11,9 @@ from starlette.requests import Request
 from lucius.api.limits import HostCheck, RateLimit, WaitLimit
 from lucius.api.standing import CallerWatch, Stands
 from lucius.api.tokens import CallbackTokens
-from lucius.contract.shapes import BacklogRowShape, RetriedShape
+from lucius.contract.shapes import RetriedShape
 from lucius.ports.config import ConfigSource
 from lucius.ports.engine import Engine
-from lucius.ports.ledger import Ledger
 
 
 class Role(StrEnum):
@@ -93,7 +92,6 @@ class ApiOptions:
 @dataclass(frozen=True, slots=True)
 class ApiContext:
     engine: Engine
-    ledger: Ledger
     config: ConfigSource
     tokens: CallbackTokens
     checks: Mapping[str, HealthCheck] = field(default_factory=dict)
@@ -110,7 +108,6 @@ class ApiContext:
     """None: requests may name any host."""
     refresh: Callable[[Mapping[str, bool]], Awaitable[None]] | None = None
     """Called before each scrape with the dependencies that are up and those that are not."""
-    backlog: Callable[[], Awaitable[Sequence[BacklogRowShape]]] | None = None
     retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
     gateway: PullGateway | None = None
     watch: CallerWatch = field(default_factory=CallerWatch)

@@ -45,9 +45,9 @@ def job_filter(
     body: Mapping[str, Any],
     caller: Caller,
     possible: Collection[JobState],
-    unasked: Collection[JobState],
+    default_states: Collection[JobState],
 ) -> JobQuery:
-    """`possible`: the states that may be asked for. `unasked`: those that are meant where none is."""
+    """`possible`: the states that a filter may name. `default_states`: those of a filter that names none."""
     given = body.get("filter")
     if not isinstance(given, dict):
         raise field_problem("/filter", "must be an object; an empty one matches every job")
@@ -59,7 +59,7 @@ def job_filter(
     request_type = _request_type(given)
     return JobQuery(
         tenant_ids=_tenants(given, caller),
-        states=_states(given, possible) or frozenset(unasked),
+        states=_states(given, possible) or frozenset(default_states),
         request_type=normal_request_type(request_type) if request_type else None,
         created_from=_moment(given, "created_from"),
         created_to=_moment(given, "created_to"),
@@ -76,7 +76,7 @@ def _tenants(given: Mapping[str, Any], caller: Caller) -> frozenset[str] | None:
 def _states(given: Mapping[str, Any], possible: Collection[JobState]) -> frozenset[JobState]:
     asked = {word.upper() for word in _words(given, "state")} if "state" in given else set()
     if not asked <= {state.value for state in possible}:
-        raise field_problem("/filter/state", f"must be among {', '.join(possible)}")
+        raise field_problem("/filter/state", f"must be one of {', '.join(possible)}")
     return frozenset(JobState(word) for word in asked)
 
 

@@ -51,7 +51,7 @@ async def list_page(
 ) -> Response:
     query = _query(context, request, caller, dlq=dlq)
     nothing = query.tenant_ids is not None and not query.tenant_ids
-    page = JobPage(()) if nothing else await context.ledger.list(query)
+    page = JobPage(()) if nothing else await context.engine.jobs(query)
     answer: JobsShape = {
         "jobs": [job_view(job, steps=False) for job in page.jobs],
         "next_cursor": _sealed(context, query, page.next_cursor),
@@ -85,7 +85,7 @@ def _states(request: Request) -> frozenset[JobState] | None:
     asked = {word.upper() for word in words(request, "state")}
     unknown = asked - set(JobState)
     if unknown:
-        raise parameter_problem("state", f"must be among {', '.join(JobState)}")
+        raise parameter_problem("state", f"must be one of {', '.join(JobState)}")
     return frozenset(JobState(word) for word in asked) or None
 
 

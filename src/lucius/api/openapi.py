@@ -1,45 +1,19 @@
 """The OpenAPI document: assembled from the operations, so that it lists every answer they can give."""
 
+from collections.abc import Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from lucius.api.codes import CODES
 from lucius.api.operation import JSON, Answer, Operation
 from lucius.api.problems import MEDIA_TYPE
 from lucius.contract import shapes
+from lucius.contract.codes import ProblemCode
 
 Json = dict[str, Any]
 _REF: Final = "#/components/schemas/{model}"
-_ALWAYS: Final = (
-    "INTERNAL_ERROR",
-    "LEDGER_UNAVAILABLE",
-    "LEDGER_CORRUPT",
-    "LEDGER_ROW_UNREADABLE",
-    "MISDIRECTED_REQUEST",
-    "HEADERS_TOO_LARGE",
-    "REQUEST_TIMEOUT",
-    "INVALID_HTTP",
-    "INVALID_HOST",
-    "INVALID_TARGET",
-    "UNKNOWN_PARAMETER",
-)
-_BEYOND_MONITORS: Final = ("TOO_MANY_CONNECTIONS", "CONNECTIONS_EXHAUSTED")
-_WITH_BODY: Final = (
-    "INVALID_JSON",
-    "INVALID_BODY",
-    "BODY_TOO_LARGE",
-    "UNSUPPORTED_MEDIA_TYPE",
-    "CROSS_ORIGIN",
-)
-_WITH_ROLE: Final = (
-    "UNAUTHENTICATED",
-    "FORBIDDEN",
-    "RATE_LIMITED",
-    "AUTHENTICATION_UNAVAILABLE",
-)
 SECURITY: Final = {
     "caller": {
         "type": "http",
@@ -54,54 +28,60 @@ SECURITY: Final = {
 }
 
 
-def extra(operation: Operation, *, guarded: bool) -> Json:
-    """What FastAPI cannot see, because handlers read the request themselves.
+def document(info: Json, operations: Sequence[Operation], *, guarded: bool) -> Json:
+    """`guarded`: authentication is on, so callers must say who they are."""
+    paths: dict[str, Json] = {}
+    for operation in operations:
+        if not operation.hidden:
+            about = _described(operation, guarded=guarded)
+            paths.setdefault(operation.path, {})[operation.method.lower()] = about
+    components = {"schemas": dict(schemas()), "securitySchemes": SECURITY}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components}
 
-    `guarded`: authentication is on, so callers must say who they are.
-    """
-    document: Json = {}
+
+def _described(operation: Operation, *, guarded: bool) -> Json:
+    about: Json = {
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "operationId": operation.operation_id,
+        "responses": {str(status): each for status, each in responses(operation).items()},
+    }
+    if operation.description:
+        about["description"] = operation.description
+    if operation.deprecated:
+        about["deprecated"] = True
     if operation.parameters:
-        document["parameters"] = [dict(parameter) for parameter in operation.parameters]
+        about["parameters"] = [dict(parameter) for parameter in operation.parameters]
     if operation.body is not None:
-        document["requestBody"] = {
+        about["requestBody"] = {
             "required": operation.body_required,
             "content": {JSON: {"schema": operation.body}},
         }
+    return about | _security(operation, guarded=guarded)
+
+
+def _security(operation: Operation, *, guarded: bool) -> Json:
     if operation.callback_token:
-        document["security"] = [{"callback_token": []}]
-    elif operation.role is not None:
-        document["x-lucius-role"] = operation.role.value
-        document["x-lucius-every-tenant"] = operation.every_tenant
-        if guarded:
-            document["security"] = [{"caller": []}]
-    return document
+        return {"security": [{"callback_token": []}]}
+    if operation.role is None:
+        return {}
+    about: Json = {
+        "x-lucius-role": operation.role.value,
+        "x-lucius-every-tenant": operation.every_tenant,
+    }
+    return about | ({"security": [{"caller": []}]} if guarded else {})
 
 
-def responses(operation: Operation) -> dict[int | str, Json]:
-    documents: dict[int | str, Json] = {
+def responses(operation: Operation) -> dict[int, Json]:
+    documents: dict[int, Json] = {
         status: _answer(answer) for status, answer in operation.answers.items()
     }
-    by_status: dict[int, list[str]] = {}
-    for code in _codes(operation):
-        by_status.setdefault(CODES[code].status, []).append(code)
+    by_status: dict[int, list[ProblemCode]] = {}
+    for known in operation.codes:
+        by_status.setdefault(known.status, []).append(known)
     for status, codes in sorted(by_status.items()):
-        documents[status] = _problem(codes)
+        documents[status] = _problem(codes, operation.problem)
     return documents
-
-
-def _codes(operation: Operation) -> dict[str, None]:
-    codes = [*operation.codes]
-    if operation.body is not None:
-        codes += _WITH_BODY
-    if operation.role is not None:
-        codes += _WITH_ROLE
-    if operation.every_tenant:
-        codes.append("TENANT_FORBIDDEN")
-    if not operation.monitor:
-        codes += _BEYOND_MONITORS
-    if any(parameter["in"] == "query" for parameter in operation.parameters):
-        codes.append("INVALID_PARAMETER")
-    return dict.fromkeys([*codes, *_ALWAYS])
 
 
 def _answer(answer: Answer) -> Json:
@@ -121,13 +101,15 @@ def _answer(answer: Answer) -> Json:
     return document
 
 
-def _problem(codes: list[str]) -> Json:
-    lines = [f"- `{code}`: {CODES[code].title}" for code in codes]
+def _problem(codes: Sequence[ProblemCode], shape: type[Any]) -> Json:
+    """The codes are listed for readers, and as a schema for programs."""
+    listed = {"properties": {"code": {"enum": [known.code for known in codes]}}}
+    schema = {"allOf": [{"$ref": _REF.format(model=shape.__name__)}, listed]}
     document: Json = {
-        "description": "\n".join(lines),
-        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model="ProblemShape")}}},
+        "description": "\n".join(f"- `{known.code}`: {known.title}" for known in codes),
+        "content": {MEDIA_TYPE: {"schema": schema}},
     }
-    if any(CODES[code].retry_after for code in codes):
+    if any(known.retry_after for known in codes):
         document["headers"] = {
             "Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}
         }
@@ -135,7 +117,7 @@ def _problem(codes: list[str]) -> Json:
 
 
 @cache
-def components() -> MappingProxyType[str, Any]:
+def schemas() -> MappingProxyType[str, Any]:
     """The JSON schemas of all answer shapes."""
     adapters = [
         (name, "serialization", TypeAdapter(shape))
@@ -144,14 +126,6 @@ def components() -> MappingProxyType[str, Any]:
     ]
     _, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REF)  # type: ignore[arg-type]
     return MappingProxyType(definitions["$defs"])
-
-
-def completed(document: Json) -> Json:
-    """Add what operations refer to."""
-    parts = document.setdefault("components", {})
-    parts["schemas"] = {**parts.get("schemas", {}), **components()}
-    parts["securitySchemes"] = SECURITY
-    return document
 
 
 def path_parameter(name: str, description: str) -> Json:

@@ -1,6 +1,7 @@
 """One operation of the API: its handler, who may call it, and all that its documentation says.
 
-A route cannot be added without a role, its answers and its error codes.
+A route cannot be added without a role and its answers. Which error codes it answers with, the registry
+of the codes says (`contract/codes.py`).
 """
 
 import logging
@@ -11,7 +12,6 @@ from time import perf_counter
 from typing import Any, Final
 
 import orjson
-from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -20,6 +20,8 @@ from lucius.api.limits import RESERVE_CODE, RateLimit, client_of
 from lucius.api.metrics import Observe
 from lucius.api.problems import Problem, problem_response
 from lucius.api.queries import query_check
+from lucius.contract.codes import CODES, Operations, ProblemCode
+from lucius.contract.shapes import ProblemShape
 from lucius.core.errors import LuciusError
 
 Json = dict[str, Any]
@@ -49,12 +51,13 @@ class Operation:
     role: Role | None
     """None: open to everyone, or guarded by a callback token."""
     answers: Mapping[int, Answer]
-    codes: tuple[str, ...] = ()
     parameters: tuple[Json, ...] = ()
     body: Json | None = None
     body_required: bool = True
     description: str = ""
     callback_token: bool = False
+    problem: type[Any] = ProblemShape
+    """The shape of its errors."""
     deprecated: bool = False
     hidden: bool = False
     worker: bool = False
@@ -69,6 +72,29 @@ class Operation:
         name = self.handler.__name__
         return f"{name}_alias" if self.deprecated else name
 
+    @property
+    def codes(self) -> tuple[ProblemCode, ...]:
+        """All that it may answer with, in the order of the registry."""
+        own = {self.handler.__name__, *self._kinds()}
+        return tuple(known for known in CODES.values() if not own.isdisjoint(known.answered_by))
+
+    def _kinds(self) -> Iterator[Operations]:
+        yield Operations.ALL
+        if self.body is not None:
+            yield Operations.WITH_BODY
+        if any(parameter["in"] == "query" for parameter in self.parameters):
+            yield Operations.WITH_QUERY
+        if self.role is not None:
+            yield Operations.WITH_ROLE
+        if "{jobId}" in self.path:
+            yield Operations.OF_A_JOB
+        if self.callback_token:
+            yield Operations.CALLBACKS
+        if self.every_tenant:
+            yield Operations.FOR_ALL_TENANTS
+        if not self.monitor:
+            yield Operations.NOT_FOR_MONITORS
+
 
 JSON: Final = "application/json"
 
@@ -77,16 +103,6 @@ def json_response(
     content: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     return Response(orjson.dumps(content), status, dict(headers) if headers else None, JSON)
-
-
-class DirectRoute(APIRoute):
-    """Calls its endpoint with the request and nothing else: no dependencies, no models.
-
-    OpenAPI comes from the `Operation`, so nothing of FastAPI's per-request work is needed.
-    """
-
-    def get_route_handler(self) -> Endpoint:
-        return self.endpoint
 
 
 def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> Endpoint:

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import orjson
-from fastapi import FastAPI
 from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,15 +16,15 @@ DOCUMENT: Final = "/openapi.json"
 _HTML: Final = "text/html; charset=utf-8"
 
 
-def pages(app: FastAPI) -> tuple[Operation, ...]:
+def pages(openapi: Callable[[], dict[str, Any]]) -> tuple[Operation, ...]:
     def document() -> bytes:
-        return orjson.dumps(app.openapi())
+        return orjson.dumps(openapi())
 
     def swagger() -> bytes:
-        return bytes(get_swagger_ui_html(openapi_url=DOCUMENT, title=app.title).body)
+        return bytes(get_swagger_ui_html(openapi_url=DOCUMENT, title="LUCIUS").body)
 
     def redoc() -> bytes:
-        return bytes(get_redoc_html(openapi_url=DOCUMENT, title=app.title).body)
+        return bytes(get_redoc_html(openapi_url=DOCUMENT, title="LUCIUS").body)
 
     return (
         _page(DOCUMENT, JSON, document),

@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457) and the one registry of their codes, which also writes the reference pages."""
+"""Problem documents (RFC 9457): the one place where an error becomes an answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 import orjson
 from starlette.responses import Response
 
-from lucius.api.codes import CODES, ProblemCode
+from lucius.contract.codes import CODES, ProblemCode
 from lucius.contract.shapes import FaultShape, ProblemShape, ReplyOutcomeShape
 from lucius.core.errors import (
     BusUnavailableError,
@@ -110,34 +110,6 @@ def outcome_of(error: Exception) -> ReplyOutcomeShape:
 def _refused(error: RequestError) -> _Rendered:
     known = CODES.get(error.code)
     if known is None:
-        known = ProblemCode(error.code, error.status, "The request was refused", "", "")
+        known = ProblemCode(error.code, error.status, "The request was refused", "", "", ())
     faults: list[FaultShape] = [{"pointer": at, "detail": detail} for at, detail in error.faults]
     return _Rendered(known, error.detail, faults, {})
-
-
-def error_pages() -> dict[str, str]:
-    """The reference pages, by file name, with an index."""
-    pages = {f"{code}.md": _page(known) for code, known in CODES.items()}
-    rows = [
-        f"| [`{known.code}`]({known.code}.md) | {known.status} | {known.title} |"
-        for known in CODES.values()
-    ]
-    index = [
-        "# Error codes",
-        "",
-        "Every error is a problem document (RFC 9457) with a stable `code`. Why a step or a job failed",
-        "(`last_error_code`, `error_code`) is in the [fault codes](../fault-codes.md).",
-    ]
-    index += ["", "| code | status | meaning |", "|---|---|---|", *rows]
-    return {"README.md": "\n".join(index) + "\n", **pages}
-
-
-def _page(known: ProblemCode) -> str:
-    lines = [f"# {known.code}", "", f"{known.title}. HTTP status {known.status}.", ""]
-    lines += ["## What it means", "", known.explanation, "", "## What to do", "", known.action]
-    if known.retry_after:
-        lines += [
-            "",
-            "The answer carries `Retry-After`: wait that many seconds, then repeat it as is.",
-        ]
-    return "\n".join(lines) + "\n"

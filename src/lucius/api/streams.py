@@ -45,7 +45,7 @@ class Feed:
         """What follows `after`: from memory if it is recent, else from the ledger."""
         if after >= self._start:
             return [event for event in self._tail if event.seq > after]
-        return await self._context.ledger.events(self.job.job_id, after, PAGE)
+        return await self._context.engine.events(self.job.job_id, after, PAGE)
 
     async def changed(self, after: int, seconds: float) -> bool:
         """Wait for news past `after`. False: nothing for so long."""
@@ -79,7 +79,7 @@ class Feed:
     async def _read(self) -> None:
         while self._position < self.job.seq:
             self.reads += 1
-            events = await self._context.ledger.events(self.job.job_id, self._position, PAGE)
+            events = await self._context.engine.events(self.job.job_id, self._position, PAGE)
             if not events:
                 break
             for event in events:

@@ -7,8 +7,10 @@ from lucius.bootstrap.adapters import (
     named_service,
     open_ledger,
     open_workspace,
+    packaged_names,
     packaged_services,
 )
+from lucius.bootstrap.azure_stack import serve_azure
 from lucius.bootstrap.broker import BrokerMissingError, local_nats
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
@@ -16,6 +18,7 @@ from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
 from lucius.bootstrap.standalone import run_service
+from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.telemetry import observed
 from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify
 
@@ -34,6 +37,7 @@ __all__ = [
     "observed",
     "open_ledger",
     "open_workspace",
+    "packaged_names",
     "packaged_services",
     "provision_bus",
     "prunable",
@@ -42,6 +46,8 @@ __all__ = [
     "restore_ledger",
     "run_service",
     "serve",
+    "serve_azure",
+    "settings_with_stored",
     "verify",
     "webhook_secret",
 ]

@@ -1,11 +1,17 @@
 """Which adapter serves which port, by the settings. No other module names them."""
 
 import importlib
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from uuid import uuid4
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
@@ -16,18 +22,22 @@ from lucius.bootstrap.secrets import made_once
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
+from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
 from lucius.ports.bus import Bus, Provisioner
 from lucius.ports.config import ConfigSource
+from lucius.ports.lanes import ALL_LANES, NO_LANES, Lanes
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.services import Embedding, Ocr, Sis, missing
 from lucius.services.endpoint import AnswerEndpoint
 from lucius.settings import Settings
+from lucius.settings.behaviour import EMBEDDED_BACKENDS
 from lucius.settings.kinds import show
+from lucius.settings.stored import StoredSettings
 from lucius.upkeep.job_workspaces import JobWorkspaces
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace, path_of
@@ -37,6 +47,8 @@ from lucius.workspaces.places import Places
 LEDGER_FILE: Final = "ledger.db"
 INSTALLATION_FILE: Final = "installation"
 WORKSPACE_SCHEMES: Final = ("file", "mem")
+BLOB_SCHEMES: Final = ("az", "abfs", "abfss", "https")
+PACKAGED_SERVICES: Final = (Ocr, Embedding, Sis)
 
 
 class UnsupportedError(LuciusError):
@@ -47,12 +59,6 @@ class LibrariesMissingError(UnsupportedError):
     """The packaged services are not installed: a server can run without them."""
 
 
-def check_engine(settings: Settings) -> None:
-    """A job keeps the engine that it began with, so none may begin with one that is not here."""
-    if settings.temporal_enabled:
-        raise UnsupportedError("LUCIUS_TEMPORAL_ENABLED=true is not built yet: leave it out")
-
-
 async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
     if settings.storage_backend == "memory":
         return MemoryLedger()
@@ -60,17 +66,78 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         path = ledger_path(settings)
         opened = SqliteLedger.open_readonly(path) if readonly else SqliteLedger.open(path)
         return await opened
-    raise UnsupportedError(
-        f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is not built yet: use sqlite"
+    ledger: Ledger = await azure_tables(settings).open_ledger(
+        settings.storage_backend,
+        settings.table_connection.get_secret_value(),
+        table_settings(settings),
+        hot=settings.hot_tenants,
     )
+    return ledger
 
 
-def open_config(settings: Settings) -> ConfigSource:
+def open_lanes(settings: Settings, ledger: Ledger, *, takes: bool) -> Lanes:
+    """Which lanes this process owns: all of an embedded ledger, a part of a shared one, or none."""
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        return ALL_LANES if takes else NO_LANES
+    name = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
+    store = azure_tables(settings).leases_of(ledger)
+    return LeasedLanes(store, name, clock=time.monotonic, term=settings.lane_lease, takes=takes)
+
+
+def azure_tables(settings: Settings) -> ModuleType:
+    """The Azure ledgers need an SDK that only their users install."""
+    try:
+        return importlib.import_module("lucius.ledgers.azure.opening")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} needs the package {error.name}:"
+            " pip install 'lucius[azure]'"
+        ) from error
+
+
+def table_settings(settings: Settings) -> dict[str, str]:
+    """The settings that name a table, and the names that they give."""
+    shared = {
+        "LUCIUS_IDEMPOTENCY_TABLE": settings.idempotency_table,
+        "LUCIUS_JOB_INDEX_TABLE": settings.job_index_table,
+        "LUCIUS_INFLIGHT_TABLE": settings.inflight_table,
+    }
+    if settings.storage_backend == "ledger":
+        return {"LUCIUS_LEDGER_TABLE": settings.ledger_table, **shared}
+    return {
+        "LUCIUS_JOBS_TABLE": settings.jobs_table,
+        "LUCIUS_STEPS_TABLE": settings.steps_table,
+        "LUCIUS_OUTBOX_TABLE": settings.outbox_table,
+        "LUCIUS_EVENTS_TABLE": settings.events_table,
+        **shared,
+    }
+
+
+async def open_config(settings: Settings) -> ConfigSource:
     if settings.config_source == "files":
         return FileConfig(settings.protocol_paths(), policy=settings.retry_policy())
-    raise UnsupportedError(
-        f"LUCIUS_CONFIG_SOURCE={settings.config_source} is not built yet: use files"
+    opened: ConfigSource = await app_configuration().open_app_configuration(
+        settings.appconfig_connection.get_secret_value(),
+        settings.appconfig_label,
+        StoredSettings(settings).policy,
     )
+    return opened
+
+
+async def stored_settings(connection: str, label: str) -> Mapping[str, str]:
+    """What App Configuration says of the settings, by variable."""
+    found: Mapping[str, str] = await app_configuration().read_settings(connection, label)
+    return found
+
+
+def app_configuration() -> ModuleType:
+    """The adapter needs an SDK that only users of Azure install."""
+    try:
+        return importlib.import_module("lucius.configs.app_configuration")
+    except ImportError as error:
+        raise UnsupportedError(
+            "LUCIUS_APPCONFIG_CONNECTION needs the Azure SDK: pip install 'lucius[azure]'"
+        ) from error
 
 
 def open_bus(settings: Settings) -> Bus:
@@ -81,7 +148,7 @@ def open_bus(settings: Settings) -> Bus:
         connecting = service_bus()
         plan = service_bus_plan(settings)
         bus: Bus = connecting.open_service_bus(
-            settings.servicebus_connection, plan, creates=creates
+            settings.servicebus_connection.get_secret_value(), plan, creates=creates
         )
         return bus
     return open_nats(settings)
@@ -122,11 +189,11 @@ def open_provisioner(settings: Settings) -> Provisioner:
     """Who creates topics, subscriptions and rules, with rights that running processes do not need."""
     if settings.bus_backend != "servicebus":
         raise UnsupportedError(
-            f"LUCIUS_BUS_BACKEND={settings.bus_backend}: nothing is to be provisioned, the processes"
-            " create what they need. Set LUCIUS_BUS_BACKEND=servicebus"
+            f"LUCIUS_BUS_BACKEND={settings.bus_backend} needs no provisioning: processes create what they"
+            " need. For Service Bus, set LUCIUS_BUS_BACKEND=servicebus"
         )
     made: Provisioner = service_bus().open_administrator(
-        settings.servicebus_connection, service_bus_plan(settings)
+        settings.servicebus_connection.get_secret_value(), service_bus_plan(settings)
     )
     return made
 
@@ -135,21 +202,70 @@ def open_workspace(settings: Settings) -> Workspace:
     """The scheme of a reference chooses. `file` reaches the workspaces and the roots in the settings."""
     local = LocalWorkspace(
         workspace_root(settings),
-        readable=[Path(root).expanduser() for root in settings.input_roots],
-        writable=[Path(root).expanduser() for root in settings.output_roots],
+        readable=[Path(root).expanduser() for root in settings.input_roots if not is_url(root)],
+        writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],
         protected=[settings.data_dir],
     )
     memory = MemoryWorkspace(jobs=settings.workspace_url)
-    return WorkspaceByScheme({"file": local, "mem": memory})
+    return WorkspaceByScheme({"file": local, "mem": memory, **blobs(settings)})
+
+
+def is_url(root: str) -> bool:
+    return "://" in root
+
+
+def blobs(settings: Settings) -> dict[str, Workspace]:
+    """By scheme. Its library comes with an extra, so it is looked for only where it is needed."""
+    roots = [root for root in (*settings.input_roots, *settings.output_roots) if is_url(root)]
+    if not settings.blob_connection and not roots:
+        return {}
+    if not settings.blob_connection:
+        raise UnsupportedError(
+            f"LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS name {', '.join(roots)}:"
+            " set LUCIUS_BLOB_CONNECTION"
+        )
+    try:
+        azure = importlib.import_module("lucius.workspaces.azure_blob")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_BLOB_CONNECTION needs the package {error.name}: pip install 'lucius[azure]'"
+        ) from error
+    try:
+        opened: Workspace = azure.open_blobs(
+            settings.blob_connection.get_secret_value(),
+            home=settings.workspace_url,
+            readable=[root for root in settings.input_roots if is_url(root)],
+            writable=[root for root in settings.output_roots if is_url(root)],
+        )
+    except WorkspaceRefusedError as error:
+        raise UnsupportedError(
+            f"LUCIUS_WORKSPACE_URL, LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS: {error}"
+        ) from error
+    return dict.fromkeys(BLOB_SCHEMES, opened)
 
 
 def job_workspaces(
     settings: Settings, workspace: Workspace, *, readonly: bool = False
 ) -> JobWorkspaces:
-    """The workspaces of all jobs. Whose they are is said by a file in the data directory."""
+    """The workspaces of all jobs."""
     home = f"{settings.workspace_url.rstrip('/')}/{settings.system}/"
-    named = settings.data_dir / INSTALLATION_FILE
-    return JobWorkspaces(workspace, home, "" if readonly else made_once(named).decode())
+    return JobWorkspaces(workspace, home, "" if readonly else installation(settings))
+
+
+def installation(settings: Settings) -> str:
+    """Whose the workspaces are. Processes that share a ledger are one installation.
+
+    An embedded one is named by a file in its data directory. Keys may be rotated, so they do not count.
+    """
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        return made_once(settings.data_dir / INSTALLATION_FILE).decode()
+    connection = settings.table_connection.get_secret_value().lower()
+    named = re.search("accountname=([^;]+)", connection) or re.search(
+        "https://([^./]+)", connection
+    )
+    account = named[1] if named is not None else ""
+    table = settings.jobs_table if settings.storage_backend == "table" else settings.ledger_table
+    return sha256(f"{account}/{settings.storage_backend}/{table}".encode()).hexdigest()
 
 
 def home_of(settings: Settings) -> str:
@@ -161,10 +277,17 @@ def home_of(settings: Settings) -> str:
 def check_workspace(settings: Settings) -> None:
     """Services that run here write where LUCIUS_WORKSPACE_URL says, or do not start."""
     scheme = settings.workspace_url.partition(":")[0].lower()
-    if scheme not in WORKSPACE_SCHEMES:
+    url = f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}"
+    if scheme in BLOB_SCHEMES and not settings.blob_connection:
         raise UnsupportedError(
-            f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}: the services of this build write"
-            f" to {' or '.join(WORKSPACE_SCHEMES)}; run them elsewhere (lucius up --no-services)"
+            f"{url}: set LUCIUS_BLOB_CONNECTION to a connection string of its account, or to"
+            " https://NAME.blob.core.windows.net for the identity of the process"
+        )
+    if scheme not in (*WORKSPACE_SCHEMES, *BLOB_SCHEMES):
+        raise UnsupportedError(
+            f"{url}: the services of this build write to"
+            f" {', '.join(WORKSPACE_SCHEMES)} or {', '.join(BLOB_SCHEMES)};"
+            " run them elsewhere (lucius up --no-services)"
         )
 
 
@@ -182,7 +305,9 @@ def ingress_policy(settings: Settings) -> IngressPolicy:
     """No reference of a request leads to the secrets of this process, or to the work of others."""
     policy = settings.ingress_policy()
     kept = Places([settings.data_dir, workspace_root(settings)])
-    return replace(policy, references=replace(policy.references, protects=kept.hold))
+    remote = not settings.workspace_url.startswith("file:")
+    home = f"{settings.workspace_url}/{settings.system}" if remote else ""
+    return replace(policy, references=replace(policy.references, protects=kept.hold, home=home))
 
 
 def ledger_path(settings: Settings) -> Path:
@@ -235,13 +360,24 @@ def host_check(settings: Settings) -> HostCheck | None:
 
 def packaged_services(settings: Settings) -> list[Service]:
     """OCR, EMBEDDING and SIS."""
+    check_libraries()
+    return [Ocr(), Embedding(), Sis(answer_endpoint(settings))]
+
+
+def check_libraries() -> None:
+    """What the packaged services compute with comes with an extra."""
     if names := missing():
         raise LibrariesMissingError(
             f"the services OCR, EMBEDDING and SIS are not installed ({', '.join(names)} missing): pip"
             " install 'lucius[services]' (Python 3.11 or 3.12), or run workers of your own, which pull"
             " their directives from POST /v1/services/{service}/directives:pull"
         )
-    return [Ocr(), Embedding(), Sis(answer_endpoint(settings))]
+
+
+def packaged_names() -> list[str]:
+    """As `lucius service run` takes them."""
+    check_libraries()
+    return [f"{kind.__module__}:{kind.__qualname__}" for kind in PACKAGED_SERVICES]
 
 
 def answer_endpoint(settings: Settings) -> AnswerEndpoint | None:
@@ -251,7 +387,8 @@ def answer_endpoint(settings: Settings) -> AnswerEndpoint | None:
         raise UnsupportedError(
             "LUCIUS_ANSWER_URL is set: name the model in LUCIUS_ANSWER_MODEL too"
         )
-    return AnswerEndpoint(settings.answer_url, settings.answer_model, settings.answer_key)
+    key = settings.answer_key.get_secret_value()
+    return AnswerEndpoint(settings.answer_url, settings.answer_model, key)
 
 
 def named_service(name: str, settings: Settings) -> Service:
@@ -274,6 +411,6 @@ def named_service(name: str, settings: Settings) -> Service:
 
 def _made(kind: type, settings: Settings) -> Any:
     """A packaged service as `lucius up` has it; others are made without arguments."""
-    if kind in (Ocr, Embedding, Sis):
+    if kind in PACKAGED_SERVICES:
         return next(each for each in packaged_services(settings) if type(each) is kind)
     return kind()

@@ -39,7 +39,7 @@ def local_nats(environ: Mapping[str, str], data: Path) -> Iterator[dict[str, str
     server = subprocess.Popen(
         [_binary(), *words, "-l", str(folder / "server.log")],
         start_new_session=True,  # Ctrl-C is for this process alone: it drains first
-        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+        preexec_fn=die_with_parent if sys.platform == "linux" else None,
     )
     try:
         _wait_for(server, port, folder)
@@ -87,6 +87,6 @@ def _wait_for(server: "subprocess.Popen[bytes]", port: int, folder: Path) -> Non
     raise BrokerMissingError(f"nats-server does not start: see {folder / 'server.log'}")
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """If this process is killed, two servers must not meet on one folder at its next start."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

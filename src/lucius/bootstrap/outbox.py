@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from lucius.admission.ingress import Ingress
+from lucius.core.routing import TOPOLOGIES
 from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.cache import CACHE_BYTES
 from lucius.engines.outbox.clock import LoopTime
@@ -28,7 +29,7 @@ from lucius.engines.outbox.pump import Pump
 from lucius.engines.outbox.ready import ReadyQueues
 from lucius.engines.outbox.reconciler import Reconciler
 from lucius.engines.outbox.releases import Releases
-from lucius.engines.outbox.replies import Guard, Replies
+from lucius.engines.outbox.replies import Guard, ReplyConsumer
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.ticks import IDLE, Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
@@ -54,7 +55,7 @@ class Outbox:
     pulls: Pulls
     dispatcher: Dispatcher
     ticks: Ticks
-    replies: Replies
+    replies: ReplyConsumer
     nudges: Nudges
     reconciler: Reconciler
 
@@ -67,6 +68,7 @@ def outbox(
     now: Callable[[], datetime],
     limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
     lanes: Lanes = ALL_LANES,
+    topologies: Sequence[str] = TOPOLOGIES,
     listeners: Sequence[Listener] = (),
     owed: OwedEffects | None = None,
     cache_bytes: int = CACHE_BYTES,
@@ -112,7 +114,9 @@ def outbox(
         decorate=decorate,
         notify=notify,
     )
-    reporter = UnclaimedReporter(engine, bus, unclaimed, lanes=lanes, now=now, observer=metrics)
+    reporter = UnclaimedReporter(
+        engine, bus, unclaimed, lanes=lanes, topologies=topologies, now=now, observer=metrics
+    )
     outage = Outage("ledger", "what is due waits", logging.getLogger("lucius.reconciler"))
     ticks = Ticks(
         engine,
@@ -125,7 +129,7 @@ def outbox(
         observer=metrics,
         every=look,
     )
-    replies = Replies(
+    replies = ReplyConsumer(
         engine,
         bus,
         tasks,

@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 
 from lucius.bootstrap.adapters import open_config, open_provisioner
-from lucius.core.routing import LANES, every_directive_topic, reply_topic, subscriptions_of
+from lucius.core.routing import (
+    LANES,
+    TOPOLOGIES,
+    every_directive_topic,
+    reply_topic,
+    subscriptions_of,
+)
 from lucius.engines.outbox.replies import REPLIES
 from lucius.engines.outbox.unclaimed import UNCLAIMED
 from lucius.gateway.bus_gateway import services_of
@@ -12,10 +18,12 @@ from lucius.ports.config import Catalog
 from lucius.settings import Settings
 
 
-def subscriptions(catalog: Catalog, topology: str) -> list[Subscription]:
+def subscriptions(
+    catalog: Catalog, topology: str, topologies: Sequence[str] = TOPOLOGIES
+) -> list[Subscription]:
     """Of every service, of the replies, and the catch-all. Processes listen on all these topics."""
     wanted = [Subscription(reply_topic(lane), REPLIES) for lane in range(LANES)]
-    for topic in every_directive_topic():
+    for topic in every_directive_topic(topologies=topologies):
         for service, step_types in services_of(catalog).items():
             for name, mode in subscriptions_of(service, topology):
                 filters: dict[str, tuple[Property, ...]] = {"step_type": tuple(step_types)}
@@ -28,9 +36,12 @@ def subscriptions(catalog: Catalog, topology: str) -> list[Subscription]:
 
 async def provision_bus(settings: Settings) -> Sequence[str]:
     """What was changed."""
-    catalog = open_config(settings).catalog()
+    config = await open_config(settings)
+    await config.close()
     provisioner = open_provisioner(settings)
     try:
-        return await provisioner.provision(subscriptions(catalog, settings.lane_topology))
+        return await provisioner.provision(
+            subscriptions(config.catalog(), settings.lane_topology, settings.topologies())
+        )
     finally:
         await provisioner.close()

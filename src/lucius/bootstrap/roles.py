@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from lucius.bootstrap.ending import Ending
+from lucius.bootstrap.health import health_port
+from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.runtime import build
 from lucius.core.errors import LuciusError
 from lucius.settings import Settings
@@ -42,11 +44,17 @@ def check_shared(settings: Settings, verb: str) -> None:
         )
 
 
-async def reconcile(settings: Settings, *, ready: Callable[[], None]) -> None:
+async def reconcile(
+    settings: Settings,
+    *,
+    ready: Callable[[], None],
+    health_host: str = LOOPBACK,
+    health: int | None = None,
+) -> None:
     """Dispatcher, sweepers and reply consumers, without the API. Until SIGINT or SIGTERM."""
     runtime = await build(settings)
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
-        async with runtime.running():
+        async with runtime.running(), health_port(runtime.health_app(), health_host, health):
             ready()
             await stopping.wait()

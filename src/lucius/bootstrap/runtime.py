@@ -1,6 +1,7 @@
 """A runtime: everything of one process, wired. It is started by entering it and stopped by leaving."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -11,19 +12,19 @@ from typing import Any, Final
 from uuid import uuid4
 
 import httpx
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, ProcessCollector
+from starlette.applications import Starlette
 
 from lucius.admission.ingress import Ingress
-from lucius.api.app import create_app
-from lucius.api.context import ApiContext, ApiOptions
+from lucius.api.app import Application, create_app
+from lucius.api.context import ApiContext, ApiOptions, HealthCheck
+from lucius.api.health import health_app
 from lucius.api.limits import WaitLimit
 from lucius.api.standing import CallerWatch
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
     caller_checks,
-    check_engine,
     check_workspace,
     home_of,
     host_check,
@@ -31,6 +32,7 @@ from lucius.bootstrap.adapters import (
     job_workspaces,
     open_bus,
     open_config,
+    open_lanes,
     open_ledger,
     open_workspace,
     rate_limit,
@@ -39,14 +41,14 @@ from lucius.bootstrap.adapters import (
 from lucius.bootstrap.loop_watch import Block, LoopWatch
 from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.private_files import own_data
-from lucius.bootstrap.secrets import callback_keys, webhook_secret
+from lucius.bootstrap.secrets import callback_keys, check_shared_secrets, webhook_secret
 from lucius.bootstrap.services import check_services, runners_of
 from lucius.core.effects import Decision
-from lucius.core.errors import LuciusError
+from lucius.core.errors import LedgerError, LedgerUnavailableError, LuciusError
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
 from lucius.core.states import StepState
-from lucius.engines.outbox.clock import SteadyClock
+from lucius.engines.outbox.clock import SteadyClock, StorageClock
 from lucius.engines.outbox.engine import Listener
 from lucius.engines.outbox.observer import Incident
 from lucius.engines.outbox.publish_now import OutboxRetry
@@ -55,10 +57,11 @@ from lucius.platform import Service, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
 from lucius.ports.bus import Bus
 from lucius.ports.config import ConfigSource
-from lucius.ports.lanes import ALL_LANES
-from lucius.ports.ledger import Ledger
+from lucius.ports.lanes import ALL_LANES, FixedLanes, Lanes
+from lucius.ports.ledger import Dated, Ledger, Sweeps
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
+from lucius.telemetry.instruments import Measured
 from lucius.telemetry.spans import traced
 from lucius.upkeep.retention import prune
 from lucius.webhooks.sender import Webhooks
@@ -68,6 +71,9 @@ log = logging.getLogger("lucius")
 SLOTS: Final = 64
 """Steps that each embedded service runs at once."""
 RESTART_PAUSE: Final = timedelta(seconds=1)
+SHARED_LOOK: Final = timedelta(seconds=1)
+"""Other processes leave jobs that are due at once, and their nudge may be lost."""
+SWEEP_PAUSE: Final = timedelta(minutes=1)
 PRUNE_PAUSE: Final = timedelta(minutes=10)
 """Between two looks for jobs that are kept no longer."""
 
@@ -84,6 +90,8 @@ class Runtime:
     services: Sequence[Service] = ()
     reconciles: bool = True
     """Whether what is due is moved here too, or by other processes."""
+    lanes: Lanes = ALL_LANES
+    """Those that this process owns."""
     listeners: Sequence[Listener] = ()
     """Told of every committed decision, besides those that are built here."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
@@ -113,7 +121,10 @@ class Runtime:
             transport=self.webhook_transport,
         )
         ingress = Ingress(self.config, ingress_policy(settings))
-        self._clock = SteadyClock(utc_now, time.monotonic)
+        self._storage_clock = storage_clock(self.ledger)
+        wall = self._storage_clock.now if self._storage_clock is not None else utc_now
+        self._clock = SteadyClock(wall, time.monotonic)
+        shared = not isinstance(self.lanes, FixedLanes)
         self.outbox = outbox(
             self.ledger,
             self.bus,
@@ -122,7 +133,11 @@ class Runtime:
             limits=ingress.limits,
             listeners=(self._pass_cancel_on, *self.listeners),
             cache_bytes=settings.job_cache_bytes,
-            look=settings.outbox_retry_interval,
+            lanes=self.lanes,
+            topologies=settings.topologies(),
+            look=min(settings.outbox_retry_interval, SHARED_LOOK)
+            if shared
+            else settings.outbox_retry_interval,
             decorate=self._decorate,
             notify=self.webhooks.notify,
             guard=self._guard,
@@ -131,12 +146,15 @@ class Runtime:
         )
         self.engine, self.metrics = self.outbox.engine, self.outbox.metrics
         self.metrics.register(self.registry)
+        if isinstance(self.ledger, Measured):
+            self.ledger.instruments.register(self.registry)
         ProcessCollector(registry=self.registry)
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.gateway = BusGateway(
             self.bus,
             self.config,
             topology=settings.lane_topology,
+            topologies=settings.topologies(),
             backlog=self.outbox.pulls,
         )
         self.loop_watch = LoopWatch(settings.loop_blocked, self._whose, self._blocked)
@@ -147,6 +165,7 @@ class Runtime:
             self.bus,
             self.workspace,
             topology=self.settings.lane_topology,
+            topologies=self.settings.topologies(),
             slots=SLOTS,
             forks=self._forks_of(service),
             grace=self.settings.drain,
@@ -175,7 +194,7 @@ class Runtime:
         for lease_id in ended_leases(before, job) if before is not None and self.runners else ():
             for runner in self.runners:
                 runner.end_lease(lease_id)
-        if job.cancel_requested_at is not None and before is not None and before.state != job.state:
+        if job.cancel_requested_at is not None and before is not None and not before.terminal:
             for runner in self.runners:
                 runner.request_cancel(job.job_id)
 
@@ -211,6 +230,9 @@ class Runtime:
         if self.reconciles:
             await self.reconciler.prepare()
             tasks |= {"reconciler": self.reconciler.run, "retention": self._prune_forever}
+            tasks |= {"claims": self._sweep_forever}
+        else:
+            tasks |= {"nudges": self.outbox.nudges.run}
         background = [
             asyncio.create_task(self._supervise(name, run)) for name, run in tasks.items()
         ]
@@ -225,11 +247,14 @@ class Runtime:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
+            with contextlib.suppress(LedgerError):
+                await self.lanes.give_back()
             await self.outbox.tasks.close()
             await self.webhooks.close()
             for forks in self.forks:
                 await forks.close()
             await self.bus.close()
+            await self.config.close()
             await self.ledger.close()
 
     def take_no_more(self) -> "asyncio.Task[None]":
@@ -274,37 +299,46 @@ class Runtime:
             await asyncio.Future()
             return
         while True:
-            before = utc_now() - retention
+            await asyncio.sleep(0 if self._is_first_owner() else SWEEP_PAUSE.total_seconds())
+            if not self._is_first_owner():
+                continue
+            before = self._clock.now() - retention
             forget = self.engine.forget_ended
             deleted = await prune(self.ledger, self.job_workspaces, before, forget=forget)
             if deleted:
                 log.info("%d jobs that ended before %s ago are deleted", deleted, retention)
             await asyncio.sleep(PRUNE_PAUSE.total_seconds())
 
+    async def _sweep_forever(self) -> None:
+        """Requests that were claimed and never written are forgotten, where the ledger can have such."""
+        while isinstance(self.ledger, Sweeps):
+            await asyncio.sleep(SWEEP_PAUSE.total_seconds())
+            if self._is_first_owner():
+                with contextlib.suppress(LedgerUnavailableError):
+                    await self.ledger.sweep(self._clock.now())
+        await asyncio.Future()
+
+    def _is_first_owner(self) -> bool:
+        """What one process should do for all is done by the owner of the first lane."""
+        return 0 in self.lanes.owned
+
     def end_waits(self) -> None:
         """Requests that wait for something are answered now, so that they do not delay the end."""
         self.engine.end_waits()
 
-    def app(self) -> FastAPI:
+    def app(self) -> Application:
         return create_app(
             ApiContext(
                 engine=self.engine,
-                ledger=self.ledger,
                 config=self.config,
                 tokens=self.tokens,
-                checks={
-                    "ledger": self._check_ledger,
-                    "bus": self._check_bus,
-                    "reconciler": self._check_tasks,
-                    **caller_checks(self.settings),
-                },
+                checks=self.checks(),
                 registry=self.registry,
                 authenticate=authenticator(self.settings),
                 rate=rate_limit(self.settings),
                 worker_rate=worker_rate_limit(self.settings),
                 waits=WaitLimit(self.settings.max_waiting_per_caller),
                 hosts=host_check(self.settings),
-                backlog=self.metrics.rows,
                 refresh=self._measure,
                 retry_outbox=OutboxRetry(
                     self.engine,
@@ -321,6 +355,24 @@ class Runtime:
                 options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
             )
         )
+
+    def checks(self) -> dict[str, HealthCheck]:
+        """What must be well for this process to be ready."""
+        return {
+            "ledger": self._check_ledger,
+            **({"clock": self._check_clock} if self._storage_clock is not None else {}),
+            "bus": self._check_bus,
+            "reconciler": self._check_tasks,
+            **caller_checks(self.settings),
+        }
+
+    def health_app(self) -> Starlette:
+        """For a process without the API."""
+        return health_app(self.checks(), self.registry, self._measure)
+
+    async def _check_clock(self) -> None:
+        if self._storage_clock is not None:
+            self._storage_clock.check()
 
     async def _measure(self, up: Mapping[str, bool]) -> None:
         self.metrics.config_valid.show({(): float(self.config.fault() is None)})
@@ -348,16 +400,29 @@ async def build(
     settings: Settings, services: Sequence[Service] = (), *, reconciles: bool = True
 ) -> Runtime:
     """A runtime of the adapters that the settings name."""
-    check_engine(settings)
     if services:
         check_workspace(settings)
-    config, bus = open_config(settings), traced(open_bus(settings))
+    config = await open_config(settings)
+    try:
+        return await _built(settings, services, config, reconciles=reconciles)
+    except BaseException:
+        await config.close()
+        raise
+
+
+async def _built(
+    settings: Settings, services: Sequence[Service], config: ConfigSource, *, reconciles: bool
+) -> Runtime:
+    check_shared_secrets(settings)
+    bus = traced(open_bus(settings))
     own_data(settings)
     workspace = open_workspace(settings)
     await job_workspaces(settings, workspace).claim()
+    ledger = await open_ledger(settings)
     return Runtime(
         settings=settings,
-        ledger=await open_ledger(settings),
+        ledger=ledger,
+        lanes=open_lanes(settings, ledger, takes=reconciles),
         bus=bus,
         config=config,
         workspace=workspace,
@@ -380,6 +445,13 @@ def ended_leases(before: Job, job: Job) -> list[str]:
         and new.state is not StepState.SUCCEEDED
         and (new.execution.exec_id != old.execution.exec_id or job.terminal)
     ]
+
+
+def storage_clock(ledger: Ledger) -> StorageClock | None:
+    """The time of a shared ledger's storage; an embedded one has none of its own."""
+    if not isinstance(ledger, Dated):
+        return None
+    return StorageClock(utc_now, time.monotonic, ledger.dated)
 
 
 def utc_now() -> datetime:

@@ -9,26 +9,47 @@ from typing import Final
 
 from lucius.core.errors import LuciusError
 from lucius.settings import Settings
+from lucius.settings.behaviour import EMBEDDED_BACKENDS
 
 LEAST_BYTES: Final = 32
 """Of what is in the file: an empty or cut one is no secret."""
+
+
+class SecretMissingError(LuciusError):
+    """Processes that share a ledger would not accept each other's tokens."""
 
 
 class SecretTooShortError(LuciusError):
     """The file of a secret does not hold one."""
 
 
+def check_shared_secrets(settings: Settings) -> None:
+    """Where processes share a ledger, each must accept what the others have signed."""
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        return
+    given = {
+        "LUCIUS_CALLBACK_KEYS": settings.callback_keys,
+        "LUCIUS_WEBHOOK_SECRET": settings.webhook_secret,
+    }
+    missing = [name for name, value in given.items() if not value]
+    if missing:
+        raise SecretMissingError(
+            f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is shared by processes, so all of them"
+            f" need the same {' and '.join(missing)}: set it, or NAME_FILE to a file that holds it"
+        )
+
+
 def callback_keys(settings: Settings) -> dict[str, bytes]:
     """From the settings, or one that is made once in the data directory."""
     if settings.callback_keys:
-        pairs = (entry.split(":", 1) for entry in settings.callback_keys)
-        return {key_id: secret.encode() for key_id, secret in pairs}
+        keys = settings.callback_keys.items()
+        return {key_id: secret.get_secret_value().encode() for key_id, secret in keys}
     return {"k1": made_once(settings.data_dir / "callback.key")}
 
 
 def webhook_secret(settings: Settings) -> str:
     if settings.webhook_secret:
-        return settings.webhook_secret
+        return settings.webhook_secret.get_secret_value()
     return base64.b64encode(made_once(settings.data_dir / "webhook.key")).decode()
 
 

@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import errno
 import gc
 import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import Any, Final
@@ -16,6 +14,7 @@ from typing import Any, Final
 import uvicorn
 
 from lucius.bootstrap.ending import Ending
+from lucius.bootstrap.listening import BACKLOG, listen
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
@@ -27,7 +26,6 @@ from lucius.server.slow_clients import SlowClients
 from lucius.settings import Settings
 
 log = logging.getLogger("lucius")
-BACKLOG: Final = 2048
 COLLECT: Final = (50_000, 20, 50)
 SOCKET_FILE: Final = "lucius.sock"
 
@@ -139,11 +137,11 @@ async def serve(
     `ready` is told the URL once requests are answered.
     """
     check_address(settings, host)
-    with contextlib.closing(_listen(host, port)) as listener:
+    with contextlib.closing(listen(host, port)) as listener:
         address = _address(host, listener)
         if not settings.public_url:
             check_callable(address, listener.getsockname()[0])
-            settings = replace(settings, public_url=address)
+            settings = settings.model_copy(update={"public_url": address})
         runtime = await build(settings, services, reconciles=reconciles)
         with _private_socket(settings) as private:
             await _serve_on(listener, private, runtime, lambda: _tell(address, ready))
@@ -243,18 +241,3 @@ def settle_collector() -> None:
 def _address(host: str, listener: socket.socket) -> str:
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        hint = " (is another `lucius up` running there? --port names another)"
-        more = hint if error.errno == errno.EADDRINUSE else ""
-        raise LuciusError(f"cannot listen on {host}:{port}: {error.strerror}{more}") from error
-    listener.listen(BACKLOG)
-    return listener

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from lucius.core.routing import every_directive_topic, subscriptions_of
+from lucius.core.routing import TOPOLOGIES, every_directive_topic, subscriptions_of
 from lucius.platform import Service, ServiceError, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.records import Records
 from lucius.platform.service import slots_of
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
@@ -48,10 +49,12 @@ def runners_of(
     workspace: Workspace,
     *,
     topology: str,
+    topologies: Sequence[str] = TOPOLOGIES,
     slots: int,
     forks: ForkServer | None = None,
     grace: timedelta = DRAIN,
     worker_id: str | None = None,
+    records: Records | None = None,
 ) -> list[ServiceRunner]:
     """Slots are split between the subscriptions, at least one to each, so that none waits for another.
 
@@ -68,7 +71,8 @@ def runners_of(
             forks=forks,
             grace=grace,
             worker_id=worker_id,
-            topics=every_directive_topic(),
+            records=records,
+            topics=every_directive_topic(topologies=topologies),
             filters={"mode": (mode.value,)} if mode is not None else None,
             subscription=name,
         )

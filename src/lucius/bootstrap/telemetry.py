@@ -1,5 +1,6 @@
 """Where logs and spans of this process go, by the settings. The one place that knows OpenTelemetry's SDK."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from lucius.settings import Settings
 from lucius.telemetry.logs import configure_logs
 from lucius.telemetry.tracing import trace_with
 
+log = logging.getLogger("lucius.settings")
+
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
@@ -28,6 +31,8 @@ ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_EN
 def observed(settings: Settings) -> Iterator[None]:
     """Logs and traces while a process runs; what is still unsent goes out at its end."""
     configure_logs(settings.log_level, settings.log_format)
+    for warning in settings.warnings:
+        log.warning(warning)
     provider = span_provider(settings)
     if provider is None:
         yield

@@ -1,4 +1,4 @@
-"""What a subscription takes, for the buses that decide it themselves."""
+"""Whether a subscription takes a message, for buses whose broker does not decide it."""
 
 from collections.abc import Mapping
 

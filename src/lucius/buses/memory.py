@@ -5,15 +5,15 @@ It keeps no message anywhere else, never polls, and uses one timer for all locks
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
 from lucius.buses.filters import accepts
-from lucius.buses.subscriptions import Group, Item, Queue, Waiter, settle
+from lucius.buses.subscriptions import Group, Item, Queue, Waiter, wake
 from lucius.core.errors import BusError, LockLostError
 from lucius.core.packed import Packed
-from lucius.core.record import evolve
-from lucius.ports.bus import DeadLetter, Delivery, Message, Subscription
+from lucius.ports.bus import Delivery, Message, Subscription
 
 
 class MemoryBus:
@@ -39,7 +39,7 @@ class MemoryBus:
     def fail_with(
         self, error: BusError | None, operations: Iterable[str] = ("publish", "receive")
     ) -> None:
-        """Play an outage: those operations raise until this is called with None."""
+        """Simulate an outage: these operations raise the error, until it is called with None."""
         self._failure = {} if error is None else dict.fromkeys(operations, error)
         if "receive" in self._failure:
             for group in self._groups.values():
@@ -120,7 +120,7 @@ class MemoryBus:
 
     async def _woken(self, group: Group, waiter: Waiter, give_up_at: float) -> None:
         group.waiters[waiter] = None
-        timer = waiter.woken.get_loop().call_at(give_up_at, settle, waiter.woken)
+        timer = waiter.woken.get_loop().call_at(give_up_at, wake, waiter.woken)
         try:
             await waiter.woken
         except asyncio.CancelledError:
@@ -131,7 +131,7 @@ class MemoryBus:
             del group.waiters[waiter]
 
     def _arm(self, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
-        """One timer, at the earliest deadline; locks settled before it fires cost nothing."""
+        """Set the one timer to the earliest deadline of all locks."""
         if self._timer is not None:
             if self._timer.when() <= deadline:
                 return
@@ -171,15 +171,6 @@ class MemoryBus:
         queue, item = self._unlock(delivery, "dead_letter")
         queue.set_aside(item.message, reason, detail)
 
-    def _named(self, name: str, topics: Sequence[str]) -> list[Queue]:
-        return [q for topic in topics if (q := self._queues.get((topic, name))) is not None]
-
-    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
-        return [letter for queue in self._named(name, topics) for letter in queue.dead]
-
-    async def backlog(self, name: str, topics: Sequence[str]) -> int:
-        return sum(queue.ready + len(queue.locked) for queue in self._named(name, topics))
-
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -187,8 +178,8 @@ class MemoryBus:
 
 
 def _unpacked(message: Message) -> Message:
-    """What waits here may be packed; who receives it is about to read it."""
+    """The message with its body unpacked. Bodies wait packed, and whoever receives one reads it."""
     payload = message.body.get("payload")
     if type(payload) is not Packed:
         return message
-    return evolve(message, body={**message.body, "payload": payload.opened()})
+    return replace(message, body={**message.body, "payload": payload.opened()})

@@ -1,20 +1,28 @@
-"""What the memory bus keeps for each subscription: what is ready and in whose turn, what is locked.
+"""What the memory bus keeps for each subscription: messages that are ready or locked, and dead letters.
 
-Of what is ready, tenants take turns, then the topics of each; messages of one tenant on one topic
-keep their order.
+Tenants take turns, and within a tenant its topics. Messages of one tenant on one topic keep their
+order.
 """
 
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from lucius.buses.filters import compiled
-from lucius.ports.bus import DeadLetter, Message, Property, Subscription
+from lucius.ports.bus import Message, Property, Subscription
 
 KEPT_DEAD_LETTERS: Final = 10_000
-"""Of each subscription; the oldest are forgotten."""
+"""Dead letters that are kept of each subscription. The oldest are dropped."""
 TOO_MANY: Final = "MAX_DELIVERIES_EXCEEDED"
+
+
+class DeadLetter(NamedTuple):
+    message: Message
+    topic: str
+    subscription: str
+    reason: str
+    detail: str
 
 
 class Item:
@@ -30,7 +38,7 @@ class Item:
 
 
 class Queue:
-    """One subscription: how many are ready, what is locked (oldest lock first), what was set aside."""
+    """One subscription: the number of ready messages, the locked ones (oldest first), the dead letters."""
 
     __slots__ = ("dead", "filters", "group", "lock", "locked", "ready", "spec", "topic")
 
@@ -48,7 +56,7 @@ class Queue:
         self.filters = compiled(spec.filters)
 
     def put_back(self, item: Item) -> None:
-        """Redeliver in the old place, unless it was tried often enough."""
+        """Put a message back in its old place, or make it a dead letter after the last delivery."""
         if item.count >= self.spec.max_deliveries:
             self.set_aside(item.message, TOO_MANY, f"delivered {item.count} times, never settled")
             return
@@ -80,14 +88,14 @@ class Waiter:
 
 
 class Group:
-    """All subscriptions of one name: a ring of tenants that have messages, and who waits for them."""
+    """All subscriptions of one name: a ring of the tenants with messages, and the receivers that wait."""
 
     __slots__ = ("ring", "waiters")
 
     def __init__(self) -> None:
         self.ring: OrderedDict[Property | None, dict[Queue, deque[Item]]] = OrderedDict()
         self.waiters: dict[Waiter, None] = {}
-        """In order of arrival; each removes itself."""
+        """Receivers that wait, in order of arrival. Each removes itself."""
 
     def offer(self, queue: Queue, item: Item, *, first: bool = False) -> None:
         queues = self.ring.get(item.tenant)
@@ -114,10 +122,10 @@ class Group:
 
     def wake_all(self) -> None:
         for waiter in self.waiters:
-            settle(waiter.woken)
+            wake(waiter.woken)
 
     def pass_on(self) -> None:
-        """Whoever was woken and leaves messages behind wakes the next, so that none is overlooked."""
+        """A receiver that leaves messages behind wakes the next one, so that none is overlooked."""
         for waiter in self.waiters:
             if not waiter.woken.done() and self._has(waiter.topics, waiter.tenants):
                 waiter.woken.set_result(None)
@@ -161,6 +169,6 @@ class Group:
         return item
 
 
-def settle(woken: "asyncio.Future[None]") -> None:
+def wake(woken: "asyncio.Future[None]") -> None:
     if not woken.done():
         woken.set_result(None)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from lucius.client import Client
     from lucius.contract.shapes import BulkShape, RefusalShape
 
-MOST_SHOWN = 10
-DONE = {
+MAX_SHOWN_REFUSALS = 10
+OUTCOMES = {
     "cancel": "cancelled or being cancelled",
     "pause": "paused or pausing",
     "resume": "resumed",
@@ -22,54 +22,78 @@ DONE = {
 }
 
 
-def which_jobs(command: Any) -> Any:
-    """The filter, and how it is run."""
+FILTER = (
+    click.option(
+        "--to",
+        "created_to",
+        metavar="INSTANT",
+        help="Created before this, such as 2026-01-31T12:00:00Z.",
+    ),
+    click.option(
+        "--from", "created_from", metavar="INSTANT", help="Created at this instant or later."
+    ),
+    click.option("--type", "request_type", help="Only jobs of this request type."),
+    click.option(
+        "--state", multiple=True, help="Only jobs in this state; may be given several times."
+    ),
+    click.option(
+        "--tenant",
+        "tenant_id",
+        multiple=True,
+        help="Only jobs of this tenant; may be given several times.",
+    ),
+)
+"""Which jobs, for every command that lists or moves some."""
+
+
+def filter_options(command: Any) -> Any:
+    """The filter, and whether to count, to ask or to act."""
     for option in (
-        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+        click.option("--yes", "-y", is_flag=True, help="Do it without asking."),
         click.option("--dry-run", is_flag=True, help="Only count the jobs that match."),
-        click.option("--to", "created_to", metavar="INSTANT", help="Created before."),
-        click.option("--from", "created_from", metavar="INSTANT", help="Created at or after."),
-        click.option("--type", "request_type", help="Only this request type."),
-        click.option("--state", multiple=True, help="Only these states."),
-        click.option("--tenant", "tenant_id", multiple=True, help="Only these tenants."),
+        *FILTER,
     ):
         command = option(command)
     return command
 
 
 def bulk_command(verb: str, about: str) -> click.Command:
-    @click.command(verb, help=f"{about} Counts them and asks first.")
-    @which_jobs
+    @click.command(verb, help=f"{about} Count them and ask first.")
+    @filter_options
     @with_server
     def command(session: Session, dry_run: bool, yes: bool, **filters: Any) -> None:
-        run_order(session, verb, _given(filters), dry_run=dry_run, yes=yes)
+        run_order(session, verb, _named_filters(filters), dry_run=dry_run, yes=yes)
 
     return command
 
 
-@click.command("cancel", help="Cancel all jobs that match. Counts them and asks first.")
-@which_jobs
-@click.option("--immediate", is_flag=True, help="Do not wait for steps that are under way.")
+@click.command("cancel", help="Cancel all jobs that match. Count them and ask first.")
+@filter_options
+@click.option(
+    "--immediate", is_flag=True, help="End the jobs now, not when their running steps have ended."
+)
 @with_server
 def cancel_many(
     session: Session, dry_run: bool, yes: bool, immediate: bool, **filters: Any
 ) -> None:
-    run_order(session, "cancel", _given(filters), dry_run=dry_run, yes=yes, immediate=immediate)
+    run_order(
+        session, "cancel", _named_filters(filters), dry_run=dry_run, yes=yes, immediate=immediate
+    )
 
 
-@click.command("redrive", help="Redrive all failed jobs that match. Counts them and asks first.")
-@which_jobs
-@click.option("--payload", metavar="JSON|@FILE", help="A corrected payload, for each of them.")
+@click.command("redrive", help="Redrive all failed jobs that match. Count them and ask first.")
+@filter_options
+@click.option("--payload", metavar="JSON|@FILE", help="A corrected payload, the same for each job.")
 @with_server
 def redrive_many(
     session: Session, dry_run: bool, yes: bool, payload: str | None, **filters: Any
 ) -> None:
-    """See `lucius dlq`."""
-    more = {"payload": read_payload(payload)} if payload is not None else {}
-    run_order(session, "redrive", _given(filters), dry_run=dry_run, yes=yes, **more)
+    options = {"payload": read_payload(payload)} if payload is not None else {}
+    run_order(session, "redrive", _named_filters(filters), dry_run=dry_run, yes=yes, **options)
 
 
-def _given(filters: dict[str, Any]) -> dict[str, Any]:
+def _named_filters(filters: dict[str, Any]) -> dict[str, Any]:
+    """Those that were given, as the API takes them."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in filters.items()
@@ -84,55 +108,55 @@ def run_order(
     *,
     dry_run: bool,
     yes: bool,
-    **more: Any,
+    **options: Any,
 ) -> None:
     """Count, ask, then give the order until nothing is left that matches."""
     if dry_run or not yes:
         counted = session.call(
-            lambda client: client.order_many(verb, filters, dry_run=True, **more)
+            lambda client: client.order_many(verb, filters, dry_run=True, **options)
         )
         if dry_run or not counted["matched"]:
             session.show(counted, _show_count)
             return
         _ask(verb, counted)
-    done = session.call(lambda client: _given_to_all(client, verb, filters, more))
+    done = session.call(lambda client: _order_until_done(client, verb, filters, options))
     session.show(done, lambda tally: _show_tally(verb, tally))
     click.get_current_context().exit(1 if done["refused"] else 0)
 
 
 def _ask(verb: str, counted: "BulkShape") -> None:
-    """A person is asked; a script must have said yes."""
-    if not is_asked():
-        raise click.UsageError(f"{_matched(counted)}; add --yes to {verb} them")
-    click.confirm(f"{verb} {_matched(counted)}?", abort=True, err=True)
+    """Ask at a terminal. A script, which nobody can answer for, must give --yes."""
+    if not is_interactive():
+        raise click.UsageError(f"{_count_of_jobs(counted)}; add --yes to {verb} them")
+    click.confirm(f"{verb} {_count_of_jobs(counted)}?", abort=True, err=True)
 
 
-def is_asked() -> bool:
-    """Whether someone sits there who can answer."""
+def is_interactive() -> bool:
+    """Whether standard input is a terminal, so that someone can answer."""
     return sys.stdin.isatty()
 
 
-def _matched(counted: "BulkShape") -> str:
+def _count_of_jobs(counted: "BulkShape") -> str:
     return f"{counted['matched']} job{'' if counted['matched'] == 1 else 's'}"
 
 
 def _show_count(counted: "BulkShape") -> None:
-    click.echo(f"{_matched(counted)} match{'es' if counted['matched'] == 1 else ''}")
+    click.echo(f"{_count_of_jobs(counted)} match{'es' if counted['matched'] == 1 else ''}")
 
 
-async def _given_to_all(
-    client: "Client", verb: str, filters: dict[str, Any], more: dict[str, Any]
+async def _order_until_done(
+    client: "Client", verb: str, filters: dict[str, Any], options: dict[str, Any]
 ) -> "BulkShape":
-    """Page by page. A page on which nothing moved is the last: the rest would not move either."""
-    total = await client.order_many(verb, filters, **more)
+    """Give the order page by page, until one on which no job moved: the rest would not move either."""
+    total = await client.order_many(verb, filters, **options)
     page = total
     while page["more"] and page["applied"]:
-        page = await client.order_many(verb, filters, **more)
-        total = _added(total, page)
+        page = await client.order_many(verb, filters, **options)
+        total = _sum_of(total, page)
     return total
 
 
-def _added(total: "BulkShape", page: "BulkShape") -> "BulkShape":
+def _sum_of(total: "BulkShape", page: "BulkShape") -> "BulkShape":
     codes = {*total["refused"], *page["refused"]}
     return {
         "dry_run": False,
@@ -149,10 +173,10 @@ def _added(total: "BulkShape", page: "BulkShape") -> "BulkShape":
 
 def _show_tally(verb: str, tally: "BulkShape") -> None:
     already = f", {tally['already']} already were" if tally["already"] else ""
-    click.echo(f"{tally['applied']} {DONE[verb]}{already}")
+    click.echo(f"{tally['applied']} {OUTCOMES[verb]}{already}")
     for code, count in sorted(tally["refused"].items()):
         click.echo(f"{count} refused: {code}", err=True)
-    for refusal in tally["refusals"][:MOST_SHOWN]:
+    for refusal in tally["refusals"][:MAX_SHOWN_REFUSALS]:
         click.echo(f"  {refusal['jobId']} {refusal['code']}: {_why(refusal)}", err=True)
 
 

@@ -4,30 +4,32 @@ from pathlib import Path
 
 import click
 
-from lucius.cli.ledger import settings_for, with_data
+from lucius.cli.ledger import settings_of_command, with_data
 from lucius.cli.screen import printed
 from lucius.cli.session import echo_json, run, with_json
 
 
 @click.group()
 def bus() -> None:
-    """Look after the bus."""
+    """Create what the bus needs."""
 
 
 @bus.command()
 @with_data
 @with_json
 def provision(data: Path, as_json: bool) -> None:
-    """Create the topics, subscriptions and rules of LUCIUS_LANE_TOPOLOGY and the protocols.
+    """Create topics, subscriptions and rules on Service Bus.
 
-    What is there already is changed where it differs, and never deleted. Repeating it changes nothing.
+    Which ones follows from LUCIUS_LANE_TOPOLOGY and from the protocols. Those that exist are changed
+    where they differ, and never deleted. A second run changes nothing.
     """
     from lucius import bootstrap
 
-    changes = list(run(bootstrap.provision_bus(settings_for(data))))
+    changes = list(run(bootstrap.provision_bus(settings_of_command(data))))
     if as_json:
         echo_json({"changes": changes})
         return
     for change in printed(changes):
         click.echo(change)
-    click.echo(f"{len(changes)} changes" if changes else "nothing to change")
+    many = "1 change" if len(changes) == 1 else f"{len(changes)} changes"
+    click.echo(many if changes else "nothing to change")

@@ -9,10 +9,12 @@ from lucius.cli.submit import read_payload
 
 @click.command()
 @click.argument("job_id", metavar="JOB")
-@click.option("--immediate", is_flag=True, help="Do not wait for the step that is under way.")
+@click.option(
+    "--immediate", is_flag=True, help="End the job now, not when the running step has ended."
+)
 @with_server
 def cancel(session: Session, job_id: str, immediate: bool) -> None:
-    """Cancel a job: nothing new starts."""
+    """Cancel a job. The running step may finish; no other starts."""
     job = session.call(lambda client: client.cancel(job_id, immediate=immediate))
     show_outcome(session, job, "cancelled" if job["state"] == "CANCELLED" else "is being cancelled")
 
@@ -21,7 +23,7 @@ def cancel(session: Session, job_id: str, immediate: bool) -> None:
 @click.argument("job_id", metavar="JOB")
 @with_server
 def pause(session: Session, job_id: str) -> None:
-    """Pause a job: the step under way may finish, nothing new starts."""
+    """Pause a job. The running step may finish; no other starts."""
     job = session.call(lambda client: client.pause(job_id))
     show_outcome(session, job, "paused" if job["state"] == "PAUSED" else "is pausing")
 
@@ -36,11 +38,11 @@ def resume(session: Session, job_id: str) -> None:
 
 @click.command()
 @click.argument("job_id", metavar="JOB")
-@click.option("--payload", metavar="JSON|@FILE", help="A corrected payload.")
+@click.option("--payload", metavar="JSON|@FILE", help="A corrected payload for the new job.")
 @click.option("--wait", is_flag=True, help="Follow the new job to its end.")
 @with_server
 def redrive(session: Session, job_id: str, payload: str | None, wait: bool) -> None:
-    """Run a failed job again from the failed step on, as a new job."""
+    """Run a failed job again as a new job, from the failed step on."""
     corrected = read_payload(payload) if payload is not None else None
     answer = session.call(lambda client: client.redrive(job_id, payload=corrected))
     if wait:

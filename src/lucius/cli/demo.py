@@ -57,13 +57,27 @@ class Run:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     default=[EXAMPLES / name for name in ASKED],
     show_default=True,
-    help="What to read; may be given several times.",
+    help="A document to read; may be given several times.",
 )
-@click.option("--prompt", "prompts", multiple=True, help="What to ask; may be given several times.")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=".lucius/demo")
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    help="A question about the documents; may be given several times.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=".lucius/demo",
+    show_default=True,
+    help="Directory for the demo's own server and its output.",
+)
 @with_json
 def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_json: bool) -> None:
-    """Run OCR->EMBEDDING->SIS over a scan and a text PDF, and show question, answer and page."""
+    """Ask questions about a scan and a text PDF, and show each answer with its page.
+
+    A server of its own runs the steps OCR, EMBEDDING and SIS, and ends with the command.
+    """
     from lucius import bootstrap
     from lucius.settings import load_settings
 

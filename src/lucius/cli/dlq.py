@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=ListByDefault)
 def dlq() -> None:
-    """Jobs that failed: list, redrive or dismiss them."""
+    """List failed jobs; redrive or dismiss them."""
 
 
 @dlq.command("list")
@@ -32,7 +32,7 @@ def listed(session: Session, **filters: Any) -> None:
 @click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
 @with_server
 def dismiss(session: Session, job_ids: tuple[str, ...]) -> None:
-    """Take jobs out of this view; they stay as they are."""
+    """Take failed jobs out of this list. The jobs stay as they are."""
     told(session, job_ids, "dismiss", lambda job: f"{job['jobId']} dismissed")
 
 
@@ -40,12 +40,12 @@ def dismiss(session: Session, job_ids: tuple[str, ...]) -> None:
 @click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
 @with_server
 def redrive(session: Session, job_ids: tuple[str, ...]) -> None:
-    """Run failed jobs again from the failed step on, as new jobs."""
+    """Run failed jobs again as new jobs, from the failed step on."""
     told(session, job_ids, "redrive", lambda job: f"{job['redrive_of']} redriven as {job['jobId']}")
 
 
 def told(session: Session, job_ids: tuple[str, ...], order: str, line: "Line") -> None:
-    """What became of each job: one that is refused does not hide what was done to the others."""
+    """Show what became of each job. A refusal for one does not hide what was done to the others."""
     jobs, refused = session.call(lambda client: _ordered(getattr(client, order), job_ids))
     if session.as_json:
         echo_json({"jobs": jobs, "refused": refused})

@@ -1,6 +1,6 @@
-"""How errors are told: a message for people, or with `--json` an object with a `code` for programs.
+"""How errors are shown: a message for people, or with `--json` an object with a `code` for programs.
 
-Only what was loaded can have been raised, so nothing is imported for this.
+An error can only come from a module that is loaded already, so this imports none.
 """
 
 import io
@@ -15,7 +15,7 @@ from lucius.core.printable import printable, printable_json, printable_lines
 
 
 def message_of(error: Exception) -> str | None:
-    """None: nobody foresaw this error, and it is shown as the defect that it is."""
+    """The message to show; None for an error that nobody foresaw, which is shown with its traceback."""
     client = sys.modules.get("lucius.client")
     if client is not None and isinstance(error, client.UnreachableError):
         hint = "Is the server running? `lucius up` starts one; --url or LUCIUS_URL names it."
@@ -34,7 +34,7 @@ def message_of(error: Exception) -> str | None:
 
 
 def code_of(error: Exception) -> str:
-    """The code of a problem; else the kind of error: `LedgerLockedError` is LEDGER_LOCKED."""
+    """The code of a problem; else one made of the class: `LedgerLockedError` gives LEDGER_LOCKED."""
     if isinstance(error, click.UsageError):
         return "USAGE"
     if isinstance(error, click.ClickException):
@@ -49,7 +49,7 @@ def code_of(error: Exception) -> str:
 
 
 def show_usage(error: click.ClickException, *, as_json: bool) -> None:
-    """As click says it, with the usage of the command, but fit for a terminal."""
+    """Show click's own text with the usage of the command, without control characters."""
     if as_json:
         show_failure(error, error.format_message(), as_json=True)
         return
@@ -67,7 +67,7 @@ def show_failure(error: Exception, message: str, *, as_json: bool) -> None:
 
 
 def _document(error: Exception, message: str) -> dict[str, Any]:
-    """One line on standard error; standard output is for what was asked."""
+    """The object that goes to standard error; only answers go to standard output."""
     code, faults = code_of(error), getattr(error, "errors", None)
     said = getattr(error, "detail", message).removeprefix(f"{code}: ")
     return {"code": code, "message": said} | ({"errors": faults} if faults else {})

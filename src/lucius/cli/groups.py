@@ -1,4 +1,4 @@
-"""Groups whose plain name lists: `lucius jobs` is `lucius jobs list`."""
+"""Groups that list when no command is given: `lucius jobs` is `lucius jobs list`."""
 
 import click
 

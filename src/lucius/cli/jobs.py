@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lucius.cli.bulk import ORDERS
+from lucius.cli.bulk import FILTER, ORDERS
 from lucius.cli.groups import ListByDefault
 from lucius.cli.screen import event_line, show_job, show_jobs
 from lucius.cli.session import Session, echo_json, with_server
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 def filter_options(command: Any) -> Any:
     for option in (
         click.option("--cursor", help="Continue after the page that showed this cursor."),
-        click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True),
-        click.option("--to", "created_to", metavar="INSTANT", help="Created before."),
-        click.option("--from", "created_from", metavar="INSTANT", help="Created at or after."),
-        click.option("--type", "request_type", help="Only this request type."),
-        click.option("--state", multiple=True, help="Only these states."),
-        click.option("--tenant", "tenant_id", multiple=True, help="Only these tenants."),
+        click.option(
+            "--limit",
+            type=click.IntRange(1, 500),
+            default=50,
+            show_default=True,
+            help="Show at most so many jobs.",
+        ),
+        *FILTER,
     ):
         command = option(command)
     return command
@@ -44,7 +46,7 @@ def query_of(filters: dict[str, Any]) -> dict[str, Any]:
 
 @click.group(cls=ListByDefault)
 def jobs() -> None:
-    """Jobs, newest first; or one order for all that match a filter."""
+    """List jobs, or give one order to all that match a filter."""
 
 
 for order in ORDERS:
@@ -61,7 +63,7 @@ def listed(session: Session, **filters: Any) -> None:
 
 
 async def first_found(ask: "Ask", query: dict[str, Any]) -> "JobsShape":
-    """The next page that has jobs on it: an empty one that has a cursor is not the last."""
+    """The next page with jobs on it. An empty page with a cursor is not the last one."""
     page = await ask(**query)
     while not page["jobs"] and page["next_cursor"]:
         page = await ask(**{**query, "cursor": page["next_cursor"]})
@@ -81,7 +83,7 @@ def show_page(page: "JobsShape") -> None:
 @click.argument("job_id", metavar="JOB")
 @with_server
 def show(session: Session, job_id: str) -> None:
-    """Show a job, its steps, and why it is where it is."""
+    """Show a job, its steps, and why it is in its state."""
     session.show(session.call(lambda client: client.job(job_id)), show_job)
 
 
@@ -89,7 +91,7 @@ def show(session: Session, job_id: str) -> None:
 @click.argument("job_id", metavar="JOB")
 @with_server
 def watch(session: Session, job_id: str) -> None:
-    """Follow a job to its end; exit with its outcome."""
+    """Follow a job to its end. Exit with 0 if it succeeds, else 1."""
     watched(session, job_id)
 
 
@@ -104,8 +106,13 @@ def watched(session: Session, job_id: str) -> None:
 
 @click.command()
 @click.argument("job_id", metavar="JOB")
-@click.option("--after", type=click.IntRange(0), default=0, help="Only events past this seq.")
-@click.option("--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "--after",
+    type=click.IntRange(0),
+    default=0,
+    help="Only events after the one with this number (seq).",
+)
+@click.option("--follow", is_flag=True, help="Wait for further events until the job has ended.")
 @with_server
 def events(session: Session, job_id: str, after: int, follow: bool) -> None:
     """Show the history of a job."""
@@ -137,7 +144,7 @@ def _show_events(found: list[Any]) -> None:
 
 
 def show_outcome(session: Session, job: "JobShape", done: str) -> None:
-    """What an order did; `already` is as good as done."""
+    """Say what an order did. That the job already was so counts as done."""
     if session.as_json:
         echo_json(job)
         return

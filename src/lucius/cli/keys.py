@@ -1,4 +1,4 @@
-"""`lucius keys`: who may call the API while LUCIUS_AUTH=keys, and what tenants verify webhooks with."""
+"""`lucius keys`: API keys for LUCIUS_AUTH=keys, and the secrets with which tenants verify webhooks."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lucius.cli.ledger import Age, settings_for, with_data
+from lucius.cli.ledger import Age, settings_of_command, with_data
 from lucius.cli.screen import printed
 from lucius.cli.session import console, echo_json, with_json
 
@@ -26,9 +26,10 @@ Roles:
 
 @click.group()
 def keys() -> None:
-    """API keys, for a server that runs with LUCIUS_AUTH=keys.
+    """Create, list and revoke API keys.
 
-    They are stored in LUCIUS_DATA_DIR as hashes. A server takes up a new or revoked key at once.
+    A server with LUCIUS_AUTH=keys asks its callers for one. LUCIUS_DATA_DIR holds only the hashes
+    of keys. A running server notices a new or revoked key at once.
     """
 
 
@@ -51,7 +52,10 @@ def keys() -> None:
 )
 @click.option("--all-tenants", is_flag=True, help="The key may act for every tenant.")
 @click.option(
-    "--expires-in", type=Age(), metavar="AGE", help="Such as 12h or 90d.  [default: never]"
+    "--expires-in",
+    type=Age(),
+    metavar="AGE",
+    help="How long the key is valid, such as 12h or 90d.  [default: for ever]",
 )
 @with_data
 @with_json
@@ -64,7 +68,7 @@ def create(
     data: Path,
     as_json: bool,
 ) -> None:
-    """Make a key for NAME. It is shown this once and cannot be shown again."""
+    """Create a key for NAME and show it, this one time."""
     from lucius.api.context import Role
 
     if all_tenants == bool(tenants):
@@ -98,10 +102,13 @@ def listed(data: Path, as_json: bool) -> None:
 @with_data
 @with_json
 def revoke(key_id: str, data: Path, as_json: bool) -> None:
-    """Take a key back by its id, which `lucius keys list` shows. It stops working at once."""
+    """Revoke the key KEY_ID. It stops working at once.
+
+    `lucius keys list` shows the ids.
+    """
     key = _file(data).revoke(key_id)
     if key is None:
-        raise click.ClickException(f"there is no key {key_id}")
+        raise click.ClickException(f"there is no key {key_id}: `lucius keys list` shows the ids")
     if as_json:
         echo_json(_row(key))
     else:
@@ -113,11 +120,11 @@ def revoke(key_id: str, data: Path, as_json: bool) -> None:
 @with_data
 @with_json
 def webhook(tenant: str, data: Path, as_json: bool) -> None:
-    """Show the secret that TENANT verifies completion webhooks with."""
+    """Show the secret with which TENANT verifies its webhooks."""
     from lucius import bootstrap
     from lucius.webhooks.sender import tenant_secrets
 
-    secrets = tenant_secrets(bootstrap.webhook_secret(settings_for(data)), tenant)
+    secrets = tenant_secrets(bootstrap.webhook_secret(settings_of_command(data)), tenant)
     if as_json:
         echo_json({"tenant_id": tenant, "secrets": secrets})
     else:
@@ -127,7 +134,7 @@ def webhook(tenant: str, data: Path, as_json: bool) -> None:
 def _file(data: Path) -> "KeyFile":
     from lucius import bootstrap
 
-    return bootstrap.key_file(settings_for(data))
+    return bootstrap.key_file(settings_of_command(data))
 
 
 def _row(key: "ApiKey") -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """`lucius ledger` and `lucius verify`: the stored data, without a server."""
 
+import os
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import click
 
-from lucius.cli.bulk import is_asked
+from lucius.cli.bulk import is_interactive
 from lucius.cli.screen import printed
 from lucius.cli.session import echo_json, run, with_json
 
@@ -29,10 +31,10 @@ class Age(click.ParamType[timedelta]):
     def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        from lucius.settings.kinds import AGE
+        from lucius.settings.kinds import parse_age
 
         try:
-            return AGE.parse(str(value))
+            return parse_age(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -45,7 +47,7 @@ def with_data(command: Any) -> Any:
         default=".lucius",
         show_default=True,
         show_envvar=True,
-        help="Where the ledger is.",
+        help="Directory with the ledger and the keys.",
     )(command)
 
 
@@ -53,7 +55,7 @@ def with_data(command: Any) -> Any:
 @with_data
 @with_json
 def verify(data: Path, as_json: bool) -> None:
-    """Read everything that is stored and report what contradicts itself."""
+    """Read all stored data and report contradictions."""
     from lucius import bootstrap
 
     drifts = run(bootstrap.verify(settings_of_ledger(data)))
@@ -69,21 +71,27 @@ def verify(data: Path, as_json: bool) -> None:
 
 @click.group()
 def ledger() -> None:
-    """Look after the ledger: prune, backup, restore."""
+    """Back up, restore, prune or measure the ledger."""
 
 
 @ledger.command()
-@click.option("--older-than", type=Age(), required=True, help="For example 30d.")
-@click.option("--dry-run", is_flag=True, help="Only count them; the server may be running.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option(
+    "--older-than",
+    type=Age(),
+    required=True,
+    help="How long ago a job must have ended, such as 30d.",
+)
+@click.option("--dry-run", is_flag=True, help="Only count the jobs. The server may be running.")
+@click.option("--yes", "-y", is_flag=True, help="Delete without asking.")
 @with_data
 @with_json
 def prune(older_than: timedelta, dry_run: bool, yes: bool, data: Path, as_json: bool) -> None:
-    """Delete jobs that ended longer ago than that, and their workspaces. Counts them and asks first.
+    """Delete old jobs and their workspaces. Count them and ask first.
 
-    What owes something stays, and so does what is in the dead-letter view (redrive or dismiss it
-    first) and what a job that took over still needs. The server must not be running: it is the one
-    that writes. It prunes by itself where LUCIUS_RETENTION says for how long jobs are kept.
+    These stay: jobs that still owe something, such as a webhook; jobs in `lucius dlq`, until they
+    are redriven or dismissed; and jobs whose workspace a redriven job still needs. Stop the server
+    first: only one process can write to the ledger. A server deletes old jobs by itself where
+    LUCIUS_RETENTION is set.
     """
     from lucius import bootstrap
 
@@ -100,8 +108,8 @@ def prune(older_than: timedelta, dry_run: bool, yes: bool, data: Path, as_json: 
 
 
 def _ask_to_delete(count: int) -> None:
-    """A person is asked; a script must have said yes."""
-    if not is_asked():
+    """Ask at a terminal. A script, which nobody can answer for, must give --yes."""
+    if not is_interactive():
         raise click.UsageError(f"{_jobs(count)} would be deleted for good; add --yes to do it")
     click.confirm(f"delete {_jobs(count)} and their workspaces for good?", abort=True, err=True)
 
@@ -111,17 +119,35 @@ def _jobs(count: int) -> str:
 
 
 def settings_for(data: Path, **options: str) -> "Settings":
-    """The settings in force, with what the command line says put first."""
+    """The settings in force. The command line goes before the environment."""
+    return settings_in_force({"LUCIUS_DATA_DIR": str(data), **options})
+
+
+def settings_in_force(options: Mapping[str, str]) -> "Settings":
+    """From the command line, the environment, and App Configuration where one of them names it."""
     from lucius.settings import load_settings
 
-    return load_settings(options={"LUCIUS_DATA_DIR": str(data), **options})
+    given = {**os.environ, **options}
+    if not any(text for name, text in given.items() if name.startswith("LUCIUS_APPCONFIG_CONN")):
+        return load_settings(options=options)
+    from lucius import bootstrap
+
+    return run(bootstrap.settings_with_stored(options))
+
+
+def settings_of_command(data: Path) -> "Settings":
+    """As `settings_for`, where nothing is logged: warnings are printed."""
+    settings = settings_for(data)
+    for warning in settings.warnings:
+        click.echo(f"lucius: warning: {printed(warning)}", err=True)
+    return settings
 
 
 def settings_of_ledger(data: Path) -> "Settings":
-    """As `settings_for`, where a ledger is looked after: a wrong directory must not become one."""
+    """As `settings_of_command`, for a ledger that must be there already."""
     from lucius import bootstrap
 
-    settings = settings_for(data)
+    settings = settings_of_command(data)
     if settings.storage_backend == "sqlite" and not bootstrap.ledger_path(settings).exists():
         raise click.BadParameter(f"there is no ledger in {data}", param_hint="--data")
     return settings
@@ -132,11 +158,17 @@ def settings_of_ledger(data: Path) -> "Settings":
 @with_data
 @with_json
 def backup(target: Path, data: Path, as_json: bool) -> None:
-    """Copy the ledger to a file, while it is in use. Says what is not in that file."""
+    """Copy the ledger to the file TARGET. The server may be running.
+
+    The command also names what the copy does not contain, such as workspaces and keys.
+    """
     settings = settings_of_ledger(data)
     run(_backup(settings, target))
     missing = _not_in_backup(settings)
-    lines = [f"backed up to {target}: {', '.join(IN_BACKUP)}", "not in it, so copy it as well:"]
+    lines = [
+        f"backed up to {target}: {', '.join(IN_BACKUP)}",
+        "The backup does not contain these; copy them as well:",
+    ]
     lines += [f"  {what}: {where}" for what, where in missing.items()]
     answer = {"backup": str(target), "contains": IN_BACKUP, "does_not_contain": missing}
     _show(answer, "\n".join(lines), as_json)
@@ -176,10 +208,10 @@ async def _backup(settings: "Settings", target: Path) -> None:
 @with_data
 @with_json
 def restore(source: Path, force: bool, data: Path, as_json: bool) -> None:
-    """Put a backup in place of the ledger. The server must not be running."""
+    """Put the backup SOURCE in place of the ledger. Stop the server first."""
     from lucius import bootstrap
 
-    bootstrap.restore_ledger(settings_for(data), source, force=force)
+    bootstrap.restore_ledger(settings_of_command(data), source, force=force)
     _show({"restored": str(source)}, f"restored from {source}", as_json)
 
 
@@ -187,7 +219,7 @@ def restore(source: Path, force: bool, data: Path, as_json: bool) -> None:
 @with_data
 @with_json
 def info(data: Path, as_json: bool) -> None:
-    """How large the ledger is and what is in it."""
+    """Show how large the ledger is and what is in it."""
     facts = run(_facts(data))
     lines = "\n".join(f"{name}: {value}" for name, value in facts.items())
     _show(facts, lines, as_json)

@@ -25,10 +25,10 @@ AS_JSON: Final = "lucius.json"
 
 
 class Commands(click.Group):
-    """Errors that have a message are shown as that message, never as a traceback."""
+    """The group of all commands. It shows errors as messages, not as tracebacks."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Whoever asks for JSON gets it for mistakes too, even if nothing else could be understood."""
+        """With --json, mistakes in the command line are shown as JSON too."""
         ctx.meta[AS_JSON] = "--json" in args
         try:
             return super().parse_args(ctx, args)

@@ -1,4 +1,4 @@
-"""`lucius outbox retry`: publish what is pending now."""
+"""`lucius outbox retry`: publish pending directives now."""
 
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def outbox() -> None:
-    """Directives on their way to the bus."""
+    """Publish directives that wait."""
 
 
 @outbox.command()
 @with_server
 def retry(session: Session) -> None:
-    """Publish what is pending now, without waiting for its backoff."""
+    """Publish pending directives now, before their backoff is over."""
     session.show(session.call(lambda client: client.retry_outbox()), _show)
 
 

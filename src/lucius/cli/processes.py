@@ -4,10 +4,10 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -15,46 +15,80 @@ from lucius.cli.ledger import settings_for, with_data
 from lucius.cli.session import run, with_json
 
 if TYPE_CHECKING:
-    from lucius.platform import Service
     from lucius.settings import Settings
 
+T = TypeVar("T")
+
+AZURE: Final = "azure"
 STACKS: Final[dict[str, dict[str, str]]] = {
     "embedded": {},
     "nats": {"LUCIUS_BUS_BACKEND": "nats"},
-    "azure": {
-        "LUCIUS_STORAGE_BACKEND": "ledger",
-        "LUCIUS_BUS_BACKEND": "servicebus",
-        "LUCIUS_CONFIG_SOURCE": "appconfig",
-    },
-    "temporal": {"LUCIUS_TEMPORAL_ENABLED": "true"},
+    AZURE: {},
 }
-"""What each stack sets; everything else comes from the environment."""
+"""The stacks that work, and what each sets; everything else comes from the environment."""
+BEFORE_AZURE: Final = {
+    "LUCIUS_STORAGE_BACKEND": "sqlite",
+    "LUCIUS_BUS_BACKEND": "memory",
+    "LUCIUS_CONFIG_SOURCE": "files",
+}
+"""What is needed to read the other settings before the stand-ins are there."""
 
 
 def with_address(command: Any) -> Any:
     for option in (
-        click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65535)),
-        click.option("--host", default="127.0.0.1", show_default=True),
+        click.option(
+            "--port",
+            default=8700,
+            show_default=True,
+            type=click.IntRange(0, 65535),
+            help="Port to listen on; 0 takes one that is free.",
+        ),
+        click.option(
+            "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def with_health(command: Any) -> Any:
+    """Where a process without the API answers probes."""
+    for option in (
+        click.option(
+            "--health-port",
+            "health",
+            type=click.IntRange(0, 65535),
+            help="Serve /healthz, /readyz and /metrics on this port.",
+        ),
+        click.option(
+            "--health-host", default="127.0.0.1", show_default=True, help="Where it listens."
+        ),
     ):
         command = option(command)
     return command
 
 
 def with_stack(command: Any) -> Any:
-    choice = click.Choice(list(STACKS))
-    return click.option("--stack", type=choice, default="embedded", show_default=True)(command)
+    return click.option(
+        "--stack",
+        type=click.Choice(list(STACKS)),
+        default="embedded",
+        show_default=True,
+        help="What LUCIUS stands on. nats: the bus is a NATS server, which is started where"
+        " LUCIUS_NATS_URL names none. azure: the processes of a deployment, over stand-ins for Azure.",
+    )(command)
 
 
 @click.command()
 @with_address
 @with_data
-@click.option("--no-services", is_flag=True, help="Without the packaged services.")
+@click.option("--no-services", is_flag=True, help="Do not run the packaged services.")
 @click.option(
     "--service",
     "named",
     multiple=True,
     metavar="MODULE:NAME",
-    help="Also run this service; may be given several times. The current directory is searched last.",
+    help="Also run this service; may be given several times. Its module may be in the current directory.",
 )
 @with_stack
 @with_json
@@ -67,12 +101,15 @@ def up(
     stack: str,
     as_json: bool,
 ) -> None:
-    """Run everything in one process: API, reconciler and the packaged services.
+    """Run the server: API, reconciler and packaged services.
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
     from lucius import bootstrap
 
+    if stack == AZURE:
+        up_on_azure(host, port, data, not no_services, named, as_json)
+        return
     if named:
         search_here()
     broker: AbstractContextManager[dict[str, str]] = (
@@ -80,63 +117,93 @@ def up(
     )
     with broker as found:
         settings = settings_for(data, **STACKS[stack], **found, **logs(as_json))
-        services, note = ([], "") if no_services else packaged(settings)
+        services, note = (
+            ([], "") if no_services else if_installed(lambda: bootstrap.packaged_services(settings))
+        )
         services += [bootstrap.named_service(name, settings) for name in named]
         serve(settings, as_json, note, host=host, port=port, services=services)
 
 
-def packaged(settings: "Settings") -> "tuple[list[Service], str]":
+def if_installed(packaged: Callable[[], list[T]]) -> tuple[list[T], str]:
     """The services that come with LUCIUS, or none and the reason: a server can do without them."""
     from lucius import bootstrap
 
     try:
-        return bootstrap.packaged_services(settings), ""
+        return packaged(), ""
     except bootstrap.LibrariesMissingError as error:
         return [], str(error)
 
 
+def up_on_azure(
+    host: str, port: int, data: Path, packaged: bool, named: tuple[str, ...], as_json: bool
+) -> None:
+    from lucius import bootstrap
+
+    settings = settings_for(data, **BEFORE_AZURE, **logs(as_json))
+    bootstrap.check_address(settings, host)
+    services, note = if_installed(bootstrap.packaged_names) if packaged else ([], "")
+    with bootstrap.observed(settings):
+        warn(note)
+        run(
+            bootstrap.serve_azure(
+                settings,
+                host=host,
+                port=port,
+                services=[*services, *named],
+                ready=lambda url: told(as_json, url=url),
+            )
+        )
+
+
 def search_here() -> None:
-    """For services alone, and last: nothing in the current folder takes the place of a library."""
+    """Let services be imported from the current folder. It is searched last, so it replaces no library."""
     sys.path.append(str(Path.cwd()))
 
 
 def serve(settings: "Settings", as_json: bool, note: str = "", **how: Any) -> None:
-    """`note` is logged first: what somebody who starts it should know."""
+    """`note`: what somebody who starts it should know."""
     from lucius import bootstrap
 
     with bootstrap.observed(settings):
-        if note:
-            logging.getLogger("lucius").warning("%s", note)
+        warn(note)
         run_quickly(bootstrap.serve(settings, **how, ready=lambda url: told(as_json, url=url)))
+
+
+def warn(note: str) -> None:
+    if note:
+        logging.getLogger("lucius").warning("%s", note)
 
 
 @click.command()
 @with_address
 @with_data
-@with_stack
 @with_json
-def orchestrator(host: str, port: int, data: Path, stack: str, as_json: bool) -> None:
+def orchestrator(host: str, port: int, data: Path, as_json: bool) -> None:
     """Run the API alone, beside `lucius reconciler`, over a shared ledger and bus."""
     from lucius import bootstrap
 
-    settings = settings_for(data, **STACKS[stack], **logs(as_json))
+    settings = settings_for(data, **logs(as_json))
     bootstrap.check_address(settings, host)
     check_shared(settings, "orchestrator")
     serve(settings, as_json, host=host, port=port, reconciles=False)
 
 
 @click.command()
+@with_health
 @with_data
-@with_stack
 @with_json
-def reconciler(data: Path, stack: str, as_json: bool) -> None:
+def reconciler(data: Path, health_host: str, health: int | None, as_json: bool) -> None:
     """Run dispatcher, sweepers and reply consumers alone, over a shared ledger and bus."""
     from lucius import bootstrap
 
-    settings = settings_for(data, **STACKS[stack], **logs(as_json))
+    settings = settings_for(data, **logs(as_json))
     check_shared(settings, "reconciler")
     with bootstrap.observed(settings):
-        run_quickly(bootstrap.reconcile(settings, ready=lambda: told(as_json)))
+        run_quickly(
+            bootstrap.reconcile(
+                settings, ready=lambda: told(as_json), health_host=health_host, health=health
+            )
+        )
 
 
 def check_shared(settings: "Settings", verb: str) -> None:
@@ -153,14 +220,14 @@ def logs(as_json: bool) -> dict[str, str]:
 
 
 def told(as_json: bool, **about: str) -> None:
-    """For a program that started this process and waits for it."""
+    """Tell a program that started this process with --json that it is ready."""
     if as_json:
         click.echo(json.dumps({**about, "ready": True}))
 
 
 @click.group()
 def service() -> None:
-    """Platform services in processes of their own."""
+    """Run a platform service in a process of its own."""
 
 
 @service.command("run")
@@ -170,12 +237,17 @@ def service() -> None:
     default=8,
     show_default=True,
     type=click.IntRange(1),
-    help="Steps at once; a process-isolated service runs as many as it has processes.",
+    help="How many steps run at once. A process-isolated service has its own number of processes.",
 )
+@with_health
 @with_data
 @with_json
-def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
-    """Run a platform service until it is stopped; it drains first.
+def run_service(
+    name: str, slots: int, data: Path, health_host: str, health: int | None, as_json: bool
+) -> None:
+    """Run a platform service until it is stopped.
+
+    On SIGTERM it takes no more steps, and those that run may finish for LUCIUS_DRAIN_SECONDS.
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
@@ -193,13 +265,18 @@ def run_service(name: str, slots: int, data: Path, as_json: bool) -> None:
     with bootstrap.observed(settings):
         run_quickly(
             bootstrap.run_service(
-                settings, found, slots=slots, ready=lambda: told(as_json, service=found.name)
+                settings,
+                found,
+                slots=slots,
+                ready=lambda: told(as_json, service=found.name),
+                health_host=health_host,
+                health=health,
             )
         )
 
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:
-    """On uvloop where there is one."""
+    """Run on uvloop if it is installed, else on asyncio's own loop."""
     try:
         import uvloop
     except ImportError:

@@ -30,7 +30,7 @@ MARKS = {"SUCCEEDED": "✔", "FAILED_FINAL": "✘", "CANCELLED": "■", "PENDING
 
 
 def printed(value: T) -> T:
-    """A document from a server or a ledger, with every text in it fit for a terminal."""
+    """The value with the control characters in all its texts escaped, so that none steers a terminal."""
     if isinstance(value, str):
         return cast(T, printable(value))
     if isinstance(value, dict):
@@ -46,7 +46,7 @@ def state_text(state: str) -> str:
 
 
 def coloured(state: str, width: int = 0) -> str:
-    """For plain lines; click drops the colour where there is no terminal."""
+    """A state for a plain line. click drops the colour where there is no terminal."""
     colour = COLOURS.get(state, "blue")
     text = f"{state:<{width}}"
     return click.style(text, dim=True) if colour == "dim" else click.style(text, fg=colour)
@@ -74,7 +74,7 @@ def show_job(job: "JobShape") -> None:
 
 
 def show_steps(steps: "Sequence[StepShape]") -> None:
-    """One line a step; what is long comes last, whole, so that it can be copied."""
+    """Print one line a step. Long texts come last and are not cut, so that they can be copied."""
     rows = [
         (step["step_id"], step["service"], step["state"], _attempt(step), _took(step))
         for step in steps
@@ -102,7 +102,7 @@ def heading(job: "JobShape") -> str:
 
 
 def step_table(steps: "Sequence[StepShape]") -> "Table":
-    """For live progress, where a line that is too long is cut."""
+    """The steps for live progress, where lines that are too long are cut."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -159,7 +159,7 @@ def reference_text(value: Any) -> str:
 
 
 def event_line(event: "EventShape") -> str:
-    """The moves of jobs and steps; outbox, executions and the workers' clocks are in the JSON."""
+    """One event with the moves of its job and steps. `--json` also has those of outbox and executions."""
     event = printed(event)
     attempt = f" (attempt {event['attempt_no']})" if event["attempt_no"] else ""
     what = _moves(event["moves"]) or event["stepId"] or ""
@@ -172,7 +172,7 @@ def event_line(event: "EventShape") -> str:
 
 
 def _moves(moves: "Sequence[str]") -> str:
-    """`step ocr A->B` and `step ocr B->C` as `step ocr A->B->C`."""
+    """The moves joined: `step ocr A->B` and `step ocr B->C` become `step ocr A->B->C`."""
     chains: dict[str, str] = {}
     for move in moves:
         subject, _, arrow = move.rpartition(" ")
@@ -186,7 +186,7 @@ def _moves(moves: "Sequence[str]") -> str:
 
 
 def show_jobs(jobs: "Sequence[JobShape]") -> None:
-    """One line a job; below it why it is there, unless it simply succeeded."""
+    """Print one line a job, and below it why it is in its state, unless it succeeded."""
     rows = [
         (job["jobId"], job["state"], _age(job["created_at"]), job["tenant_id"], job["request_type"])
         for job in jobs

@@ -29,7 +29,7 @@ class Session:
     as_json: bool = False
 
     def call(self, ask: "Callable[[Client], Awaitable[T]]") -> T:
-        """What the server answers. Where it is shown as text, it is fit for a terminal."""
+        """What the server answers; without control characters where it is shown as text."""
 
         async def connected() -> T:
             async with self.connect() as client:
@@ -51,7 +51,7 @@ class Session:
 
 
 def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--url`, `--api-key` and `--json`, handed to the command as one `Session`."""
+    """Add `--url`, `--api-key` and `--json`, and hand them to the command as one `Session`."""
 
     @click.option(
         "--url",
@@ -59,9 +59,9 @@ def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
         default=DEFAULT_URL,
         show_default=True,
         show_envvar=True,
-        help="The server.",
+        help="Address of the server.",
     )
-    @click.option("--api-key", envvar="LUCIUS_API_KEY", show_envvar=True, help="Who is asking.")
+    @click.option("--api-key", envvar="LUCIUS_API_KEY", show_envvar=True, help="API key to send.")
     @with_json
     @wraps(command)
     def wrapped(url: str, api_key: str | None, as_json: bool, **options: Any) -> Any:
@@ -71,7 +71,7 @@ def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_json(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
 def echo_json(value: Any) -> None:
@@ -79,14 +79,14 @@ def echo_json(value: Any) -> None:
 
 
 def console() -> "Console":
-    """Made for each use: it looks at the terminal as it is now."""
+    """A new console for each use, because the terminal may have changed its size."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=True)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """asyncio is imported here, not for every `--help`."""
+    """Run it on asyncio, which is imported only here, so that `--help` is quick."""
     import asyncio
 
     return asyncio.run(work)

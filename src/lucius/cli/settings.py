@@ -1,9 +1,11 @@
 """`lucius settings` and `lucius protocols`: what is in force."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from lucius.cli.ledger import settings_in_force
 from lucius.cli.screen import column_widths, printed
 from lucius.cli.session import Session, echo_json, with_json, with_server
 
@@ -11,20 +13,16 @@ from lucius.cli.session import Session, echo_json, with_json, with_server
 @click.command()
 @with_json
 def settings(as_json: bool) -> None:
-    """Show every setting, its value, and where it came from; secrets are masked."""
-    from lucius.settings import load_settings
-
-    found = load_settings()
+    """Show every setting, its value and its source. Secrets are masked."""
+    found = settings_in_force({})
     lines = list(found.lines())
     if as_json:
         rows = [line._asdict() for line in lines]
         echo_json({"settings": rows, "warnings": list(found.warnings)})
         return
-    width = max(len(line.name) for line in lines)
-    for line in lines:
-        click.echo(printed(f"{line.name:<{width}}  {line.value}  ({line.source})"))
+    show_table(("variable", "value", "source"), [line[:3] for line in lines])
     for warning in found.warnings:
-        click.echo(printed(warning), err=True)
+        click.echo(f"lucius: warning: {printed(warning)}", err=True)
 
 
 @click.command()
@@ -39,15 +37,20 @@ def _show(answer: Any) -> None:
         (protocol["request_type"], protocol["protocol_id"], _steps(protocol["steps"]))
         for protocol in answer["protocols"]
     ]
-    names = ("request type", "protocol", "steps")
-    widths = column_widths(names, rows)
-    for number, row in enumerate((names, *rows)):
+    show_table(("request type", "protocol", "steps"), rows)
+
+
+def show_table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """One line a row, below the names of the columns. A cell without text is a dash."""
+    cells = [tuple(printed(text) or "-" for text in row) for row in rows]
+    widths = column_widths(names, cells)
+    for number, row in enumerate((names, *cells)):
         line = "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
         click.secho(line.rstrip(), bold=number == 0)
 
 
 def _steps(steps: Any) -> str:
-    """The service is named where it is not that of the step."""
+    """The steps, each with its service where that has another name."""
     return ", ".join(
         step["step_id"]
         if step["service"] == step["step_id"]

@@ -11,27 +11,54 @@ from lucius.cli.session import Session, with_server
 
 SCHEMA_VERSION = "v1"
 JOB_ID = "{jobId}"
-"""In an `output_ref` the server puts the job's id in its place."""
+"""The server puts the job's id where this stands in an `output_ref`."""
 
 
 @click.command()
-@click.option("--type", "request_type", required=True, help="For example OCR->EMBEDDING->SIS.")
-@click.option("--tenant", "tenant_id", envvar="LUCIUS_TENANT", default="default", show_default=True)
-@click.option("--input", "input_ref", required=True, metavar="REF", help="A URI or a local file.")
+@click.option(
+    "--type", "request_type", required=True, help="The request type, such as OCR->EMBEDDING->SIS."
+)
+@click.option(
+    "--tenant",
+    "tenant_id",
+    envvar="LUCIUS_TENANT",
+    default="default",
+    show_default=True,
+    show_envvar=True,
+    help="The tenant that the job is for.",
+)
+@click.option(
+    "--input",
+    "input_ref",
+    required=True,
+    metavar="REF",
+    help="The document: a URI or a local file.",
+)
 @click.option(
     "--output",
     "output_ref",
     metavar="REF",
-    help="A URI or a path. Default: beside the input, INPUT.{jobId}.result.json.",
+    help="Where the result goes: a URI or a path. Default: INPUT.{jobId}.result.json.",
 )
-@click.option("--overwrite", is_flag=True, help="Let the output replace what is there.")
+@click.option("--overwrite", is_flag=True, help="Replace a file that is already at the output.")
 @click.option("--payload", default="{}", metavar="JSON|@FILE", help="Parameters for the steps.")
-@click.option("--mode", type=click.Choice(["DEFAULT", "SAFE", "BURST"], case_sensitive=False))
-@click.option("--doc-id", help="The document; needed in mode BURST.")
+@click.option(
+    "--mode",
+    type=click.Choice(["DEFAULT", "SAFE", "BURST"], case_sensitive=False),
+    help="BURST spreads the documents of a tenant over all lanes.  [default: as configured]",
+)
+@click.option("--doc-id", help="Id of the document; needed in mode BURST.")
 @click.option("--key", help="Idempotency key. Without one, the same command finds the same job.")
-@click.option("--correlation-id")
-@click.option("--callback-url", "callback_urls", multiple=True, help="Called when the job ends.")
-@click.option("--wait", is_flag=True, help="Follow the job to its end; exit with its outcome.")
+@click.option("--correlation-id", help="Your own id; logs and directives carry it.")
+@click.option(
+    "--callback-url",
+    "callback_urls",
+    multiple=True,
+    help="Webhook to call when the job ends; may be given several times.",
+)
+@click.option(
+    "--wait", is_flag=True, help="Follow the job to its end. Exit with 0 if it succeeds, else 1."
+)
 @with_server
 def submit(
     session: Session,
@@ -44,7 +71,7 @@ def submit(
     callback_urls: tuple[str, ...],
     **fields: str | None,
 ) -> None:
-    """Submit a command; print the job's id."""
+    """Submit a command and print the id of its job."""
     from lucius.cli.jobs import watched
 
     envelope: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
@@ -74,7 +101,7 @@ def _show(answer: Any) -> None:
 
 
 def reference(text: str) -> str:
-    """A URI as it is; anything else is a local path."""
+    """A URI stays as it is; anything else is taken as a local path and becomes a `file:` URI."""
     try:
         return text if "://" in text else Path(text).expanduser().resolve().as_uri()
     except (ValueError, OSError, RuntimeError) as error:
@@ -82,7 +109,7 @@ def reference(text: str) -> str:
 
 
 def _output(input_ref: str, output_ref: str | None) -> str:
-    """Two jobs on one input have two outputs: the server puts the job's id in its place."""
+    """By default the name has the job's id in it, so that two jobs on one input have two outputs."""
     if output_ref is None:
         return f"{reference(input_ref)}.{JOB_ID}.result.json"
     return reference(output_ref).replace(quote(JOB_ID), JOB_ID)
@@ -93,7 +120,7 @@ def _refuse(name: str) -> None:
 
 
 def read_payload(text: str) -> dict[str, Any]:
-    """JSON, or @ and the name of a file that holds it."""
+    """A payload given as JSON, or as @ and the name of a file with JSON."""
     try:
         content = Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
         value = json.loads(content, parse_constant=_refuse)

@@ -15,7 +15,7 @@ SUCCEEDED = "SUCCEEDED"
 
 
 async def watch_job(client: "Client", job_id: str, *, quiet: bool = False) -> "JobShape":
-    """The job once it has ended, with its progress drawn meanwhile."""
+    """Show the progress of a job until it has ended, and return the job."""
     if quiet:
         return await client.wait(job_id)
     if sys.stdout.isatty():
@@ -24,7 +24,7 @@ async def watch_job(client: "Client", job_id: str, *, quiet: bool = False) -> "J
 
 
 async def _live(client: "Client", job_id: str) -> "JobShape":
-    """Drawn again many times a second, so that the clocks of running steps go on."""
+    """Draw a table of the steps eight times a second, so that the times of running steps count up."""
     from rich.console import Console
     from rich.live import Live
 
@@ -68,7 +68,7 @@ def exit_code(job: "JobShape") -> int:
 
 
 def conclude(job: "JobShape") -> None:
-    """The last line of a watched job."""
+    """Print the last line of a watched job: its output, or why it did not succeed."""
     if job["state"] == SUCCEEDED:
         click.echo(f"{job['jobId']} succeeded: {reference_text(job['final_output'])}")
     else:

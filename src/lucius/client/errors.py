@@ -23,7 +23,8 @@ class ProblemError(ClientError):
         self.code = str(document.get("code", "UNKNOWN"))
         self.detail = str(document.get("detail", ""))
         self.errors: list[dict[str, str]] = list(document.get("errors", ()))
-        self.lines = [f"{self.code}: {self.detail}", *map(_line, self.errors)]
+        more = [line for line in map(_line, self.errors) if line.strip() not in self.detail]
+        self.lines = [f"{self.code}: {self.detail}", *more]
         super().__init__("\n".join(self.lines))
 
 

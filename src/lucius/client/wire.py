@@ -145,8 +145,14 @@ class Wire:
         return self._backoff * 2.0 ** min(attempt, 6) * random.uniform(0.5, 1.0)
 
     def unreachable(self, error: BaseException) -> UnreachableError:
-        reason = str(error) or type(error).__name__
-        return UnreachableError(f"no answer from {self.url}: {reason}")
+        return UnreachableError(f"no answer from {self.url}: {_reason(error)}")
+
+
+def _reason(error: BaseException) -> str:
+    """Why there was no answer, without what only this program needs to know."""
+    if isinstance(getattr(error, "os_error", error), ConnectionRefusedError):
+        return "the connection was refused"
+    return str(error) or type(error).__name__
 
 
 def _proxy_for(url: str) -> str | None:

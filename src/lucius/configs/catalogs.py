@@ -1,4 +1,4 @@
-"""From protocol documents to one catalog: references between them resolved, contradictions refused."""
+"""Builds one catalog from all protocol documents. Contradictions between them are refused."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +37,7 @@ class _StepType:
 
 @dataclass(slots=True)
 class _Reading:
-    """What has been read so far, and what was wrong with it."""
+    """The definitions that have been read so far, and their faults."""
 
     policy: RetryPolicy
     faults: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class _Reading:
         self.faults.append(f"{name}: {at}: {reason}")
 
     def first(self, kind: str, key: str, name: str, at: str) -> bool:
-        """Whether this is the first of its name; the second is a fault that tells where the first is."""
+        """Whether the name is new. A second definition is a fault that says where the first one is."""
         before = self.seen.setdefault((kind, key), (name, at))
         if before == (name, at):
             return True
@@ -60,7 +60,7 @@ class _Reading:
 
 
 def build_catalog(documents: Sequence[Document], policy: RetryPolicy | None = None) -> Catalog:
-    """One reading of all documents. Raises ProtocolError that lists every fault."""
+    """Raises one ProtocolError that lists every fault of all documents."""
     reading = _Reading(policy or RetryPolicy())
     for document in documents:
         _read_step_types(reading, document)
@@ -109,7 +109,7 @@ def _read_step_types(reading: _Reading, document: Document) -> None:
 
 
 def _schema_fault(schema: Mapping[str, Any]) -> tuple[str, str] | None:
-    """A schema must be valid by its own rules and stand alone: nothing is fetched."""
+    """Why a schema is refused: it must be valid JSON Schema, and refer to no other document."""
     try:
         jsonschema_rs.Draft202012Validator(dict(schema), offline=True)
     except jsonschema_rs.ValidationError as error:

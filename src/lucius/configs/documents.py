@@ -1,4 +1,4 @@
-"""Reading one protocol document, YAML or JSON, strictly: what is ambiguous or misspelt is refused."""
+"""Reads one protocol document, YAML or JSON. Unknown fields, wrong types and repeated keys are refused."""
 
 import json
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from lucius.core.json_faults import pointer
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The content of one file; `name` is for people."""
+    """The content of one file. Messages call the file by `name`."""
 
     name: str
     body: dict[str, Any]
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML as JSON would have it: no dates, no key twice."""
+    """YAML with the types of JSON: a date stays text, and a key may stand only once."""
 
     yaml_implicit_resolvers = {
         first: [(tag, regexp) for tag, regexp in rules if tag != "tag:yaml.org,2002:timestamp"]
@@ -44,12 +44,31 @@ class _StrictLoader(yaml.SafeLoader):
 def parse_document(name: str, text: str) -> Document:
     """Raises ProtocolError with the name, the place and the reason."""
     try:
-        body = json.loads(text, object_pairs_hook=_once) if name.endswith(".json") else _yaml(text)
+        body = parse_json(name, text) if name.endswith(".json") else _yaml(text)
         body = json.loads(json.dumps({} if body is None else body, allow_nan=False))
     except yaml.YAMLError as error:
         raise ProtocolError(f"{name}: not valid YAML: {_in_one_line(error)}") from error
     except (TypeError, ValueError, RecursionError) as error:
-        raise ProtocolError(f"{name}: not valid JSON: {error}") from error
+        raise _not_json(name, error) from error
+    return checked_document(name, body)
+
+
+def parse_json(name: str, text: str) -> Any:
+    """Raises ProtocolError: no key twice, no numbers that JSON does not have."""
+    try:
+        found = json.loads(text, object_pairs_hook=_once)
+        json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _not_json(name, error) from error
+    return found
+
+
+def _not_json(name: str, error: Exception) -> ProtocolError:
+    return ProtocolError(f"{name}: not valid JSON: {error}")
+
+
+def checked_document(name: str, body: Any) -> Document:
+    """Raises ProtocolError that lists every place where the body is not one of a protocol file."""
     faults = schema_faults(_shape(), body)
     if faults:
         raise ProtocolError("\n".join(f"{name}: {at or '/'}: {reason}" for at, reason in faults))

@@ -1,6 +1,6 @@
-"""Protocols from files: read strictly at start, read again when they change.
+"""Protocols from files: read at the start, and again when they change.
 
-A change that is not valid is reported and the reading before it stays in force.
+A change that is not valid is reported, and the protocols from before it stay in force.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ Signature = tuple[tuple[str, int, int], ...]
 class FileConfig:
     """A configuration source over files and directories; by default the packaged protocols.
 
-    `policy` holds the retries and timeouts of step types that say nothing about theirs.
-    `last_error` is why the newest change is not in force, if it is not.
+    `policy` holds the retries and timeouts for step types that define none.
+    `last_error` says why the newest change is not in force; None if it is.
     """
 
     def __init__(
@@ -48,6 +48,9 @@ class FileConfig:
 
     async def refresh(self) -> bool:
         return await asyncio.to_thread(self._reload)
+
+    async def close(self) -> None:
+        """Files are closed as soon as they are read."""
 
     def _reload(self) -> bool:
         before, signature = self._catalog, self._look()
@@ -71,18 +74,8 @@ class FileConfig:
         self.last_error = error
 
     def _look(self) -> Signature:
-        """Which files there are. A file that changes while it is read is read again the next time."""
-        return tuple(_seen(path) for path in self._files())
-
-    def _files(self) -> list[Path]:
-        found: list[Path] = []
-        for path in self._paths:
-            if path.is_dir():
-                inside = (each for each in path.iterdir() if each.suffix in SUFFIXES)
-                found += sorted(each for each in inside if not each.name.startswith("."))
-            else:
-                found.append(path)
-        return found
+        """The files that are there now. A file that changes while it is read is read again the next time."""
+        return tuple(_seen(path) for path in files_of(self._paths))
 
     def _read(self, signature: Signature) -> Catalog:
         if not signature:
@@ -109,3 +102,15 @@ def _seen(path: Path) -> tuple[str, int, int]:
     except OSError:
         return str(path), 0, -1
     return str(path), status.st_mtime_ns, status.st_size
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """The protocol files at these paths; of a folder, those in it."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = (each for each in path.iterdir() if each.suffix in SUFFIXES)
+            found += sorted(each for each in inside if not each.name.startswith("."))
+        else:
+            found.append(path)
+    return found

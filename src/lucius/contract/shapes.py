@@ -206,9 +206,10 @@ class ProtocolsShape(TypedDict):
 
 
 class BacklogRowShape(TypedDict):
-    """`window`: how many directives may be out and not acknowledged, both modes together."""
+    """`window`: how many directives may be out and not acknowledged."""
 
     service: str
+    mode: str
     lane: int
     held: int
     released: int
@@ -218,6 +219,12 @@ class BacklogRowShape(TypedDict):
 
 class BacklogShape(TypedDict):
     backlog: list[BacklogRowShape]
+
+
+class ServiceBacklogShape(TypedDict):
+    """Held, released and in progress, together."""
+
+    backlog: int
 
 
 class RetriedShape(TypedDict):
@@ -351,3 +358,10 @@ class ProblemShape(TypedDict):
     code: str
     detail: str
     errors: NotRequired[list[FaultShape]]
+
+
+class UnreadyShape(ProblemShape):
+    """`/readyz` while a dependency is down: a problem that names every dependency, as `ReadinessShape`."""
+
+    checks: NotRequired[dict[str, str]]
+    warnings: NotRequired[dict[str, str]]

@@ -7,6 +7,8 @@ from lucius.core.job import Job, Step, phase_of
 from lucius.core.plan import StepPlan
 from lucius.core.retry import due_at
 from lucius.core.states import (
+    COMMITTED_EXECUTION,
+    RUNNING_EXECUTION,
     TERMINAL_STEP,
     EntryState,
     ExecutionState,
@@ -18,10 +20,8 @@ from lucius.core.states import (
 Finding = tuple[str, str]
 """A stable kind, and a sentence for people."""
 
-SETTLED: Final = (ExecutionState.COMMITTED, ExecutionState.DONE)
 AT_REST: Final = (*TERMINAL_STEP, StepState.PENDING)
 """A failed job leaves the steps after its failure as they were."""
-RUNNING: Final = (ExecutionState.LEASED, ExecutionState.IN_PROGRESS)
 ENTRY_OF: Final = {
     StepState.DISPATCHING: (EntryState.HELD, EntryState.RELEASED),
     StepState.AWAITING_ACK: (EntryState.SENT,),
@@ -98,12 +98,12 @@ def _ending(job: Job) -> Iterator[Finding]:
 
 
 def _commits(job: Job, planned: StepPlan, step: Step) -> Iterator[Finding]:
-    settled = sum(execution.state in SETTLED for execution in step.executions)
-    if settled > 1:
-        yield "two_committed", f"step {planned.step_id} has {settled} committed executions"
+    commits = sum(execution.state in COMMITTED_EXECUTION for execution in step.executions)
+    if commits > 1:
+        yield "two_committed", f"step {planned.step_id} has {commits} committed executions"
     wanted = step.state is StepState.SUCCEEDED and planned.step_id not in job.plan.carried
-    if settled <= 1 and wanted != bool(settled):
-        yield "step_drift", f"step {planned.step_id} is {step.state} with {settled} commits"
+    if commits <= 1 and wanted != bool(commits):
+        yield "step_drift", f"step {planned.step_id} is {step.state} with {commits} commits"
 
 
 def _attempts(job: Job, planned: StepPlan, step: Step) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def _attempts(job: Job, planned: StepPlan, step: Step) -> Iterator[Finding]:
 
 
 def _leases(job: Job, planned: StepPlan, step: Step) -> Iterator[Finding]:
-    running = [execution for execution in step.executions if execution.state in RUNNING]
+    running = [execution for execution in step.executions if execution.state in RUNNING_EXECUTION]
     if len(running) != int(step.out):
         yield "lease_drift", f"step {planned.step_id} is {step.state} with {len(running)} leases"
     wanted = EXECUTION_OF.get(step.state)

@@ -1,5 +1,7 @@
 """What services say: ACK, RESULT, HEARTBEAT and RELEASE, and whether they may still say it."""
 
+from typing import Final
+
 from lucius.core import leases, sequence
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import (
@@ -14,21 +16,27 @@ from lucius.core.job import Execution, Fault, Step
 from lucius.core.plan import EMPTY, Json
 from lucius.core.retry import Track
 from lucius.core.states import (
+    COMMITTED_EXECUTION,
     PRESUMED_DEAD,
     AbortReason,
     EntryState,
     ExecutionState,
     StepState,
 )
-from lucius.core.turn import MAX_NOTED, MAX_NOTED_MESSAGE, Turn, about, matches, rejected
+from lucius.core.turn import Turn, speaks_for
 from lucius.core.wire import bounded
+
+MAX_NOTED: Final = 20
+"""How many late, stale and duplicate callbacks a job records before it stops writing them down."""
+MAX_NOTED_MESSAGE: Final = 512
+"""Characters of the error message of such a callback."""
 
 
 def callback(turn: Turn, received: Callback) -> Decision:
     index = turn.job.plan.index_of(received.step_id)
     if index is None:
-        return rejected(turn.job, "UNKNOWN_STEP")
-    about(turn, received.step_id, None, received.attempt_no, received.lease_id)
+        return turn.unchanged(Outcome.REJECTED, "UNKNOWN_STEP")
+    turn.subject = (received.step_id, received.attempt_no, received.lease_id)
     standing = _standing(turn, turn.steps[index], received)
     if standing is not Outcome.APPLIED:
         return _noted(turn, received, standing)
@@ -38,10 +46,10 @@ def callback(turn: Turn, received: Callback) -> Decision:
         turn.started(index, received.worker_id)
     if isinstance(received, ResultReceived):
         _result(turn, index, received)
-        sequence.settle(turn)
+        sequence.advance(turn)
     elif isinstance(received, LeaseReturned):
         leases.returned(turn, index)
-        sequence.settle(turn)
+        sequence.advance(turn)
     _stamp(turn, received)
     return turn.decision(Outcome.APPLIED)
 
@@ -70,7 +78,7 @@ def _standing(turn: Turn, step: Step, received: Callback) -> Outcome:
 
 def _spoken_for(step: Step, received: Callback) -> Execution | None:
     for execution in step.executions:
-        if matches(execution, received):
+        if speaks_for(received, execution):
             return execution
     return None
 
@@ -80,10 +88,8 @@ def _answered(execution: Execution, received: Callback) -> bool:
     if isinstance(received, AckReceived):
         return execution.started_at is not None
     if isinstance(received, ResultReceived):
-        return (
-            execution.state in (ExecutionState.COMMITTED, ExecutionState.DONE)
-            or execution.reason is AbortReason.RESULT_FAILED
-        )
+        failed = execution.reason is AbortReason.RESULT_FAILED
+        return failed or execution.state in COMMITTED_EXECUTION
     if isinstance(received, LeaseReturned):
         return execution.reason is AbortReason.RETURNED
     return False
@@ -92,10 +98,10 @@ def _answered(execution: Execution, received: Callback) -> bool:
 def _noted(turn: Turn, received: Callback, outcome: Outcome) -> Decision:
     """Recorded, never applied; a flood of them stops being recorded."""
     if isinstance(received, HeartbeatReceived) or turn.job.noted >= MAX_NOTED:
-        return Decision(turn.job, outcome, changed=False)
+        return turn.unchanged(outcome)
     turn.data = {"outcome": outcome.value, **_said(received)}
     _stamp(turn, received)
-    turn.set_job(noted=turn.job.noted + 1)
+    turn.own_job().noted += 1
     return turn.decision(outcome)
 
 
@@ -128,25 +134,24 @@ def _result(turn: Turn, index: int, received: ResultReceived) -> None:
         _succeeded(turn, index, received)
         return
     fault = received.fault or Fault("STEP_FAILED", "the service reported a failure without a code")
-    turn.data = {"fault": fault.code, "message": fault.message}
+    turn.explain(fault)
     if received.status is ResultStatus.FAILED_RETRY:
         turn.fail_attempt(index, Track.EXECUTION, AbortReason.RESULT_FAILED, fault)
     else:
+        turn.own_step(index).used += 1
         turn.abort(index, AbortReason.RESULT_FAILED, final=True)
-        turn.give_up(index, fault, turn.steps[index].used + 1)
+        turn.give_up(index, fault)
 
 
 def _succeeded(turn: Turn, index: int, received: ResultReceived) -> None:
     """The result is durable. From an attempt that was given up for silent it proves the ACK too."""
     if turn.steps[index].held:
-        turn.move_entry(index, EntryState.FAILED_FINAL, ready_at=None)
-    turn.move_execution(index, ExecutionState.COMMITTED)
-    execution = turn.own_execution(index)
+        turn.move_entry(index, EntryState.FAILED_FINAL).ready_at = None
+    execution = turn.move_execution(index, ExecutionState.COMMITTED)
     execution.started_at = execution.started_at or turn.now
     execution.lease_owner = execution.lease_owner or received.worker_id
     execution.finished_at, execution.reason, execution.final = turn.now, None, False
-    turn.move_step(index, StepState.SUCCEEDED)
-    step = turn.own_step(index)
+    step = turn.move_step(index, StepState.SUCCEEDED)
     step.result_ref, step.completed_at = received.result_ref, turn.now
     step.retry_at = step.fault = None
     turn.acknowledged()

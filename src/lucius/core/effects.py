@@ -4,7 +4,7 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
-from lucius.core.job import Job
+from lucius.core.job import Job, Owed
 from lucius.core.plan import Json
 from lucius.core.record import record
 
@@ -35,6 +35,12 @@ class LinkRedrive:
 
 
 Effect = PublishDirective | NotifyClient | LinkRedrive
+
+
+def effect_of(owed: Owed) -> Effect:
+    if owed.kind == "link_redrive":
+        return LinkRedrive(owed.owed_id, owed.target)
+    return NotifyClient(owed.owed_id, owed.target)
 
 
 @record

@@ -72,6 +72,10 @@ class ProtocolError(LuciusError):
     """A protocol file is not valid."""
 
 
+class ConfigUnavailableError(LuciusError):
+    """The configuration cannot be read now; nothing says that it is wrong."""
+
+
 class EffectRefusedError(LuciusError):
     """An owed effect that must not be performed, now or later: it is given up at once."""
 

@@ -1,10 +1,10 @@
 """What a process saves of a job whose lane it does not own: whatever is owed falls to the owner, at once."""
 
+from dataclasses import replace
 from datetime import datetime
 
 from lucius.core.effects import Decision, PublishDirective
 from lucius.core.job import Job, Owed, Step
-from lucius.core.record import evolve
 from lucius.core.retry import PUBLISH_GRACE, due_at
 
 
@@ -14,7 +14,7 @@ def left_to_owner(before: Job | None, decision: Decision) -> Decision:
     An entry that has become ready waits for that tick, so the owner takes it into its queue.
     """
     if not decision.changed:
-        return evolve(decision, effects=())
+        return replace(decision, effects=())
     job, now = decision.job, decision.job.updated_at
     publish = {
         effect.step_id for effect in decision.effects if isinstance(effect, PublishDirective)
@@ -26,23 +26,23 @@ def left_to_owner(before: Job | None, decision: Decision) -> Decision:
         for planned, was, step in zip(job.plan.steps, earlier, job.steps, strict=True)
     )
     owed = tuple(_due(each, now) if each.owed_id in others else each for each in job.owed)
-    left = evolve(job, steps=steps, owed=owed)
-    return evolve(decision, job=evolve(left, due_at=due_at(left)), effects=())
+    left = replace(job, steps=steps, owed=owed)
+    return replace(decision, job=replace(left, due_at=due_at(left)), effects=())
 
 
 def _held(was: Step | None, step: Step, now: datetime) -> Step:
     if not step.ready or step.entry is None or (was is not None and was.ready):
         return step
-    return evolve(step, entry=evolve(step.entry, ready_at=now))
+    return replace(step, entry=replace(step.entry, ready_at=now))
 
 
 def _unpublished(step: Step, now: datetime) -> Step:
     """As if it had been asked for so long ago that it is asked for again."""
     if step.entry is None or step.entry.asked_at is None:
         return step
-    return evolve(step, entry=evolve(step.entry, asked_at=now - PUBLISH_GRACE))
+    return replace(step, entry=replace(step.entry, asked_at=now - PUBLISH_GRACE))
 
 
 def _due(owed: Owed, now: datetime) -> Owed:
     """The try that was counted was none."""
-    return evolve(owed, attempts=max(0, owed.attempts - 1), next_at=now)
+    return replace(owed, attempts=max(0, owed.attempts - 1), next_at=now)

@@ -7,6 +7,8 @@ from typing import Any
 from lucius.core.plan import Json, Plan
 from lucius.core.record import record
 from lucius.core.states import (
+    RUNNING_EXECUTION,
+    TERMINAL_JOB,
     AbortReason,
     EntryState,
     ExecutionState,
@@ -164,12 +166,7 @@ class Job:
 
     @property
     def terminal(self) -> bool:
-        state = self.state
-        return (
-            state is JobState.SUCCEEDED
-            or state is JobState.FAILED_FINAL
-            or state is JobState.CANCELLED
-        )
+        return self.state in TERMINAL_JOB
 
     @property
     def in_dlq(self) -> bool:
@@ -204,8 +201,7 @@ class Job:
 def phase_of(job: Job) -> Phase:
     """The coarse view, from executions and the plan alone: never from the job's own state."""
     executions = [execution for step in job.steps for execution in step.executions]
-    running = (ExecutionState.LEASED, ExecutionState.IN_PROGRESS)
-    if any(execution.state in running for execution in executions):
+    if any(execution.state in RUNNING_EXECUTION for execution in executions):
         return Phase.RUNNING  # a step may have failed already; the others may still finish
     if any(execution.final for execution in executions):
         return Phase.FAILED

@@ -10,7 +10,7 @@ from zlib import crc32
 from lucius.core import sequence
 from lucius.core.job import Fault
 from lucius.core.retry import Track
-from lucius.core.states import AbortReason, JobState, StepState
+from lucius.core.states import AbortReason, JobState
 from lucius.core.turn import Turn
 
 FREE_RETURNS: Final = 2
@@ -45,12 +45,12 @@ def died(turn: Turn, index: int) -> None:
         f"its process died {step.deaths} times while this step was at work; {FREE_DEATHS} is free"
     )
     _charge(turn, index, Fault("PROCESS_DIED", said))
-    if step.state is StepState.FAILED_RETRY:
+    if step.retry_at is not None:
         step.retry_at += _share(step.executions[-1].exec_id) * (step.retry_at - turn.now)
 
 
 def _charge(turn: Turn, index: int, fault: Fault) -> None:
-    turn.data = {"fault": fault.code, "message": fault.message}
+    turn.explain(fault)
     turn.fail_attempt(index, Track.EXECUTION, AbortReason.RETURNED, fault)
 
 

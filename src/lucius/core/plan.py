@@ -1,13 +1,13 @@
 """What never changes about a job: written once when it is accepted, stored apart from what moves."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 from lucius.core.packed import opened
-from lucius.core.record import evolve, record
+from lucius.core.record import record
 
 Json = Mapping[str, Any]
 EMPTY: Final[Json] = {}
@@ -133,7 +133,7 @@ class Plan:
 
     def payloads(self) -> Mapping[str, Any]:
         """The payload of every step, unpacked once for all of them."""
-        open_plan = evolve(self, payload=opened(self.payload))
+        open_plan = replace(self, payload=opened(self.payload))
         return {step.step_id: open_plan.payload_of(step.step_id) for step in self.steps}
 
     def line_of(self, service: str) -> str:

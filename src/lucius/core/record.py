@@ -22,21 +22,10 @@ def record(kind: type[Record]) -> type[Record]:
     return made
 
 
-def evolve(record: Record, **changes: Any) -> Record:
-    """A copy with some fields changed."""
-    return amend(copied(record), changes)
-
-
 def copied(record: Record) -> Record:
+    """For whoever writes on the copy (`core.drafts`); others use `dataclasses.replace`, which is checked."""
     copy: Record = _COPIERS[type(record)](record)
     return copy
-
-
-def amend(draft: Record, changes: dict[str, Any]) -> Record:
-    """Change a record in place: only for a copy that nobody else has seen yet."""
-    for name, value in changes.items():
-        setattr(draft, name, value)
-    return draft
 
 
 def _copier(kind: type) -> Callable[[Any], Any]:

@@ -20,12 +20,14 @@ HAS_CREDENTIALS: Final = "REFERENCE_HAS_CREDENTIALS"
 PROTECTED: Final = "REFERENCE_PROTECTED"
 
 MAX_URI: Final = 2048
-DEPLOYED_SCHEMES: Final = ("https", "s3", "az", "abfs", "gs")
+DEPLOYED_SCHEMES: Final = ("https", "s3", "az", "abfs", "abfss", "gs")
 EMBEDDED_SCHEMES: Final = ("file", *DEPLOYED_SCHEMES)
 
 _PLAIN: Final = re.compile(r"([a-z][a-z0-9+.-]*)://([A-Za-z0-9._-]*)(/[A-Za-z0-9/_.~=+-]*)?")
 """Most references: nothing escaped, no user, port, query or fragment. Only `..` is left to refuse."""
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_AZURE_SCHEMES: Final = ("az", "abfs", "abfss")
+_AZURE_HOST: Final = re.compile(r"\.(blob|dfs)\.")
 _HOST: Final = re.compile(r"[\w.~-]+|\[[0-9A-Fa-f:.]+\]")
 
 
@@ -33,12 +35,14 @@ _HOST: Final = re.compile(r"[\w.~-]+|\[[0-9A-Fa-f:.]+\]")
 class ReferencePolicy:
     """Which references are allowed. `hosts` are globs over host or `host:port`; none means any host.
 
-    `protects` says of a path whether it leads to what LUCIUS keeps for itself on this machine.
+    `protects` says of a path whether it leads to what LUCIUS keeps for itself on this machine. `home`
+    is where the workspaces of the jobs lie, if that is an object store.
     """
 
     schemes: tuple[str, ...] = EMBEDDED_SCHEMES
     hosts: tuple[str, ...] = ()
     protects: Callable[[str], bool] | None = None
+    home: str = ""
 
 
 class ReferenceFault(NamedTuple):
@@ -113,7 +117,7 @@ def _split_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[Refer
     secret = secret_in(parts)
     faults = [ReferenceFault(HAS_CREDENTIALS, pointer, secret)] if secret is not None else []
     address = f"{host}:{port}" if port is not None else host
-    place = _Place(parts.scheme, host, address, parts.path)
+    place = _Place(parts.scheme, host, address, parts.path, parts.username or "")
     return faults + _place_faults(place, pointer, policy)
 
 
@@ -152,6 +156,8 @@ class _Place(NamedTuple):
     host: str
     address: str
     path: str
+    user: str = ""
+    """What stands before `@`: a container, where the scheme has it so."""
 
 
 def _place_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:
@@ -169,7 +175,32 @@ def _place_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[
         if not (allowed_place.fullmatch(host) or allowed_place.fullmatch(place.address)):
             reason = f"host {host} is not one of those in LUCIUS_REFERENCE_HOSTS"
             return [ReferenceFault(NOT_ALLOWED, pointer, reason)]
+    if policy.home and _leads_home(place, policy.home):
+        return [ReferenceFault(PROTECTED, pointer, "leads into the workspaces of LUCIUS")]
     return []
+
+
+def _leads_home(place: _Place, home: str) -> bool:
+    """Whether it leads to the workspaces of the jobs, in whatever account the container is."""
+    parts = urlsplit(home)
+    container, start = _stored(
+        _Place(parts.scheme, parts.hostname or "", "", unquote(parts.path), parts.username or "")
+    )
+    found, path = _stored(place)
+    if found != container:
+        return False
+    return any(f"{each}/".startswith(f"{start.rstrip('/')}/") for each in _readings(path))
+
+
+def _stored(place: _Place) -> tuple[tuple[str, str], str]:
+    """Kind of store and container, and the path in it. Azure spells the same blob in several ways."""
+    path = place.path.lstrip("/")
+    if place.scheme in _AZURE_SCHEMES:
+        return ("azure", unquote(place.user).lower() or place.host), path
+    if place.scheme == "https" and _AZURE_HOST.search(place.host):
+        container, _, path = path.partition("/")
+        return ("azure", unquote(container)), path
+    return (place.scheme, place.host), path
 
 
 def _file_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[ReferenceFault]:

@@ -74,9 +74,11 @@ def directive_topics(topology: str, lanes: Sequence[int] = range(LANES)) -> tupl
     return tuple(directive_topic(n, Mode.DEFAULT, topology) for n in lanes)
 
 
-def every_directive_topic(lanes: Sequence[int] = range(LANES)) -> tuple[str, ...]:
-    """Of all topologies: a job keeps the topic that it was routed to, whatever is configured by then."""
-    return tuple(dict.fromkeys(topic for t in TOPOLOGIES for topic in directive_topics(t, lanes)))
+def every_directive_topic(
+    lanes: Sequence[int] = range(LANES), topologies: Sequence[str] = TOPOLOGIES
+) -> tuple[str, ...]:
+    """Of these topologies: a job keeps the topic that it was routed to, whatever is configured by then."""
+    return tuple(dict.fromkeys(topic for t in topologies for topic in directive_topics(t, lanes)))
 
 
 def subscriptions_of(service: str, topology: str) -> tuple[tuple[str, Mode | None], ...]:

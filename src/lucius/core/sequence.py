@@ -1,6 +1,5 @@
 """What follows when steps have moved: the next stage, a completed pause, or the end of the job."""
 
-from lucius.core.effects import Effect, LinkRedrive, NotifyClient
 from lucius.core.job import Execution, Fault, Owed
 from lucius.core.retry import effect_backoff
 from lucius.core.states import AbortReason, ExecutionState, JobState, StepState
@@ -14,27 +13,27 @@ def doomed(turn: Turn) -> bool:
     return any(step.state is StepState.FAILED_FINAL for step in turn.steps)
 
 
-def settle(turn: Turn) -> None:
+def advance(turn: Turn) -> None:
     """After steps have moved: close the job, complete a pause, or start the next stage."""
-    out = any(step.out for step in turn.steps)
-    if turn.state is JobState.CANCELLING:
-        if not out:
-            close(turn, JobState.CANCELLED, None)
+    state = turn.state
+    if state is JobState.CANCELLING:
+        if not turn.out:
+            end_job(turn, JobState.CANCELLED, None)
     elif doomed(turn):
         for index, step in enumerate(turn.steps):
             if step.held or step.state is StepState.FAILED_RETRY:
                 turn.drop(index)
-        if not out:
-            close(turn, JobState.FAILED_FINAL, _first_fault(turn))
+        if not turn.out:
+            end_job(turn, JobState.FAILED_FINAL, _first_fault(turn))
     elif all(step.state is StepState.SUCCEEDED for step in turn.steps):
-        close(turn, JobState.SUCCEEDED, None)
-    elif turn.state is JobState.PAUSING:
+        end_job(turn, JobState.SUCCEEDED, None)
+    elif state is JobState.PAUSING:
         for index, step in enumerate(turn.steps):
             if step.held:
                 turn.withdraw(index)
-        if not out:
+        if not turn.out:
             turn.move_job(JobState.PAUSED)
-    elif turn.state in (JobState.DISPATCHING, JobState.IN_PROGRESS):
+    elif state in (JobState.DISPATCHING, JobState.IN_PROGRESS):
         start_stage(turn)
 
 
@@ -53,19 +52,17 @@ def _first_fault(turn: Turn) -> Fault | None:
     return next((step.fault for step in failed), None)
 
 
-def close(turn: Turn, state: JobState, fault: Fault | None) -> None:
+def end_job(turn: Turn, state: JobState, fault: Fault | None) -> None:
     """The job ends: what was committed is done, and the client's webhooks are owed."""
     turn.finish_committed()
     if state is not JobState.SUCCEEDED:
         _mark_unfinished(turn, fault)
-    turn.move_job(state)
-    turn.set_job(completed_at=turn.now, fault=fault, paused_at=None)
+    job = turn.move_job(state)
+    job.completed_at, job.fault, job.paused_at = turn.now, fault, None
     if state is JobState.SUCCEEDED:
-        turn.set_job(final_output=turn.steps[-1].result_ref)
+        job.final_output = turn.steps[-1].result_ref
     for number, url in enumerate(turn.job.plan.callback_urls):
-        owed = Owed(f"notify-{number}", "notify_client", url, 1, turn.now + effect_backoff(1))
-        turn.set_job(owed=(*turn.changes.get("owed", turn.job.owed), owed))
-        turn.effects.append(effect_of(owed))
+        turn.owe(Owed(f"notify-{number}", "notify_client", url, 1, turn.now + effect_backoff(1)))
 
 
 def _mark_unfinished(turn: Turn, fault: Fault | None) -> None:
@@ -85,9 +82,3 @@ def _mark_unfinished(turn: Turn, fault: Fault | None) -> None:
     )
     step = turn.own_step(index)
     step.executions = (*step.executions, mark)
-
-
-def effect_of(owed: Owed) -> Effect:
-    if owed.kind == "link_redrive":
-        return LinkRedrive(owed.owed_id, owed.target)
-    return NotifyClient(owed.owed_id, owed.target)

@@ -64,7 +64,10 @@ class AbortReason(StrEnum):
 
 TERMINAL_JOB = (JobState.SUCCEEDED, JobState.FAILED_FINAL, JobState.CANCELLED)
 TERMINAL_STEP = (StepState.SUCCEEDED, StepState.FAILED_FINAL, StepState.CANCELLED)
+UNSUCCESSFUL_JOB = (JobState.FAILED_FINAL, JobState.CANCELLED)
 RUNNING_JOB = (JobState.QUEUED, JobState.DISPATCHING, JobState.IN_PROGRESS)
+RUNNING_EXECUTION = (ExecutionState.LEASED, ExecutionState.IN_PROGRESS)
+COMMITTED_EXECUTION = (ExecutionState.COMMITTED, ExecutionState.DONE)
 PRESUMED_DEAD = (AbortReason.ACK_TIMEOUT, AbortReason.LEASE_EXPIRED)
 """Aborts that rest on silence: a success that arrives before the next lease disproves them."""
 

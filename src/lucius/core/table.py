@@ -1,9 +1,10 @@
 """The transition tables as data: for every state and every input, move, ignore or reject.
 
 `move` lists the states that a decision may go to from here; staying is always allowed there.
-`ignore`: the input leaves this machine as it is (it may be recorded as late, stale or duplicate).
+`ignore`: the input leaves this machine as it is (others may move, or it is recorded as late or stale).
 `reject`: the input is refused with a code, and nothing about the job changes.
-`decide` cannot make a move that is not here, and a missing cell fails the tests.
+`decide` looks up the job's cell first. A rejection, and what already holds, is answered from there.
+It cannot make a move that is not here, and a missing cell fails the tests.
 """
 
 from enum import StrEnum

@@ -1,16 +1,16 @@
 """What time alone does: timeouts, retries, escalation; and what a restarted bus has lost."""
 
+from dataclasses import replace
 from datetime import datetime
 
 from lucius.core import leases, sequence
-from lucius.core.effects import Decision, Outcome
+from lucius.core.effects import Decision, Outcome, effect_of
 from lucius.core.inputs import BusRestarted, Ticked
 from lucius.core.job import Fault, Owed, Step
 from lucius.core.plan import StepPlan
-from lucius.core.record import evolve
 from lucius.core.retry import PUBLISH_GRACE, Track, effect_backoff
 from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, AbortReason, JobState, StepState
-from lucius.core.turn import Turn, about
+from lucius.core.turn import Turn
 
 ACK_TIMEOUT = Fault("ACK_TIMEOUT", "no service acknowledged the directive in time")
 PATIENCE = 4
@@ -21,14 +21,14 @@ LEASE_EXPIRED = Fault("LEASE_EXPIRED", "the service fell silent: its lease ran o
 def tick(turn: Turn, received: Ticked) -> Decision:
     for owed in turn.job.owed:
         if owed.next_at <= turn.now:
-            turn.effects.append(sequence.effect_of(owed))
+            turn.effects.append(effect_of(owed))
             _postpone(turn, owed)
     if turn.job.terminal:
         return turn.decision(Outcome.APPLIED)
     if turn.state is not JobState.PAUSED:
         for index in range(len(turn.steps)):
             _tick_step(turn, index, received)
-        sequence.settle(turn)
+        sequence.advance(turn)
     if turn.job.sla_at <= turn.now and turn.state not in TERMINAL_JOB:
         _escalate(turn)
     return turn.decision(Outcome.APPLIED)
@@ -49,12 +49,12 @@ def _tick_step(turn: Turn, index: int, received: Ticked) -> None:
         waiting = step.state is StepState.AWAITING_ACK
         track = Track.ACK if waiting else Track.EXECUTION
         reason = AbortReason.ACK_TIMEOUT if waiting else AbortReason.LEASE_EXPIRED
-        about(turn, plan.step_id, step.execution)
+        turn.about(index)
         turn.fail_attempt(index, track, reason, ACK_TIMEOUT if waiting else LEASE_EXPIRED)
     elif turn.state not in RUNNING_JOB or sequence.doomed(turn):
         return
     elif step.state is StepState.FAILED_RETRY and (step.retry_at or now) <= now:
-        about(turn, plan.step_id, None)
+        turn.subject = (plan.step_id, None, None)
         turn.hold(index)
     elif step.held and _refusal_over(turn.entry(index).ready_at, now, publish_now):
         turn.own_entry(index).ready_at = None
@@ -88,15 +88,15 @@ def _escalate(turn: Turn) -> None:
     paused = turn.state in (JobState.PAUSING, JobState.PAUSED)
     sla = turn.job.plan.sla
     turn.data = {"escalated": "pause_sla" if paused else "job_sla"}
-    turn.set_job(sla_at=turn.now + (sla.pause if paused else sla.job))
+    turn.own_job().sla_at = turn.now + (sla.pause if paused else sla.job)
     if turn.state is JobState.CANCELLING:
         return
     if sla.fail_pause if paused else sla.fail_job:
         for index, step in enumerate(turn.steps):
             if step.out or step.held or step.state is StepState.FAILED_RETRY:
                 turn.abort(index, AbortReason.SLA, final=True)
-                turn.give_up(index, sequence.SLA_EXCEEDED, step.used)
-        sequence.close(turn, JobState.FAILED_FINAL, sequence.SLA_EXCEEDED)
+                turn.give_up(index, sequence.SLA_EXCEEDED)
+        sequence.end_job(turn, JobState.FAILED_FINAL, sequence.SLA_EXCEEDED)
 
 
 def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
@@ -112,7 +112,7 @@ def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
         if step.state is StepState.IN_PROGRESS:
             owner = step.executions[-1].lease_owner
             if owner is not None and owner.startswith(received.lost_owner):
-                about(turn, turn.plan(index).step_id, step.execution)
+                turn.about(index)
                 leases.died(turn, index)
         elif received.kept:
             continue
@@ -123,12 +123,12 @@ def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
         else:
             turn.ask_publish_again(index)
     if not turn.job.terminal:
-        sequence.settle(turn)
+        sequence.advance(turn)
     return turn.decision(Outcome.APPLIED)
 
 
 def _postpone(turn: Turn, owed: Owed) -> None:
     attempts = owed.attempts + 1
-    later = evolve(owed, attempts=attempts, next_at=turn.now + effect_backoff(attempts))
-    current: tuple[Owed, ...] = turn.changes.get("owed", turn.job.owed)
-    turn.set_job(owed=tuple(later if o.owed_id == owed.owed_id else o for o in current))
+    later = replace(owed, attempts=attempts, next_at=turn.now + effect_backoff(attempts))
+    job = turn.own_job()
+    job.owed = tuple(later if o.owed_id == owed.owed_id else o for o in job.owed)

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-TRACEPARENT: Final = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-"""The one rule of what a `traceparent` is, as a pattern for the whole text."""
+from lucius.contract.envelope import TRACEPARENT
+
 MAX_LENGTH: Final = 512
 """Characters that everyone on the way has to pass on; more are not promised."""
 MAX_MEMBERS: Final = 32

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from lucius.core.errors import LockLostError, RequestError
-from lucius.core.routing import every_directive_topic, subscriptions_of
+from lucius.core.routing import TOPOLOGIES, every_directive_topic, subscriptions_of
 from lucius.gateway.turns import AT_ONCE, Tenants, Turns, give_back
 from lucius.ports.bus import Bus, Delivery, Property, Subscription
 from lucius.ports.config import Catalog, ConfigSource
@@ -56,6 +56,7 @@ class BusGateway:
         config: ConfigSource,
         *,
         topology: str = "shared",
+        topologies: Sequence[str] = TOPOLOGIES,
         backlog: Backlog | None = None,
     ) -> None:
         self._bus = bus
@@ -63,7 +64,7 @@ class BusGateway:
         self._backlog: Backlog = backlog if backlog is not None else Elsewhere()
         self._topology = topology
         self._turns: dict[str, Turns] = {}
-        self._topics = every_directive_topic()
+        self._topics = every_directive_topic(topologies=topologies)
         self._ensured: dict[str, tuple[str, ...]] = {}
         self._catalog: Catalog | None = None
         self._closing = asyncio.Event()

@@ -11,16 +11,16 @@ from lucius.core.audit import audit
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerError
 from lucius.core.job import Job
-from lucius.ledgers.memory_index import DueIndex, Queue
+from lucius.core.states import UNSUCCESSFUL_JOB
+from lucius.ledgers.memory_index import DueIndex, ReadyPositions
 from lucius.ledgers.rules import (
-    UNSUCCESSFUL,
     HeldClaim,
     HeldCounts,
     InflightCounts,
-    Place,
+    PageEnd,
     QueueKey,
-    cell_of,
     cursor_of,
+    group_of,
     matches,
     may_be_out,
     place_of,
@@ -36,7 +36,6 @@ from lucius.ports.ledger import (
     CreateOutcome,
     Drift,
     DueJob,
-    Held,
     Inflight,
     JobPage,
     JobQuery,
@@ -44,12 +43,13 @@ from lucius.ports.ledger import (
     Pruned,
     ReadyEntry,
     ReadyQueue,
+    Taken,
 )
 
 ClaimKey = tuple[str, str]
 
 
-class Record(NamedTuple):
+class StoredJob(NamedTuple):
     no: int
     job: Job
     claim: Claim
@@ -59,11 +59,11 @@ class Record(NamedTuple):
 
 class MemoryLedger:
     def __init__(self) -> None:
-        self.jobs: Final[dict[str, Record]] = {}
+        self.jobs: Final[dict[str, StoredJob]] = {}
         self.claims: Final[dict[ClaimKey, tuple[Claim, str]]] = {}
         self.history: Final[dict[str, list[Event]]] = {}
         self.counts: Final = InflightCounts()
-        self.queues: Final[defaultdict[QueueKey, Queue]] = defaultdict(Queue)
+        self.queues: Final[defaultdict[QueueKey, ReadyPositions]] = defaultdict(ReadyPositions)
         self.held: Final = HeldCounts()
         self.due_index: Final = DueIndex()
         self._no = 0
@@ -71,7 +71,7 @@ class MemoryLedger:
 
     # -- writing -----------------------------------------------------------------------------
 
-    async def claimed(self, claim: Claim) -> Held | None:
+    async def claimed(self, claim: Claim) -> Taken | None:
         found = self.claims.get((claim.tenant_id, claim.claim_hash))
         if found is None:
             return None
@@ -83,7 +83,7 @@ class MemoryLedger:
     async def create(
         self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
     ) -> CreateOutcome:
-        refused = await self.claimed(claim) or self.counts.saturated(cell_of(job), limits)
+        refused = await self.claimed(claim) or self.counts.saturated(group_of(job), limits)
         if refused is not None:
             return refused
         if job.job_id in self.jobs:
@@ -92,8 +92,8 @@ class MemoryLedger:
         self.claims[claim.tenant_id, claim.claim_hash] = (claim, job.job_id)
         self.history[job.job_id] = list(events)
         if not job.terminal:
-            self.counts.add(cell_of(job), 1)
-        self._store(Record(self._no, job, claim, {}))
+            self.counts.add(group_of(job), 1)
+        self._store(StoredJob(self._no, job, claim, {}))
         return Created()
 
     async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
@@ -101,17 +101,17 @@ class MemoryLedger:
         if record is None or record.job.version != expected:
             return False
         if job.terminal and not record.job.terminal:
-            self.counts.add(cell_of(job), -1)
+            self.counts.add(group_of(job), -1)
         self.history[job.job_id].extend(events)
         self._store(record._replace(job=job))
         return True
 
-    def _store(self, record: Record) -> None:
+    def _store(self, record: StoredJob) -> None:
         job = record.job
         self.due_index.set(job.plan.routing.lane, job.job_id, job.due_at)
         self.jobs[job.job_id] = record._replace(ready=self._requeue(record))
 
-    def _requeue(self, record: Record) -> dict[int, int]:
+    def _requeue(self, record: StoredJob) -> dict[int, int]:
         job, wanted = record.job, ready_steps(record.job)
         for index, position in record.ready.items():
             if index not in wanted:
@@ -147,14 +147,14 @@ class MemoryLedger:
                 needed.add(record.job.plan.redrive_of)
         return sum(record.job.job_id not in needed for record in ended)
 
-    def _ended(self, before: datetime) -> Iterator[Record]:
+    def _ended(self, before: datetime) -> Iterator[StoredJob]:
         return (r for r in self.jobs.values() if _may_go(r.job, before))
 
     def _is_free(self, job: Job, before: datetime) -> bool:
         heirs = (r for r in self.jobs.values() if r.job.plan.redrive_of == job.job_id)
         return _may_go(job, before) and next(heirs, None) is None
 
-    def _delete(self, record: Record) -> None:
+    def _delete(self, record: StoredJob) -> None:
         job_id, key = record.job.job_id, (record.claim.tenant_id, record.claim.claim_hash)
         if key in self.claims and self.claims[key][1] == job_id:
             del self.claims[key]
@@ -240,7 +240,7 @@ class MemoryLedger:
                 drifts.append(Drift("claim_without_job", subject, f"it names job {job_id}"))
         return [*drifts, *self._examine_queues(), *self._examine_counts()]
 
-    def _examine(self, record: Record) -> Iterator[Drift]:
+    def _examine(self, record: StoredJob) -> Iterator[Drift]:
         job = record.job
         yield from (Drift(kind, job.job_id, detail) for kind, detail in audit(job))
         if [event.seq for event in self.history[job.job_id]] != [*range(1, job.seq + 1)]:
@@ -250,7 +250,7 @@ class MemoryLedger:
         if sorted(record.ready) != sorted(ready_steps(job)):
             yield Drift("ready_missing", job.job_id, "its ready entries are not queued")
         held = self.claims.get((record.claim.tenant_id, record.claim.claim_hash))
-        replaceable = not record.claim.keyed and job.state in UNSUCCESSFUL
+        replaceable = not record.claim.keyed and job.state in UNSUCCESSFUL_JOB
         if not replaceable and (held is None or held[1] != job.job_id):
             yield Drift("job_without_claim", job.job_id, "a duplicate would not find it")
 
@@ -266,7 +266,7 @@ class MemoryLedger:
         recount = InflightCounts()
         for record in self.jobs.values():
             if not record.job.terminal:
-                recount.add(cell_of(record.job), 1)
+                recount.add(group_of(record.job), 1)
         if recount != self.counts:
             detail = f"counted {recount.total} live jobs, recorded {self.counts.total}"
             yield Drift("inflight", "inflight", detail)
@@ -277,5 +277,5 @@ def _may_go(job: Job, before: datetime) -> bool:
     return old and not job.owed and not job.in_dlq
 
 
-def _place(record: Record) -> Place:
-    return Place(micros(record.job.plan.accepted_at), record.no)
+def _place(record: StoredJob) -> PageEnd:
+    return PageEnd(micros(record.job.plan.accepted_at), record.no)

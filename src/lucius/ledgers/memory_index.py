@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import islice
 
 
-class Queue:
+class ReadyPositions:
     """Positions in order, with cheap removal: the dead are skipped, and swept when they are many."""
 
     def __init__(self) -> None:

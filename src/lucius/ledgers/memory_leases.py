@@ -1,9 +1,9 @@
 """Lease rows in a dictionary: for several engines in one process."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
-from lucius.core.record import evolve
 from lucius.ports.leases import LeaseRow
 
 
@@ -19,7 +19,7 @@ class MemoryLeases:
         if self._stamp(row.key) != row.etag:
             return None
         etag = str(next(self._stamps))
-        self._rows[row.key] = evolve(row, etag=etag)
+        self._rows[row.key] = replace(row, etag=etag)
         return etag
 
     async def delete(self, row: LeaseRow) -> bool:

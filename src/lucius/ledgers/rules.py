@@ -10,23 +10,22 @@ import orjson
 
 from lucius.core.errors import RequestError
 from lucius.core.job import Job
-from lucius.core.states import JobState
+from lucius.core.states import UNSUCCESSFUL_JOB, JobState
 from lucius.ledgers.stored.json_form import maybe_micros
 from lucius.ports.ledger import (
     Claim,
     Duplicate,
-    Held,
     Inflight,
     JobQuery,
     KeyReused,
     Limits,
     ReadyQueue,
     Saturated,
+    Taken,
 )
 
 K = TypeVar("K")
 
-UNSUCCESSFUL: Final = (JobState.FAILED_FINAL, JobState.CANCELLED)
 DELIVERING: Final = frozenset(
     {JobState.DISPATCHING, JobState.IN_PROGRESS, JobState.PAUSING, JobState.CANCELLING}
 )
@@ -49,20 +48,20 @@ class HeldClaim(NamedTuple):
     state: str | None
 
 
-def standing(claim: Claim, held: HeldClaim | None) -> Held | None:
+def standing(claim: Claim, held: HeldClaim | None) -> Taken | None:
     """None: the claim is free, or may be replaced."""
     if held is None or held.state is None:
         return None
     if held.keyed:
         same = held.body_hash == claim.body_hash
         return Duplicate(held.job_id) if same else KeyReused(held.job_id)
-    return None if held.state in UNSUCCESSFUL else Duplicate(held.job_id)
+    return None if held.state in UNSUCCESSFUL_JOB else Duplicate(held.job_id)
 
 
 # -- inflight --------------------------------------------------------------------------------
 
 
-class Cell(NamedTuple):
+class InflightGroup(NamedTuple):
     """What live jobs are counted by."""
 
     tenant_id: str
@@ -70,9 +69,9 @@ class Cell(NamedTuple):
     mode: str
 
 
-def cell_of(job: Job) -> Cell:
+def group_of(job: Job) -> InflightGroup:
     routing = job.plan.routing
-    return Cell(job.plan.tenant_id, routing.lane, routing.resolved_mode.value)
+    return InflightGroup(job.plan.tenant_id, routing.lane, routing.resolved_mode.value)
 
 
 @dataclass(slots=True)
@@ -81,17 +80,17 @@ class InflightCounts:
     tenants: dict[str, int] = field(default_factory=dict)
     lanes: dict[tuple[int, str], int] = field(default_factory=dict)
 
-    def add(self, cell: Cell, change: int) -> None:
+    def add(self, group: InflightGroup, change: int) -> None:
         self.total += change
-        _add(self.tenants, cell.tenant_id, change)
-        _add(self.lanes, (cell.lane, cell.mode), change)
+        _add(self.tenants, group.tenant_id, change)
+        _add(self.lanes, (group.lane, group.mode), change)
 
-    def saturated(self, cell: Cell, limits: Limits) -> Saturated | None:
-        if limits.tenant is not None and self.tenants.get(cell.tenant_id, 0) >= limits.tenant:
+    def saturated(self, group: InflightGroup, limits: Limits) -> Saturated | None:
+        if limits.tenant is not None and self.tenants.get(group.tenant_id, 0) >= limits.tenant:
             return Saturated("tenant")
         if limits.total is not None and self.total >= limits.total:
             return Saturated("total")
-        lane = (cell.lane, cell.mode)
+        lane = (group.lane, group.mode)
         if limits.lane is not None and self.lanes.get(lane, 0) >= limits.lane:
             return Saturated("lane")
         return None
@@ -140,26 +139,26 @@ def queue_of(job: Job, index: int) -> QueueKey:
 # -- lists -----------------------------------------------------------------------------------
 
 
-class Place(NamedTuple):
+class PageEnd(NamedTuple):
     """Where a page ended: lists run from the newest job to the oldest."""
 
     created_at: int
     no: int
 
 
-def cursor_of(query: JobQuery, place: Place) -> str:
+def cursor_of(query: JobQuery, place: PageEnd) -> str:
     raw = orjson.dumps([_fingerprint(query), *place])
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def place_of(query: JobQuery) -> Place | None:
+def place_of(query: JobQuery) -> PageEnd | None:
     """Where the query goes on; RequestError where its cursor was made for other filters."""
     if query.cursor is None:
         return None
     try:
         padded = query.cursor + "=" * (-len(query.cursor) % 4)
         fingerprint, created_at, no = orjson.loads(urlsafe_b64decode(padded.encode()))
-        place = Place(int(created_at), int(no))
+        place = PageEnd(int(created_at), int(no))
     except (Base64Error, ValueError, TypeError) as error:
         raise _invalid("the cursor is not one that this service gave") from error
     if fingerprint != _fingerprint(query):

@@ -10,14 +10,13 @@ from lucius.platform.errors import (
     StepError,
 )
 from lucius.platform.records import MemoryRecords, Records, WorkspaceRecords
-from lucius.platform.replies import Answer, BusReplies, Replies
+from lucius.platform.replies import BusReplies, Replies, ReplyAnswer
 from lucius.platform.runner import Health, ServiceRunner
 from lucius.platform.service import Output, Service, ServiceError, service
 from lucius.platform.sync_task import SyncTask
 from lucius.platform.task import Task
 
 __all__ = [
-    "Answer",
     "BusReplies",
     "CommitRecord",
     "Commits",
@@ -29,6 +28,7 @@ __all__ = [
     "Output",
     "Records",
     "Replies",
+    "ReplyAnswer",
     "RetryableError",
     "Service",
     "ServiceError",

@@ -176,7 +176,7 @@ class Commits:
             return (promoted,)
         raise OutputNotWritableError(
             f"the output cannot be written to {wanted}: let output_ref name a place that the services"
-            " can write to (for files, below LUCIUS_OUTPUT_ROOTS)"
+            " can write to (below LUCIUS_OUTPUT_ROOTS)"
         )
 
     # -- promotion ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from lucius.core.wire import effect_key
 from lucius.platform.errors import InvalidDirectiveError
 from lucius.telemetry.tracing import NoSpan
 
-Key = tuple[str, str, int, str]
+AttemptKey = tuple[str, str, int, str]
 DEFAULT_ACK_SECONDS: Final = 30.0
 DEFAULT_LEASE_SECONDS: Final = 900.0
 _NAMES: Final = ("jobId", "stepId", "step_type", "lease_id")
@@ -31,7 +31,7 @@ class Directive:
     body: Mapping[str, Any]
 
     @property
-    def key(self) -> Key:
+    def key(self) -> AttemptKey:
         """What makes two directives the same piece of work."""
         return self.job_id, self.step_id, self.attempt_no, self.lease_id
 

@@ -61,7 +61,7 @@ class Kit:
     clock: Callable[[], datetime]
 
 
-class Phase(Enum):
+class Progress(Enum):
     PICKING_UP = "picking up"
     """Nothing has started; the directive can be given back to the bus."""
     BEGINNING = "beginning"
@@ -72,7 +72,7 @@ class Phase(Enum):
     """The effect may be committed; only the RESULT is right now."""
 
 
-class Execution:
+class Attempt:
     def __init__(self, kit: Kit, delivery: Delivery) -> None:
         self._kit = kit
         self._delivery = delivery
@@ -81,7 +81,7 @@ class Execution:
         self._ended = False
         self._task: Task | None = None
         self._span: NoSpan = NO_SPAN
-        self.phase = Phase.PICKING_UP
+        self.progress = Progress.PICKING_UP
 
     @property
     def message_id(self) -> str:
@@ -110,7 +110,7 @@ class Execution:
         sent_at = await self._acknowledged(directive)
         if sent_at is None:
             return
-        self.phase = Phase.BEGINNING
+        self.progress = Progress.BEGINNING
         begun = await self._begun(directive)
         await self._settled(self._kit.bus.complete(self._delivery))
         if begun is None:
@@ -118,7 +118,7 @@ class Execution:
         elif begun.mine:
             await self._work(directive, sent_at)
         elif begun.result is not None:
-            self.phase = Phase.CLOSING
+            self.progress = Progress.CLOSING
             await self._send_result(directive, begun.result)
 
     # -- pick up -----------------------------------------------------------------------------
@@ -184,20 +184,20 @@ class Execution:
 
     async def _work(self, directive: Directive, sent_at: float) -> None:
         lease = Lease(directive.lease_seconds, sent_at, lambda n: self._beat(directive, n))
-        self.phase = Phase.EXECUTING
+        self.progress = Progress.EXECUTING
         lease.keep()
         try:
             if self._releasing or self._ended:
                 raise asyncio.CancelledError
             result = await self._result(directive, lease)
-            self.phase = Phase.CLOSING
+            self.progress = Progress.CLOSING
             await self._finish(directive, result)
             await self._send_result(directive, result)
         except asyncio.CancelledError:
-            if self._ended and self.phase is Phase.EXECUTING:
+            if self._ended and self.progress is Progress.EXECUTING:
                 await self._kit.records.forget(directive, self._kit.worker_id)
                 return
-            if not self._releasing or self.phase is Phase.CLOSING:
+            if not self._releasing or self.progress is Progress.CLOSING:
                 raise
             await self._give_back(directive)
         finally:
@@ -225,7 +225,7 @@ class Execution:
             lease.check()
             if self._ended:
                 raise LeaseExpiredError("the orchestrator has ended the lease")
-            self.phase = Phase.CLOSING
+            self.progress = Progress.CLOSING
             staged = self._task.staged if self._task else {}
             record = await commits.commit(directive, self._kit.worker_id, output, staged)
         await commits.promote(directive, record)
@@ -308,7 +308,7 @@ class Execution:
     def end(self, running: asyncio.Task[None]) -> None:
         """The orchestrator has ended the lease: stop the work, commit nothing, answer nothing."""
         self._ended = True
-        if self.phase is Phase.EXECUTING:
+        if self.progress is Progress.EXECUTING:
             running.cancel()
 
     # -- draining ----------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class Execution:
     def release(self, running: asyncio.Task[None]) -> None:
         """Stop the work and give the lease back, unless its effect may already be committed."""
         self._releasing = True
-        if self.phase in (Phase.PICKING_UP, Phase.EXECUTING):
+        if self.progress in (Progress.PICKING_UP, Progress.EXECUTING):
             running.cancel()
 
     async def _give_back(self, directive: Directive) -> None:

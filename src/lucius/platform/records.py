@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from lucius.core.record import record
-from lucius.platform.directive import Directive, Key
+from lucius.platform.directive import AttemptKey, Directive
 from lucius.ports.workspace import Workspace
 
 Result = Mapping[str, Any]
@@ -52,8 +52,8 @@ class MemoryRecords:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        self._begun: dict[Key, float] = {}
-        self._done: OrderedDict[Key, Result] = OrderedDict()
+        self._begun: dict[AttemptKey, float] = {}
+        self._done: OrderedDict[AttemptKey, Result] = OrderedDict()
 
     async def begin(self, directive: Directive, owner: str) -> Begun:
         key = directive.key
@@ -90,7 +90,7 @@ class WorkspaceRecords:
     def __init__(self, workspace: Workspace, clock: Callable[[], float] = time.time) -> None:
         self._workspace = workspace
         self._clock = clock
-        self._generations: dict[Key, int] = {}
+        self._generations: dict[AttemptKey, int] = {}
 
     async def begin(self, directive: Directive, owner: str) -> Begun:
         done = await self._load(directive, "done")

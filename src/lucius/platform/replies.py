@@ -16,17 +16,17 @@ RELEASE: Final = "RELEASE"
 
 
 @record
-class Answer:
+class ReplyAnswer:
     """What the orchestrator says to a reply, where the way there has a way back."""
 
     cancel_requested: bool = False
 
 
-SILENT: Final = Answer()
+SILENT: Final = ReplyAnswer()
 
 
 class Replies(Protocol):
-    async def send(self, directive: Directive, message: Message) -> Answer:
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
         """Return once the reply is taken. BusUnavailableError: unknown, to be sent again."""
 
 
@@ -36,7 +36,7 @@ class BusReplies:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def send(self, directive: Directive, message: Message) -> Answer:
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
         await self._bus.publish(directive.reply_topic, (message,))
         return SILENT
 

@@ -13,7 +13,7 @@ from lucius.core.routing import directive_topics
 from lucius.platform.backoff import Backoff
 from lucius.platform.bodies import Body, InAThread, OnTheLoop
 from lucius.platform.commit import Commits
-from lucius.platform.execution import Execution, Kit
+from lucius.platform.execution import Attempt, Kit
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
 from lucius.platform.records import MemoryRecords, Records
@@ -90,7 +90,7 @@ class ServiceRunner:
         self._grace = grace.total_seconds()
         self._free = slots or slots_of(service, SLOTS)
         self._freed = asyncio.Event()
-        self._running: dict[asyncio.Task[None], Execution] = {}
+        self._running: dict[asyncio.Task[None], Attempt] = {}
         self._receiver: asyncio.Task[None] | None = None
         self._answered_at = 0.0
         self._outage: str | None = None
@@ -184,7 +184,7 @@ class ServiceRunner:
         return True
 
     def _start(self, delivery: Delivery) -> None:
-        execution = Execution(self._kit, delivery)
+        execution = Attempt(self._kit, delivery)
         self._free -= 1
         task = asyncio.create_task(execution.run(), name=f"execute {self._kit.service.name}")
         self._running[task] = execution

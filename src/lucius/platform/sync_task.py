@@ -8,7 +8,7 @@ from lucius.platform.task import Task
 T = TypeVar("T")
 
 
-class Waiting(Protocol):
+class WaitFor(Protocol):
     """Waits for a coroutine of the task, from a thread that is not the loop's."""
 
     def __call__(self, work: Coroutine[Any, Any, T]) -> T: ...
@@ -17,7 +17,7 @@ class Waiting(Protocol):
 class SyncTask:
     """One attempt of one step, for code that runs beside the event loop."""
 
-    def __init__(self, task: Task, wait: Waiting) -> None:
+    def __init__(self, task: Task, wait: WaitFor) -> None:
         self._task = task
         self._wait = wait
 

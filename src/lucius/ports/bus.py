@@ -52,15 +52,6 @@ class Delivery:
     count: int
 
 
-@record
-class DeadLetter:
-    message: Message
-    topic: str
-    subscription: str
-    reason: str
-    detail: str
-
-
 class Bus(Protocol):
     @property
     def volatile(self) -> bool:
@@ -105,12 +96,6 @@ class Bus(Protocol):
 
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         """Set a faulty message aside."""
-
-    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
-        """Look at what was set aside, without taking it."""
-
-    async def backlog(self, name: str, topics: Sequence[str]) -> int:
-        """How many messages wait or are locked."""
 
     async def close(self) -> None: ...
 

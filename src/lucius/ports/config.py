@@ -47,3 +47,6 @@ class ConfigSource(Protocol):
 
     def fault(self) -> str | None:
         """Why the newest change is not in force, if it is not."""
+
+    async def close(self) -> None:
+        """Nothing is asked of it afterwards."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lucius.core.effects import Event
 from lucius.core.job import Job
@@ -74,8 +74,8 @@ class Unfinished:
     job_id: str
 
 
-Held = Duplicate | KeyReused | Unfinished
-CreateOutcome = Created | Held | Saturated
+Taken = Duplicate | KeyReused | Unfinished
+CreateOutcome = Created | Taken | Saturated
 
 
 @record
@@ -156,8 +156,24 @@ class Drift:
     detail: str
 
 
+@runtime_checkable
+class Dated(Protocol):
+    """A ledger whose storage has a clock of its own, which all processes can see."""
+
+    def dated(self) -> tuple[datetime, float] | None:
+        """The date of its last answer, and when that came by `time.monotonic`."""
+
+
+@runtime_checkable
+class Sweeps(Protocol):
+    """A ledger that may be left with claims of jobs that were never written."""
+
+    async def sweep(self, now: datetime) -> int:
+        """Remove those that are too old for anyone to complete. How many."""
+
+
 class Ledger(Protocol):
-    async def claimed(self, claim: Claim) -> Held | None:
+    async def claimed(self, claim: Claim) -> Taken | None:
         """Look a claim up without taking it.
 
         A claim derived from the body does not hold against a job that ended FAILED_FINAL or

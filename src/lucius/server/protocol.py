@@ -26,7 +26,7 @@ ALWAYS: Final = (("x-content-type-options", "nosniff"),)
 """Headers of every answer."""
 
 
-class Owed(Enum):
+class Duty(Enum):
     """What the client has to do before anyone can go on."""
 
     REQUEST = auto()
@@ -42,7 +42,7 @@ class Owed(Enum):
 class Debt(NamedTuple):
     """`progress` changes when the client has done something about it."""
 
-    owed: Owed
+    duty: Duty
     progress: int
 
 
@@ -204,31 +204,31 @@ class BoundedProtocol(HttpToolsProtocol):
 
     # -- what the client owes --------------------------------------------------------------------
 
-    def owed(self) -> Debt | None:
+    def debt(self) -> Debt | None:
         """None: it is the server's turn, or the connection rests between two requests."""
         if self.transport.untaken:
-            return Debt(Owed.TAKING, self.transport.taken)
+            return Debt(Duty.TAKING, self.transport.taken)
         if self.transport.lingering:
-            return Debt(Owed.END, 0)
-        owed = None if self.transport.is_closing() else self._owed()
-        return Debt(owed, self._requests) if owed is not None else None
+            return Debt(Duty.END, 0)
+        duty = None if self.transport.is_closing() else self._duty()
+        return Debt(duty, self._requests) if duty is not None else None
 
-    def _owed(self) -> Owed | None:
+    def _duty(self) -> Duty | None:
         cycle = cast(RequestResponseCycle | None, self.cycle)
         if cycle is not None and not cycle.response_complete:
             ours = self._in_head or self.pipeline or self.flow.read_paused
             ours = ours or cycle.waiting_for_100_continue or not cycle.more_body
-            return None if ours else Owed.BODY
+            return None if ours else Duty.BODY
         if self._in_head:
-            return Owed.HEAD
-        return Owed.REQUEST if self.timeout_keep_alive_task is None else None
+            return Duty.HEAD
+        return Duty.REQUEST if self.timeout_keep_alive_task is None else None
 
-    def give_up(self, owed: Owed) -> None:
+    def give_up(self, duty: Duty) -> None:
         """Hang up, with an answer where one is due: a request has begun, and none has been given."""
-        if owed in (Owed.TAKING, Owed.END):
+        if duty in (Duty.TAKING, Duty.END):
             self.transport.abort()
             return
-        if owed is Owed.HEAD or (owed is Owed.BODY and not self.cycle.response_started):
+        if duty is Duty.HEAD or (duty is Duty.BODY and not self.cycle.response_started):
             self.transport.write(refusal("REQUEST_TIMEOUT"))
         self.transport.hang_up()
 

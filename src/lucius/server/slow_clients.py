@@ -9,7 +9,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import NamedTuple
 
-from lucius.server.protocol import BoundedProtocol, Debt, Owed
+from lucius.server.protocol import BoundedProtocol, Debt, Duty
 
 
 class Mark(NamedTuple):
@@ -30,11 +30,11 @@ class SlowClients:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._patience = {
-            Owed.REQUEST: head.total_seconds(),
-            Owed.HEAD: head.total_seconds(),
-            Owed.BODY: body.total_seconds(),
-            Owed.END: body.total_seconds(),
-            Owed.TAKING: unread.total_seconds(),
+            Duty.REQUEST: head.total_seconds(),
+            Duty.HEAD: head.total_seconds(),
+            Duty.BODY: body.total_seconds(),
+            Duty.END: body.total_seconds(),
+            Duty.TAKING: unread.total_seconds(),
         }
         self._clock = clock
         self._marks: dict[BoundedProtocol, Mark] = {}
@@ -42,14 +42,14 @@ class SlowClients:
     def sweep(self, connections: Iterable[object]) -> None:
         now, marks = self._clock(), dict[BoundedProtocol, Mark]()
         for connection in [each for each in connections if isinstance(each, BoundedProtocol)]:
-            debt = connection.owed()
+            debt = connection.debt()
             if debt is None:
                 continue
             mark = self._marks.get(connection)
             if mark is None or mark.debt != debt:
                 mark = Mark(debt, now)
-            if now - mark.since >= self._patience[debt.owed]:
-                connection.give_up(debt.owed)
+            if now - mark.since >= self._patience[debt.duty]:
+                connection.give_up(debt.duty)
             else:
                 marks[connection] = mark
         self._marks = marks

@@ -1,6 +1,6 @@
 """Every setting: one validated object from environment variables, each value with its source.
 
-The sections are the table. Validation, `lucius settings` and the reference page are made from it.
+A section lists settings. Validation, `lucius settings` and the reference page are made from it.
 """
 
 from lucius.settings.loading import SettingsError, load_settings

@@ -1,336 +1,299 @@
 """Settings of how LUCIUS behaves: general, retries and time, limits and security."""
-# ruff: noqa: RUF009 - `setting` makes a dataclass field
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from lucius.core.limits import MAX_ATTEMPTS, MAX_PAYLOAD_BYTES
 from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
+from lucius.settings.declaring import Section, setting
 from lucius.settings.kinds import (
-    COUNT_OR_NONE,
-    FIELDS,
-    FLAG,
-    KEYS,
     MAX_RATE,
-    NAMES,
-    PATH,
-    RATE_OR_NONE,
-    SECONDS,
-    TEXT,
-    URL,
-    WAITS,
-    matching,
-    one_of,
-    setting,
-    whole,
+    Fields,
+    Folder,
+    Keys,
+    Name,
+    NameList,
+    Rate,
+    Seconds,
+    Secret,
+    Text,
+    Url,
+    WaitList,
+    WholeNumber,
 )
 
 EMBEDDED_BACKENDS: Final = ("sqlite", "memory")
 WORKERS_SHARE: Final = 20
 """One command makes several steps, and each of them a pull, an ACK, heartbeats and a result."""
 
+Some = Annotated[int, Field(ge=1, le=10**6)]
 
-def _schemes(others: Mapping[str, Any]) -> str:
+
+def _schemes(others: dict[str, Any]) -> str:
     """Files of this machine may be named only where there is one user, who can read them anyway."""
     single = others["auth"] == "none" and others["storage_backend"] in EMBEDDED_BACKENDS
     return ",".join(EMBEDDED_SCHEMES if single else DEPLOYED_SCHEMES)
 
 
-def _roots(others: Mapping[str, Any]) -> str:
+def _roots(others: dict[str, Any]) -> str:
     return "." if others["auth"] == "none" else ""
 
 
-def _worker_rate(others: Mapping[str, Any]) -> str:
+def _worker_rate(others: dict[str, Any]) -> str:
     limit = others["rate_limit_per_second"]
     return "none" if limit is None else str(min(WORKERS_SHARE * limit, MAX_RATE))
 
 
-def _log_format(others: Mapping[str, Any]) -> str:
+def _log_format(others: dict[str, Any]) -> str:
     return "text" if sys.stderr is not None and sys.stderr.isatty() else "json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class General:
+class General(Section):
     """General"""
 
-    system: str = setting(
+    system: Name = setting(
         "SYSTEM",
-        matching("lower-case letters, digits and -", r"[a-z0-9][a-z0-9-]{0,62}"),
         "lucius",
         "Name of this installation: the first folder of every workspace path, and the first part of"
         " every name on a NATS server",
     )
-    data_dir: Path = setting(
-        "DATA_DIR", PATH, ".lucius", "Directory of the embedded ledger, workspace and keys"
+    data_dir: Folder = setting(
+        "DATA_DIR", ".lucius", "Directory of the embedded ledger, workspace and keys"
     )
-    public_url: str = setting(
+    public_url: Url = setting(
         "PUBLIC_URL",
-        URL,
         "",
         "Base URL under which platform services reach the API; empty: where it listens, if that is"
         " one address",
     )
-    log_level: str = setting(
-        "LOG_LEVEL",
-        one_of("DEBUG", "INFO", "WARNING", "ERROR"),
-        "INFO",
-        "Least severe level that is logged",
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = setting(
+        "LOG_LEVEL", "INFO", "Least severe level that is logged"
     )
-    log_format: str = setting(
+    log_format: Literal["json", "text"] = setting(
         "LOG_FORMAT",
-        one_of("json", "text"),
         _log_format,
         "How log lines are written",
-        shown="text on a terminal, else json",
+        shown="`text` on a terminal, else `json`",
     )
-    traces: str = setting(
+    traces: Literal["none", "console"] = setting(
         "TRACES",
-        one_of("none", "console"),
         "none",
-        "Whether spans are printed; they are exported wherever an OTLP endpoint is set",
+        "`console` prints spans to standard error. They are exported wherever an OTLP endpoint is set",
     )
-    otlp_endpoint: str = setting(
+    otlp_endpoint: Url = setting(
         "OTLP_ENDPOINT",
-        URL,
         "",
         "OTLP collector that takes spans over HTTP, such as http://collector:4318; "
         "OTEL_EXPORTER_OTLP_ENDPOINT counts too",
     )
-    url: str = setting(
-        "URL", URL, "http://127.0.0.1:8700", "API that the command line and the client talk to"
-    )
-    tenant: str = setting("TENANT", TEXT, "default", "Tenant that `lucius submit` submits for")
-    api_key: str = setting(
-        "API_KEY", TEXT, "", "API key that the command line and the client send", secret=True
-    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetriesAndTime:
+class CommandLine(Section):
+    """Command line and client"""
+
+    url: Text = setting(
+        "URL",
+        "http://127.0.0.1:8700",
+        "Server that the command line and the client call: http://, https:// or unix:PATH",
+    )
+    tenant: Text = setting("TENANT", "default", "Tenant that `lucius submit` submits for")
+    api_key: Secret = setting("API_KEY", "", "API key that the command line and the client send")
+
+
+class RetriesAndTime(Section):
     """Retries and time"""
 
-    max_attempts: int = setting(
-        "MAX_ATTEMPTS", whole(1, MAX_ATTEMPTS), "3", "Attempts of a step, whatever uses them up"
+    max_attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS)] = setting(
+        "MAX_ATTEMPTS", "3", "Attempts of a step, whatever uses them up"
     )
-    ack_timeout: timedelta = setting(
-        "ACK_TIMEOUT_SECONDS", SECONDS, "30", "How long a published directive may stay without ACK"
+    ack_timeout: Seconds = setting(
+        "ACK_TIMEOUT_SECONDS", "30", "How long a published directive may stay without ACK"
     )
-    lease: timedelta = setting(
-        "LEASE_SECONDS", SECONDS, "900", "How long a service may work without heartbeat or result"
+    lease: Seconds = setting(
+        "LEASE_SECONDS", "900", "How long a service may work without heartbeat or result"
     )
-    publish_backoff: tuple[timedelta, ...] = setting(
-        "DISPATCH_BACKOFF_SECONDS", WAITS, "30,120,600", "Waits after a refused publish"
+    publish_backoff: WaitList = setting(
+        "DISPATCH_BACKOFF_SECONDS", "30,120,600", "WaitList after a refused publish"
     )
-    ack_backoff: tuple[timedelta, ...] = setting(
-        "ACK_BACKOFF_SECONDS", WAITS, "60,300,900", "Waits after a missing ACK"
+    ack_backoff: WaitList = setting(
+        "ACK_BACKOFF_SECONDS", "60,300,900", "WaitList after a missing ACK"
     )
-    execution_backoff: tuple[timedelta, ...] = setting(
+    execution_backoff: WaitList = setting(
         "EXECUTION_BACKOFF_SECONDS",
-        WAITS,
         "30,120,600",
-        "Waits after a failed execution or an expired lease",
+        "WaitList after a failed execution or an expired lease",
     )
-    outbox_retry_interval: timedelta = setting(
+    outbox_retry_interval: Seconds = setting(
         "OUTBOX_RETRY_INTERVAL",
-        SECONDS,
         "5",
-        "At most so many seconds between two looks at what is due",
+        "Longest time between two looks at what is due, in seconds",
     )
-    job_sla: timedelta = setting("JOB_SLA_SECONDS", SECONDS, "86400", "How long a job may live")
-    pause_sla: timedelta = setting(
-        "PAUSE_SLA_SECONDS", SECONDS, "604800", "How long a job may stay paused"
+    job_sla: Seconds = setting(
+        "JOB_SLA_SECONDS", "86400", "How long a job may live; then LUCIUS_SLA_ACTION follows"
     )
-    sla_action: str = setting(
+    pause_sla: Seconds = setting(
+        "PAUSE_SLA_SECONDS",
+        "604800",
+        "How long a job may stay paused; then LUCIUS_SLA_ACTION follows",
+    )
+    sla_action: Literal["escalate", "fail"] = setting(
         "SLA_ACTION",
-        one_of("escalate", "fail"),
         "escalate",
-        "What happens beyond these: an event and a metric, or the job fails",
+        "What happens to a job that lives or stays paused for too long. `escalate`: an event and a"
+        " metric say so. `fail`: it fails",
     )
-    drain: timedelta = setting(
+    drain: Seconds = setting(
         "DRAIN_SECONDS",
-        SECONDS,
         "10",
-        "How long running steps and open requests may finish after SIGTERM; ten seconds later the"
-        " process has ended, whatever still runs",
+        "How long running steps and open requests may finish after SIGTERM. Ten seconds later the"
+        " process ends, whatever still runs",
     )
-    loop_blocked: timedelta = setting(
+    loop_blocked: Seconds = setting(
         "LOOP_BLOCKED_SECONDS",
-        SECONDS,
         "1",
         "How long the event loop may stand still before the log says what holds it up",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class LimitsSection:
+class LimitsSection(Section):
     """Limits"""
 
-    max_inflight: int | None = setting("MAX_INFLIGHT", COUNT_OR_NONE, "none", "Live jobs in all")
-    max_inflight_per_tenant: int | None = setting(
+    max_inflight: WholeNumber = setting("MAX_INFLIGHT", "none", "Live jobs in all")
+    max_inflight_per_tenant: WholeNumber = setting(
         "MAX_INFLIGHT_PER_TENANT",
-        COUNT_OR_NONE,
         "1000",
         "Live jobs of a tenant without a limit of its own in the configuration",
     )
-    max_inflight_per_lane: int | None = setting(
-        "MAX_INFLIGHT_PER_LANE", COUNT_OR_NONE, "none", "Live jobs per lane and mode"
+    max_inflight_per_lane: WholeNumber = setting(
+        "MAX_INFLIGHT_PER_LANE", "none", "Live jobs per lane and mode"
     )
-    job_cache_bytes: int = setting(
+    job_cache_bytes: Annotated[int, Field(ge=1_048_576, le=2**40)] = setting(
         "JOB_CACHE_BYTES",
-        whole(1_048_576, 2**40),
         "268435456",
         "Memory for jobs that are kept at hand; what does not fit is read from the ledger again",
     )
-    max_payload_bytes: int = setting(
-        "MAX_PAYLOAD_BYTES",
-        whole(1, MAX_PAYLOAD_BYTES),
-        str(MAX_PAYLOAD_BYTES),
-        "Largest payload of a request, as JSON",
+    max_payload_bytes: Annotated[int, Field(ge=1, le=MAX_PAYLOAD_BYTES)] = setting(
+        "MAX_PAYLOAD_BYTES", str(MAX_PAYLOAD_BYTES), "Largest payload of a request, as JSON"
     )
-    max_body_bytes: int = setting(
-        "MAX_BODY_BYTES", whole(1024, 2**26), "1048576", "Largest HTTP request body"
+    max_body_bytes: Annotated[int, Field(ge=1024, le=2**26)] = setting(
+        "MAX_BODY_BYTES", "1048576", "Largest HTTP request body"
     )
-    request_head_timeout: timedelta = setting(
-        "REQUEST_HEAD_SECONDS",
-        SECONDS,
-        "10",
-        "How long a client may take to send the head of a request",
+    request_head_timeout: Seconds = setting(
+        "REQUEST_HEAD_SECONDS", "10", "How long a client may take to send the head of a request"
     )
-    request_body_timeout: timedelta = setting(
-        "REQUEST_BODY_SECONDS", SECONDS, "30", "And to send its body"
+    request_body_timeout: Seconds = setting(
+        "REQUEST_BODY_SECONDS", "30", "How long a client may take to send the body of a request"
     )
-    unread_answer_timeout: timedelta = setting(
+    unread_answer_timeout: Seconds = setting(
         "UNREAD_ANSWER_SECONDS",
-        SECONDS,
         "30",
-        "How long a client may take nothing of an answer that waits for it",
+        "How long a client may read nothing of an answer that waits for it",
     )
-    max_connections: int = setting(
+    max_connections: Some = setting(
         "MAX_CONNECTIONS",
-        whole(1, 10**6),
         "2000",
         "HTTP connections in all; a few more are kept for health checks and operators",
     )
-    max_connections_per_address: int = setting(
+    max_connections_per_address: Some = setting(
         "MAX_CONNECTIONS_PER_ADDRESS",
-        whole(1, 10**6),
         "1000",
         "HTTP connections of one address (IPv6: of one /64); behind a proxy, those of the proxy",
     )
-    max_waiting_per_caller: int = setting(
+    max_waiting_per_caller: Some = setting(
         "MAX_WAITING_PER_CALLER",
-        whole(1, 10**6),
         "250",
-        "Event streams, long polls and pulls that wait at once, of one caller, or of one address"
-        " where callers are not known",
+        "Event streams, long polls and pulls of one caller that wait at the same time, or of one"
+        " address where callers are not known",
     )
-    rate_limit_per_second: float | None = setting(
+    rate_limit_per_second: Rate = setting(
         "RATE_LIMIT_PER_SECOND",
-        RATE_OR_NONE,
         "none",
         "HTTP requests a second of one caller, or of one address where callers are not known",
     )
-    worker_rate_limit_per_second: float | None = setting(
+    worker_rate_limit_per_second: Rate = setting(
         "WORKER_RATE_LIMIT_PER_SECOND",
-        RATE_OR_NONE,
         _worker_rate,
-        "HTTP replies a second for one tenant, and requests to the pull gateway of one caller",
+        "HTTP replies a second for one tenant, and requests a second of one caller to the pull gateway",
         shown=f"{WORKERS_SHARE} times LUCIUS_RATE_LIMIT_PER_SECOND",
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Security:
+class Security(Section):
     """Security"""
 
-    auth: str = setting(
+    auth: Literal["none", "keys", "jwt"] = setting(
         "AUTH",
-        one_of("none", "keys", "jwt"),
         "none",
-        "How callers of the API are known; `none`: only the user who runs the server, on loopback",
+        "How the API knows its callers. `none`: only the user who runs the server, on loopback",
     )
-    jwt_issuer: str = setting("JWT_ISSUER", URL, "", "OIDC issuer, with `jwt`")
-    jwt_audience: str = setting(
-        "JWT_AUDIENCE", TEXT, "", "Audience that tokens must name, with `jwt`"
+    jwt_issuer: Url = setting("JWT_ISSUER", "", "OIDC issuer, with `jwt`")
+    jwt_audience: Text = setting("JWT_AUDIENCE", "", "Audience that tokens must name, with `jwt`")
+    jwt_jwks_url: Url = setting("JWT_JWKS_URL", "", "Keys of the issuer, with `jwt`")
+    jwt_algorithms: NameList = setting(
+        "JWT_ALGORITHMS", "RS256,ES256", "Signature algorithms that are accepted, with `jwt`"
     )
-    jwt_jwks_url: str = setting("JWT_JWKS_URL", URL, "", "Keys of the issuer, with `jwt`")
-    jwt_algorithms: tuple[str, ...] = setting(
-        "JWT_ALGORITHMS", NAMES, "RS256,ES256", "Signature algorithms that are accepted"
+    jwt_roles_claim: Text = setting(
+        "JWT_ROLES_CLAIM", "roles", "Claim that lists a caller's roles, with `jwt`"
     )
-    jwt_roles_claim: str = setting(
-        "JWT_ROLES_CLAIM", TEXT, "roles", "Claim that lists a caller's roles, with `jwt`"
-    )
-    jwt_tenants_claim: str = setting(
+    jwt_tenants_claim: Text = setting(
         "JWT_TENANTS_CLAIM",
-        TEXT,
         "tenants",
         "Claim that lists a caller's tenants, with `jwt`; `*` means all",
     )
     require_reply_token: bool = setting(
         "REQUIRE_REPLY_TOKEN",
-        FLAG,
-        "false",
+        lambda others: "false" if others["bus_backend"] == "memory" else "true",
         "Whether replies over the bus must carry their callback token",
+        shown="true, except on the memory bus",
     )
-    callback_keys: tuple[str, ...] = setting(
+    callback_keys: Keys = setting(
         "CALLBACK_KEYS",
-        KEYS,
         "",
-        "Keys of callback tokens, `id:secret`, the current one last; empty: made in LUCIUS_DATA_DIR",
-        secret=True,
+        "Keys of callback tokens, the current one last; empty: one is made in LUCIUS_DATA_DIR",
     )
-    reference_schemes: tuple[str, ...] = setting(
+    reference_schemes: NameList = setting(
         "REFERENCE_SCHEMES",
-        NAMES,
         _schemes,
         "Schemes that references may have",
         shown=f"{','.join(EMBEDDED_SCHEMES)}; without `file` where deployed or with authentication",
     )
-    input_roots: tuple[str, ...] = setting(
+    input_roots: NameList = setting(
         "INPUT_ROOTS",
-        NAMES,
         _roots,
-        "Directories whose files platform services may read by `file` references, for every tenant",
+        "Directories, and places such as az://CONTAINER/PATH, that platform services may read from, for"
+        " every tenant",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )
-    output_roots: tuple[str, ...] = setting(
+    output_roots: NameList = setting(
         "OUTPUT_ROOTS",
-        NAMES,
         _roots,
-        "Directories that `output_ref` may name files in; they are readable too",
+        "Directories, and places such as az://CONTAINER/PATH, that `output_ref` may lead into; services"
+        " may read there too",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )
-    reference_hosts: tuple[str, ...] = setting(
+    reference_hosts: NameList = setting(
         "REFERENCE_HOSTS",
-        NAMES,
         "",
         "Hosts, buckets and containers that references may name, as globs; empty: any",
     )
-    allow_payload_secrets: tuple[str, ...] = setting(
+    allow_payload_secrets: Fields = setting(
         "ALLOW_PAYLOAD_SECRETS",
-        FIELDS,
         "",
-        "Payload fields that may hold credentials, which are then stored and passed on as they are;"
-        " `*` for every field",
+        "Payload fields that may hold credentials. LUCIUS stores them and passes them on as they are",
     )
-    webhook_schemes: tuple[str, ...] = setting(
-        "WEBHOOK_SCHEMES", NAMES, "https", "Schemes that completion webhooks may have"
+    webhook_schemes: NameList = setting(
+        "WEBHOOK_SCHEMES", "https", "Schemes that completion webhooks may have"
     )
-    webhook_hosts: tuple[str, ...] = setting(
+    webhook_hosts: NameList = setting(
         "WEBHOOK_HOSTS",
-        NAMES,
         "",
         "Hosts that completion webhooks may name, as globs; empty: any public one",
     )
-    webhook_secret: str = setting(
+    webhook_secret: Secret = setting(
         "WEBHOOK_SECRET",
-        TEXT,
         "",
-        "Secret that the webhook secrets of the tenants are derived from; several with commas while"
-        " it is rotated; empty: made in LUCIUS_DATA_DIR",
-        secret=True,
+        "Secret from which each tenant's webhook secret is derived; several with commas while it is"
+        " rotated; empty: one is made in LUCIUS_DATA_DIR",
     )

@@ -1,66 +1,31 @@
-"""How one setting is declared, read from text and shown. `behaviour.py` and `connections.py` list them."""
+"""What the value of a setting may be: types that read text, each with the words for it.
+
+The words stand on the reference page and in every refusal, so a parser only says no.
+"""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic.fields import FieldInfo
 
 from lucius.core.limits import MAX_SECONDS
 
 T = TypeVar("T")
 
-PREFIX: Final = "LUCIUS_"
 MASK: Final = "********"
 NONE: Final = "none"
 AGE_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 LONGEST_AGE: Final = 100 * 365 * 86400
 MAX_RATE: Final = 1_000_000
+MAX_WAITS: Final = 20
+LEAST_SECRET: Final = 16
 _USERINFO: Final = re.compile(r"//[^/@\s]*@")
-
-
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
-    """What a value may be. `parse` raises ValueError with a reason that does not repeat the value."""
-
-    name: str
-    parse: Callable[[str], T]
-    show: Callable[[T], str] | None = None
-    """A value as a user would set it, where that is not what `show` makes of it."""
-
-
-Derive = Callable[[Mapping[str, Any]], str]
-"""A default that follows from settings declared earlier."""
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """One row of the settings table."""
-
-    env: str
-    kind: Kind[Any]
-    default: str | Derive
-    about: str
-    secret: bool
-    shown_default: str
-
-
-def setting(
-    env: str,
-    kind: Kind[T],
-    default: str | Derive,
-    about: str,
-    *,
-    secret: bool = False,
-    shown: str | None = None,
-) -> T:
-    """A dataclass field that knows its environment variable; `default` is text, as a user would set it."""
-    text = shown if shown is not None else default if isinstance(default, str) else ""
-    row = Declared(PREFIX + env, kind, default, about, secret, text)
-    first = None if callable(default) else kind.parse(default)
-    return cast(T, field(default=first, repr=not secret, metadata={"declared": row}))
 
 
 def show(value: Any) -> str:
@@ -76,60 +41,79 @@ def show(value: Any) -> str:
     return _USERINFO.sub("//***@", str(value))
 
 
-# -- kinds -----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """What a setting takes, in words that follow "must be"."""
+
+    words: str
+    secret: bool = False
+    show: Callable[[Any], str] = show
+    """A value as a user would set it."""
 
 
-def _text(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("contains a control character")
+def takes(field: FieldInfo) -> Takes:
+    """What was written beside the type; plain types speak for themselves."""
+    for about in field.metadata:
+        if isinstance(about, Takes):
+            return about
+    if get_origin(field.annotation) is Literal:
+        return Takes(_either(get_args(field.annotation)))
+    if field.annotation is bool:
+        return Takes("true or false")
+    low = next(each.ge for each in field.metadata if hasattr(each, "ge"))
+    high = next(each.le for each in field.metadata if hasattr(each, "le"))
+    return Takes(f"a whole number from {low} to {high}")
+
+
+def _either(options: Iterable[str]) -> str:
+    *first, last = options
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+# -- parsers ---------------------------------------------------------------------------------
+
+
+def _allow(allowed: bool) -> None:
+    if not allowed:
+        raise ValueError
+
+
+def _printable(text: str) -> str:
+    _allow(text.isprintable())
     return text
 
 
-def _flag(text: str) -> bool:
-    word = text.strip().lower()
-    if word in ("true", "1", "yes", "on"):
-        return True
-    if word in ("false", "0", "no", "off"):
-        return False
-    raise ValueError("must be true or false")
+def _secret(secret: SecretStr) -> SecretStr:
+    _printable(secret.get_secret_value())
+    return secret
 
 
-def _number(text: str, low: float, high: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError("must be a number of seconds") from None
-    if not low <= value <= high:
-        raise ValueError(f"must be from {low:g} to {high:.0f} seconds")
-    return value
-
-
-def _rate(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError("must be a number") from None
-    if not 0.01 <= value <= MAX_RATE:
-        raise ValueError(f"must be from 0.01 to {MAX_RATE}")
+def _number(text: str, low: float) -> float:
+    value = float(text)
+    _allow(low <= value <= MAX_SECONDS)
     return value
 
 
 def _seconds(text: str) -> timedelta:
-    return timedelta(seconds=_number(text, 0.001, MAX_SECONDS))
+    return timedelta(seconds=_number(text, 0.001))
 
 
-def _age(text: str) -> timedelta:
+def _waits(text: str) -> tuple[timedelta, ...]:
+    waits = tuple(timedelta(seconds=_number(part, 0)) for part in text.split(","))
+    _allow(len(waits) <= MAX_WAITS)
+    return waits
+
+
+def parse_age(text: str) -> timedelta:
     """A number with a unit: what is measured in days should not be written in seconds."""
     found = re.fullmatch(r"(\d{1,12})([smhdw])", text.strip())
-    if found is None:
-        raise ValueError("must be a number with s, m, h, d or w, such as 30d")
-    seconds = int(found[1]) * AGE_UNITS[found[2]]
-    if not 0 <= seconds <= LONGEST_AGE:
-        raise ValueError("must be at most a hundred years")
+    seconds = int(found[1]) * AGE_UNITS[found[2]] if found else LONGEST_AGE + 1
+    if seconds > LONGEST_AGE:
+        raise ValueError(f"must be {AGE_WORDS}")
     return timedelta(seconds=seconds)
 
 
-def _shown_age(age: timedelta | None) -> str:
+def _show_age(age: timedelta | None) -> str:
     if age is None:
         return NONE
     seconds = int(age.total_seconds())
@@ -137,109 +121,93 @@ def _shown_age(age: timedelta | None) -> str:
     return f"{seconds // AGE_UNITS[unit]}{unit}"
 
 
-def _waits(text: str) -> tuple[timedelta, ...]:
-    waits = tuple(timedelta(seconds=_number(part, 0, MAX_SECONDS)) for part in text.split(","))
-    if len(waits) > 20:
-        raise ValueError("must be at most 20 waits")
-    return waits
-
-
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    return tuple(part.strip() for part in _printable(text).split(",") if part.strip())
 
 
 def _fields(text: str) -> tuple[str, ...]:
-    fields = _names(_text(text))
-    if {field.lower() for field in fields} & {"true", "false", "all", "none"}:
-        raise ValueError("must be names of fields, such as db_password, or * for every field")
+    """A word that looks like a switch is refused: it would name a field that nobody has."""
+    fields = _names(text)
+    _allow(not {field.lower() for field in fields} & {"true", "false", "all", "none"})
     return fields
 
 
-def _keys(text: str) -> tuple[str, ...]:
-    """`id:secret` each; an id has no dot, because tokens separate with dots."""
-    keys = _names(_text(text))
-    for key in keys:
-        key_id, _, secret = key.partition(":")
-        if not key_id or "." in key_id or len(secret) < 16:
-            raise ValueError(
-                "must be id:secret, with no dot in the id and at least 16 characters in the secret"
-            )
+def _keys(text: str) -> dict[str, SecretStr]:
+    """An id has no dot, because tokens separate with dots."""
+    pairs = [part.partition(":") for part in _names(text)]
+    keys = {key_id: SecretStr(secret) for key_id, _, secret in pairs}
+    _allow(len(keys) == len(pairs))
+    _allow(all(key_id and "." not in key_id for key_id in keys))
+    _allow(all(len(key) >= LEAST_SECRET for key in keys.values()))
     return keys
 
 
 def _path(text: str) -> Path:
-    return Path(_text(text)).expanduser()
+    return Path(_printable(text)).expanduser()
 
 
 def _url(text: str) -> str:
-    try:
-        parts = urlsplit(_text(text))
-    except ValueError:
-        raise ValueError("must be a URL") from None
-    if text and (not parts.scheme or "://" not in text):
-        raise ValueError("must be a URL, such as https://host/path")
+    parts = urlsplit(_printable(text))
+    _allow(not text or (bool(parts.scheme) and "://" in text))
     return text.removesuffix("/")
 
 
-def _or_none(text: str, parse: Callable[[str], T]) -> T | None:
-    return None if text.strip().lower() in ("", NONE) else parse(text)
+def _or_none(parse: Callable[[str], T]) -> Callable[[str], T | None]:
+    return lambda text: None if text.strip().lower() in ("", NONE) else parse(text)
 
 
-def _whole(text: str, low: int, high: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise ValueError("must be a whole number") from None
-    if not low <= value <= high:
-        raise ValueError(f"must be from {low} to {high}")
-    return value
+# -- types -----------------------------------------------------------------------------------
 
+AGE_WORDS: Final = "a number with s, m, h, d or w, such as 30d"
+_SECONDS_WORDS: Final = f"a number of seconds from 0.001 to {MAX_SECONDS}"
+_NAME_WORDS: Final = "lower-case letters, digits and -, at most 63"
 
-def _one_of(text: str, options: tuple[str, ...]) -> str:
-    if text not in options:
-        raise ValueError(f"must be {' or '.join(options)}")
-    return text
-
-
-def _matching(text: str, pattern: re.Pattern[str], reason: str) -> str:
-    if not pattern.fullmatch(text):
-        raise ValueError(reason)
-    return text
-
-
-TEXT: Final = Kind("text", _text)
-FLAG: Final = Kind("true or false", _flag)
-SECONDS: Final = Kind("seconds", _seconds)
-SECONDS_OR_NONE: Final = Kind("seconds or none", lambda text: _or_none(text, _seconds))
-RATE_OR_NONE: Final = Kind("number or none", lambda text: _or_none(text, _rate))
-AGE: Final = Kind("age", _age, _shown_age)
-AGE_OR_NONE: Final = Kind(
-    "age, such as 30d, or none", lambda text: _or_none(text, _age), _shown_age
-)
-WAITS: Final = Kind("seconds, comma-separated", _waits)
-NAMES: Final = Kind("names, comma-separated", _names)
-FIELDS: Final = Kind("names of fields, comma-separated, or *", _fields)
-KEYS: Final = Kind("id:secret, comma-separated", _keys)
-PATH: Final = Kind("path", _path)
-URL: Final = Kind("URL", _url)
-COUNT_OR_NONE: Final = Kind(
-    "whole number or none", lambda text: _or_none(text, lambda given: _whole(given, 0, 10**9))
-)
-
-
-def whole(low: int, high: int) -> Kind[int]:
-    return Kind(f"whole number, {low} to {high}", lambda text: _whole(text, low, high))
-
-
-def one_of(*options: str) -> Kind[str]:
-    return Kind(" or ".join(options), lambda text: _one_of(text, options))
-
-
-def fixed(value: str) -> Kind[str]:
-    """Known by name, but not to be changed in this version."""
-    return Kind(f"always {value}", lambda text: _one_of(text, (value,)))
-
-
-def matching(name: str, pattern: str) -> Kind[str]:
-    compiled = re.compile(pattern)
-    return Kind(name, lambda text: _matching(text, compiled, f"must be {name}"))
+Text = Annotated[str, AfterValidator(_printable), Takes("printable text")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$"), Takes(_NAME_WORDS)]
+Secret = Annotated[SecretStr, AfterValidator(_secret), Takes("printable text", secret=True)]
+Seconds = Annotated[timedelta, BeforeValidator(_seconds), Takes(_SECONDS_WORDS)]
+SecondsOrNone = Annotated[
+    timedelta | None, BeforeValidator(_or_none(_seconds)), Takes(f"{_SECONDS_WORDS}, or none")
+]
+Rate = Annotated[
+    float | None,
+    Field(ge=0.01, le=MAX_RATE),
+    BeforeValidator(_or_none(float)),
+    Takes(f"a number from 0.01 to {MAX_RATE}, or none"),
+]
+WholeNumber = Annotated[
+    int | None,
+    Field(ge=0, le=10**9),
+    BeforeValidator(_or_none(int)),
+    Takes("a whole number from 0 to 1000000000, or none"),
+]
+AgeValue = Annotated[timedelta, BeforeValidator(parse_age), Takes(AGE_WORDS, show=_show_age)]
+AgeOrNone = Annotated[
+    timedelta | None,
+    BeforeValidator(_or_none(parse_age)),
+    Takes(f"{AGE_WORDS}, or none", show=_show_age),
+]
+WaitList = Annotated[
+    tuple[timedelta, ...],
+    BeforeValidator(_waits),
+    Takes(f"numbers of seconds, comma-separated, at most {MAX_WAITS}"),
+]
+NameList = Annotated[
+    tuple[str, ...], BeforeValidator(_names), Takes("printable names, comma-separated")
+]
+Fields = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_fields),
+    Takes("names of fields, comma-separated, such as db_password, or * for every field"),
+]
+Keys = Annotated[
+    dict[str, SecretStr],
+    BeforeValidator(_keys),
+    Takes(
+        "id:secret, comma-separated, each id once and without a dot, each secret with at least"
+        f" {LEAST_SECRET} characters",
+        secret=True,
+    ),
+]
+Folder = Annotated[Path, BeforeValidator(_path), Takes("a path")]
+Url = Annotated[str, AfterValidator(_url), Takes("a URL, such as https://host/path")]

@@ -1,21 +1,37 @@
-"""The reference page of all settings, generated from their table."""
+"""The reference page of all settings, generated from their sections."""
 
 from typing import Final
 
-from lucius.settings.kinds import PREFIX, Declared
-from lucius.settings.table import SECTIONS, declared
+from lucius.settings.declaring import PREFIX, Row
+from lucius.settings.loading import FILES
+from lucius.settings.reserved import RESERVED
+from lucius.settings.stored import when_stored
+from lucius.settings.table import SECTIONS, in_use
 
 _HEAD: Final = """# Settings
 
 Generated from `src/lucius/settings`. Do not edit.
 
-All settings are environment variables; an empty one counts as not set. Seconds may be fractions, lists are
-comma-separated. `lucius settings` prints what is in force and where each value came from. An unknown
-`LUCIUS_*` variable is warned about by name; a bad value stops the start and every bad one is listed.
+All settings are environment variables; an empty one counts as not set. Seconds may be fractions. `lucius
+settings` prints what is in force and where each value came from. A bad value stops the start, and every bad
+one is listed. An unknown `LUCIUS_*` variable is only warned about, by name.
+
+Secrets are never printed. A secret may stand in a file: then the variable with `_FILE` at its end names that
+file, for example `LUCIUS_WEBHOOK_SECRET_FILE=/run/secrets/webhook`. A line break at its end does not count.
+
+Where `LUCIUS_APPCONFIG_CONNECTION` is set, what is no variable is looked up in
+[App Configuration](../how-to/azure-configuration.md). The column `stored` says when a value there counts:
+at the start of a process, with the next refresh too (`reloads`), or never.
 """
+_COLUMNS: Final = "| variable | value | default | stored | what it is |\n|---|---|---|---|---|\n"
+_RESERVED: Final = """
+## Reserved
 
+These names do nothing in this version. Whoever sets one is warned.
 
-_COLUMNS: Final = "| variable | value | default | what it is |\n|---|---|---|---|\n"
+| variable | why |
+|---|---|
+"""
 
 
 def settings_page() -> str:
@@ -23,17 +39,21 @@ def settings_page() -> str:
     parts = [_HEAD]
     for section in SECTIONS:
         parts.append(f"\n## {section.__doc__}\n\n{_COLUMNS}")
-        parts += [_row(row) for row in declared(section).values()]
+        parts += [_row(name, row) for name, row in in_use(section).items()]
+    parts.append(_RESERVED)
+    parts += [f"| `{name}` | {why} |\n" for name, why in RESERVED.items()]
     return "".join(parts)
 
 
-def _row(row: Declared) -> str:
-    about = f"{row.about}. Secret: never printed" if row.secret else row.about
-    return f"| `{row.env}` | {row.kind.name} | {_default(row)} | {about} |\n"
+def _row(name: str, row: Row) -> str:
+    secret = " Secret, or in a file: `_FILE`" if row.env in FILES.values() else " Secret"
+    about = f"{row.about}.{secret}" if row.secret else row.about
+    cells = (f"`{row.env}`", row.takes.words, _default(row), when_stored(name), about)
+    return f"| {' | '.join(cells)} |\n"
 
 
-def _default(row: Declared) -> str:
-    text = row.shown_default
+def _default(row: Row) -> str:
+    text = row.default
     if not text or "`" in text:
         return text
     return text if text.startswith(PREFIX) else f"`{text}`"

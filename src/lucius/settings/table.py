@@ -1,7 +1,6 @@
 """The settings as one object, and what the parts of LUCIUS take from it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,26 +9,27 @@ from lucius.configs.files import PACKAGED as PACKAGED_PROTOCOLS
 from lucius.core.plan import RetryPolicy, Sla
 from lucius.core.references import ReferencePolicy
 from lucius.ports.ledger import Limits
-from lucius.settings.behaviour import General, LimitsSection, RetriesAndTime, Security
-from lucius.settings.connections import (
-    PACKAGED,
-    Answers,
-    BusAndRouting,
-    Configuration,
-    Storage,
-    Temporal,
-)
-from lucius.settings.kinds import MASK, NONE, Declared, show
-
-SECTIONS: Final = (
+from lucius.settings.behaviour import (
+    CommandLine,
     General,
+    LimitsSection,
+    RetriesAndTime,
+    Security,
+)
+from lucius.settings.connections import PACKAGED, Answers, BusAndRouting, Configuration, Storage
+from lucius.settings.declaring import Row, Section, rows
+from lucius.settings.kinds import MASK, NONE
+from lucius.settings.reserved import RESERVED
+
+SECTIONS: Final[tuple[type[Section], ...]] = (
+    General,
+    CommandLine,
     Configuration,
     Storage,
     BusAndRouting,
     RetriesAndTime,
     LimitsSection,
     Security,
-    Temporal,
     Answers,
 )
 
@@ -43,48 +43,48 @@ class Line(NamedTuple):
     about: str
 
 
-def declared(section: type) -> dict[str, Declared]:
-    """The rows of one section, by field name."""
-    return {each.name: each.metadata["declared"] for each in fields(section) if each.metadata}
+def in_use(section: type[Section]) -> dict[str, Row]:
+    """The settings of a section that do something in this version, by field name."""
+    return {name: row for name, row in rows(section).items() if row.env not in RESERVED}
 
 
-ROWS: Final = {name: row for section in SECTIONS for name, row in declared(section).items()}
+ROWS: Final = {name: row for section in SECTIONS for name, row in in_use(section).items()}
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Settings(
-    General,
-    Configuration,
-    Storage,
-    BusAndRouting,
-    RetriesAndTime,
-    LimitsSection,
-    Security,
-    Temporal,
     Answers,
+    Security,
+    LimitsSection,
+    RetriesAndTime,
+    BusAndRouting,
+    Storage,
+    Configuration,
+    CommandLine,
+    General,
 ):
-    """Made by `load_settings`, which fills in the defaults that follow from other settings."""
+    """Made by `load_settings`. The last base comes first: a default follows from settings before it."""
 
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """`default`, `environment` or `command line`, by variable."""
-    warnings: tuple[str, ...] = ()
+    sources: Mapping[str, str]
+    """`default`, `app configuration`, `environment`, `command line` or the name of a file, by variable."""
+    warnings: tuple[str, ...]
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{line.name}={line.value}' for line in self.lines())})"
+
+    __str__ = __repr__
 
     def lines(self) -> Iterator[Line]:
         """What is in force and where it came from; secrets are masked."""
         for name, row in ROWS.items():
             value = getattr(self, name)
-            shown = row.kind.show or show
-            text = (MASK if value else NONE) if row.secret else shown(value)
+            text = (MASK if value else NONE) if row.secret else row.takes.show(value)
             yield Line(row.env, text, self.sources.get(row.env, "default"), row.about)
 
     def retry_policy(self) -> RetryPolicy:
         return RetryPolicy(
             max_attempts=self.max_attempts,
             ack_timeout=self.ack_timeout,
-            lease=self.step_result_timeout if self.temporal_enabled else self.lease,
+            lease=self.lease,
             publish_backoff=self.publish_backoff,
             ack_backoff=self.ack_backoff,
             execution_backoff=self.execution_backoff,
@@ -97,6 +97,10 @@ class Settings(
             lane=self.max_inflight_per_lane,
         )
 
+    def topologies(self) -> tuple[str, ...]:
+        """Those whose topics are listened on, the configured one first."""
+        return tuple(dict.fromkeys((self.lane_topology, *self.former_topologies)))
+
     def protocol_paths(self) -> tuple[Path, ...]:
         return tuple(
             PACKAGED_PROTOCOLS if name == PACKAGED else Path(name).expanduser()
@@ -108,7 +112,6 @@ class Settings(
         return IngressPolicy(
             workspace_url=self.workspace_url,
             system=self.system,
-            engine="temporal" if self.temporal_enabled else "outbox",
             topology=self.lane_topology,
             delimiter=self.routing_delimiter,
             references=ReferencePolicy(self.reference_schemes, self.reference_hosts),

@@ -1,1 +1,1 @@
-"""Logs and traces, for every layer. Neither knows where it ends up: bootstrap decides that."""
+"""Logs, traces and metrics for every layer. Bootstrap decides where they go."""

@@ -7,7 +7,7 @@ eighteen times and prometheus_client's own types take eight to nine times as lon
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
@@ -23,7 +23,7 @@ Labels = tuple[str, ...]
 
 
 class Instrument:
-    """`name` is the whole name, as it is scraped."""
+    """One metric. `name` is the whole name, as Prometheus sees it."""
 
     kind: ClassVar[str]
 
@@ -37,7 +37,7 @@ class Instrument:
 
 
 class Count(Instrument):
-    """Only grows."""
+    """A counter: a number for each set of labels, which only grows."""
 
     kind = "counter"
 
@@ -50,7 +50,7 @@ class Count(Instrument):
         cells[labels] = cells.get(labels, 0) + 1
 
     def expect(self, *labels: str) -> None:
-        """Shown as 0 until it happens: a rate cannot see the first of a series that was not there."""
+        """Show 0 until it happens. Without it, `rate` would miss the first count of a new series."""
         self.cells.setdefault(labels, 0)
 
     def collect(self) -> Metric:
@@ -69,7 +69,7 @@ class _Spread:
 
 
 class Distribution(Instrument):
-    """How long things took."""
+    """A histogram of durations."""
 
     kind = "histogram"
 
@@ -105,7 +105,7 @@ class Distribution(Instrument):
 
 
 class Level(Instrument):
-    """As it was when it was last looked at, all of it at once."""
+    """A gauge. All its values are replaced together, each time it is measured."""
 
     kind = "gauge"
 
@@ -124,7 +124,7 @@ class Level(Instrument):
 
 
 class Instruments(Collector):
-    """What one scrape reads. Subclasses declare instruments as attributes."""
+    """All instruments that one scrape reads. Subclasses declare them as attributes."""
 
     def all(self) -> Collection[Instrument]:
         return [value for value in vars(self).values() if isinstance(value, Instrument)]
@@ -137,3 +137,10 @@ class Instruments(Collector):
 
     def collect(self) -> Iterable[Metric]:
         return [instrument.collect() for instrument in self.all()]
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A part with instruments of its own."""
+
+    instruments: Instruments

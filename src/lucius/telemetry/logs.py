@@ -25,8 +25,8 @@ FIELDS: Final = (
     "correlation_id",
     "trace_id",
 )
-TALKATIVE: Final = ("httpx", "httpcore", "uvicorn.access", "asyncio")
-"""They log each request with its whole address, or their own workings: only warnings get through."""
+TALKATIVE: Final = ("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "asyncio")
+"""Libraries that log every request, or their inner workings. Only their warnings are kept."""
 
 
 def job_fields(
@@ -45,7 +45,7 @@ def job_fields(
 
 
 def message_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a directive or a reply."""
+    """The same fields, taken from a directive or a reply."""
     fields = {name: body.get(name) for name in FIELDS if name != "trace_id"}
     return {**fields, "trace_id": tracing.trace_id(body.get("traceparent"))}
 
@@ -61,7 +61,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _message(record: logging.LogRecord) -> str:
-    """A record that cannot be put together is a defect of its call, not a reason to lose it."""
+    """The message of a record. If its arguments do not fit its format, it is logged unformatted."""
     try:
         return redacted(record.getMessage())
     except Exception as error:
@@ -91,9 +91,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """For people at a terminal, which no message can steer.
+    """Lines for people. Control characters are escaped, so that no message steers the terminal.
 
-    A line break in a message cannot pretend to be another record: stacks are indented.
+    Line breaks are escaped too and stacks indented, so that no message looks like another record.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -105,7 +105,7 @@ class TextFormatter(logging.Formatter):
 
 
 def configure_logs(level: str, form: str, stream: TextIO | None = None) -> None:
-    """All loggers of the process write there, and nowhere else."""
+    """Let all loggers of the process write to standard error, and nowhere else."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()

@@ -1,4 +1,4 @@
-"""The last guard of the logs: whatever looks like a secret is blotted out before it is written."""
+"""The last guard of the logs: it replaces what looks like a secret before a line is written."""
 
 import re
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ _VALUE: Final = r"\\\".*?\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s\"',;&{
 
 
 class Rule(NamedTuple):
-    """`hints`: where none of them occurs (in lower case), the pattern cannot match."""
+    """A pattern and its replacement. It is tried only where the text in lower case has one of `hints`."""
 
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
@@ -51,11 +51,11 @@ callback tokens (which end in a MAC of 43 characters)."""
 
 _SEPARATOR: Final = re.compile(r"[\s=:/.]")
 _PREFIXES: Final = ("lk_", "whsec_", "AKIA", "ASIA")
-"""No rule matches a text without one of these: ids, which every record has several of, are quick."""
+"""No rule matches a short text without a separator or a prefix. So ids, which every record has, are quick."""
 
 
 def redacted(text: str) -> str:
-    """Also bounded. Each rule looks at a word once, so a long one cannot keep the process busy."""
+    """The text without secrets, and not longer than the maximum. No text takes more than linear time."""
     if len(text) <= MAX_ID and _SEPARATOR.search(text) is None:
         if not any(prefix in text for prefix in _PREFIXES):
             return text

@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind
 
 from lucius.core.inputs import Callback
 from lucius.core.printable import printable
-from lucius.ports.bus import Bus, DeadLetter, Delivery, Message, Subscription
+from lucius.ports.bus import Bus, Delivery, Message, Subscription
 from lucius.telemetry.redaction import redacted
 from lucius.telemetry.tracing import NO_SPAN, Attributes, NoSpan, active, open_span
 
@@ -33,7 +33,7 @@ def _ids(body: Mapping[str, Any]) -> dict[str, str | int]:
 
 
 def executing(directive: Mapping[str, Any]) -> NoSpan:
-    """A service at work on a directive."""
+    """Open the span of a service that executes a directive."""
     if not active():
         return NO_SPAN
     name = f"execute {directive.get('step_type')}"
@@ -41,7 +41,7 @@ def executing(directive: Mapping[str, Any]) -> NoSpan:
 
 
 def applying(reply: Mapping[str, Any], received: Callback) -> NoSpan:
-    """A reply that moves its job."""
+    """Open the span of a reply that is applied to its job."""
     if not active():
         return NO_SPAN
     return _open(f"apply {received.kind.value}", reply, SpanKind.CONSUMER, _ids(reply))
@@ -53,7 +53,7 @@ def _open(name: str, above: Mapping[str, Any], kind: SpanKind, about: Attributes
 
 
 def applying_together(replies: Iterable[tuple[Mapping[str, Any], Callback]]) -> NoSpan | ExitStack:
-    """Replies that move their job in one save: each has its span."""
+    """Open a span for each of several replies that are applied in one save."""
     if not active():
         return NO_SPAN
     with ExitStack() as spans:
@@ -63,7 +63,7 @@ def applying_together(replies: Iterable[tuple[Mapping[str, Any], Callback]]) -> 
 
 
 class TracedBus:
-    """A bus that opens a span for each message it publishes, and sends the message below it."""
+    """A bus that opens a span for each message it publishes. The message carries that span as its parent."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -102,18 +102,12 @@ class TracedBus:
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         await self._bus.dead_letter(delivery, reason, detail)
 
-    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
-        return await self._bus.dead_letters(name, topics)
-
-    async def backlog(self, name: str, topics: Sequence[str]) -> int:
-        return await self._bus.backlog(name, topics)
-
     async def close(self) -> None:
         await self._bus.close()
 
 
 def traced(bus: Bus) -> Bus:
-    """The same bus where tracing is off: then it costs nothing at all."""
+    """The bus with spans; the bus itself where tracing is off, so that it costs nothing."""
     return TracedBus(bus) if active() else bus
 
 

@@ -41,14 +41,14 @@ def active() -> bool:
 
 
 class NoSpan:
-    """Tracing is off: everything can be said to it and nothing happens. `traceparent` is None."""
+    """Stands for a span while tracing is off: it does nothing, and its `traceparent` is None."""
 
     __slots__ = ()
     traceparent: str | None = None
     tracestate: str | None = None
 
     def below(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The message as it goes on from here: as it came."""
+        """The message unchanged, because no span was opened."""
         return message
 
     def __enter__(self) -> Self:
@@ -70,7 +70,7 @@ NO_SPAN: Final = NoSpan()
 
 
 class OpenSpan(NoSpan):
-    """Current while it is entered, so that spans of other libraries hang below it."""
+    """A span. While it is entered it is the current one, so spans of other libraries become its children."""
 
     __slots__ = ("_span", "_token", "traceparent", "tracestate")
 
@@ -83,7 +83,7 @@ class OpenSpan(NoSpan):
         self.tracestate = carrier.get("tracestate")
 
     def below(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        """With this span as its parent."""
+        """The message with this span as its parent."""
         given = {**message, "traceparent": self.traceparent}
         given.pop("tracestate", None)
         return given if self.tracestate is None else {**given, "tracestate": self.tracestate}
@@ -107,7 +107,7 @@ class OpenSpan(NoSpan):
         self._span.set_attribute(name, value)
 
     def failed(self, reason: str) -> None:
-        """A class or a code: texts may hold what a trace must not."""
+        """Mark the span as failed, with a class or a code. Error texts stay out: they may hold secrets."""
         self._span.set_status(Status(StatusCode.ERROR, printable(reason)))
 
 
@@ -119,7 +119,7 @@ def open_span(
     began_ns: int | None = None,
     state: object = None,
 ) -> NoSpan:
-    """Below `parent`, a traceparent; one that is missing or malformed begins a new trace.
+    """Open a span below `parent`, a traceparent. A missing or malformed one begins a new trace.
 
     `state` is the tracestate that came with it.
     """
@@ -132,7 +132,7 @@ def open_span(
 
 
 def _above(traceparent: object, state: object) -> contexts.Context:
-    """Checked here first: the propagator takes what W3C allows, and we take what fits a ledger row."""
+    """The parent's context. Our own rules come first: W3C allows more than fits a ledger row."""
     if not is_traceparent(traceparent):
         return _ROOT
     carrier = {"traceparent": str(traceparent), "tracestate": tracestate(state) or ""}

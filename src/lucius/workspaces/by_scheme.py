@@ -18,11 +18,15 @@ class WorkspaceByScheme:
     def _of(self, uri: str) -> Workspace:
         served = self._workspaces.get(uri.partition(":")[0].lower())
         if served is None:
-            raise WorkspaceRefusedError(f"no workspace serves {uri}")
+            known = ", ".join(self._workspaces)
+            raise WorkspaceRefusedError(
+                f"no workspace serves {uri}: the services of this process reach {known}. Blobs of Azure"
+                " need LUCIUS_BLOB_CONNECTION"
+            )
         return served if self._folders is None else served.within(*self._folders)
 
     def within(self, *folders: str) -> "WorkspaceByScheme":
-        """Each job has one, and many never touch it: so the parts are narrowed when they are asked."""
+        """A view for one job. Its parts are made when they are first used, because many jobs use none."""
         return WorkspaceByScheme(self._workspaces, folders)
 
     def writable(self, uri: str) -> bool:

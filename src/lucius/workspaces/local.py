@@ -1,7 +1,7 @@
 """Workspace objects as local files, addressed by `file://` URIs.
 
-What is written is durable when the call returns. Paths outside the roots are refused, and so is
-what is protected inside of them, whatever way (`..`, symbolic links) they take.
+What is written is durable when the call returns. A path that leads outside the roots, or into what
+is protected inside of them, is refused, also where it leads there by `..` or symbolic links.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from lucius.ports.workspace import Digest
 from lucius.workspaces.places import Places, below, real_path
 
 INLINE_BYTES: Final = 256 * 1024
-"""Reading this much from the page cache is quicker than handing it to a thread."""
+"""Files up to this size are read at once: that is quicker than handing the read to a thread."""
 TEMPORARY: Final = ".lucius-tmp-"
 _REPLACING: Final = Lock()
-"""A file system cannot compare and swap, so the threads of a process take turns to replace."""
+"""Held while a file is compared and replaced, because a file system cannot do both in one step."""
 T = TypeVar("T")
 
 
 class LocalWorkspace:
     """Implements `lucius.ports.workspace.Workspace` below `root`.
 
-    `readable` and `writable` add further places: where inputs come from, where outputs may go.
-    `protected` is out of reach even where it lies inside of those.
+    `readable` and `writable` add directories for inputs and outputs. `protected` is refused even
+    where it lies inside of them.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class LocalWorkspace:
         self._protected_from_jobs = Places([*protected, self._root])
 
     def within(self, *folders: str) -> "LocalWorkspace":
-        """Folders that are not below the root are left out: who names them gets nothing there."""
+        """A view of these folders alone. Those that are not below the root are left out."""
         scoped = copy.copy(self)
         scoped._folders, scoped._found = folders, None
         scoped._protected = self._protected_from_jobs
         return scoped
 
     def _own(self) -> tuple[str, ...]:
-        """What is served before anything is protected. Looked for when it is needed: many never ask."""
+        """The folders of this view, which are allowed before anything is protected. Resolved at first use."""
         if self._found is None:
             found = map(self._folder, self._folders)
             self._found = tuple(real for real in found if real is not None)
@@ -116,7 +116,7 @@ class LocalWorkspace:
         return await _in_thread(uri, lambda: _create(self._path(uri, self._writable), data))
 
     async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
-        """Exact among the tasks of one process; between two, nearly: they compare, then rename."""
+        """Exact within one process. Two processes that compare at the same moment may both replace."""
         path = self._path(uri, self._writable)
         return await _in_thread(uri, lambda: _swap(path, data, expected))
 
@@ -130,7 +130,7 @@ class LocalWorkspace:
         return [Path(each).as_uri() + "/" for each in found]
 
     def _list(self, prefix: str) -> list[str]:
-        """As in an object store, a prefix need not end at a slash."""
+        """The objects below a prefix, which need not end at a slash, as in an object store."""
         start = self._path(prefix, self._readable)
         if prefix.endswith("/") or start in (*self._own(), *self._readable):
             start = start.rstrip("/") + "/"
@@ -183,7 +183,7 @@ async def _in_thread(uri: str, work: Callable[[], T]) -> T:
 
 
 def _size(path: str) -> int:
-    """Of a regular file: devices and pipes are never opened, as they may have no end."""
+    """The size of a regular file. Devices and pipes are refused: they may have no end."""
     found = os.stat(path)
     if not stat.S_ISREG(found.st_mode):
         raise WorkspaceRefusedError(f"{path} is not a regular file")
@@ -226,7 +226,7 @@ def _swap(path: str, data: bytes, expected: Digest) -> bool:
 
 
 def _create(path: str, data: bytes) -> bool:
-    """The name appears with all its bytes behind it, or not at all."""
+    """Create a file that appears under its name with all its bytes, or not at all."""
     if os.path.lexists(path):
         _sync(os.path.dirname(path))  # whoever relies on it must not see it vanish
         return False
@@ -243,7 +243,7 @@ def _create(path: str, data: bytes) -> bool:
 
 
 def _written(path: str, data: bytes) -> str:
-    """A durable temporary file beside the path."""
+    """Write the bytes to a temporary file beside the path, durably, and return its path."""
     directory = os.path.dirname(path)
     _make(directory)
     temporary = os.path.join(directory, f"{TEMPORARY}{uuid4().hex}")
@@ -261,7 +261,7 @@ def _written(path: str, data: bytes) -> str:
 
 
 def _make(directory: str) -> None:
-    """Make the directory and those above it durable, as far as they are new."""
+    """Create the directory and its parents, durably."""
     if os.path.isdir(directory):
         return
     parent = os.path.dirname(directory)
@@ -275,7 +275,7 @@ def _make(directory: str) -> None:
 
 
 def _closed(directory: str) -> bool:
-    """What is made where only the owner may enter is the owner's alone, wherever it is moved."""
+    """Whether only the owner may enter the directory. Then the file is made for its owner alone."""
     return not os.stat(directory).st_mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 
@@ -303,7 +303,7 @@ def _folders(directory: str) -> list[str]:
 
 
 def _remove(path: str, *, whole: bool) -> None:
-    """A link is removed, never what it leads to."""
+    """Delete files and folders. Of a link only the link is deleted, never what it leads to."""
     path = path.rstrip("/")
     if whole and os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)

@@ -13,7 +13,7 @@ SCHEME: Final = "mem://"
 class MemoryWorkspace:
     """Implements `lucius.ports.workspace.Workspace`.
 
-    `jobs`: below which the workspaces of the jobs lie, each to be reached by its own job only.
+    The workspaces of the jobs lie below `jobs`; a job reaches only its own.
     """
 
     def __init__(self, root: str = SCHEME, *, jobs: str | None = None) -> None:
@@ -33,7 +33,7 @@ class MemoryWorkspace:
         return scoped
 
     def fail_with(self, error: WorkspaceError | None) -> None:
-        """Play an outage: everything raises until this is called with None."""
+        """Simulate an outage: every operation raises this error, until it is called with None."""
         self._failure = error
 
     def writable(self, uri: str) -> bool:
@@ -63,7 +63,7 @@ class MemoryWorkspace:
         return None if data is None else Digest(sha256(data).hexdigest(), len(data))
 
     def store(self, uri: str, data: bytes) -> None:
-        """Every change of an object's bytes passes here."""
+        """Set the bytes of an object. Every change passes here."""
         self.objects[uri] = bytes(data)
 
     async def write(self, uri: str, data: bytes) -> None:

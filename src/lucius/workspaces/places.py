@@ -25,7 +25,7 @@ class Places:
 
 
 def real_path(path: str) -> str:
-    """Absolute, without links. A second slash at the start, which POSIX keeps, means nothing here."""
+    """The absolute path without links. POSIX keeps a second slash at the start; here it is dropped."""
     return os.path.realpath("/" + path.lstrip("/"))
 
 

@@ -86,6 +86,13 @@ def check_agreement(job: Job) -> int:
 
 def _check(before: Machines, received: Input, decision: Decision) -> None:
     after = machines_of(decision.job) if decision.changed else before
+    answer = JOB[JobState(before.job)][received.kind]
+    if answer.outcome is not None:
+        given = (decision.outcome, decision.code, decision.changed)
+        require(
+            given == (answer.outcome, answer.code, False),
+            f"table: a {before.job} job answers {received.kind} by itself",
+        )
     for subject, cell, same in _cells(before, after, received):
         if cell.verdict is Verdict.IGNORE:
             require(same, f"table: {subject} ignores {received.kind}, but moved")

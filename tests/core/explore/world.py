@@ -1,12 +1,12 @@
 """A world, and the catalogue of jobs that worlds point into: jobs equal but for the clock are one."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from lucius.core.effects import Effect
 from lucius.core.inputs import Callback
 from lucius.core.job import Entry, Execution, Job, Owed, Step
-from lucius.core.record import evolve
+from lucius.core.record import copied
 from lucius.core.retry import PUBLISH_GRACE
 from lucius.core.states import EntryState, ExecutionState, StepState
 
@@ -62,6 +62,16 @@ class Catalogue:
 
 
 # -- the canonical form: a moment is past, a deadline is later ---------------------------------
+
+Record = TypeVar("Record")
+
+
+def evolve(record: Record, **changes: Any) -> Record:
+    """A copy with some fields changed, several times as fast as `replace`: every decision passes here."""
+    copy = copied(record)
+    for name, value in changes.items():
+        setattr(copy, name, value)
+    return copy
 
 
 def canonical_job(job: Job) -> Job:

@@ -8,14 +8,24 @@ from starlette.responses import Response
 from lucius.api.body import optional_object
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.listing import PARAMETERS, list_page
-from lucius.api.openapi import path_parameter
+from lucius.api.openapi import path_parameter, query_parameter
 from lucius.api.operation import Answer, Operation, json_response
-from lucius.api.problems import Problem
+from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.control import moved
 from lucius.api.views import protocol_view
-from lucius.contract.shapes import BacklogShape, JobShape, JobsShape, ProtocolsShape, RetriedShape
+from lucius.contract.shapes import (
+    BacklogShape,
+    JobShape,
+    JobsShape,
+    ProtocolsShape,
+    RetriedShape,
+    ServiceBacklogShape,
+)
 from lucius.core.inputs import Dismissed
+from lucius.core.plan import Mode
+
+MODES: Final = tuple(mode.value for mode in Mode)
 
 
 async def list_dlq(context: ApiContext, request: Request, caller: Caller) -> Response:
@@ -29,9 +39,24 @@ async def dismiss(context: ApiContext, request: Request, caller: Caller) -> Resp
 
 
 async def get_backlog(context: ApiContext, request: Request, caller: Caller) -> Response:
-    if context.backlog is None:
-        raise Problem("NOT_SUPPORTED")
-    return json_response({"backlog": list(await context.backlog())})
+    return json_response({"backlog": list(await context.engine.backlog())})
+
+
+async def get_backlog_of_service(context: ApiContext, request: Request, caller: Caller) -> Response:
+    """One number, for autoscalers. A service that no protocol names is a mistake in their configuration."""
+    service, mode = request.path_params["service"], request.query_params.get("mode")
+    if mode is not None and mode not in MODES:
+        raise parameter_problem("mode", f"must be {' or '.join(MODES)}")
+    rows = [row for row in await context.engine.backlog() if row["service"] == service]
+    named = {step.service for p in context.config.catalog().protocols.values() for step in p.steps}
+    if not rows and service not in named:
+        raise Problem("SERVICE_NOT_FOUND", f"no protocol names the service {service[:128]!r}")
+    counted = sum(
+        row["held"] + row["released"] + row["in_progress"]
+        for row in rows
+        if mode is None or row["mode"] == mode
+    )
+    return json_response({"backlog": counted})
 
 
 async def retry_outbox(context: ApiContext, request: Request, caller: Caller) -> Response:
@@ -56,7 +81,6 @@ OPERATIONS: Final = (
         "admin",
         Role.OPERATE,
         {200: Answer("A page of jobs, as in the job list", JobsShape)},
-        codes=("INVALID_PARAMETER", "INVALID_CURSOR"),
         parameters=PARAMETERS,
     ),
     Operation(
@@ -67,7 +91,6 @@ OPERATIONS: Final = (
         "admin",
         Role.OPERATE,
         {200: Answer("The job; `outcome` is `applied`, or `already` if that held", JobShape)},
-        codes=("JOB_NOT_FOUND", "NOT_IN_DLQ"),
         parameters=(path_parameter("jobId", "The job's id"),),
         body={"type": "object"},
         body_required=False,
@@ -80,7 +103,22 @@ OPERATIONS: Final = (
         "admin",
         Role.ADMIN,
         {200: Answer("The backlog", BacklogShape)},
-        codes=("NOT_SUPPORTED",),
+        every_tenant=True,
+    ),
+    Operation(
+        "GET",
+        "/v1/admin/backlog/{service}",
+        get_backlog_of_service,
+        "How many directives of a service are held, released or in progress: one number, for autoscalers",
+        "admin",
+        Role.ADMIN,
+        {200: Answer("The number", ServiceBacklogShape)},
+        parameters=(
+            path_parameter("service", "The service's name"),
+            query_parameter(
+                "mode", "Only directives of this mode", {"type": "string", "enum": list(MODES)}
+            ),
+        ),
         every_tenant=True,
     ),
     Operation(
@@ -91,7 +129,6 @@ OPERATIONS: Final = (
         "admin",
         Role.ADMIN,
         {200: Answer("What was done, counted", RetriedShape)},
-        codes=("NOT_SUPPORTED",),
         body={"type": "object"},
         body_required=False,
         every_tenant=True,

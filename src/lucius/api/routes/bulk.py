@@ -8,15 +8,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import field_problem, json_object
+from lucius.api.bulk_orders import (
+    Condition,
+    Order,
+    Refusal,
+    Tally,
+    count_matching,
+    order_matching,
+    order_to_move,
+    order_to_redrive,
+)
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.filters import filter_schema, job_filter
 from lucius.api.operation import Answer, Handler, Operation, json_response
 from lucius.contract.shapes import BulkShape, RefusalShape
 from lucius.core.inputs import CancelRequested, Dismissed, PauseRequested, ResumeRequested
 from lucius.core.job import Job
-from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, JobState
+from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, UNSUCCESSFUL_JOB, JobState
 from lucius.core.wire import whole
-from lucius.engines.bulk import Order, Refusal, Tally, count, give, move_order, redrive_order
 from lucius.ports.engine import Engine
 from lucius.ports.ledger import JobQuery
 
@@ -38,8 +47,8 @@ _PAYLOAD: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class How:
-    """What an order says beside the jobs that it is for."""
+class OrderOptions:
+    """What the body of an order says besides the filter."""
 
     immediate: bool = False
     payload: dict[str, Any] | None = None
@@ -47,13 +56,15 @@ class How:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """`states`: those that the order can move. `unasked`: those it takes where the filter names none."""
+    """`states`: those that the order can move. `default_states`: those that it moves where the filter
+    names none; without them, all of `states`.
+    """
 
     name: str
     summary: str
     states: tuple[JobState, ...]
-    order: Callable[[Engine, How], Order]
-    unasked: tuple[JobState, ...] | None = None
+    order: Callable[[Engine, OrderOptions], Order]
+    default_states: tuple[JobState, ...] = ()
     dead_letters: bool = False
     """Of the failed jobs, only those in the dead-letter view."""
     immediate: bool = False
@@ -62,25 +73,25 @@ class Verb:
     """Whether the order can come with a payload."""
 
     @property
-    def says(self) -> dict[str, Any]:
-        """The properties of its body that other orders do not have."""
+    def option_properties(self) -> dict[str, Any]:
+        """The schema of its options: properties of the body that other orders do not have."""
         return (_IMMEDIATE if self.immediate else {}) | (_PAYLOAD if self.payload else {})
 
-    def takes(self, job: Job) -> bool:
-        """Pages are read while jobs move, so each is looked at again."""
+    def accepts(self, job: Job) -> bool:
+        """Whether the order can move this job. Jobs move while pages are read, so each is asked again."""
         if job.state is JobState.FAILED_FINAL and self.dead_letters:
             return job.in_dlq
         return job.state in self.states and job.redriven_by is None
 
     def narrowed(self, query: JobQuery) -> JobQuery:
-        """Where only dead letters are meant, the ledger knows which they are."""
+        """Where only failed jobs are meant, ask the ledger for the dead-letter view instead."""
         only_failed = self.dead_letters and query.states == {JobState.FAILED_FINAL}
         return replace(query, states=None, dlq=True) if only_failed else query
 
-    def beyond(self, query: JobQuery) -> Callable[[Job], bool] | None:
-        """What a query cannot say: a cancelled job that was redriven is not redriven again."""
-        redriven = query.states is not None and JobState.CANCELLED in query.states
-        return self.takes if redriven else None
+    def condition_beside(self, query: JobQuery) -> Condition | None:
+        """What this query cannot say, if anything: whether a cancelled job was redriven already."""
+        cancelled = query.states is not None and JobState.CANCELLED in query.states
+        return self.accepts if cancelled else None
 
 
 VERBS: Final = (
@@ -88,28 +99,28 @@ VERBS: Final = (
         "cancel",
         "Cancel all jobs that match",
         _LIVE,
-        lambda engine, how: move_order(engine, CancelRequested(immediate=how.immediate)),
-        unasked=tuple(state for state in _LIVE if state is not JobState.CANCELLING),
+        lambda engine, options: order_to_move(engine, CancelRequested(immediate=options.immediate)),
+        default_states=tuple(state for state in _LIVE if state is not JobState.CANCELLING),
         immediate=True,
     ),
     Verb(
         "pause",
         "Pause all jobs that match",
         RUNNING_JOB,
-        lambda engine, _: move_order(engine, PauseRequested()),
+        lambda engine, _: order_to_move(engine, PauseRequested()),
     ),
     Verb(
         "resume",
         "Resume all jobs that match",
         (JobState.PAUSING, JobState.PAUSED),
-        lambda engine, _: move_order(engine, ResumeRequested()),
+        lambda engine, _: order_to_move(engine, ResumeRequested()),
     ),
     Verb(
         "redrive",
         "Redrive all failed jobs that match and are neither redriven nor dismissed",
-        (JobState.FAILED_FINAL, JobState.CANCELLED),
-        lambda engine, how: redrive_order(engine, how.payload),
-        unasked=(JobState.FAILED_FINAL,),
+        UNSUCCESSFUL_JOB,
+        lambda engine, options: order_to_redrive(engine, options.payload),
+        default_states=(JobState.FAILED_FINAL,),
         dead_letters=True,
         payload=True,
     ),
@@ -117,7 +128,7 @@ VERBS: Final = (
         "dismiss",
         "Take all failed jobs that match out of the dead-letter view",
         (JobState.FAILED_FINAL,),
-        lambda engine, _: move_order(engine, Dismissed()),
+        lambda engine, _: order_to_move(engine, Dismissed()),
         dead_letters=True,
     ),
 )
@@ -126,17 +137,18 @@ VERBS: Final = (
 def _handler(verb: Verb) -> Handler:
     async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
         body = await json_object(request, context.options.max_body_bytes)
-        dry_run, limit, how = _flag(body, "dry_run"), _limit(body), _how(body, verb)
-        unasked = verb.states if how.immediate else verb.unasked or verb.states
-        query = verb.narrowed(job_filter(body, caller, verb.states, unasked))
+        dry_run, limit, options = _flag(body, "dry_run"), _limit(body), _options(body, verb)
+        default_states = () if options.immediate else verb.default_states
+        query = job_filter(body, caller, verb.states, default_states or verb.states)
+        query = verb.narrowed(query)
         if query.tenant_ids is not None and not query.tenant_ids:
             tally = Tally()
         elif dry_run:
-            matched = await count(context.ledger, query, verb.beyond(query))
+            matched = await count_matching(context.engine, query, verb.condition_beside(query))
             tally = Tally(matched, more=matched > limit)
         else:
-            order = verb.order(context.engine, how)
-            tally = await give(context.ledger, query, verb.takes, order, limit)
+            order = verb.order(context.engine, options)
+            tally = await order_matching(context.engine, query, verb.accepts, order, limit)
         return json_response(_answer(tally, dry_run=dry_run))
 
     handle.__name__ = f"{verb.name}_many"
@@ -162,11 +174,11 @@ def _refusal(job_id: str, refusal: Refusal) -> RefusalShape:
     return shape
 
 
-def _how(body: dict[str, Any], verb: Verb) -> How:
+def _options(body: dict[str, Any], verb: Verb) -> OrderOptions:
     payload = body.get("payload") if verb.payload else None
     if payload is not None and not isinstance(payload, dict):
         raise field_problem("/payload", "must be an object")
-    return How(verb.immediate and _flag(body, "immediate"), payload)
+    return OrderOptions(verb.immediate and _flag(body, "immediate"), payload)
 
 
 def _flag(body: dict[str, Any], name: str) -> bool:
@@ -201,7 +213,7 @@ def _schema(verb: Verb) -> dict[str, Any]:
                 "default": DEFAULT_LIMIT,
                 "description": "At most so many jobs; repeat the request while `more` is true",
             },
-            **verb.says,
+            **verb.option_properties,
         },
     }
 
@@ -216,7 +228,7 @@ OPERATIONS: Final = tuple(
         Role.OPERATE,
         {200: Answer("How many jobs matched, and what became of them", BulkShape)},
         body=_schema(verb),
-        description=f"Takes jobs that are {', '.join(verb.unasked or verb.states)}. Safe to repeat.",
+        description=f"Takes jobs that are {', '.join(verb.default_states or verb.states)}. Safe to repeat.",
     )
     for verb in VERBS
 )

@@ -111,15 +111,6 @@ def _operation(kind: str, summary: str) -> Operation:
         "callbacks",
         None,
         {200: Answer("`outcome` is `applied`, `duplicate` or `late`", shape)},
-        codes=(
-            "INVALID_CALLBACK",
-            "CALLBACK_TOKEN_REQUIRED",
-            "CALLBACK_TOKEN_INVALID",
-            "JOB_NOT_FOUND",
-            "UNKNOWN_STEP",
-            "STALE_ATTEMPT",
-            "RATE_LIMITED",
-        ),
         body=reply_schema(kind),
         callback_token=True,
     )

@@ -6,7 +6,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import field_problem, optional_object
-from lucius.api.codes import CODES
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.openapi import path_parameter
 from lucius.api.operation import Answer, Handler, Operation, json_response
@@ -14,6 +13,7 @@ from lucius.api.problems import Problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.ingress import accepted
 from lucius.api.views import job_view
+from lucius.contract.codes import CODES
 from lucius.contract.shapes import JobShape, RedrivenShape
 from lucius.core.effects import Outcome
 from lucius.core.inputs import CancelRequested, Input, PauseRequested, ResumeRequested
@@ -82,9 +82,7 @@ async def redrive(context: ApiContext, request: Request, caller: Caller) -> Resp
     return accepted(submitted, status, redrive_of=job.job_id)
 
 
-def _operation(
-    verb: str, handler: Handler, summary: str, body: dict[str, Any], *codes: str
-) -> Operation:
+def _operation(verb: str, handler: Handler, summary: str, body: dict[str, Any]) -> Operation:
     return Operation(
         "POST",
         f"/v1/jobs/{{jobId}}:{verb}",
@@ -93,7 +91,6 @@ def _operation(
         "control",
         Role.OPERATE,
         {200: Answer("The job; `outcome` is `applied`, or `already` if that held", JobShape)},
-        codes=("JOB_NOT_FOUND", *codes),
         parameters=(JOB_ID,),
         body=body,
         body_required=False,
@@ -101,11 +98,9 @@ def _operation(
 
 
 OPERATIONS: Final = (
-    _operation("cancel", cancel, "Cancel a job", _CANCEL, "JOB_TERMINAL"),
-    _operation(
-        "pause", pause, "Pause a job: nothing new starts", _EMPTY, "JOB_TERMINAL", "JOB_CANCELLING"
-    ),
-    _operation("resume", resume, "Resume a job", _EMPTY, "JOB_TERMINAL", "JOB_CANCELLING"),
+    _operation("cancel", cancel, "Cancel a job", _CANCEL),
+    _operation("pause", pause, "Pause a job: nothing new starts", _EMPTY),
+    _operation("resume", resume, "Resume a job", _EMPTY),
     Operation(
         "POST",
         "/v1/jobs/{jobId}:redrive",
@@ -117,17 +112,6 @@ OPERATIONS: Final = (
             202: Answer("A new job is durable", RedrivenShape, headers={"Location": "The new job"}),
             200: Answer("It was redriven before: the job that did", RedrivenShape),
         },
-        codes=(
-            "JOB_NOT_FOUND",
-            "NOT_REDRIVABLE",
-            "ALREADY_REDRIVEN",
-            "INVALID_PAYLOAD",
-            "PAYLOAD_HAS_CREDENTIALS",
-            "PAYLOAD_TOO_LARGE",
-            "TENANT_SATURATED",
-            "GLOBAL_SATURATED",
-            "LANE_SATURATED",
-        ),
         parameters=(JOB_ID,),
         body=_REDRIVE,
         body_required=False,

@@ -143,10 +143,6 @@ OPERATIONS: Final = (
         "services",
         Role.SERVICE,
         {200: Answer("Directives, each with its `callback_token`", DirectivesShape)},
-        codes=(
-            *("SERVICE_NOT_FOUND", "TENANT_WITHOUT_POOL", "NOT_SUPPORTED", "BUS_UNAVAILABLE"),
-            "TOO_MANY_WAITING",
-        ),
         parameters=(_SERVICE,),
         worker=True,
         body=_PULL,
@@ -161,7 +157,6 @@ OPERATIONS: Final = (
         "services",
         Role.SERVICE,
         {200: Answer("One outcome for each reply, in order", RepliesShape)},
-        codes=("SERVICE_NOT_FOUND",),
         parameters=(_SERVICE,),
         worker=True,
         body=_REPLIES,

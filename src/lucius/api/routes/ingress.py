@@ -11,60 +11,10 @@ from lucius.api.openapi import header_parameter
 from lucius.api.operation import Answer, Operation, json_response
 from lucius.api.problems import Problem
 from lucius.api.tracing import continue_trace
+from lucius.contract.envelope import ENVELOPE, TEXT
 from lucius.contract.shapes import SubmittedShape
-from lucius.core.trace_context import TRACEPARENT, is_traceparent
+from lucius.core.trace_context import is_traceparent
 from lucius.ports.engine import Submitted
-
-_STRING: Final = {"type": "string", "minLength": 1, "maxLength": 256}
-_URI: Final = {"type": "string", "maxLength": 2048, "pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"}
-_REFERENCE: Final = {
-    "description": "A URI without credentials, or an object that has one",
-    "anyOf": [_URI, {"type": "object", "required": ["uri"], "properties": {"uri": _URI}}],
-}
-_OUTPUT: Final = "As `input_ref`; `{jobId}` in it stands for the id of the job"
-ENVELOPE: Final[dict[str, Any]] = {
-    "title": "Envelope",
-    "type": "object",
-    "description": "Fields that are not listed here are kept and passed on in every directive.",
-    "required": [
-        "tenant_id",
-        "request_type",
-        "input_ref",
-        "output_ref",
-        "payload",
-        "schema_version",
-    ],
-    "properties": {
-        "tenant_id": {**_STRING, "maxLength": 128},
-        "request_type": {**_STRING, "description": "Names a protocol; `->` and `→` are the same"},
-        "input_ref": _REFERENCE,
-        "output_ref": {**_REFERENCE, "description": _OUTPUT},
-        "payload": {
-            "type": "object",
-            "description": "One step: its payload, whole. Several: `steps.<step_id>`, and no other"
-            " ids there; or, without `steps`, one for all.",
-        },
-        "schema_version": {"type": "string", "enum": ["v1", "1", "1.0"]},
-        "mode": {"type": "string", "enum": ["DEFAULT", "SAFE", "BURST"]},
-        "doc_id": {**_STRING, "description": "Required in mode BURST"},
-        "idempotency_key": _STRING,
-        "callback_urls": {
-            "type": "array",
-            "maxItems": 8,
-            "items": {"type": "string", "format": "uri"},
-            "description": "The client's completion webhooks",
-        },
-        "overwrite": {
-            "type": "boolean",
-            "description": "Whether the output may replace what stands at `output_ref`",
-        },
-        "correlation_id": _STRING,
-        "traceparent": {"type": "string", "pattern": f"^{TRACEPARENT}$"},
-        "tracestate": {
-            "description": "A W3C tracestate that goes with `traceparent`; dropped if it is not valid"
-        },
-    },
-}
 
 
 async def orchestrate(context: ApiContext, request: Request, caller: Caller) -> Response:
@@ -116,26 +66,8 @@ def _operation(path: str, *, deprecated: bool) -> Operation:
         "jobs",
         Role.SUBMIT,
         {202: Answer("The job is durable", SubmittedShape, headers={"Location": "The job"})},
-        codes=(
-            "INVALID_ENVELOPE",
-            "UNSUPPORTED_SCHEMA_VERSION",
-            "UNKNOWN_REQUEST_TYPE",
-            "INVALID_PAYLOAD",
-            "PAYLOAD_HAS_CREDENTIALS",
-            "REFERENCE_INVALID",
-            "REFERENCE_HAS_CREDENTIALS",
-            "REFERENCE_NOT_ALLOWED",
-            "DOC_ID_REQUIRED",
-            "BURST_NOT_ALLOWED",
-            "TENANT_FORBIDDEN",
-            "IDEMPOTENCY_KEY_REUSED",
-            "PAYLOAD_TOO_LARGE",
-            "TENANT_SATURATED",
-            "GLOBAL_SATURATED",
-            "LANE_SATURATED",
-        ),
         parameters=(
-            header_parameter("Idempotency-Key", "Counts as `idempotency_key`", _STRING),
+            header_parameter("Idempotency-Key", "Counts as `idempotency_key`", TEXT),
             header_parameter("traceparent", "Counts as `traceparent`, if the body has none"),
             header_parameter("tracestate", "Counts as `tracestate`, with the header `traceparent`"),
             header_parameter(

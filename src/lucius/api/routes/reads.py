@@ -1,7 +1,7 @@
 """Reads: jobs, steps, executions, events and lists, always as last committed."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -10,7 +10,15 @@ from starlette.types import Receive, Scope, Send
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.listing import PARAMETERS, list_page
 from lucius.api.openapi import header_parameter, path_parameter, query_parameter
-from lucius.api.operation import Answer, Operation, json_response, place_to_wait, waiting
+from lucius.api.operation import (
+    Answer,
+    Handler,
+    Json,
+    Operation,
+    json_response,
+    place_to_wait,
+    waiting,
+)
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import flag, seconds, visible_job, whole
 from lucius.api.streams import Feeds
@@ -75,7 +83,7 @@ async def list_events(context: ApiContext, request: Request, caller: Caller) -> 
     job = await visible_job(context, request, caller)
     if stream:
         return _stream(context, request, caller, job, max(after, seen))
-    events = await context.ledger.events(job.job_id, after, limit)
+    events = await context.engine.events(job.job_id, after, limit)
     return json_response({"events": [event_view(job.job_id, event) for event in events]})
 
 
@@ -118,7 +126,12 @@ async def list_jobs(context: ApiContext, request: Request, caller: Caller) -> Re
 
 
 def _operation(
-    path: str, handler: Any, summary: str, answers: dict[int, Answer], *parameters: Any, **more: Any
+    path: str,
+    handler: Handler,
+    summary: str,
+    answers: dict[int, Answer],
+    *parameters: Json,
+    description: str = "",
 ) -> Operation:
     return Operation(
         "GET",
@@ -129,8 +142,7 @@ def _operation(
         Role.READ,
         answers,
         parameters=(_JOB_ID, *parameters),
-        codes=("JOB_NOT_FOUND", *more.get("codes", ())),
-        description=more.get("description", ""),
+        description=description,
     )
 
 
@@ -149,7 +161,6 @@ OPERATIONS: Final = (
             {"type": "number", "minimum": 0, "maximum": 60},
         ),
         header_parameter("If-None-Match", "An ETag that the caller has"),
-        codes=("INVALID_PARAMETER", "TOO_MANY_WAITING"),
         description="`explanation` says in a sentence why the job is where it is.",
     ),
     _operation(
@@ -158,7 +169,6 @@ OPERATIONS: Final = (
         "The steps of a job",
         {200: Answer("The steps in their order", StepsShape)},
         query_parameter("step_id", "Only this step"),
-        codes=("STEP_NOT_FOUND",),
     ),
     _operation(
         "/executions",
@@ -190,7 +200,6 @@ OPERATIONS: Final = (
             "Continue a stream after this event",
             {"type": "integer", "minimum": 0, "maximum": _MAX_SEQ},
         ),
-        codes=("INVALID_PARAMETER", "TOO_MANY_WAITING"),
     ),
     Operation(
         "GET",
@@ -200,7 +209,6 @@ OPERATIONS: Final = (
         "jobs",
         Role.READ,
         {200: Answer("A page of jobs, without their steps", JobsShape)},
-        codes=("INVALID_PARAMETER", "INVALID_CURSOR"),
         parameters=PARAMETERS,
     ),
 )

@@ -6,12 +6,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.codes import CODES
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.operation import Answer, Operation, is_operator, json_response
 from lucius.api.problems import problem_document
 from lucius.api.readiness import OK, Readiness
-from lucius.contract.shapes import HealthShape, ReadinessShape
+from lucius.contract.codes import CODES
+from lucius.contract.shapes import HealthShape, ReadinessShape, UnreadyShape
 from lucius.core.errors import LuciusError
 
 BAD_CONFIG: Final = "the newest change is not valid and not in force; the log says why"
@@ -47,7 +47,7 @@ async def readyz(context: ApiContext, request: Request, caller: Caller) -> Respo
 async def _warnings(context: ApiContext) -> dict[str, str]:
     """Everyone may ask, so this says only that something is wrong; the log says what."""
     warnings = {"configuration": BAD_CONFIG} if context.config.fault() is not None else {}
-    if unreadable := await context.ledger.unreadable():
+    if unreadable := await context.engine.unreadable():
         warnings["ledger"] = UNREADABLE.format(unreadable)
     return {**warnings, **context.warnings()}
 
@@ -91,7 +91,7 @@ OPERATIONS: Final = (
         "system",
         None,
         {200: Answer("They are", ReadinessShape)},
-        codes=("NOT_READY",),
+        problem=UnreadyShape,
         monitor=True,
         description="Why a dependency is down is said to operators (roles `operate` and `admin`); others"
         " see which one.",

@@ -1,4 +1,4 @@
-"""The bus on NATS JetStream: one work queue of copies, routed by the publisher."""
+"""The bus on NATS JetStream. The publisher stores a copy of a message for each subscription that takes it."""
 
 from lucius.buses.nats.bus import NatsBus
 

@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from nats.aio.msg import Msg
-from nats.js.errors import NotFoundError
 
 from lucius.buses.nats.connection import Connected, Connection
 from lucius.buses.nats.locks import Locks, held
@@ -28,12 +27,12 @@ from lucius.buses.nats.routes import Row
 from lucius.buses.nats.standing import Standing
 from lucius.buses.nats.status import NothingDeliveredError
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
-from lucius.ports.bus import DeadLetter, Delivery, Message, Subscription
+from lucius.ports.bus import Delivery, Message, Subscription
 
 ACK: Final = b"+ACK"
 NAK: Final = b"-NAK"
 HEADERS: Final = 64
-"""Bytes of a message besides its payload and its id."""
+"""How many bytes a message needs besides its payload and its id."""
 PATIENCE: Final = timedelta(seconds=2)
 TOO_MANY: Final = "MAX_DELIVERIES_EXCEEDED"
 UNREADABLE: Final = "UNREADABLE"
@@ -54,7 +53,7 @@ class NatsBus:
         patience: timedelta = PATIENCE,
         **options: Any,
     ) -> None:
-        """`options` go to the client: credentials, TLS."""
+        """`options` go to the NATS client, for example credentials and TLS."""
         self._names = Names(system)
         self._connection = Connection(servers, self._names, patience=patience, options=options)
         self._patience = patience.total_seconds()
@@ -165,7 +164,7 @@ class NatsBus:
         self._do(self._answer(message.reply, NAK))
 
     def _do(self, chore: Coroutine[Any, Any, None]) -> None:
-        """Beside the caller. If it fails, the lock runs out, which does the same later."""
+        """Run it in the background. If it fails, the lock expires later, which has the same effect."""
 
         async def tried() -> None:
             with suppress(BusError):
@@ -176,7 +175,7 @@ class NatsBus:
         task.add_done_callback(self._chores.discard)
 
     async def _delivery(self, name: str, row: Row, message: Msg) -> Delivery | None:
-        """None: it was delivered too often or is not one of ours, and is set aside."""
+        """The delivery; None if it came too often or is not ours. Such a message becomes a dead letter."""
         topic, times = topic_of(message.subject), message.metadata.num_delivered
         spec = row.get(topic) or next(iter(row.values()))
         self._locks.hold(message.reply, held(spec))
@@ -208,7 +207,7 @@ class NatsBus:
             await self._settle(delivery, NAK)
 
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
-        """Stored with the dead letters first: if the process dies in between, it is done again."""
+        """Store a dead letter first, then settle. If the process dies in between, both are done again."""
         self._locks.check(delivery)
         subject = self._names.dead_subject(delivery.topic, delivery.subscription)
         payload = encoded(delivery.message, reason=reason, detail=detail)
@@ -229,32 +228,8 @@ class NatsBus:
 
     # -- looking -----------------------------------------------------------------------------
 
-    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
-        session, place = (await self._connection.get()).session, 1
-        found: list[DeadLetter] = []
-        subject = self._names.all_dead_subjects(name)
-        while True:
-            looking = session.js.get_msg(
-                self._names.dead_stream, place, subject, direct=True, next=True
-            )
-            try:
-                stored = await session.asked(looking, but=NotFoundError)
-            except NotFoundError:
-                return found
-            message, beside = decoded(stored.data or b"")
-            topic = topic_of(stored.subject or "")
-            if topic in topics:
-                found.append(DeadLetter(message, topic, name, beside["reason"], beside["detail"]))
-            place = (stored.seq or place) + 1
-
-    async def backlog(self, name: str, topics: Sequence[str]) -> int:
-        session, subjects = (await self._connection.get()).session, self._names.all_subjects(name)
-        looking = session.js.stream_info(self._names.stream, subjects_filter=subjects)
-        counts = (await session.asked(looking)).state.subjects or {}
-        return sum(n for subject, n in counts.items() if topic_of(subject) in topics)
-
     async def close(self) -> None:
-        """What was taken and not handed out is given back."""
+        """Close the connection. Messages that nobody received are given back first."""
         if self._connection.is_up:
             for standing in self._standing.values():
                 standing.give_up()

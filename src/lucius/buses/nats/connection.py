@@ -1,7 +1,7 @@
 """The connection of a bus: opened when it is needed, and again when it was lost.
 
-With each one come the streams, the subscriptions that this process needs, and the rows of all others:
-a broker that lost its storage gets them back.
+Each new connection creates the streams and this process's subscriptions where they are missing,
+because the broker may have lost its storage, and reads the subscriptions of all others.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Subscription
 
 KEPT_DEAD_LETTERS: Final = 10_000
-"""Of each subscription and topic; the oldest are forgotten."""
+"""Dead letters that are kept of each subscription and topic. The oldest are dropped."""
 DUPLICATES: Final = 120.0
-"""Seconds for which a message that is published again is known by its id."""
+"""Seconds for which the broker drops a message whose id it has seen."""
 REQUESTS: Final = 8192
 """Receivers that may wait on one subscription at the same time."""
 RETRY: Final = 0.1
@@ -34,7 +34,7 @@ class Connected:
     session: Session
     routes: Routes
     largest: int
-    """Bytes of the largest message that the broker takes."""
+    """The largest message that the broker takes, in bytes."""
 
 
 class Connection:
@@ -55,10 +55,10 @@ class Connection:
         self._connected: Connected | None = None
         self._connecting = asyncio.Lock()
         self._ensured: dict[str, dict[str, Subscription]] = {}
-        """By name and topic."""
+        """The subscriptions of this process, by name and topic."""
 
     async def get(self) -> Connected:
-        """The present one, or a new one. BusUnavailableError: there is none, and none can be had."""
+        """The open connection, or a new one. Raises BusUnavailableError if none can be opened."""
         give_up_at = asyncio.get_running_loop().time() + self._patience
         while True:
             try:
@@ -104,7 +104,7 @@ class Connection:
         return Connected(session, routes, min(limit for limit in limits if limit > 0))
 
     async def _stream(self, session: Session, wanted: api.StreamConfig) -> api.StreamConfig:
-        """As it is, if it is there: an operator may have changed it."""
+        """Create the stream if it is missing. An existing one stays: an operator may have changed it."""
         assert wanted.name is not None
         try:
             there = session.js.stream_info(wanted.name)
@@ -122,7 +122,7 @@ class Connection:
             self._ensured.setdefault(name, {}).update(row)
 
     async def _define(self, connected: Connected, name: str, row: Row) -> None:
-        """The consumers first: whoever reads the row may publish at once."""
+        """Create the consumers, then write the row: whoever reads it may publish at once."""
         session, names, specs = connected.session, self._names, list(row.values())
         check_alike(name, [*connected.routes.row(name).values(), *specs])
         if specs[0].by_topic:

@@ -1,6 +1,6 @@
-"""Which deliveries are ours, and until when.
+"""The locks of this process: which deliveries it holds, and until when.
 
-The broker takes a late answer for a good one, so it is refused here.
+The broker accepts a settlement after the lock has expired, so this refuses it.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from lucius.ports.bus import Delivery, Subscription
 
 
 def held(spec: Subscription) -> float:
-    """Seconds for which a lock is relied on: less than the broker grants, whose clock began earlier."""
+    """Seconds for which a lock counts here: fewer than at the broker, whose clock started earlier."""
     lock = spec.lock.total_seconds()
     return lock - min(1.0, lock / 10)
 
@@ -25,7 +25,7 @@ class Locks:
         self._until[token] = now + seconds
 
     def _forget(self, now: float) -> None:
-        """The oldest come first; what follows one that still holds is looked at another time."""
+        """Forget expired locks. The oldest come first, so this stops at the first that still holds."""
         while self._until:
             token = next(iter(self._until))
             if self._until[token] > now:
@@ -33,7 +33,7 @@ class Locks:
             del self._until[token]
 
     def check(self, delivery: Delivery) -> float:
-        """Until when it is ours. LockLostError: it was settled, or its time is over."""
+        """When the lock expires. Raises LockLostError if it has expired or was settled."""
         until = self._until.get(delivery.lock_token)
         if until is None or until <= asyncio.get_running_loop().time():
             raise LockLostError(f"the lock on {delivery.message.message_id} is gone")
@@ -45,5 +45,5 @@ class Locks:
         return until
 
     def keep(self, delivery: Delivery, until: float) -> None:
-        """It could not be settled, and may be tried again."""
+        """Keep a lock whose settlement failed, so that it can be tried again."""
         self._until[delivery.lock_token] = until

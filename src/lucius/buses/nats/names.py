@@ -1,6 +1,6 @@
-"""What things are called on the broker, and how a message is written there.
+"""The names of streams, subjects and consumers, and how a message is encoded.
 
-A name of ours becomes one token of a subject: what NATS forbids there is written as `=` and its hex digits.
+A name becomes one token of a subject: a character that NATS forbids is written as `=` and its hex digits.
 """
 
 import json
@@ -28,7 +28,7 @@ def untoken(escaped: str) -> str:
 
 @record
 class Names:
-    """All begin with the name of the installation, so that several share a broker."""
+    """Names that begin with the name of the installation, so that several can share a broker."""
 
     system: str
 
@@ -53,11 +53,11 @@ class Names:
     def dead_subject(self, topic: str, name: str) -> str:
         return f"{self.system}.dead.{token(topic)}.{token(name)}"
 
-    def all_dead_subjects(self, name: str | None = None) -> str:
-        return f"{self.system}.dead.*.{'*' if name is None else token(name)}"
+    def all_dead_subjects(self) -> str:
+        return f"{self.system}.dead.*.*"
 
     def next_message(self, consumer: str) -> str:
-        """Where messages of a consumer are asked for."""
+        """The subject on which a consumer is asked for messages."""
         return f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{consumer}"
 
 
@@ -66,13 +66,13 @@ def topic_of(subject: str) -> str:
 
 
 def stored_at(lock_token: str) -> str:
-    """When the broker stored the message of a delivery: the same for every delivery of it."""
+    """When the broker stored the message. Every delivery of a message has the same time."""
     parts = lock_token.split(".")
     return parts[7] if len(parts) == 9 else parts[9]
 
 
 def consumer_name(name: str, topic: str | None = None) -> str:
-    """Of the subscription as a whole, or of one of its topics."""
+    """The name of the consumer for a whole subscription, or for one of its topics."""
     return token(name) if topic is None else f"{token(name)}@{token(topic)}"
 
 
@@ -82,7 +82,7 @@ def encoded(message: Message, **more: str) -> bytes:
 
 
 def decoded(data: bytes) -> tuple[Message, Mapping[str, Any]]:
-    """The message and what was written beside it. ValueError: it is not one of ours."""
+    """The message, and the whole document it stands in. Raises ValueError if LUCIUS did not write it."""
     try:
         read = json.loads(data)
         message_id, body, properties = read["message_id"], read["body"], read["properties"]

@@ -1,4 +1,4 @@
-"""One receive of a subscription as a whole: never more than asked for, and nothing left in flight."""
+"""One receive of a whole subscription. It takes no more than was asked for, and leaves no request behind."""
 
 import asyncio
 import json
@@ -16,9 +16,9 @@ from lucius.core.errors import BusUnavailableError
 
 
 class Pull:
-    """Asks for what is there; where nothing is, waits for one message, and asks for what came with it.
+    """Asks for messages that are there. If none are, waits for one, and asks for those that came with it.
 
-    A request for many that still stands when the receive returns would lock messages for nobody.
+    It never waits with a request for many: one that outlived the receive would lock messages for nobody.
     """
 
     def __init__(self, session: Session, subject: str) -> None:
@@ -43,7 +43,7 @@ class Pull:
         return self._arrived
 
     async def _ask(self, batch: int, how: dict[str, Any], patience: float) -> None:
-        """Returns when the broker has sent all, or has said that there is no more."""
+        """Ask once, and return when the broker has sent all or says that there are no more."""
         self._left, self._end = batch, None
         ask = json.dumps({"batch": batch, **how}).encode()
         asking = self._session.client.publish(self._subject, ask, reply=self._address)
@@ -70,7 +70,7 @@ class Pull:
         self._moved.set()
 
     async def give_up(self) -> Sequence[Msg]:
-        """Take the request back. What had come by then is for the caller to give back."""
+        """End the request. The caller gives back the messages that had come by then."""
         if self._inbox is not None and not self._session.is_lost:
             with suppress(BusUnavailableError):  # it may have been taken back already
                 await self._session.asked(self._inbox.drain())  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
 """The subscriptions of an installation: rows of a key-value bucket, one for each name.
 
-Every process reads them when it connects and hears of each change. The publisher decides by them who
-gets a copy of a message.
+Every process reads them when it connects and is told of each change. From them the publisher knows
+which subscriptions get a copy of a message.
 """
 
 import json
@@ -32,7 +32,7 @@ class Routes:
         self._catch_alls: dict[str, list[str]] = {}
 
     async def open(self) -> None:
-        """Listen first and read then, so that no change falls between the two."""
+        """Listen for changes first, then read, so that no change is missed."""
         bucket = self._names.bucket
         await self._session.listen(f"$KV.{bucket}.>", self._heard)
         kv = await self._bucket()
@@ -52,7 +52,7 @@ class Routes:
         )
 
     async def _read(self, kv: KeyValue, key: str) -> tuple[Row, int]:
-        """A row and its revision; both empty where there is none."""
+        """A row and its revision; an empty row if there is none."""
         try:
             entry = await self._session.asked(kv.get(key), but=NotFoundError)
         except NotFoundError as error:
@@ -61,7 +61,7 @@ class Routes:
         return parsed(untoken(key), entry.value or b"{}"), entry.revision or 0
 
     async def define(self, name: str, subscriptions: Sequence[Subscription]) -> None:
-        """Add to the row of a name, or change it. Another process may do so at the same time."""
+        """Add these subscriptions to the row of a name. Try again if another process changed it meanwhile."""
         kv, key = await self._bucket(), token(name)
         while True:
             row, revision = await self._read(kv, key)
@@ -102,7 +102,7 @@ class Routes:
         return self._rows.get(name, {})
 
     def takers(self, topic: str, properties: Mapping[str, Property]) -> Iterable[str]:
-        """The names of those that get a copy."""
+        """The names of the subscriptions that get a copy of the message."""
         found = [n for n, filters in self._takers.get(topic, ()) if accepts(filters, properties)]
         return found or self._catch_alls.get(topic, ())
 

@@ -18,9 +18,9 @@ from lucius.core.errors import BusUnavailableError
 T = TypeVar("T")
 
 ANSWER: Final = 5.0
-"""Seconds within which the broker answers a request, or is taken for gone."""
+"""Seconds that a request may stay unanswered; then the broker counts as gone."""
 PING: Final = 5
-"""Seconds between two looks at a quiet connection. Two that stay unanswered end it."""
+"""Seconds between two pings on a quiet connection. Two unanswered pings end it."""
 CONNECT: Final[Mapping[str, Any]] = {
     "allow_reconnect": False,
     "max_reconnect_attempts": 1,
@@ -40,7 +40,7 @@ class Session:
 
     @classmethod
     async def open(cls, servers: Sequence[str], **options: Any) -> "Session":
-        """BusUnavailableError: none of the servers takes the connection, and why."""
+        """Raises BusUnavailableError, with the reason, if no server takes the connection."""
         client, lost = Client(), asyncio.get_running_loop().create_future()
         reasons: list[str] = []
 
@@ -70,9 +70,9 @@ class Session:
         return self.lost.done() or not self.client.is_connected
 
     async def asked(self, work: Awaitable[T], *, but: type[Exception] | None = None) -> T:
-        """The outcome of the work. BusUnavailableError: it failed, or the connection was lost.
+        """The result of the work. Raises BusUnavailableError if it fails or the connection is lost.
 
-        `but`: an error of the library that the caller knows how to take.
+        `but` is an error of the library that is raised as it is, because the caller handles it.
         """
         doing = asyncio.ensure_future(work)
         doing.add_done_callback(_seen)
@@ -114,14 +114,14 @@ class Session:
 
 
 def _seen(done: "asyncio.Future[Any]") -> None:
-    """How work ends that nobody waits for any more is nobody's concern."""
+    """Fetch the exception of abandoned work, so that asyncio does not log it."""
     if not done.cancelled():
         done.exception()
 
 
 @contextmanager
 def foreign_errors() -> Iterator[None]:
-    """What the library raises stops here. Whether a request had an effect is then unknown."""
+    """Turn errors of the library into those of the port. Whether the request had an effect is unknown."""
     try:
         yield
     except (nats.errors.Error, OSError, TimeoutError) as error:

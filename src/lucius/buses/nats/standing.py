@@ -1,7 +1,7 @@
-"""Receives of a subscription by topic: a request for each topic stands at the broker.
+"""Receives from a subscription topic by topic. One request for each topic stays open at the broker.
 
-What comes beyond a receiver's limit waits here for the next receive, under its lock. That is at most
-what one receive has asked for, and at least one message a topic.
+Messages beyond a receiver's limit wait here, locked, for the next receive. A receive asks for its
+limit in all, but for at least one message of each topic.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from lucius.buses.nats.session import Session
 from lucius.buses.nats.status import ENDS, GOES_ON, NothingDeliveredError, Status, status_of
 
 STANDS: Final = 30.0
-"""Seconds that a request stands; then it is made again."""
+"""Seconds that a request stays open; then it is made again."""
 LOOK: Final = 0.1
-"""Seconds that a receive waits at least: a request that stands is not answered with nothing."""
+"""Seconds that a receive waits at least: the broker does not say that an open request found nothing."""
 
 
 @dataclass(slots=True)
@@ -40,11 +40,11 @@ class Standing:
         self._session: Session | None = None
         self._address = ""
         self._asked: dict[str, _Asked] = {}
-        """By topic."""
+        """The open requests, by topic."""
         self._numbers = count(1)
         self._fault: Status | None = None
         self._kept: OrderedDict[str, deque[tuple[float, Msg]]] = OrderedDict()
-        """By topic, with the time when each came; the topic whose turn it is comes first."""
+        """Messages that wait, by topic, each with its arrival. The topic that is next in turn comes first."""
         self._wanted: frozenset[str] = frozenset()
         self._waiters: set[asyncio.Event] = set()
 
@@ -66,21 +66,21 @@ class Standing:
                 raise NothingDeliveredError(fault)
 
     async def _use(self, session: Session) -> None:
-        """Requests of an earlier session are gone; what they brought is still locked for us."""
+        """Use a new session. The requests of the earlier one are gone; its messages are still locked here."""
         if session is not self._session:
             self._session, self._asked, self._fault = session, {}, None
             self._address = session.client.new_inbox()
             await session.listen(f"{self._address}.*.*", self._heard)
 
     def _want(self, topics: frozenset[str]) -> None:
-        """What is received here no more is for others."""
+        """Receive from these topics. Messages of other topics that wait here are given back."""
         self._wanted = topics
         for topic in [topic for topic in self._kept if topic not in topics]:
             for _, message in self._kept.pop(topic):
                 self._give_back(message)
 
     def _taken(self, limit: int, not_before: float) -> list[Msg]:
-        """One of each topic in turn, without those whose lock may have run out."""
+        """Messages that wait, one of each topic in turn. Those whose lock may have expired are dropped."""
         taken: list[Msg] = []
         while self._kept and len(taken) < limit:
             topic, kept = next(iter(self._kept.items()))
@@ -115,7 +115,7 @@ class Standing:
             self._waiters.discard(arrived)
 
     def _heard(self, message: Msg) -> None:
-        """A message comes under the subject it was published on, a status under our own address."""
+        """Take a message, which has the subject of its publication, or a status, which has our inbox."""
         topic = topic_of(message.subject)
         asked = self._asked.get(topic)
         if message.reply:

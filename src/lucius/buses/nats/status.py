@@ -1,4 +1,4 @@
-"""What the broker says instead of a message."""
+"""Status answers, which the broker sends instead of a message."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from lucius.core.record import record
 
 GOES_ON: Final = "100"
 ENDS: Final = ("404", "408")
-"""There are no messages, or none came until the time was over."""
+"""There are no messages, or none came in time."""
 
 
 @record

@@ -1,4 +1,4 @@
-"""Creating topics, subscriptions and rules. Repeating it changes nothing."""
+"""Creates topics, subscriptions and rules. A second run changes nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -24,7 +24,7 @@ AT_ONCE: Final = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """What entities are created with. None: the value of each subscription counts, or Azure's."""
+    """Properties of new topics and subscriptions. None: the subscription's own value, or Azure's default."""
 
     duplicate_window: timedelta | None = None
     expiry: timedelta | None = None
@@ -33,16 +33,16 @@ class Plan:
 
 
 class Administrator:
-    """Needs the right Manage."""
+    """Creates and changes entities. It needs the right Manage."""
 
     def __init__(self, client: ServiceBusAdministrationClient, plan: Plan) -> None:
         self._client = client
         self._plan = plan
         self._topics: set[str] = set()
-        """Those that were seen to already."""
+        """Topics that are known to exist."""
 
     async def provision(self, subscriptions: Sequence[Subscription]) -> Sequence[str]:
-        """Services first, then the catch-alls: those exclude what the services take."""
+        """Create subscriptions of services first, then catch-alls, which exclude what services take."""
         by_topic: dict[str, list[Subscription]] = {}
         for each in subscriptions:
             by_topic.setdefault(each.topic, []).append(each)
@@ -88,7 +88,7 @@ class Administrator:
         return await self._update_topic(found, options)
 
     async def _update_topic(self, found: TopicProperties, wanted: dict[str, Any]) -> list[str]:
-        """Whether duplicates are looked for at all cannot be changed."""
+        """Change what differs. Azure does not let duplicate detection be turned on or off later."""
         if found.requires_duplicate_detection != wanted.pop("requires_duplicate_detection"):
             wanted.pop("duplicate_detection_history_time_window", None)
         differing = {name: value for name, value in wanted.items() if getattr(found, name) != value}
@@ -127,7 +127,7 @@ class Administrator:
     # -- rules -------------------------------------------------------------------------------
 
     async def _ensure_rule(self, topic: str, name: str, rule: str, sql: str) -> list[str]:
-        """The new rule comes before the old one goes: nothing is missed in between."""
+        """Add the new rule before the old one is deleted, so that no message is missed."""
         rules = {each.name: each async for each in self._client.list_rules(topic, name)}
         changes: list[str] = []
         known = rules.get(rule)
@@ -143,7 +143,7 @@ class Administrator:
         return changes
 
     async def _renew_catch_alls(self, topic: str, named: set[str]) -> list[str]:
-        """Every catch-all of the topic excludes what the other subscriptions take by now."""
+        """Let every catch-all of the topic exclude what the other subscriptions take now."""
         taken: list[str] = []
         catch_alls = set(named)
         async for each in self._client.list_subscriptions(topic):

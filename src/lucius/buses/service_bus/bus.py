@@ -5,22 +5,17 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-from lucius.buses.service_bus.faults import MissingEntityError, mapped
+from lucius.buses.service_bus.faults import MissingEntityError
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
 from lucius.buses.service_bus.sending import TopicSender
 from lucius.buses.service_bus.subscriber import Subscriber
-from lucius.buses.service_bus.wire import seen
 from lucius.core.errors import BusUnavailableError
-from lucius.ports.bus import DeadLetter, Delivery, Message, Provisioner, Subscription
+from lucius.ports.bus import Delivery, Message, Provisioner, Subscription
 
-PAGE: Final = 100
-"""Messages that one look takes."""
-MOST: Final = 10_000
-"""Of each subscription; beyond it they are not counted."""
 AT_ONCE: Final = 16
 """Receivers that are opened at the same time."""
 
@@ -118,23 +113,6 @@ class ServiceBus:
 
     # -- looking -----------------------------------------------------------------------------
 
-    async def dead_letters(self, name: str, topics: Sequence[str]) -> Sequence[DeadLetter]:
-        found: list[DeadLetter] = []
-        for topic in topics:
-            aside = ServiceBusSubQueue.DEAD_LETTER
-            with mapped(f"dead letters of {name} on topic {topic}"):
-                async with self._client.get_subscription_receiver(
-                    topic, name, sub_queue=aside
-                ) as receiver:
-                    messages = await _peeked(receiver)
-            found += [_letter(topic, name, message) for message in messages]
-        return found
-
-    async def backlog(self, name: str, topics: Sequence[str]) -> int:
-        subscriber = self._subscriber(name)
-        counts = [len(await subscriber.intake(topic).alone(_peeked)) for topic in topics]
-        return sum(counts)
-
     async def close(self) -> None:
         await asyncio.gather(
             *(subscriber.close() for subscriber in self._subscribers.values()),
@@ -143,26 +121,3 @@ class ServiceBus:
         if self._provisioner is not None:
             await self._provisioner.close()
         await self._client.close()
-
-
-async def _peeked(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
-    """All that wait or are locked, without taking them."""
-    found: list[ServiceBusReceivedMessage] = []
-    following = 1
-    while len(found) < MOST:
-        page = await receiver.peek_messages(PAGE, sequence_number=following)
-        found += page
-        if not page:
-            break
-        following = (page[-1].sequence_number or 0) + 1
-    return found
-
-
-def _letter(topic: str, name: str, message: ServiceBusReceivedMessage) -> DeadLetter:
-    return DeadLetter(
-        seen(message),
-        topic,
-        name,
-        message.dead_letter_reason or "",
-        message.dead_letter_error_description or "",
-    )

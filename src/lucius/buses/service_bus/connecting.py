@@ -1,4 +1,4 @@
-"""Clients of the SDK from a connection string, or from a namespace and the identity of the process."""
+"""Opens clients of the SDK with a connection string, or with a namespace and the identity of the process."""
 
 import logging
 from typing import Any, Final
@@ -22,7 +22,7 @@ OPTIONS: Final[dict[str, Any]] = {
     "timeout": 15,
 }
 CHATTY: Final = ("azure.core", "azure.identity", "azure.servicebus")
-"""Loggers that tell of every frame and request; what they warn of is still shown."""
+"""Loggers that log every frame and request. Only their warnings are shown."""
 EMULATED: Final = "usedevelopmentemulator=true"
 
 
@@ -48,7 +48,7 @@ def _client(connection: str) -> ServiceBusClient:
 
 
 def _hush() -> None:
-    """Unless someone has said how loud they should be."""
+    """Raise the level of these loggers, unless someone has set one."""
     for name in CHATTY:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
@@ -56,7 +56,7 @@ def _hush() -> None:
 
 
 def _check(connection: str) -> None:
-    """A name without a dot is no namespace. The SDK would look for it until it is stopped."""
+    """Refuse a name without a dot: it is no namespace, and the SDK would look for it for ever."""
     if not _is_connection_string(connection) and "." not in connection:
         raise ConnectionSettingError(
             "LUCIUS_SERVICEBUS_CONNECTION is neither a connection string (Endpoint=sb://...) nor a"

@@ -1,4 +1,4 @@
-"""What the SDK raises, in the words of the port. No vendor exception leaves this package."""
+"""Turns exceptions of the SDK into those of the port, so that none leaves this package."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +21,12 @@ FORBIDDEN = (ServiceBusAuthenticationError, ServiceBusAuthorizationError, Client
 
 
 class MissingEntityError(BusUnavailableError):
-    """A topic or subscription that nobody has created. It may come: so it is an outage."""
+    """A topic or subscription does not exist. It may be created later, so this counts as an outage."""
 
 
 @contextmanager
 def mapped(subject: str) -> Iterator[None]:
-    """`subject`: the topic or subscription that was spoken to."""
+    """Raise errors of the port in place of those of the SDK. `subject` is the topic or subscription."""
     try:
         yield
     except LOST as error:

@@ -1,4 +1,4 @@
-"""A sender or receiver of the SDK with its socket: the SDK leaves that open when a connection breaks."""
+"""A sender or receiver with its socket. The SDK does not close the socket of a broken connection."""
 
 import logging
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,7 @@ class Held(Generic[H]):
         self._writer = getattr(getattr(connection, "_transport", None), "writer", None)
 
     async def close(self) -> None:
-        """It takes the SDK up to a second. It is given up in any case."""
+        """Close it, which takes the SDK up to a second, and then the socket in any case."""
         try:
             await self.handler.close()
         except Exception as error:

@@ -1,7 +1,7 @@
 """One subscription of one topic: an SDK receiver that is asked for one message at a time.
 
-The SDK reads its socket only while it is called, and waits for settlements by reading too. So one
-call has the receiver at a time, and a poll that only waits steps aside for everyone else.
+The SDK reads its socket only during a call, also to wait for settlements. So one call uses the
+receiver at a time, and a poll that only waits ends as soon as another call needs the receiver.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ T = TypeVar("T")
 POLL: Final = timedelta(seconds=5)
 """How long one call to the SDK waits for a message."""
 STUCK: Final = timedelta(seconds=20)
-"""A call that is this much later than it should be is given up, with its receiver."""
+"""A call that takes this much longer than it should is given up, and its receiver is closed."""
 UNUSED: Final = timedelta(minutes=1)
-"""A receiver that was only opened to check is closed after so long without a poll."""
+"""A receiver that was opened only for a check is closed after this time without a poll."""
 STALE: Final = timedelta(minutes=10)
-"""A receiver that heard nothing for so long is replaced: its link may be lost without a word."""
+"""A receiver that got nothing for this long is replaced: its link may be dead without an error."""
 
 
 class Intake:
-    """`opens` makes a receiver; each is used until it fails, is stuck or has been silent for long."""
+    """`opens` makes a receiver. Each is used until it fails, hangs or has been silent for too long."""
 
     def __init__(self, topic: str, name: str, opens: Callable[[], ServiceBusReceiver]) -> None:
         self.topic = topic
@@ -43,7 +43,7 @@ class Intake:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def check(self) -> None:
-        """Open a receiver, if only to see that the subscription is there."""
+        """Open a receiver, which fails if the subscription does not exist."""
         await self.alone(lambda receiver: self._give_back(receiver))
         if not self._polled:
             later = asyncio.get_running_loop().call_later
@@ -54,7 +54,7 @@ class Intake:
             self._drop()
 
     async def poll(self) -> ServiceBusReceivedMessage | None:
-        """One message, or none after a while or when someone else needs the receiver."""
+        """One message; or none after a while, or when another call needs the receiver."""
         self._polled = True
         async with self._turn:
             receiver = await self._open()
@@ -74,7 +74,7 @@ class Intake:
     async def _patiently(
         self, polling: "asyncio.Task[list[ServiceBusReceivedMessage]]", wait: float
     ) -> list[ServiceBusReceivedMessage]:
-        """The SDK keeps what it has read when its call is cancelled: the next call gets it."""
+        """Wait for a message. If this is cancelled, the SDK keeps what it has read for the next call."""
         try:
             done, _ = await asyncio.wait([polling], timeout=wait + STUCK.total_seconds())
         finally:
@@ -93,7 +93,7 @@ class Intake:
             self._polling.cancel()
 
     async def release(self, message: ServiceBusReceivedMessage) -> None:
-        """Give one back without raising its count, if the SDK still can; else with."""
+        """Give a message back; where the SDK can, without raising its delivery count."""
 
         async def use(receiver: ServiceBusReceiver) -> None:
             settle = getattr(receiver._handler, "settle_messages_async", None)
@@ -105,7 +105,7 @@ class Intake:
         await self.alone(use)
 
     async def alone(self, use: Callable[[ServiceBusReceiver], Awaitable[T]]) -> T:
-        """Use the receiver while nobody else does. A poll that waits steps aside.
+        """Use the receiver alone. A poll that waits ends for it.
 
         A receiver that is no longer connected is replaced once: the broker may have restarted.
         """
@@ -129,7 +129,7 @@ class Intake:
             raise
 
     async def rest(self) -> None:
-        """Nobody waits any more: take the credit back, so that no message is locked for nobody."""
+        """Take the credit back when nobody waits any more, so that no message is locked in vain."""
         async with self._turn:
             if self._held is not None:
                 with mapped(self.subject):
@@ -163,7 +163,7 @@ class Intake:
         return self._held.handler
 
     def _drop(self) -> None:
-        """Nobody waits for it to be closed."""
+        """Close it in the background."""
         held, self._held = self._held, None
         if held is not None:
             closing = asyncio.create_task(held.close())

@@ -1,4 +1,4 @@
-"""The locks that this process holds: which receiver and message of the SDK each delivery is."""
+"""The locks that this process holds: the SDK's receiver and message for each delivery."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -10,7 +10,7 @@ from lucius.core.errors import LockLostError
 from lucius.ports.bus import Delivery
 
 MANY: Final = 4096
-"""So many locks and more are looked through for those that ran out."""
+"""From this number of locks on, expired ones are removed."""
 
 
 class Locks:
@@ -25,14 +25,14 @@ class Locks:
         return token
 
     def pop(self, delivery: Delivery) -> tuple[Intake, ServiceBusReceivedMessage]:
-        """Whoever settles takes the lock; a second time there is none."""
+        """Take the lock for a settlement. A second settlement finds none."""
         found = self._held.pop(delivery.lock_token, None)
         if found is None:
             raise LockLostError(f"the lock on {delivery.message.message_id} is gone")
         return found
 
     def put_back(self, delivery: Delivery, held: tuple[Intake, ServiceBusReceivedMessage]) -> None:
-        """The settlement failed for want of a broker: it may be tried again."""
+        """Keep the lock, because the broker was away and the settlement can be tried again."""
         self._held[delivery.lock_token] = held
 
     def _forget_lost(self) -> None:

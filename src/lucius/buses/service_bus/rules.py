@@ -10,7 +10,7 @@ from lucius.ports.bus import Property
 EVERYTHING: Final = "1=1"
 STEP_TYPE: Final = "step_type"
 LONGEST: Final = 1024
-"""Characters that Service Bus takes as a rule."""
+"""Length of the longest rule that Service Bus takes, in characters."""
 _TAKEN: Final = re.compile(rf"\b{STEP_TYPE} IN \(((?:'(?:[^']|'')*'(?:, )?)+)\)")
 _TEXT: Final = re.compile(r"'((?:[^']|'')*)'")
 
@@ -20,14 +20,14 @@ class RuleTooLongError(BusError):
 
 
 def taking(filters: Mapping[str, tuple[Property, ...]]) -> str:
-    """All filters must match; none takes everything."""
+    """The rule of a subscription: all filters must match. Without filters it takes every message."""
     if not filters:
         return EVERYTHING
     return _short(" AND ".join(f"{name} IN ({_listed(filters[name])})" for name in sorted(filters)))
 
 
 def excluding(step_types: Iterable[str]) -> str:
-    """What no other subscription takes. A message without a step type is nobody's either."""
+    """The rule of a catch-all: every message that has none of these step types."""
     known = sorted(set(step_types))
     if not known:
         return EVERYTHING

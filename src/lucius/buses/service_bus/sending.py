@@ -1,4 +1,4 @@
-"""Sending to one topic: a sender that is kept open, and batches."""
+"""Sends to one topic, in batches, through a sender that stays open."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from lucius.ports.bus import Message
 
 
 class TopicSender:
-    """One send at a time: the SDK's sender is not made for more."""
+    """Sends one batch at a time, because the SDK's sender cannot do more."""
 
     def __init__(self, topic: str, opens: Callable[[], ServiceBusSender]) -> None:
         self._subject = f"topic {topic}"
@@ -24,7 +24,7 @@ class TopicSender:
         self._turn = asyncio.Lock()
 
     async def send(self, messages: Sequence[Message]) -> None:
-        """A sender that is no longer connected is replaced once: the broker may have restarted."""
+        """Send. A sender that has lost its connection is replaced once: the broker may have restarted."""
         async with self._turn:
             fresh = self._held is None
             try:
@@ -46,7 +46,7 @@ class TopicSender:
             raise
 
     async def _send(self, sender: ServiceBusSender, messages: Sequence[Message]) -> None:
-        """All batches are made before the first is sent: a message that fits in none refuses all."""
+        """Make all batches before the first is sent: a message that is too large refuses all of them."""
         batches = await self._batches(sender, [outgoing(message) for message in messages])
         for number, batch in enumerate(batches):
             try:

@@ -1,7 +1,7 @@
-"""All topics of one subscription name: who waits for messages, and what came for nobody.
+"""All topics of one subscription name: the receivers that wait, and messages that came without one.
 
-Every topic that someone waits on is asked for one message. When more come than are wanted, the
-rest is kept for the next who asks, but only for a moment; then it is given back.
+Every topic on which a receiver waits is asked for one message. Messages beyond a receiver's limit are
+kept for the next receive, for half a second at most; then they are given back.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from lucius.ports.bus import Delivery
 log = logging.getLogger(__name__)
 
 KEPT: Final = timedelta(milliseconds=500)
-"""How long what came for nobody is kept: long enough for a receiver that begins anew at once."""
+"""How long a message without a receiver is kept: long enough for a receive that begins at once."""
 LINGER: Final = timedelta(milliseconds=100)
-"""How long topics are asked on after the last who waited has gone."""
+"""How long topics are still asked after the last receiver has left."""
 NOT_OURS: Final = "NOT_OURS"
 
 
@@ -128,7 +128,7 @@ class Subscriber:
             self._asking[topic] = asyncio.create_task(self._ask_on(self.intake(topic)))
 
     async def _ask_on(self, intake: Intake) -> None:
-        """Until nobody wants messages of this topic, or it fails: then those who wait are told."""
+        """Ask this topic until no receiver wants its messages. If it fails, those who wait get the error."""
         try:
             while self._wanted(intake.topic):
                 message = await intake.poll()
@@ -183,7 +183,7 @@ class Subscriber:
             task.add_done_callback(self._asides.discard)
 
     async def _released(self, delivery: Delivery) -> None:
-        """A courtesy: where it fails, the lock runs out."""
+        """Give a message back. If that fails, its lock expires later."""
         with suppress(BusError):
             intake, message = self._locks.pop(delivery)
             await intake.release(message)

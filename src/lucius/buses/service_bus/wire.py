@@ -1,4 +1,4 @@
-"""Messages of the port as messages of Service Bus, and back."""
+"""Converts messages of the port to messages of Service Bus, and back."""
 
 from typing import Any, Final, cast
 
@@ -8,14 +8,14 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from lucius.ports.bus import Message, Property
 
 KEY: Final = "message_key"
-"""The property that keeps messages of one key together where a topic is partitioned."""
+"""On a partitioned topic, messages with the same value of this property stay in order."""
 REASON: Final = "DeadLetterReason"
 DETAIL: Final = "DeadLetterErrorDescription"
 _ADDED: Final = {REASON, DETAIL}
 
 
 class NotOursError(ValueError):
-    """A message that no part of LUCIUS has sent."""
+    """LUCIUS did not send this message."""
 
 
 def outgoing(message: Message) -> ServiceBusMessage:
@@ -30,7 +30,7 @@ def outgoing(message: Message) -> ServiceBusMessage:
 
 
 def incoming(received: ServiceBusReceivedMessage) -> Message:
-    """NotOursError: the body is no JSON object."""
+    """The message of the port. Raises NotOursError if the body is no JSON object."""
     try:
         body = orjson.loads(b"".join(received.body))
     except (ValueError, TypeError) as error:
@@ -41,7 +41,7 @@ def incoming(received: ServiceBusReceivedMessage) -> Message:
 
 
 def seen(received: ServiceBusReceivedMessage) -> Message:
-    """As far as it can be read: dead letters may hold anything."""
+    """A message as far as it can be read, because dead letters may hold anything."""
     try:
         return incoming(received)
     except NotOursError:
@@ -49,7 +49,7 @@ def seen(received: ServiceBusReceivedMessage) -> Message:
 
 
 def properties(received: ServiceBusReceivedMessage) -> dict[str, Property]:
-    """The SDK gives names and texts as bytes."""
+    """The properties as text. The SDK gives names and texts as bytes."""
     found = {_text(k): _text(v) for k, v in (received.application_properties or {}).items()}
     return {
         name: value

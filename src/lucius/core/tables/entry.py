@@ -4,12 +4,12 @@ from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import EntryState as N
-from lucius.core.tables.cell import CALLBACKS, UNMOVING, Row, row
+from lucius.core.tables.cell import CALLBACKS, UNMOVING, UNRELEASABLE, Row, row
 
 _CLOSED: Final = row(
     {},
     ignore=tuple(kind for kind in K if kind is not K.ENTRY_RELEASED),
-    reject=(K.ENTRY_RELEASED,),
+    reject=UNRELEASABLE,
 )
 
 ENTRY: Final[dict[N, Row]] = {
@@ -44,7 +44,7 @@ ENTRY: Final[dict[N, Row]] = {
             K.CANCEL: (N.FAILED_FINAL,),
         },
         ignore=(K.SUBMITTED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *UNMOVING),
-        reject=(K.ENTRY_RELEASED,),
+        reject=UNRELEASABLE,
     ),
     N.SENT: _CLOSED,
     N.FAILED_FINAL: _CLOSED,

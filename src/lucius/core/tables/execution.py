@@ -4,7 +4,7 @@ from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import ExecutionState as X
-from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNMOVING, Row, row
+from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNMOVING, UNRELEASABLE, Row, row
 
 _QUIET: Final = (K.SUBMITTED, K.PUBLISH_CONFIRMED, K.PAUSE, K.RESUME, *UNMOVING)
 
@@ -17,7 +17,7 @@ EXECUTION: Final[dict[X, Row]] = {
             K.CANCEL: (X.ABORTED,),
         },
         ignore=(*_QUIET, K.BUS_RESTARTED),
-        reject=(K.ENTRY_RELEASED,),
+        reject=UNRELEASABLE,
     ),
     X.IN_PROGRESS: row(
         {
@@ -30,7 +30,7 @@ EXECUTION: Final[dict[X, Row]] = {
             K.CANCEL: (X.ABORTED,),
         },
         ignore=(*_QUIET, K.PUBLISH_REFUSED, K.ACK, K.HEARTBEAT),
-        reject=(K.ENTRY_RELEASED,),
+        reject=UNRELEASABLE,
     ),
     X.COMMITTED: row(
         dict.fromkeys((*CALLBACKS, *PUBLISHED, K.TICK, K.CANCEL, K.BUS_RESTARTED), (X.DONE,)),

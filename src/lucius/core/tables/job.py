@@ -1,12 +1,18 @@
-"""The job's table. `QUEUED` is a moment within submit and resume: a stored job has moved on."""
+"""The job's table. `decide` answers from it what the state of the job alone decides.
+
+`QUEUED` is a moment within submit and resume: a stored job has moved on.
+"""
 
 from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import JobState as J
-from lucius.core.tables.cell import CALLBACKS, PUBLISHED, Row, row
+from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNKNOWN, UNRELEASABLE, Row, row
 
-_STRANGE: Final = (K.SUBMITTED, K.DISMISSED, K.REDRIVEN)
+_LIVE: Final = {K.DISMISSED: "NOT_IN_DLQ", K.REDRIVEN: "NOT_REDRIVABLE"}
+"""What only a job that has ended takes."""
+_CLOSED: Final = dict.fromkeys((K.CANCEL, K.PAUSE, K.RESUME), "JOB_TERMINAL")
+_STRANGE: Final = {**UNKNOWN, **_LIVE}
 """No input for a job that is under way."""
 _NOTED: Final = (K.DIRECTIVE_UNCLAIMED, K.EFFECT_SETTLED)
 """They move no job."""
@@ -23,7 +29,7 @@ JOB: Final[dict[J, Row]] = {
             K.TICK: (J.FAILED_FINAL,),
         },
         ignore=(*PUBLISHED, *CALLBACKS, K.BUS_RESTARTED, *_NOTED),
-        reject=(K.ENTRY_RELEASED, K.DISMISSED, K.REDRIVEN),
+        reject={**UNRELEASABLE, **_LIVE},
     ),
     J.DISPATCHING: row(
         {
@@ -38,13 +44,8 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.PAUSE: (J.PAUSING, J.PAUSED),
         },
-        ignore=(
-            K.ENTRY_RELEASED,
-            K.PUBLISH_CONFIRMED,
-            K.BUS_RESTARTED,
-            K.RESUME,
-            *_NOTED,
-        ),
+        ignore=(K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.BUS_RESTARTED, *_NOTED),
+        already=(K.RESUME,),
         reject=_STRANGE,
     ),
     J.IN_PROGRESS: row(
@@ -59,14 +60,8 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.PAUSE: (J.PAUSING, J.PAUSED),
         },
-        ignore=(
-            K.ENTRY_RELEASED,
-            K.PUBLISH_CONFIRMED,
-            K.ACK,
-            K.HEARTBEAT,
-            K.RESUME,
-            *_NOTED,
-        ),
+        ignore=(K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        already=(K.RESUME,),
         reject=_STRANGE,
     ),
     J.PAUSING: row(
@@ -81,8 +76,9 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.RESUME: (J.DISPATCHING, J.IN_PROGRESS),
         },
-        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, K.PAUSE, *_NOTED),
-        reject=(K.ENTRY_RELEASED, *_STRANGE),
+        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        already=(K.PAUSE,),
+        reject={**UNRELEASABLE, **_STRANGE},
     ),
     J.PAUSED: row(
         {
@@ -99,10 +95,10 @@ JOB: Final[dict[J, Row]] = {
             K.FAILURE_RETRYABLE,
             K.FAILURE_FINAL,
             K.BUS_RESTARTED,
-            K.PAUSE,
             *_NOTED,
         ),
-        reject=(K.ENTRY_RELEASED, *_STRANGE),
+        already=(K.PAUSE,),
+        reject={**UNRELEASABLE, **_STRANGE},
     ),
     J.CANCELLING: row(
         dict.fromkeys(
@@ -119,21 +115,28 @@ JOB: Final[dict[J, Row]] = {
             (J.CANCELLED,),
         ),
         ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
-        reject=(K.ENTRY_RELEASED, K.PAUSE, K.RESUME, *_STRANGE),
+        reject={
+            **UNRELEASABLE,
+            **dict.fromkeys((K.PAUSE, K.RESUME), "JOB_CANCELLING"),
+            **_STRANGE,
+        },
     ),
-    J.SUCCEEDED: row(
-        {},
-        ignore=_PASSING,
-        reject=(K.ENTRY_RELEASED, K.CANCEL, K.PAUSE, K.RESUME, *_STRANGE),
-    ),
+    J.SUCCEEDED: row({}, ignore=_PASSING, reject={**UNRELEASABLE, **_CLOSED, **_STRANGE}),
     J.FAILED_FINAL: row(
         {},
         ignore=(*_PASSING, K.DISMISSED, K.REDRIVEN),
-        reject=(K.SUBMITTED, K.ENTRY_RELEASED, K.CANCEL, K.PAUSE, K.RESUME),
+        reject={**UNKNOWN, **UNRELEASABLE, **_CLOSED},
     ),
     J.CANCELLED: row(
         {},
-        ignore=(*_PASSING, K.CANCEL, K.REDRIVEN),
-        reject=(K.SUBMITTED, K.ENTRY_RELEASED, K.PAUSE, K.RESUME, K.DISMISSED),
+        ignore=(*_PASSING, K.REDRIVEN),
+        already=(K.CANCEL,),
+        reject={
+            **UNKNOWN,
+            **UNRELEASABLE,
+            K.PAUSE: "JOB_TERMINAL",
+            K.RESUME: "JOB_TERMINAL",
+            K.DISMISSED: "NOT_IN_DLQ",
+        },
     ),
 }

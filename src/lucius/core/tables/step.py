@@ -4,7 +4,7 @@ from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import StepState as S
-from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNMOVING, Row, row
+from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNKNOWN, UNMOVING, UNRELEASABLE, Row, row
 
 _ENDED: Final = (S.FAILED_RETRY, S.FAILED_FINAL, S.CANCELLED)
 _RETURNED: Final = (S.DISPATCHING, S.PENDING, *_ENDED)
@@ -22,7 +22,7 @@ _CLOSED: Final = row(
         K.SUBMITTED,
         *UNMOVING,
     ),
-    reject=(K.ENTRY_RELEASED,),
+    reject=UNRELEASABLE,
 )
 
 STEP: Final[dict[S, Row]] = {
@@ -45,7 +45,7 @@ STEP: Final[dict[S, Row]] = {
             K.PAUSE,
             *UNMOVING,
         ),
-        reject=(K.ENTRY_RELEASED,),
+        reject=UNRELEASABLE,
     ),
     S.DISPATCHING: row(
         {
@@ -63,7 +63,7 @@ STEP: Final[dict[S, Row]] = {
             K.BUS_RESTARTED: (S.CANCELLED,),
         },
         ignore=(K.ENTRY_RELEASED, K.RESUME, *UNMOVING),
-        reject=(K.SUBMITTED,),
+        reject=UNKNOWN,
     ),
     S.AWAITING_ACK: row(
         {
@@ -77,7 +77,7 @@ STEP: Final[dict[S, Row]] = {
             K.CANCEL: (S.CANCELLED,),
         },
         ignore=(*PUBLISHED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *UNMOVING),
-        reject=(K.SUBMITTED, K.ENTRY_RELEASED),
+        reject={**UNKNOWN, **UNRELEASABLE},
     ),
     S.IN_PROGRESS: row(
         {
@@ -90,7 +90,7 @@ STEP: Final[dict[S, Row]] = {
             K.CANCEL: (S.CANCELLED,),
         },
         ignore=(*PUBLISHED, K.ACK, K.HEARTBEAT, K.PAUSE, K.RESUME, *UNMOVING),
-        reject=(K.SUBMITTED, K.ENTRY_RELEASED),
+        reject={**UNKNOWN, **UNRELEASABLE},
     ),
     S.FAILED_RETRY: row(
         {
@@ -111,7 +111,7 @@ STEP: Final[dict[S, Row]] = {
             K.RESUME,
             *UNMOVING,
         ),
-        reject=(K.SUBMITTED, K.ENTRY_RELEASED),
+        reject={**UNKNOWN, **UNRELEASABLE},
     ),
     S.SUCCEEDED: _CLOSED,
     S.FAILED_FINAL: _CLOSED,

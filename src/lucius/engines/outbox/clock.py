@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
+from lucius.core.errors import LuciusError
 from lucius.engines.outbox.observer import Incident, Observer
 
 log = logging.getLogger("lucius.clock")
@@ -14,6 +15,11 @@ LOOK: Final = timedelta(seconds=1)
 """How often the process looks at its clocks."""
 STALL: Final = timedelta(seconds=1)
 """A look that is so late, or a clock that is so far ahead of the time that passed, is a stall."""
+HALF_A_SECOND: Final = timedelta(seconds=0.5)
+EXACT: Final = timedelta(seconds=1)
+"""A date in an HTTP header is no more exact."""
+MOST_DRIFT: Final = timedelta(seconds=2)
+"""Beyond it a process is not ready, though it goes on by the storage's time."""
 SLOW: Final = 2
 """A clock that was set back runs at a half of its speed until the wall clock has caught up."""
 
@@ -42,6 +48,45 @@ class SteadyClock:
             self._latest += timedelta(seconds=max(0.0, time - self._since) / SLOW)
         self._since = time
         return self._latest
+
+
+class StorageClock:
+    """The time of the storage that processes share: theirs may be off, by minutes even.
+
+    `dated` answers the date of the storage service's last answer, in whole seconds, and when it came by
+    `time`. The wall clock is corrected only where it is off by more than that date is exact.
+    """
+
+    def __init__(
+        self,
+        wall: Callable[[], datetime],
+        time: Callable[[], float],
+        dated: Callable[[], tuple[datetime, float] | None],
+    ) -> None:
+        self._wall = wall
+        self._time = time
+        self._dated = dated
+
+    def now(self) -> datetime:
+        drift = self.drift
+        return self._wall() - drift if abs(drift) > EXACT else self._wall()
+
+    @property
+    def drift(self) -> timedelta:
+        """How far the wall clock is ahead of the storage service's."""
+        sample = self._dated()
+        if sample is None:
+            return timedelta()
+        date, came = sample
+        there = date + HALF_A_SECOND + timedelta(seconds=self._time() - came)
+        return self._wall() - there
+
+    def check(self) -> None:
+        """Raise LuciusError where the wall clock is too far off."""
+        drift = self.drift.total_seconds()
+        if abs(drift) > MOST_DRIFT.total_seconds():
+            how = "ahead of" if drift > 0 else "behind"
+            raise LuciusError(f"the clock is {abs(drift):.0f} s {how} the storage's: set it by NTP")
 
 
 class StallWatch:

@@ -32,6 +32,8 @@ log = logging.getLogger("lucius.dispatcher")
 
 SENT_DELAY: Final = timedelta(seconds=1)
 """An ACK usually proves the publish before this is over; only what is still open then is written."""
+UNHEARD: Final = timedelta(seconds=60)
+"""What is still out after that, and not acknowledged as far as we know, is looked at again."""
 BATCH: Final = 256
 LARGE: Final = 4096
 """Bytes of a payload from which it stays packed while its directive waits in this process."""
@@ -67,6 +69,7 @@ class Dispatcher:
         self._decorate = decorate
         self._notify = notify
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
+        self._open: deque[tuple[float, str, PublishConfirmed]] = deque()
         self._closed = False
         self.outage = Outage("bus", "dispatch pauses", log)
 
@@ -160,6 +163,18 @@ class Dispatcher:
                 _, job_id, sent = self._sent.popleft()
                 if self._windows.is_open(sent.lease_id):
                     self._tasks.spawn(self._confirm(job_id, sent))
+                    self._open.append((loop.time() + UNHEARD.total_seconds(), job_id, sent))
+            self._look_again(loop.time())
+
+    def _look_again(self, now: float) -> None:
+        """An ACK that another process took, and of which we were not told, gives its place back."""
+        while self._open and self._open[0][0] <= now:
+            _, job_id, sent = self._open.popleft()
+            if self._windows.is_open(sent.lease_id):
+                self._tasks.spawn(self._look(job_id))
+
+    async def _look(self, job_id: str) -> None:
+        await self._engine.look(job_id)
 
     async def _confirm(self, job_id: str, sent: PublishConfirmed) -> None:
         await self._engine.apply(job_id, sent)

@@ -51,7 +51,7 @@ A_TURN: Final = 16
 
 Listener = Callable[[Job | None, Decision], None]
 """Told of every committed decision, with the job as it was before."""
-Backlog = Callable[[], Awaitable[Sequence[BacklogRow]]]
+ReadBacklog = Callable[[], Awaitable[Sequence[BacklogRow]]]
 Admit = Callable[[str], Admission]
 """Plans the job of a request under that id."""
 
@@ -67,7 +67,7 @@ class OutboxEngine:
         owed: OwedEffects,
         alarm: Alarm,
         nudges: Nudges,
-        backlog: Backlog,
+        backlog: ReadBacklog,
         *,
         now: Callable[[], datetime],
         limits: Callable[[str], Limits] = lambda tenant_id: Limits(),

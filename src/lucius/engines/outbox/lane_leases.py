@@ -8,10 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from lucius.core.record import evolve
 from lucius.core.routing import LANES
 from lucius.ports.lanes import LaneRows
 from lucius.ports.leases import LeaseRow, LeaseStore
@@ -127,7 +127,7 @@ class LeasedLanes:
         key = _OWNER + self._name
         mine = stored.get(key, LeaseRow(key, self._name))
         etag = await self._store.put(mine)
-        stored[key] = evolve(mine, etag=etag)
+        stored[key] = replace(mine, etag=etag)
         self._seen[key] = (etag, self._clock())
         for other in [row for row in stored.values() if row.key.startswith(_OWNER)]:
             if other.key != key and self._is_dead(other.key):

@@ -84,7 +84,7 @@ class EngineInstruments(Instruments):
         )
         self.replies = Count(
             "lucius_replies_total",
-            "Replies of services: applied, or duplicate, late, stale or rejected and not applied",
+            "ReplyConsumer of services: applied, or duplicate, late, stale or rejected and not applied",
             ("kind", "outcome"),
         )
         self.ticks = Count(
@@ -134,7 +134,8 @@ class EngineInstruments(Instruments):
             service,
         )
         self.config_valid = Level(
-            "lucius_config_valid", "1 if the newest configuration is in force, 0 if it is not valid"
+            "lucius_config_valid",
+            "1 if the newest configuration is in force, 0 if it is not valid or cannot be read",
         )
         self.config_valid.show({(): 1})
         self.build = Level("lucius_build_info", "Always 1", ("version",))

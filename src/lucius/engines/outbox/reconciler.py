@@ -6,7 +6,7 @@ from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.ownership import Ownership
 from lucius.engines.outbox.pump import Pump
-from lucius.engines.outbox.replies import Replies
+from lucius.engines.outbox.replies import ReplyConsumer
 from lucius.engines.outbox.ticks import Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter
 
@@ -20,7 +20,7 @@ class Reconciler:
         dispatcher: Dispatcher,
         pump: Pump,
         ticks: Ticks,
-        replies: Replies,
+        replies: ReplyConsumer,
         unclaimed: UnclaimedReporter,
         nudges: Nudges,
     ) -> None:

@@ -41,7 +41,7 @@ Guard = Callable[[Mapping[str, Any], str, Callback], str | None]
 """Checks the token of a reply: a reason to set it aside, or none."""
 
 
-class Replies:
+class ReplyConsumer:
     def __init__(
         self,
         engine: OutboxEngine,
@@ -123,7 +123,7 @@ class Replies:
                     await self._settled_below(1)
 
     async def _replies(self, deliveries: Sequence[Delivery]) -> None:
-        """Replies about one job that came together: an ACK and its RESULT are one save."""
+        """ReplyConsumer about one job that came together: an ACK and its RESULT are one save."""
         try:
             await persistently(lambda: self._try_to_settle(deliveries))
         except (LockLostError, BusUnavailableError) as error:

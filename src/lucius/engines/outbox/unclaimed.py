@@ -13,7 +13,7 @@ from lucius.core.effects import Decision, Outcome
 from lucius.core.errors import BusUnavailableError, LockLostError
 from lucius.core.inputs import DirectiveUnclaimed
 from lucius.core.job import Job
-from lucius.core.routing import LANES, every_directive_topic
+from lucius.core.routing import LANES, TOPOLOGIES, every_directive_topic
 from lucius.core.wire import whole
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Incident, Observer
@@ -72,6 +72,7 @@ class UnclaimedReporter:
         services: UnclaimedServices,
         *,
         lanes: Lanes,
+        topologies: Sequence[str] = TOPOLOGIES,
         now: Callable[[], datetime],
         observer: Observer,
     ) -> None:
@@ -79,6 +80,7 @@ class UnclaimedReporter:
         self._bus = bus
         self._services = services
         self._lanes = lanes
+        self._topologies = topologies
         self._now = now
         self._observer = observer
 
@@ -86,7 +88,7 @@ class UnclaimedReporter:
         await self._bus.ensure(
             [
                 Subscription(topic, UNCLAIMED, catch_all=True, by_topic=True)
-                for topic in every_directive_topic(range(LANES))
+                for topic in every_directive_topic(range(LANES), self._topologies)
             ]
         )
 
@@ -102,7 +104,7 @@ class UnclaimedReporter:
             await asyncio.gather(*(self._take(delivery) for delivery in found))
 
     async def _receive(self) -> Sequence[Delivery]:
-        topics = every_directive_topic(sorted(self._lanes.owned))
+        topics = every_directive_topic(sorted(self._lanes.owned), self._topologies)
         if not topics:
             await asyncio.sleep(IDLE.total_seconds())
             return ()

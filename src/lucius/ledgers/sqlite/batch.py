@@ -14,10 +14,10 @@ from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.job import Job
 from lucius.core.states import TERMINAL_JOB
 from lucius.ledgers.rules import (
-    Cell,
     HeldClaim,
+    InflightGroup,
     QueueKey,
-    cell_of,
+    group_of,
     queue_of,
     ready_steps,
     standing,
@@ -88,7 +88,7 @@ class Call:
         self.outcome = self.act(batch.conn, batch.memory)
 
 
-Operation = Save | Create | Call
+WriterCall = Save | Create | Call
 
 
 # -- the batch -------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Batch:
     def __init__(self, conn: sqlite3.Connection, memory: Memory) -> None:
         self.conn = conn
         self.memory = memory
-        self.inflight: list[tuple[Cell, int]] = []
+        self.inflight: list[tuple[InflightGroup, int]] = []
         self.held: list[tuple[QueueKey, int]] = []
         self._claims: dict[tuple[str, str], HeldClaim] = {}
         self._counted = 0
@@ -116,13 +116,13 @@ class Batch:
         self._ready: list[Any] = []
         self._unready: list[Any] = []
 
-    def run(self, operations: Sequence[Operation]) -> None:
+    def run(self, operations: Sequence[WriterCall]) -> None:
         self._look_up(operations)
         for operation in operations:
             operation.stage(self)
         self.flush()
 
-    def _look_up(self, operations: Sequence[Operation]) -> None:
+    def _look_up(self, operations: Sequence[WriterCall]) -> None:
         """Read at once what the operations will ask for."""
         heads, ids = self.memory.heads, list[str]()
         claims: list[str] = []
@@ -187,7 +187,7 @@ class Batch:
         self, job: Job, head: Head, wanted: tuple[int, ...], guard: tuple[Any, ...]
     ) -> None:
         if job.terminal and head.state not in TERMINAL_JOB:
-            self._count(cell_of(job), -1)
+            self._count(group_of(job), -1)
         head.state, head.schema = job.state.value, SCHEMA
         head.ready = self._requeue(job, head, wanted)
         self._changed += guard
@@ -221,19 +221,19 @@ class Batch:
     def create(self, op: Create) -> CreateOutcome:
         """In the order look up, limits, claim, rows."""
         claim, job = op.claim, op.job
-        key, cell = (claim.tenant_id, claim.claim_hash), cell_of(job)
+        key, group = (claim.tenant_id, claim.claim_hash), group_of(job)
         refused = standing(claim, self._claims.get(key))
-        refused_by_limit = refused or self.memory.counts.saturated(cell, op.limits)
+        refused_by_limit = refused or self.memory.counts.saturated(group, op.limits)
         if refused_by_limit is not None:
             return refused_by_limit
         self._claims[key] = HeldClaim(claim.body_hash, claim.keyed, job.job_id, job.state)
         self._claimed += (*key, claim.body_hash, claim.keyed, job.job_id)
         if not job.terminal:
-            self._count(cell, 1)
-        self._add(op, cell)
+            self._count(group, 1)
+        self._add(op, group)
         return Created()
 
-    def _add(self, op: Create, cell: Cell) -> None:
+    def _add(self, op: Create, group: InflightGroup) -> None:
         job, memory = op.job, self.memory
         memory.last_no += 1
         head = Head(memory.last_no, job.version, job.state.value, SCHEMA, None)
@@ -241,8 +241,8 @@ class Batch:
         head.ready = self._requeue(job, head, ready_steps(job))
         memory.remember(job.job_id, head)
         plan = job.plan
-        self._added += (head.no, job.job_id, cell.tenant_id, plan.request_type)
-        self._added += (micros(plan.accepted_at), cell.lane, cell.mode, head.state, job.version)
+        self._added += (head.no, job.job_id, group.tenant_id, plan.request_type)
+        self._added += (micros(plan.accepted_at), group.lane, group.mode, head.state, job.version)
         self._added += (SCHEMA, job.in_dlq, maybe_micros(job.completed_at))
         self._added += (maybe_micros(job.due_at), write_positions(head.ready), op.doc)
         self._added.append(plan.redrive_of)
@@ -250,9 +250,9 @@ class Batch:
         if op.events is not None:
             self._events += (head.no, job.seq, op.events)
 
-    def _count(self, cell: Cell, change: int) -> None:
-        self.memory.counts.add(cell, change)
-        self.inflight.append((cell, change))
+    def _count(self, group: InflightGroup, change: int) -> None:
+        self.memory.counts.add(group, change)
+        self.inflight.append((group, change))
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -275,8 +275,8 @@ class Batch:
             raise ContradictionError("a stored version is not the one remembered")
 
     def _changes_of_counts(self) -> list[Any]:
-        changes: dict[Cell, int] = {}
-        for cell, change in self.inflight[self._counted :]:
-            changes[cell] = changes.get(cell, 0) + change
+        changes: dict[InflightGroup, int] = {}
+        for group, change in self.inflight[self._counted :]:
+            changes[group] = changes.get(group, 0) + change
         self._counted = len(self.inflight)
-        return [value for cell, change in changes.items() if change for value in (*cell, change)]
+        return [value for group, change in changes.items() if change for value in (*group, change)]

@@ -13,7 +13,7 @@ PROBE_BYTES: Final = 32_768
 """About as much as a new job adds to the file."""
 
 
-class Health:
+class WriteHealth:
     def __init__(self) -> None:
         self.failure: LedgerError | None = None
         """Why the last write was not taken."""

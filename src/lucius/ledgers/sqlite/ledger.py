@@ -13,7 +13,7 @@ from lucius.core.job import Job
 from lucius.ledgers.sqlite import lists, queries
 from lucius.ledgers.sqlite.backup import write_backup
 from lucius.ledgers.sqlite.batch import Call, Create, Save
-from lucius.ledgers.sqlite.health import Health
+from lucius.ledgers.sqlite.health import WriteHealth
 from lucius.ledgers.sqlite.lock import WriterLock
 from lucius.ledgers.sqlite.prune import PrunePage, count_prunable
 from lucius.ledgers.sqlite.schema import (
@@ -34,7 +34,6 @@ from lucius.ports.ledger import (
     CreateOutcome,
     Drift,
     DueJob,
-    Held,
     Inflight,
     JobPage,
     JobQuery,
@@ -42,6 +41,7 @@ from lucius.ports.ledger import (
     Pruned,
     ReadyEntry,
     ReadyQueue,
+    Taken,
 )
 
 PRUNED_AT_ONCE: Final = 256
@@ -64,7 +64,7 @@ class SqliteLedger:
         self._reader = reader
         self._writer = writer
         self._lock = lock
-        self._health = writer.health if writer is not None else Health()
+        self._health = writer.health if writer is not None else WriteHealth()
         self._foreign = ForeignErrors(path, self._health.heard)
         self._counting = asyncio.Lock()
         self._unreadable = Unreadable()
@@ -111,7 +111,7 @@ class SqliteLedger:
             raise LedgerError(f"{self.path} is open for reading only")
         return self._writer
 
-    async def claimed(self, claim: Claim) -> Held | None:
+    async def claimed(self, claim: Claim) -> Taken | None:
         with self._foreign:
             return queries.claimed(self._reader, claim)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.job import Job
-from lucius.ledgers.rules import Place, cursor_of, place_of
+from lucius.ledgers.rules import PageEnd, cursor_of, place_of
 from lucius.ledgers.sqlite.queries import JOB_COLUMNS, JobRow, read_job
 from lucius.ledgers.sqlite.schema import ForeignErrors, connect_readonly
 from lucius.ledgers.sqlite.unreadable import Unreadable
@@ -41,14 +41,14 @@ class Scan(NamedTuple):
     residue: Sequence[Term]
 
 
-class Found(NamedTuple):
+class Scanned(NamedTuple):
     """The rows of a page, and where the scan stopped if there is more."""
 
     rows: Sequence[JobRow]
-    stopped: Place | None
+    stopped: PageEnd | None
 
 
-def find(conn: sqlite3.Connection, query: JobQuery) -> Found:
+def find(conn: sqlite3.Connection, query: JobQuery) -> Scanned:
     conn.execute("BEGIN")
     try:
         return _first(_walk(conn, query, scan) for scan in _scans(query))
@@ -56,9 +56,9 @@ def find(conn: sqlite3.Connection, query: JobQuery) -> Found:
         conn.execute("COMMIT")
 
 
-def _first(walks: Iterable[Found]) -> Found:
+def _first(walks: Iterable[Scanned]) -> Scanned:
     """The first that finds something or comes to its end; else the one that went furthest."""
-    furthest = Found((), None)
+    furthest = Scanned((), None)
     for found in walks:
         if found.rows or found.stopped is None:
             return found
@@ -99,7 +99,7 @@ def decode(rows: Sequence[JobRow], unreadable: Unreadable) -> Iterator[Job]:
             unreadable.note(error)
 
 
-def next_cursor(query: JobQuery, found: Found) -> str | None:
+def next_cursor(query: JobQuery, found: Scanned) -> str | None:
     return cursor_of(query, found.stopped) if found.stopped else None
 
 
@@ -159,7 +159,7 @@ def _any_of(column: str, terms: Sequence[Term]) -> list[Term]:
 # -- walking it ------------------------------------------------------------------------------
 
 
-def _walk(conn: sqlite3.Connection, query: JobQuery, scan: Scan) -> Found:
+def _walk(conn: sqlite3.Connection, query: JobQuery, scan: Scan) -> Scanned:
     wanted = query.limit + 1
     most = max(MOST_SCANNED, wanted) if scan.residue else wanted
     candidates = _candidates(query, scan, most)
@@ -176,10 +176,10 @@ def _walk(conn: sqlite3.Connection, query: JobQuery, scan: Scan) -> Found:
     page, last, room = list[JobRow](), None, MOST_BYTES
     for created_at, no, *columns in found:
         if len(page) == query.limit or room < 0:
-            return Found(page, last)
+            return Scanned(page, last)
         page.append(row := JobRow(*columns))
-        last, room = Place(created_at, no), room - _size(row.plan) - _size(row.doc)
-    return Found(page, _last_scanned(conn, candidates, most) if scan.residue else None)
+        last, room = PageEnd(created_at, no), room - _size(row.plan) - _size(row.doc)
+    return Scanned(page, _last_scanned(conn, candidates, most) if scan.residue else None)
 
 
 def _size(stored: Any) -> int:
@@ -215,9 +215,9 @@ def _span(query: JobQuery) -> list[Term]:
     return bounds
 
 
-def _last_scanned(conn: sqlite3.Connection, candidates: Term, most: int) -> Place | None:
+def _last_scanned(conn: sqlite3.Connection, candidates: Term, most: int) -> PageEnd | None:
     row = conn.execute(
         f"SELECT created_at, no FROM ({candidates.sql}) {NEWEST_FIRST} LIMIT 1 OFFSET ?",
         (*candidates.params, most - 1),
     ).fetchone()
-    return Place(*row) if row else None
+    return PageEnd(*row) if row else None

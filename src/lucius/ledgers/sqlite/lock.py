@@ -8,7 +8,7 @@ from lucius.core.errors import LedgerLockedError
 
 
 class WriterLock:
-    """Held until released or until the process ends, however it ends."""
+    """Taken until released or until the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + ".lock")
@@ -19,7 +19,7 @@ class WriterLock:
             holder = os.pread(self._fd, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(self._fd)
             raise LedgerLockedError(
-                f"{path} is being written by another process (pid {holder})"
+                f"another process (pid {holder}) writes to {path}: stop it first"
             ) from error
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)

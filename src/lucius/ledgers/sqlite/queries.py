@@ -10,10 +10,10 @@ from lucius.core.effects import Event
 from lucius.core.errors import LedgerCorruptError, LedgerRowUnreadableError
 from lucius.core.job import Job
 from lucius.ledgers.rules import (
-    Cell,
     HeldClaim,
     HeldCounts,
     InflightCounts,
+    InflightGroup,
     QueueKey,
     may_be_out,
     standing,
@@ -22,7 +22,7 @@ from lucius.ledgers.stored.event_codec import decode_events
 from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, too_new
 from lucius.ledgers.stored.json_form import instant, micros
 from lucius.ledgers.stored.plan_codec import decode_plan
-from lucius.ports.ledger import Claim, DueJob, Held, ReadyEntry
+from lucius.ports.ledger import Claim, DueJob, ReadyEntry, Taken
 
 Positions = tuple[tuple[int, int], ...]
 """Step and position of each ready entry of a job."""
@@ -82,7 +82,7 @@ def read_positions(text: str | None) -> Positions:
     return tuple((int(index), int(position)) for index, position in pairs)
 
 
-def claimed(conn: sqlite3.Connection, claim: Claim) -> Held | None:
+def claimed(conn: sqlite3.Connection, claim: Claim) -> Taken | None:
     row = conn.execute(
         "SELECT body_hash, keyed, job_id, state FROM claims LEFT JOIN jobs ON id = job_id"
         " WHERE claims.tenant = ? AND claim_hash = ?",
@@ -188,8 +188,8 @@ def events(conn: sqlite3.Connection, job_id: str, after: int, limit: int) -> Seq
 
 def read_counts(conn: sqlite3.Connection) -> InflightCounts:
     counts = InflightCounts()
-    for *cell, count in conn.execute("SELECT tenant, lane, mode, count FROM inflight"):
-        counts.add(Cell(*cell), count)
+    for *group, count in conn.execute("SELECT tenant, lane, mode, count FROM inflight"):
+        counts.add(InflightGroup(*group), count)
     return counts
 
 

@@ -27,6 +27,9 @@ class Unreadable:
     def __len__(self) -> int:
         return len(self._jobs)
 
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._jobs
+
     def note(self, error: LedgerRowUnreadableError) -> None:
         if error.job_id in self._jobs or len(self._jobs) >= MOST:
             return

@@ -11,8 +11,8 @@ from typing import Any, Final
 from lucius.core.audit import audit
 from lucius.core.errors import LedgerError, LedgerTooNewError
 from lucius.core.job import Job
-from lucius.core.states import TERMINAL_JOB
-from lucius.ledgers.rules import UNSUCCESSFUL, cell_of, ready_steps
+from lucius.core.states import TERMINAL_JOB, UNSUCCESSFUL_JOB
+from lucius.ledgers.rules import group_of, ready_steps
 from lucius.ledgers.sqlite.queries import JOB_COLUMNS, JobRow, read_job, read_positions
 from lucius.ledgers.sqlite.schema import ForeignErrors, check_upgraded, connect_readonly
 from lucius.ledgers.stored.event_codec import decode_events
@@ -21,7 +21,9 @@ from lucius.ports.ledger import Drift
 
 MOST_DRIFTS: Final = 10_000
 ENDED: Final = ", ".join(f"'{state.value}'" for state in sorted(TERMINAL_JOB))
-REPLACEABLE: Final = f"keyed = 0 AND state IN ({', '.join(repr(s.value) for s in UNSUCCESSFUL)})"
+REPLACEABLE: Final = (
+    f"keyed = 0 AND state IN ({', '.join(repr(s.value) for s in UNSUCCESSFUL_JOB)})"
+)
 
 LOST_ROWS: Final = (
     (
@@ -141,7 +143,7 @@ def _columns(job: Job, row: tuple[Any, ...]) -> Iterator[Drift]:
         "tenant": (row[1], job.tenant_id),
         "request_type": (row[2], job.plan.request_type),
         "created_at": (row[3], micros(job.plan.accepted_at)),
-        "lane and mode": (tuple(row[4:6]), tuple(cell_of(job))[1:]),
+        "lane and mode": (tuple(row[4:6]), tuple(group_of(job))[1:]),
         "state": (row[6], job.state.value),
         "dlq": (bool(row[7]), job.in_dlq),
         "completed_at": (row[8], maybe_micros(job.completed_at)),

@@ -15,8 +15,8 @@ from threading import Thread
 from typing import Any, Final
 
 from lucius.core.errors import LedgerError, LedgerRowUnreadableError, LedgerUnavailableError
-from lucius.ledgers.sqlite.batch import Batch, Call, ContradictionError, Operation
-from lucius.ledgers.sqlite.health import Health, empty_probe, fill_probe
+from lucius.ledgers.sqlite.batch import Batch, Call, ContradictionError, WriterCall
+from lucius.ledgers.sqlite.health import WriteHealth, empty_probe, fill_probe
 from lucius.ledgers.sqlite.memory import Memory
 from lucius.ledgers.sqlite.queries import read_counts, read_held
 from lucius.ledgers.sqlite.schema import ledger_error
@@ -54,13 +54,13 @@ class Writer:
     """
 
     def __init__(self, path: Path, conn: sqlite3.Connection) -> None:
-        self.health = Health()
+        self.health = WriteHealth()
         self._probe_at = 0.0
         self._path = path
         self._conn = conn
         self._loop = asyncio.get_running_loop()
-        self._pending: list[Operation] = []
-        self._queue: SimpleQueue[list[Operation] | None] = SimpleQueue()
+        self._pending: list[WriterCall] = []
+        self._queue: SimpleQueue[list[WriterCall] | None] = SimpleQueue()
         self._memory: Memory | None = Memory(conn)
         self._thread = Thread(target=self._run, name="lucius-ledger-writer", daemon=True)
         self._ended = self._loop.create_future()
@@ -115,20 +115,20 @@ class Writer:
         self._thread.join()
         self._conn.close()
 
-    def _answer(self, operations: Sequence[Operation], batch: Batch | None) -> None:
+    def _answer(self, operations: Sequence[WriterCall], batch: Batch | None) -> None:
         if batch is None:
             outcome = operations[0].outcome
             if isinstance(outcome, LedgerError):
                 self.health.failed(outcome)
         else:
             self.health.took()
-            for cell, change in batch.inflight:
-                self.inflight.add(cell, change)
+            for group, change in batch.inflight:
+                self.inflight.add(group, change)
             for key, change in batch.held:
                 self.held.add(key, change)
         self._resolve(operations)
 
-    def _resolve(self, operations: Sequence[Operation]) -> None:
+    def _resolve(self, operations: Sequence[WriterCall]) -> None:
         """A portion now, the rest in the next turn of the loop."""
         for operation in operations[:AT_ONCE]:
             future: asyncio.Future[Any] | None = operation.future
@@ -152,7 +152,7 @@ class Writer:
         except RuntimeError:
             log.warning("the event loop ended before its ledger was closed")
 
-    def _take(self) -> list[Operation]:
+    def _take(self) -> list[WriterCall]:
         """Wait for something to do, then take all there is; empty at the end."""
         first = self._queue.get()
         if first is None:
@@ -166,7 +166,7 @@ class Writer:
             pass
         return operations
 
-    def _write(self, operations: Sequence[Operation]) -> Batch | None:
+    def _write(self, operations: Sequence[WriterCall]) -> Batch | None:
         """None: nothing of it is stored, and every operation knows."""
         try:
             try:
@@ -179,13 +179,13 @@ class Writer:
             self._fail(operations, error)
             return None
 
-    def _together(self, operations: Sequence[Operation]) -> Batch:
+    def _together(self, operations: Sequence[WriterCall]) -> Batch:
         batch = self._begin()
         batch.run(operations)
         self._conn.execute("COMMIT")
         return batch
 
-    def _one_by_one(self, operations: Sequence[Operation]) -> Batch:
+    def _one_by_one(self, operations: Sequence[WriterCall]) -> Batch:
         """Still one transaction, but what fails by its content is undone alone."""
         whole = self._begin()
         for operation in operations:
@@ -231,7 +231,7 @@ class Writer:
         except sqlite3.Error:
             log.exception("the ledger could not roll back")
 
-    def _fail(self, operations: Sequence[Operation], error: Exception) -> None:
+    def _fail(self, operations: Sequence[WriterCall], error: Exception) -> None:
         if not isinstance(error, sqlite3.Error):
             log.error("a batch failed unexpectedly", exc_info=error)
         for operation in operations:

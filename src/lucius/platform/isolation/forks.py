@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from lucius.platform.errors import ProcessDiedError
 from lucius.platform.isolation.frames import (
-    Frame,
     FrameError,
     Header,
+    PipeFrame,
     frame,
     read_frame,
 )
@@ -63,7 +63,7 @@ class Child:
             self._writer.write(part)
         await self._writer.drain()
 
-    async def receive(self, limit: int) -> Frame:
+    async def receive(self, limit: int) -> PipeFrame:
         return await read_frame(self._reader, limit)
 
     async def how_it_ended(self) -> str:

@@ -11,7 +11,7 @@ from lucius.core.errors import LuciusError, WorkspaceError, WorkspaceRefusedErro
 from lucius.platform.errors import FatalError, ObjectMissingError, RetryableError, StepError
 
 Header = Mapping[str, Any]
-Frame = tuple[dict[str, Any], bytes]
+PipeFrame = tuple[dict[str, Any], bytes]
 LENGTHS: Final = Struct("!QQ")
 PIECE: Final = 1 << 20
 """So much is read from a socket at once."""
@@ -37,7 +37,7 @@ def parsed(head: bytes) -> dict[str, Any]:
     return header
 
 
-async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame:
+async def read_frame(reader: asyncio.StreamReader, limit: int) -> PipeFrame:
     """`limit` is for what may come in all. IncompleteReadError: the other side has gone."""
     head, body = LENGTHS.unpack(await reader.readexactly(LENGTHS.size))
     if head + body > limit:
@@ -46,7 +46,7 @@ async def read_frame(reader: asyncio.StreamReader, limit: int) -> Frame:
     return header, await reader.readexactly(body)
 
 
-def receive_frame(connection: socket.socket) -> Frame | None:
+def receive_frame(connection: socket.socket) -> PipeFrame | None:
     """The next frame, waited for; None once the other side has gone."""
     lengths = _exactly(connection, LENGTHS.size)
     if lengths is None:

@@ -1,7 +1,25 @@
-"""Every error code there is, with its status, its meaning and what to do about it."""
+"""Every error code there is: its status, its meaning, what to do about it, and who answers with it.
+
+OpenAPI and the reference pages are made from this.
+"""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
+
+
+class Operations(StrEnum):
+    """Kinds of operations, for codes that all of a kind answer with."""
+
+    ALL = "every operation"
+    WITH_BODY = "every operation that takes a body"
+    WITH_QUERY = "every operation that takes query parameters"
+    WITH_ROLE = "every operation that needs a role"
+    OF_A_JOB = "every operation whose path names a job"
+    CALLBACKS = "every callback"
+    FOR_ALL_TENANTS = "every operation for callers that are bound to no tenant"
+    NOT_FOR_MONITORS = "every operation but `GET /healthz` and `GET /readyz`"
+    UNROUTED = "a request that no operation takes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +29,14 @@ class ProblemCode:
     title: str
     explanation: str
     action: str
+    answered_by: tuple[Operations | str, ...]
+    """Kinds of operations, and single ones by the name of their handler."""
     retry_after: bool = False
+
+    @property
+    def page(self) -> str:
+        """The file of its reference page."""
+        return f"{self.code}.md"
 
 
 _ALL: Final = (
@@ -23,6 +48,7 @@ _ALL: Final = (
         "The request line, a header or the framing of the body cannot be read, so the connection was"
         " closed without looking further.",
         "Send HTTP/1.1. TLS belongs to a proxy in front of this server.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "INVALID_HOST",
@@ -31,6 +57,7 @@ _ALL: Final = (
         "A request of HTTP/1.1 has exactly one `Host` header. Where there are two, a proxy and this server"
         " might each believe another, so the connection was closed without looking further.",
         "Send one `Host` header. If a proxy is in between, see that it replaces the header.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "INVALID_TARGET",
@@ -39,6 +66,7 @@ _ALL: Final = (
         "The request line names a whole URL (as for a proxy), `*` or an authority. LUCIUS is no proxy, and"
         " the host belongs into the `Host` header alone.",
         "Send the path alone, such as `GET /v1/jobs HTTP/1.1`.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "INVALID_JSON",
@@ -47,6 +75,7 @@ _ALL: Final = (
         "The body could not be read as one JSON document in UTF-8. NaN, Infinity and"
         " numbers beyond what a double holds are not taken.",
         "Send one JSON document, encoded as UTF-8 without a byte order mark.",
+        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "DUPLICATE_KEY",
@@ -54,6 +83,7 @@ _ALL: Final = (
         "An object names a key twice",
         "A JSON object in the body has the same key more than once, so its meaning is ambiguous.",
         "Send each key once.",
+        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "NESTING_TOO_DEEP",
@@ -61,6 +91,7 @@ _ALL: Final = (
         "The body is nested too deeply",
         "Objects and arrays may be nested 64 levels deep.",
         "Flatten the document, or put it into an object store and send a reference.",
+        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "INVALID_BODY",
@@ -68,6 +99,7 @@ _ALL: Final = (
         "The body has the wrong shape",
         "The body is JSON, but not the object that this route takes. `errors` names the fields.",
         "Compare the body with the schema of the route in `/openapi.json`.",
+        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "INVALID_PARAMETER",
@@ -75,6 +107,7 @@ _ALL: Final = (
         "A parameter is not valid",
         "A query parameter or header has a value that this route does not take. `errors` names it.",
         "Correct the parameter.",
+        answered_by=(Operations.WITH_QUERY,),
     ),
     ProblemCode(
         "UNKNOWN_PARAMETER",
@@ -83,6 +116,7 @@ _ALL: Final = (
         "The query names a parameter that this route does not have. A filter with a slip of the pen would"
         " otherwise match everything. `errors` names it.",
         "Correct the name, or leave the parameter out; `/openapi.json` lists those of each route.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "INVALID_CURSOR",
@@ -90,6 +124,7 @@ _ALL: Final = (
         "The cursor is not valid here",
         "A cursor continues one listing: it holds for the filters and the caller it was made for.",
         "Start the listing again without a cursor.",
+        answered_by=("list_jobs", "list_dlq"),
     ),
     ProblemCode(
         "BODY_TOO_LARGE",
@@ -97,6 +132,7 @@ _ALL: Final = (
         "The body is too large",
         "The body is larger than this server accepts.",
         "Put the content into an object store and send a reference to it.",
+        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "PAYLOAD_TOO_LARGE",
@@ -105,6 +141,7 @@ _ALL: Final = (
         "A stored row or a rendered directive of this request would exceed the limits that hold on"
         " every backend alike.",
         "Shorten the payload, or put it into an object store and send a reference to it.",
+        answered_by=("orchestrate", "redrive"),
     ),
     ProblemCode(
         "UNSUPPORTED_MEDIA_TYPE",
@@ -112,6 +149,7 @@ _ALL: Final = (
         "The body is not sent as JSON",
         "This route takes `application/json`.",
         "Send the header `Content-Type: application/json`.",
+        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "NOT_FOUND",
@@ -119,6 +157,7 @@ _ALL: Final = (
         "There is no such route",
         "The path names nothing that this server has.",
         "Look at `/openapi.json` for what there is.",
+        answered_by=(Operations.UNROUTED,),
     ),
     ProblemCode(
         "METHOD_NOT_ALLOWED",
@@ -126,6 +165,7 @@ _ALL: Final = (
         "The route does not take this method",
         "The path exists, but not with this method. `Allow` names those it takes.",
         "Use one of the methods in `Allow`.",
+        answered_by=(Operations.UNROUTED,),
     ),
     # -- the envelope ------------------------------------------------------------------------
     ProblemCode(
@@ -135,6 +175,7 @@ _ALL: Final = (
         "Fields of the envelope are missing, have the wrong type, or cannot be stored unchanged (an"
         " integer beyond 64 bits, invalid Unicode). `errors` lists every one.",
         "Correct the fields that `errors` points to. Send long numbers as strings.",
+        answered_by=("orchestrate", "redrive"),
     ),
     ProblemCode(
         "UNSUPPORTED_SCHEMA_VERSION",
@@ -142,6 +183,7 @@ _ALL: Final = (
         "The schema version is not known",
         "`schema_version` names a version of the envelope that this server does not read.",
         "Send `v1` (`1` and `1.0` are spellings of it); see `docs/reference/envelope.md`.",
+        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "UNKNOWN_REQUEST_TYPE",
@@ -149,6 +191,7 @@ _ALL: Final = (
         "No protocol serves this request type",
         "`request_type` names no protocol that is loaded.",
         "`GET /v1/protocols` lists what is served.",
+        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "INVALID_PAYLOAD",
@@ -158,6 +201,7 @@ _ALL: Final = (
         " step that the protocol does not have. `errors` lists every fault.",
         "`GET /v1/protocols` shows the steps and their schemas. One step takes the payload whole; several"
         " take `payload.steps.<step_id>`, or all of them a payload without `steps`.",
+        answered_by=("orchestrate", "redrive"),
     ),
     ProblemCode(
         "REFERENCE_INVALID",
@@ -165,6 +209,7 @@ _ALL: Final = (
         "A reference is not valid",
         "A reference is a URI, or an object whose `uri` is one.",
         "Correct the reference that `errors` points to.",
+        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "REFERENCE_HAS_CREDENTIALS",
@@ -172,6 +217,7 @@ _ALL: Final = (
         "A reference carries credentials",
         "References are stored and passed on, so they must not hold user info, signatures or tokens.",
         "Send the plain URI, and give the services their own access.",
+        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "PAYLOAD_HAS_CREDENTIALS",
@@ -185,6 +231,7 @@ _ALL: Final = (
         "Give the service access of its own, and send at most the name of the secret, such as"
         " `secret_name`. If a field must carry one, or only looks like it, name it in"
         " `LUCIUS_ALLOW_PAYLOAD_SECRETS`.",
+        answered_by=("orchestrate", "redrive"),
     ),
     ProblemCode(
         "REFERENCE_NOT_ALLOWED",
@@ -192,15 +239,18 @@ _ALL: Final = (
         "A reference is outside the policy",
         "The scheme or host of a reference is not on the allowlist.",
         "Use an allowed scheme and host, or have the allowlist changed.",
+        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "REFERENCE_PROTECTED",
         422,
         "A reference leads to what LUCIUS keeps for itself",
         "A `file` reference leads into the data directory (ledger, keys) or into the workspaces of the"
-        " jobs, by its name or through a link. Nobody may name these, whatever their role.",
+        " jobs, by its name or through a link; or a reference leads into the workspaces where they lie in"
+        " an object store (`LUCIUS_WORKSPACE_URL`). Nobody may name these, whatever their role.",
         "Copy the document to a place that is open to jobs (`LUCIUS_INPUT_ROOTS`), and have outputs"
         " written to one (`LUCIUS_OUTPUT_ROOTS`).",
+        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "DOC_ID_REQUIRED",
@@ -208,6 +258,7 @@ _ALL: Final = (
         "BURST needs a document id",
         "Mode BURST spreads a tenant's work by document, so the command must name its document.",
         "Send `doc_id`, or another mode.",
+        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "BURST_NOT_ALLOWED",
@@ -215,6 +266,7 @@ _ALL: Final = (
         "The tenant may not use BURST",
         "The configuration does not allow mode BURST for this tenant.",
         "Submit in mode DEFAULT, or have the tenant's configuration changed.",
+        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "IDEMPOTENCY_KEY_REUSED",
@@ -222,6 +274,7 @@ _ALL: Final = (
         "The idempotency key belongs to another request",
         "The same key was used before with a different body. Nothing was created.",
         "Use a new key for a new request; repeat a request unchanged to find its job.",
+        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "TENANT_SATURATED",
@@ -229,6 +282,7 @@ _ALL: Final = (
         "The tenant has too many live jobs",
         "The tenant's limit of jobs in flight is reached. Nothing was created, no key is taken.",
         "Repeat the request later, unchanged.",
+        answered_by=("orchestrate", "redrive"),
         retry_after=True,
     ),
     ProblemCode(
@@ -237,6 +291,7 @@ _ALL: Final = (
         "There are too many live jobs",
         "The limit of jobs in flight is reached. Nothing was created, no key is taken.",
         "Repeat the request later, unchanged.",
+        answered_by=("orchestrate", "redrive"),
         retry_after=True,
     ),
     ProblemCode(
@@ -245,6 +300,7 @@ _ALL: Final = (
         "The lane has too many live jobs",
         "The limit of jobs in flight on this lane and mode is reached. Nothing was created.",
         "Repeat the request later, unchanged.",
+        answered_by=("orchestrate", "redrive"),
         retry_after=True,
     ),
     # -- jobs --------------------------------------------------------------------------------
@@ -254,6 +310,7 @@ _ALL: Final = (
         "There is no such job",
         "The id names no job, or none that the caller may see: the two are not told apart.",
         "Check the id and the caller's tenants.",
+        answered_by=(Operations.OF_A_JOB, Operations.CALLBACKS),
     ),
     ProblemCode(
         "STEP_NOT_FOUND",
@@ -261,6 +318,7 @@ _ALL: Final = (
         "The job has no such step",
         "The id names no step of this job.",
         "`GET /v1/jobs/{jobId}/steps` lists its steps.",
+        answered_by=("list_steps",),
     ),
     ProblemCode(
         "SERVICE_NOT_FOUND",
@@ -268,6 +326,7 @@ _ALL: Final = (
         "There is no such service",
         "No protocol that is loaded gives a step to a service of this name.",
         "`GET /v1/protocols` names the service of each step.",
+        answered_by=("pull_directives", "take_replies", "get_backlog_of_service"),
     ),
     ProblemCode(
         "TENANT_WITHOUT_POOL",
@@ -277,6 +336,7 @@ _ALL: Final = (
         " the worker would take those of other tenants from the workers that may have them.",
         "Give the worker a key with the role `service` and without tenants, or run a server whose bus can"
         " choose: `LUCIUS_BUS_BACKEND=memory`.",
+        answered_by=("pull_directives",),
     ),
     ProblemCode(
         "JOB_TERMINAL",
@@ -284,6 +344,7 @@ _ALL: Final = (
         "The job has ended",
         "A terminal state never changes, so this job can no longer be cancelled, paused or resumed.",
         "Nothing; a job that failed can be redriven.",
+        answered_by=("cancel", "pause", "resume"),
     ),
     ProblemCode(
         "JOB_CANCELLING",
@@ -291,6 +352,7 @@ _ALL: Final = (
         "The job is being cancelled",
         "Cancel beats pause: a job that is being cancelled can be neither paused nor resumed.",
         "Wait until it is CANCELLED, then redrive it if it should run after all.",
+        answered_by=("pause", "resume"),
     ),
     ProblemCode(
         "NOT_REDRIVABLE",
@@ -298,6 +360,7 @@ _ALL: Final = (
         "The job cannot be redriven",
         "Only a job that ended FAILED_FINAL or CANCELLED can be redriven.",
         "Wait until the job has ended.",
+        answered_by=("redrive",),
     ),
     ProblemCode(
         "ALREADY_REDRIVEN",
@@ -306,6 +369,7 @@ _ALL: Final = (
         "A job is redriven once. It was, with another payload than this one; `detail` names the new"
         " job. Nothing was created.",
         "Follow the new job. If it fails too, redrive that one, with the payload that is wanted.",
+        answered_by=("redrive",),
     ),
     ProblemCode(
         "NOT_IN_DLQ",
@@ -313,6 +377,7 @@ _ALL: Final = (
         "The job is not in the dead-letter view",
         "Only a job that ended FAILED_FINAL can be dismissed.",
         "Nothing.",
+        answered_by=("dismiss",),
     ),
     ProblemCode(
         "CONFLICT",
@@ -320,6 +385,7 @@ _ALL: Final = (
         "The request does not fit the state of the job",
         "The job is in a state that does not take this request. Nothing was changed.",
         "Read the job and decide again.",
+        answered_by=("cancel", "pause", "resume", "dismiss"),
     ),
     # -- callbacks ---------------------------------------------------------------------------
     ProblemCode(
@@ -328,6 +394,7 @@ _ALL: Final = (
         "The reply is not valid",
         "Fields of the reply are missing or have the wrong type. `errors` lists every one.",
         "Correct the fields that `errors` points to.",
+        answered_by=(Operations.CALLBACKS,),
     ),
     ProblemCode(
         "CALLBACK_TOKEN_REQUIRED",
@@ -335,6 +402,7 @@ _ALL: Final = (
         "The reply carries no token",
         "Over HTTP every reply carries the `callback_token` of its directive.",
         "Send `Authorization: Bearer <callback_token>`.",
+        answered_by=(Operations.CALLBACKS,),
     ),
     ProblemCode(
         "CALLBACK_TOKEN_INVALID",
@@ -342,6 +410,7 @@ _ALL: Final = (
         "The token does not belong to this attempt",
         "A callback token is bound to tenant, job, step, attempt and lease, and opens nothing else.",
         "Send the token of the same directive as `jobId`, `stepId`, `attempt_no` and `lease_id`.",
+        answered_by=(Operations.CALLBACKS,),
     ),
     ProblemCode(
         "STALE_ATTEMPT",
@@ -349,6 +418,7 @@ _ALL: Final = (
         "The reply speaks for an attempt that is over",
         "Another attempt of this step is the current one. The reply was recorded and changed nothing.",
         "Stop working on this directive; do not repeat the reply.",
+        answered_by=(Operations.CALLBACKS,),
     ),
     ProblemCode(
         "UNKNOWN_STEP",
@@ -356,6 +426,7 @@ _ALL: Final = (
         "The job has no such step",
         "The reply names a step that its job does not have.",
         "Send `stepId` as it was in the directive.",
+        answered_by=(Operations.CALLBACKS,),
     ),
     # -- callers -----------------------------------------------------------------------------
     ProblemCode(
@@ -364,6 +435,7 @@ _ALL: Final = (
         "The caller is not known",
         "The request has no credentials, or they are not valid or have expired.",
         "Send an API key or a token as `Authorization: Bearer`.",
+        answered_by=(Operations.WITH_ROLE,),
     ),
     ProblemCode(
         "FORBIDDEN",
@@ -371,6 +443,7 @@ _ALL: Final = (
         "The caller may not do this",
         "The caller is known, but lacks the role that this route needs.",
         "Use credentials with that role.",
+        answered_by=(Operations.WITH_ROLE,),
     ),
     ProblemCode(
         "OTHER_USER",
@@ -381,6 +454,7 @@ _ALL: Final = (
         " namespace (a container), or where the system has no `/proc`: such a connection is refused too.",
         "Set `LUCIUS_AUTH=keys`, make a key with `lucius keys create`, and send it. If the server is"
         " yours, call it through `lucius.sock` in its data directory.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "TENANT_FORBIDDEN",
@@ -388,6 +462,7 @@ _ALL: Final = (
         "The caller may not act for this tenant",
         "Callers are bound to tenants; `tenant_id` is not one of the caller's.",
         "Use credentials of that tenant.",
+        answered_by=(Operations.FOR_ALL_TENANTS, "orchestrate"),
     ),
     ProblemCode(
         "AUTHENTICATION_UNAVAILABLE",
@@ -395,6 +470,7 @@ _ALL: Final = (
         "Callers cannot be checked at the moment",
         "The keys that credentials are checked with cannot be read or fetched. Nothing was done.",
         "Repeat the request later, unchanged.",
+        answered_by=(Operations.WITH_ROLE,),
         retry_after=True,
     ),
     ProblemCode(
@@ -404,6 +480,7 @@ _ALL: Final = (
         "Requests of a caller are limited to so many a second, and so are replies for a tenant. Nothing"
         " was done.",
         "Repeat the request later, unchanged.",
+        answered_by=(Operations.ALL,),
         retry_after=True,
     ),
     ProblemCode(
@@ -414,6 +491,7 @@ _ALL: Final = (
         " may have `LUCIUS_MAX_WAITING_PER_CALLER` of them at once, or an address where callers are not"
         " known. Nothing was done.",
         "End some of them, ask without waiting, or have the setting raised.",
+        answered_by=("get_job", "list_events", "pull_directives"),
         retry_after=True,
     ),
     ProblemCode(
@@ -424,6 +502,7 @@ _ALL: Final = (
         " answered once, and only for `/healthz`, `/readyz` and operators. Nothing was done.",
         "Use connections again instead of opening new ones, and close those that are not needed. Behind a"
         " proxy all clients have its address: have the setting raised.",
+        answered_by=(Operations.NOT_FOR_MONITORS,),
         retry_after=True,
     ),
     ProblemCode(
@@ -433,6 +512,7 @@ _ALL: Final = (
         "All of `LUCIUS_MAX_CONNECTIONS` connections are in use. Those beyond are answered once, and only"
         " for `/healthz`, `/readyz` and operators. Nothing was done.",
         "Repeat the request later, unchanged. If it happens often, have the setting raised.",
+        answered_by=(Operations.NOT_FOR_MONITORS,),
         retry_after=True,
     ),
     ProblemCode(
@@ -442,6 +522,7 @@ _ALL: Final = (
         "While authentication is off, LUCIUS answers only to the names of this machine's loopback,"
         " so that no web page can reach it under a name of its own.",
         "Use `http://127.0.0.1` or `http://localhost`, or turn authentication on.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "HEADERS_TOO_LARGE",
@@ -450,6 +531,7 @@ _ALL: Final = (
         "The request line, the headers or the trailers of a chunked body are larger or more than this"
         " server accepts.",
         "Send fewer and shorter headers; a body belongs into the body.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "REQUEST_TIMEOUT",
@@ -459,6 +541,7 @@ _ALL: Final = (
         " (`LUCIUS_REQUEST_HEAD_SECONDS`, `LUCIUS_REQUEST_BODY_SECONDS`). Nothing was done, and the"
         " connection is closed.",
         "Repeat the request on a new connection. If the network is that slow, have the settings raised.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "CROSS_ORIGIN",
@@ -466,6 +549,7 @@ _ALL: Final = (
         "A web page of another origin may not do this",
         "The request came from a browser on a page of another origin: `Origin` or `Sec-Fetch-Site` says so.",
         "Call the API from a program, or from a page of the same origin.",
+        answered_by=(Operations.WITH_BODY,),
     ),
     # -- the server --------------------------------------------------------------------------
     ProblemCode(
@@ -475,6 +559,7 @@ _ALL: Final = (
         "The storage cannot be reached or did not take a write. Nothing was acknowledged; repeating"
         " the request is safe.",
         "Repeat the request, unchanged, with the same idempotency key.",
+        answered_by=(Operations.ALL,),
         retry_after=True,
     ),
     ProblemCode(
@@ -485,6 +570,7 @@ _ALL: Final = (
         " says so.",
         "Stop the server, look at the disk, keep a copy of the file, and restore a backup with"
         " `lucius ledger restore`. Then repeat the request with the same idempotency key.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "LEDGER_ROW_UNREADABLE",
@@ -495,6 +581,7 @@ _ALL: Final = (
         " `lucius_unreadable_jobs` count such jobs.",
         "`lucius verify` lists all such jobs with the reason. Restore a backup that still has the job,"
         " or submit it again under another idempotency key.",
+        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "BUS_UNAVAILABLE",
@@ -502,6 +589,7 @@ _ALL: Final = (
         "The bus does not answer",
         "The broker cannot be reached.",
         "Repeat the request later.",
+        answered_by=("pull_directives",),
         retry_after=True,
     ),
     ProblemCode(
@@ -511,6 +599,7 @@ _ALL: Final = (
         "A dependency is down, or the process is starting or stopping. `detail` names it.",
         "Wait, and look at the dependency. Why it is down is in the log, and in the answer to callers with"
         " the role `operate` or `admin`.",
+        answered_by=("orchestrate", "readyz"),
         retry_after=True,
     ),
     ProblemCode(
@@ -519,6 +608,7 @@ _ALL: Final = (
         "This process does not offer that",
         "The process that answered runs without the part that would do this.",
         "Ask a process that runs it.",
+        answered_by=("pull_directives", "retry_outbox"),
     ),
     ProblemCode(
         "INTERNAL_ERROR",
@@ -526,6 +616,7 @@ _ALL: Final = (
         "Something is wrong with LUCIUS itself",
         "An unexpected error. Its details are in the server's log.",
         "Repeat the request with the same idempotency key; report it if it persists.",
+        answered_by=(Operations.ALL,),
     ),
 )
 

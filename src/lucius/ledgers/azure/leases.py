@@ -1,0 +1,52 @@
+"""Lease rows in one partition, guarded by the ETags of the service."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import orjson
+
+from lucius.ledgers.azure import names
+from lucius.ledgers.azure.store import (
+    ETAG,
+    ROW,
+    Act,
+    Change,
+    Refused,
+    Store,
+    chunked,
+    joined,
+    row_of,
+)
+from lucius.ports.leases import LeaseRow
+
+LEASES: Final = "LEASE"
+
+
+class AzureLeases:
+    def __init__(self, store: Store, table: str) -> None:
+        self._store = store
+        self._table = table
+
+    async def rows(self) -> Sequence[LeaseRow]:
+        found = [
+            LeaseRow(
+                names.unescaped(row[ROW]),
+                row["holder"],
+                orjson.loads(joined("content", row)),
+                row[ETAG],
+            )
+            async for row in self._store.scan(self._table, LEASES)
+        ]
+        return sorted(found, key=lambda row: row.key)
+
+    async def put(self, row: LeaseRow) -> str | None:
+        columns = {"holder": row.holder, **chunked("content", orjson.dumps(dict(row.content)))}
+        act = Act.INSERT if row.etag is None else Act.REPLACE
+        change = Change(act, row_of(LEASES, names.escaped(row.key), columns), row.etag)
+        made = await self._store.commit(self._table, [change], once=True)
+        return None if isinstance(made, Refused) else made[0]
+
+    async def delete(self, row: LeaseRow) -> bool:
+        """Only a row that is there has a stamp, so the service refuses one that is gone."""
+        gone = Change(Act.DELETE, row_of(LEASES, names.escaped(row.key), {}), row.etag)
+        return not isinstance(await self._store.commit(self._table, [gone], once=True), Refused)

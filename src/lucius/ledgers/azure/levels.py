@@ -1,0 +1,43 @@
+"""How many jobs are live in all and on each lane, roughly: read now and then, and counted on in between.
+
+Only a tenant's own limit is exact here. The others may be exceeded by what other processes admit between
+two readings.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from lucius.ledgers.azure.tenants import Tenants
+from lucius.ledgers.rules import InflightCounts, InflightGroup
+from lucius.ports.ledger import Inflight, Limits, Saturated
+
+FRESH: Final = timedelta(seconds=1)
+
+
+class Levels:
+    def __init__(self, tenants: Tenants, now: Callable[[], datetime]) -> None:
+        self._tenants = tenants
+        self._now = now
+        self._counts = InflightCounts()
+        self._read_at: datetime | None = None
+
+    async def read(self) -> Inflight:
+        """One request for each tenant."""
+        counts = InflightCounts()
+        for tenant_id in await self._tenants.all():
+            for (lane, mode), n in (await self._tenants.live(tenant_id)).items():
+                counts.add(InflightGroup(tenant_id, lane, mode), n)
+        self._counts, self._read_at = counts, self._now()
+        return counts.view()
+
+    def add(self, cell: InflightGroup, change: int) -> None:
+        self._counts.add(cell, change)
+
+    async def saturated(self, cell: InflightGroup, limits: Limits) -> Saturated | None:
+        if limits.total is None and limits.lane is None:
+            return None
+        if self._read_at is None or self._now() - self._read_at >= FRESH:
+            await self.read()
+        rough = Limits(total=limits.total, lane=limits.lane)
+        return self._counts.saturated(cell, rough)

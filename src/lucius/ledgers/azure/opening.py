@@ -1,0 +1,116 @@
+"""An Azure ledger from its settings: the account by connection string or by the identity of the process."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+from azure.data.tables.aio import TableServiceClient
+from azure.identity.aio import DefaultAzureCredential
+
+from lucius.core.errors import LuciusError
+from lucius.ledgers.azure.layout import Layout
+from lucius.ledgers.azure.leases import AzureLeases
+from lucius.ledgers.azure.ledger import AzureLedger
+from lucius.ledgers.azure.metrics import TableInstruments
+from lucius.ledgers.azure.names import table_name
+from lucius.ledgers.azure.projections import Tables
+from lucius.ledgers.azure.single import SingleTable
+from lucius.ledgers.azure.split import SplitTables
+from lucius.ledgers.azure.store import Store, service_time
+from lucius.ledgers.azure.tables import AzureTables, Pause, Watch
+
+CHATTY: Final = ("azure.core", "azure.identity", "azure.data.tables")
+CONNECT: Final = 5
+ANSWER: Final = 20
+"""Seconds within which a request is answered. Azure gives up on its side after 30."""
+TAKES: Final = (
+    "LUCIUS_TABLE_CONNECTION takes a connection string of a storage account"
+    " (AccountName=...;AccountKey=...), or its URL, such as https://NAME.table.core.windows.net, for"
+    " the identity of the process"
+)
+
+
+class TableConnectionError(LuciusError):
+    """LUCIUS_TABLE_CONNECTION cannot be used."""
+
+
+def open_tables(
+    connection: str, metrics: TableInstruments | None = None, *, pause: Pause = asyncio.sleep
+) -> AzureTables:
+    """Nothing is asked of the service yet. TableConnectionError for what cannot name an account."""
+    for name in CHATTY:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)
+    counts = metrics or TableInstruments()
+    watch = Watch(counts, connection_timeout=CONNECT, read_timeout=ANSWER)
+    service, credential = _service(connection, watch)
+    return AzureTables(service, watch, counts, credential=credential, pause=pause)
+
+
+async def open_ledger(
+    backend: str, connection: str, named: Mapping[str, str], *, hot: Collection[str] = ()
+) -> AzureLedger:
+    """Tables are created where they are missing. `named`: the value of each setting that names one.
+
+    TableConnectionError or LedgerError, with the setting that helps, where that cannot be.
+    """
+    tables = {setting: table_name(setting, value) for setting, value in named.items()}
+    _check_apart(tables)
+    metrics = TableInstruments()
+    store = open_tables(connection, metrics)
+    try:
+        for setting, table in tables.items():
+            await store.ensure(table, setting)
+    except BaseException:
+        await store.close()
+        raise
+    return AzureLedger(
+        store,
+        _layout(backend, store, tables, hot),
+        tenants=tables["LUCIUS_IDEMPOTENCY_TABLE"],
+        lanes=tables["LUCIUS_JOB_INDEX_TABLE"],
+        instruments=metrics,
+    )
+
+
+def leases_of(ledger: AzureLedger) -> AzureLeases:
+    """Lease rows live beside the jobs, in the table that says what is due on which lane."""
+    return ledger.leases()
+
+
+def _layout(backend: str, store: Store, tables: Mapping[str, str], hot: Collection[str]) -> Layout:
+    if backend == "ledger":
+        return SingleTable(store, tables["LUCIUS_LEDGER_TABLE"])
+    apart = Tables(
+        tables["LUCIUS_JOBS_TABLE"],
+        tables["LUCIUS_STEPS_TABLE"],
+        tables["LUCIUS_OUTBOX_TABLE"],
+        tables["LUCIUS_EVENTS_TABLE"],
+    )
+    return SplitTables(store, apart, now=partial(service_time, store), hot=hot)
+
+
+def _check_apart(tables: Mapping[str, str]) -> None:
+    """Azure does not tell names apart by case."""
+    whose: dict[str, str] = {}
+    for setting, table in tables.items():
+        other = whose.setdefault(table.lower(), setting)
+        if other != setting:
+            raise TableConnectionError(f"{other} and {setting} name the same table, {table}")
+
+
+def _service(connection: str, watch: Watch) -> tuple[TableServiceClient, Any]:
+    """Every request is sent once: who knows what is at stake sends it again."""
+    options: dict[str, Any] = {"retry_total": 0, "transport": watch}
+    if not connection:
+        raise TableConnectionError(f"LUCIUS_TABLE_CONNECTION is empty. {TAKES}")
+    if connection.startswith("https://"):
+        credential = DefaultAzureCredential()
+        return TableServiceClient(connection, credential=credential, **options), credential
+    try:
+        return TableServiceClient.from_connection_string(connection, **options), None
+    except ValueError as error:
+        raise TableConnectionError(f"{TAKES}: {error}") from error

@@ -1,0 +1,159 @@
+"""A job moves on: what its lane must know first, then its rows, then what its tenant's lists say.
+
+Stopped after the first, a save leaves a wake-up that nobody relies on; after the second, one by which
+the rest is done later. So a job is never forgotten.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from lucius.core.effects import Event
+from lucius.core.errors import LedgerError, LedgerTooNewError, LedgerUnavailableError
+from lucius.core.ids import new_lease_id
+from lucius.core.job import Job
+from lucius.core.record import record
+from lucius.ledgers.azure.heads import Head
+from lucius.ledgers.azure.layout import Layout
+from lucius.ledgers.azure.seen import Sight, Sights, Stamps, sight_of
+from lucius.ledgers.azure.store import Refused
+from lucius.ledgers.azure.tenants import Tenants
+from lucius.ledgers.azure.wakeups import Lanes, due_of, new_wakeup, ready_rows
+from lucius.ledgers.rules import ready_steps
+from lucius.ledgers.stored.json_form import micros
+
+log = logging.getLogger("lucius.ledger")
+
+RACES: Final = 10
+
+
+@record
+class Prepared:
+    """A save that its lane knows of: the new head, and the rows that were written for it."""
+
+    head: Head
+    written: tuple[str, ...] = ()
+
+
+class Saving:
+    def __init__(
+        self,
+        rows: Layout,
+        tenants: Tenants,
+        lanes: Lanes,
+        sights: Sights,
+        stamps: Stamps,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._rows = rows
+        self._tenants = tenants
+        self._lanes = lanes
+        self._sights = sights
+        self._stamps = stamps
+        self._now = now
+
+    async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
+        save_id = new_lease_id()
+        for _ in range(RACES):
+            sight = await self._sight(job, expected)
+            if sight is None:
+                return False
+            if sight.version != expected:
+                return sight.head.save_id == save_id
+            if await self._landed(sight, job, save_id, events):
+                return True
+            self._sights.forget(job.job_id)  # someone wrote the row: read it, and see who and what
+        raise LedgerUnavailableError(
+            f"job {job.job_id} is being written by others faster than by us"
+        )
+
+    async def _sight(self, job: Job, expected: int) -> Sight | None:
+        """What is stored now. What was seen is good enough, unless the caller has seen more."""
+        sight = self._sights.get(job.job_id)
+        if sight is not None and sight.version >= expected:
+            return sight
+        try:
+            stored = await self._rows.read(job.job_id, job.tenant_id)
+        except LedgerTooNewError:
+            return None
+        if stored is None:
+            return None
+        sight = sight_of(stored.job, stored.head, stored.etag)
+        self._sights.put(job.job_id, sight)
+        return sight
+
+    async def _landed(self, sight: Sight, job: Job, save_id: str, events: Sequence[Event]) -> bool:
+        ready = self._places(sight, job)
+        prepared = await self._prepared(sight, job, ready)
+        head = replace(prepared.head, save_id=save_id)
+        lane = job.plan.routing.lane
+        etag = await self._rows.replace(sight.steps, sight.etag, job, head, events)
+        if isinstance(etag, Refused):
+            self._lanes.drop(lane, prepared.written)
+            return False
+        saved = sight_of(job, head, etag, settled=sight.settled)
+        self._sights.put(job.job_id, saved)
+        left = {step: at for step, at in (sight.head.ready or {}).items() if step not in ready}
+        self._lanes.drop(lane, list(ready_rows(job, left)))
+        if head.wakeup != sight.head.wakeup and sight.due_at is not None:
+            self._lanes.drop(lane, [sight.head.wakeup])
+        await self._concluded(sight, saved, job)
+        return True
+
+    def _places(self, sight: Sight, job: Job) -> Mapping[str, int]:
+        """Who keeps a place in the ready queues, and who gets a new one at the end."""
+        held = sight.head.ready or {}
+        steps = [job.plan.steps[at].step_id for at in ready_steps(job)]
+        return {step: held[step] if step in held else self._stamps.next() for step in steps}
+
+    async def _prepared(self, sight: Sight, job: Job, ready: Mapping[str, int]) -> Prepared:
+        """Write what the lane must know before the save lands, if anything."""
+        fresh = {step: at for step, at in ready.items() if step not in (sight.head.ready or {})}
+        head = replace(sight.head, ready=dict(ready))
+        due = self._announced_at(sight, job, fresh)
+        if due is None:
+            return Prepared(head)
+        wakeup = new_wakeup(job, due, head.claim_hash, micros(self._now()))
+        rows = list(ready_rows(job, fresh))
+        await self._lanes.announce(wakeup, rows)
+        return Prepared(replace(head, wakeup=wakeup.row), (wakeup.row, *rows))
+
+    def _announced_at(self, sight: Sight, job: Job, fresh: Mapping[str, int]) -> int | None:
+        """When a new wake-up row must come up; none where the one that stands is good enough.
+
+        It is good if it comes up before the job is due. One that has come up already, before the job is due,
+        would be looked at for nothing: writing a new one now is cheaper.
+        """
+        now = micros(self._now())
+        stands = due_of(sight.head.wakeup) if sight.due_at is not None else None
+        if job.due_at is None:
+            changes_lists = job.terminal and (not sight.terminal or job.in_dlq != sight.in_dlq)
+            return now if stands is None and changes_lists else None
+        due = micros(job.due_at)
+        goes_out = any(s.out for s in job.steps) and not any(s.out for s in sight.steps)
+        if stands is None or due < stands or fresh or goes_out:
+            return due
+        return due if stands <= now < due else None
+
+    # -- after the save ----------------------------------------------------------------------
+
+    async def _concluded(self, before: Sight, saved: Sight, job: Job) -> None:
+        """The save is durable, whatever happens here: what is not done now, the wake-up row brings up."""
+        try:
+            if job.terminal:
+                await self._relisted(before, saved, job)
+            if self._lanes.crowded(job.plan.routing.lane):
+                await self._lanes.settle([job.plan.routing.lane])
+        except LedgerError as error:
+            log.warning("job %s is saved, its lists are behind: %s", job.job_id, error)
+
+    async def _relisted(self, before: Sight, saved: Sight, job: Job) -> None:
+        if not saved.settled:
+            await self._tenants.end(job, saved.head)
+        if before.terminal and (not saved.settled or before.in_dlq != job.in_dlq):
+            await self._tenants.relist(job, saved.head)
+        self._sights.put(job.job_id, replace(saved, settled=True))
+        if job.due_at is None and saved.head.wakeup:
+            self._lanes.drop(job.plan.routing.lane, [saved.head.wakeup])

@@ -1,0 +1,137 @@
+"""What the ledger asks of a table service: point reads, scans of a range, and transactions in one partition.
+
+Everything above this speaks in these words; everything below is the SDK. So a double can stand between.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from time import monotonic
+from typing import Any, Final, Protocol
+
+from lucius.core.record import record
+
+Row = dict[str, Any]
+"""Columns by name, with `PartitionKey` and `RowKey`. What was read has `etag` as well."""
+
+PARTITION: Final = "PartitionKey"
+ROW: Final = "RowKey"
+ETAG: Final = "etag"
+MOST_CHANGES: Final = 100
+"""In one transaction."""
+
+CUT: Final = timedelta(seconds=1)
+"""What the service's date leaves out."""
+
+MISSING: Final = 404
+EXISTS: Final = 409
+MOVED: Final = 412
+
+
+class Act(StrEnum):
+    INSERT = "create"
+    REPLACE = "update"
+    MERGE = "merge"
+    """Replace some columns of a row that is there."""
+    UPSERT = "upsert"
+    DELETE = "delete"
+
+
+@record
+class Change:
+    act: Act
+    row: Row
+    etag: str | None = None
+    """The row must still have it. None: whatever is stored."""
+
+
+@record
+class Refused:
+    """A transaction that was not made, because of its change `index`: 404, 409 or 412."""
+
+    index: int
+    status: int
+
+
+Etags = Sequence[str | None]
+
+
+class Store(Protocol):
+    async def get(
+        self, table: str, partition: str, row: str, columns: Sequence[str] | None = None
+    ) -> Row | None: ...
+
+    def scan(
+        self,
+        table: str,
+        partition: str | None,
+        first: str = "",
+        end: str | None = None,
+        *,
+        equal: Mapping[str, str | bool] | None = None,
+        columns: Sequence[str] | None = None,
+        page: int = 1000,
+    ) -> AsyncIterator[Row]:
+        """Rows from `first` up to `end`, exclusive, in the order of their keys; of all partitions where
+        none is named."""
+
+    async def commit(
+        self, table: str, changes: Sequence[Change], *, once: bool = False
+    ) -> Etags | Refused:
+        """All or nothing, in one partition. LedgerUnavailableError: nobody knows.
+
+        Without an answer it is sent again, so a refusal may be because of itself, unless `once`.
+        """
+
+    def dated(self) -> tuple[datetime, float] | None:
+        """The service's date in its last answer, and the monotonic moment at which that came."""
+
+    async def close(self) -> None: ...
+
+
+def _wall() -> datetime:
+    return datetime.now(UTC)
+
+
+def service_time(
+    store: Store,
+    wall: Callable[[], datetime] = _wall,
+    time: Callable[[], float] = monotonic,
+) -> datetime:
+    """By the date of the service's last answer, where our own clock is off.
+
+    That date is cut to whole seconds. Two processes that went by it alone would disagree by up to a second
+    about what came first.
+    """
+    ours, dated = wall(), store.dated()
+    if dated is None:
+        return ours
+    there = dated[0] + CUT / 2 + timedelta(seconds=time() - dated[1])
+    return ours if abs(ours - there) <= CUT else there
+
+
+def row_of(partition: str, row: str, columns: Mapping[str, Any]) -> Row:
+    """Columns without a value are absent."""
+    given = {name: value for name, value in columns.items() if value is not None}
+    return {PARTITION: partition, ROW: row, **given}
+
+
+# -- long texts ------------------------------------------------------------------------------
+
+CHUNK: Final = 16_000
+"""Characters of a document in one column: in UTF-16 at most 32,000 of the 32,768 that Azure takes."""
+
+
+def chunked(name: str, text: bytes) -> dict[str, str]:
+    """A document in as many columns as it needs: `doc`, `doc1`, `doc2` ..."""
+    whole = text.decode()
+    pieces = [whole[at : at + CHUNK] for at in range(0, len(whole), CHUNK)] or [""]
+    return {name if not no else f"{name}{no}": piece for no, piece in enumerate(pieces)}
+
+
+def joined(name: str, row: Row) -> bytes:
+    pieces, no = [str(row.get(name, ""))], 1
+    while f"{name}{no}" in row:
+        pieces.append(str(row[f"{name}{no}"]))
+        no += 1
+    return "".join(pieces).encode("utf-8", "surrogatepass")

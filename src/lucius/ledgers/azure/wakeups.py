@@ -1,0 +1,213 @@
+"""The rows of a lane: when each of its jobs is to be looked at, and what is ready for its window.
+
+A row is written before the save that relies on it, and dropped only once nothing does. Drops wait in memory
+until a request goes to the same lane, so that most cost none; until then they hide what they drop. A row
+that a dead process left is found when it comes up.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from datetime import timedelta
+from secrets import token_hex
+from typing import Any, Final
+
+import orjson
+
+from lucius.core.job import Job
+from lucius.core.record import record
+from lucius.ledgers.azure import names
+from lucius.ledgers.azure.store import (
+    MISSING,
+    MOST_CHANGES,
+    ROW,
+    Act,
+    Change,
+    Refused,
+    Row,
+    Store,
+    row_of,
+)
+from lucius.ledgers.rules import queue_of
+from lucius.ledgers.stored.job_codec import SCHEMA
+from lucius.ledgers.stored.json_form import MICROSECOND
+from lucius.ports.ledger import ReadyEntry
+
+WAKE: Final = "WAKE"
+READY: Final = "READY"
+LATE_CREATION: Final = timedelta(minutes=10) // MICROSECOND
+"""How long a job may take from its announcement to its rows, before it is given up."""
+DROPPED_AT_ONCE: Final = 80
+"""Drops that wait for a request to their lane, before they make one of their own."""
+
+
+@record
+class Wakeup:
+    """A promise to look at a job at a moment; `version` is the one that the writer was about to save."""
+
+    row: str
+    lane: int
+    due: int
+    job_id: str
+    version: int
+    tenant_id: str
+    claim_hash: str
+    written: int
+    schema: int
+    held: bool = False
+    """Nothing of that version is with a service. A release writes a row that comes up earlier."""
+    ready: tuple[str, ...] = ()
+    """The ready rows that were written with it."""
+
+
+def partition_of(lane: int) -> str:
+    return f"{lane:02}"
+
+
+def due_of(wakeup: str) -> int:
+    """When the row with this key comes up."""
+    return int(names.parts_of(wakeup)[1])
+
+
+def new_wakeup(job: Job, due: int, claim_hash: str, written: int) -> Wakeup:
+    return Wakeup(
+        new_row(due, job.job_id, job.version),
+        job.plan.routing.lane,
+        due,
+        job.job_id,
+        job.version,
+        job.tenant_id,
+        claim_hash,
+        written,
+        SCHEMA,
+        held=not any(step.out for step in job.steps),
+    )
+
+
+def new_row(due: int, job_id: str, version: int) -> str:
+    """No two are alike, so that whoever drops one drops nobody else's."""
+    return names.key(WAKE, names.rising(due), job_id, version, token_hex(4))
+
+
+def ready_row(job: Job, index: int, position: int) -> str:
+    line, _, tenant_id = queue_of(job, index)
+    step_id = job.plan.steps[index].step_id
+    return names.key(READY, line, tenant_id, names.rising(position), job.job_id, step_id)
+
+
+def entry_of(lane: int, row: str) -> ReadyEntry:
+    _, line, tenant_id, position, job_id, step_id = names.parts_of(row)
+    return ReadyEntry(int(position), job_id, step_id, line, lane, tenant_id)
+
+
+class Lanes:
+    def __init__(self, store: Store, table: str) -> None:
+        self._store = store
+        self._table = table
+        self._drops: defaultdict[int, dict[str, None]] = defaultdict(dict)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    async def announce(self, wakeup: Wakeup, ready: Sequence[str]) -> None:
+        """Durable when this returns. Drops of the lane go with it."""
+        partition = partition_of(wakeup.lane)
+        rows = [row_of(partition, wakeup.row, _columns(wakeup, ready))]
+        rows += [row_of(partition, row, _ready_columns(wakeup)) for row in ready]
+        await self._write(wakeup.lane, [Change(Act.UPSERT, row) for row in rows])
+
+    def drop(self, lane: int, rows: Collection[str]) -> None:
+        """Later; from now on nobody here sees them."""
+        self._drops[lane].update(dict.fromkeys(rows))
+
+    async def settle(self, lanes: Collection[int], least: int = 1) -> None:
+        """Perform the drops of these lanes, where there are so many."""
+        for lane in lanes:
+            while len(self._drops[lane]) >= least:
+                await self._write(lane, [])
+
+    def crowded(self, lane: int) -> bool:
+        return len(self._drops[lane]) >= DROPPED_AT_ONCE
+
+    def hides(self, lane: int, row: str) -> bool:
+        return row in self._drops[lane]
+
+    async def close(self) -> None:
+        await self.settle(list(self._drops))
+
+    async def _write(self, lane: int, changes: Sequence[Change]) -> None:
+        """The changes, and as many drops as fit; a row that is gone already is no fault."""
+        partition, waiting = partition_of(lane), self._drops[lane]
+        drops = list(waiting)[: MOST_CHANGES - len(changes)]
+        while changes or drops:
+            gone = [Change(Act.DELETE, row_of(partition, row, {})) for row in drops]
+            made = await self._store.commit(self._table, [*changes, *gone])
+            if not isinstance(made, Refused):
+                break
+            if made.status != MISSING:
+                raise AssertionError(f"a wake-up row was refused with {made.status}")
+            waiting.pop(drops.pop(made.index - len(changes)), None)
+        for row in drops:
+            waiting.pop(row, None)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def wakeups(
+        self, lane: int, before: int | None = None, page: int = 1000
+    ) -> AsyncIterator[Wakeup]:
+        """In the order in which they come up."""
+        end = names.past(WAKE) if before is None else names.key(WAKE, names.rising(before + 1))
+        first = names.prefix(WAKE)
+        scan = self._store.scan(self._table, partition_of(lane), first, end, page=page)
+        async for row in scan:
+            if not self.hides(lane, row[ROW]):
+                yield _wakeup(lane, row)
+
+    async def ready(self, lane: int, *queue: str, page: int = 1000) -> AsyncIterator[Row]:
+        first = names.prefix(READY, *queue)
+        end = names.past(first)
+        columns = ["version", "schema"]
+        scan = self._store.scan(
+            self._table, partition_of(lane), first, end, columns=columns, page=page
+        )
+        async for row in scan:
+            if not self.hides(lane, row[ROW]):
+                yield row
+
+
+def _columns(wakeup: Wakeup, ready: Sequence[str]) -> dict[str, Any]:
+    return {
+        "job_id": wakeup.job_id,
+        "tenant_id": wakeup.tenant_id,
+        "claim_hash": wakeup.claim_hash,
+        "version": wakeup.version,
+        "written": wakeup.written,
+        "schema": wakeup.schema,
+        "held": wakeup.held,
+        "ready": orjson.dumps(list(ready)).decode() if ready else None,
+    }
+
+
+def _ready_columns(wakeup: Wakeup) -> dict[str, Any]:
+    return {"version": wakeup.version, "schema": wakeup.schema, "job_id": wakeup.job_id}
+
+
+def _wakeup(lane: int, row: Row) -> Wakeup:
+    return Wakeup(
+        row[ROW],
+        lane,
+        due_of(row[ROW]),
+        str(row["job_id"]),
+        int(row["version"]),
+        str(row["tenant_id"]),
+        str(row["claim_hash"]),
+        int(row["written"]),
+        int(row["schema"]),
+        bool(row.get("held")),
+        tuple(orjson.loads(row["ready"])) if row.get("ready") else (),
+    )
+
+
+def ready_rows(job: Job, places: dict[str, int]) -> Iterator[str]:
+    """The rows of the steps that have a place."""
+    for index, step in enumerate(job.plan.steps):
+        if step.step_id in places:
+            yield ready_row(job, index, places[step.step_id])

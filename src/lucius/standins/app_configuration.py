@@ -1,0 +1,281 @@
+"""A stand-in for Azure App Configuration that the real SDK talks to, over HTTP on loopback.
+
+It checks the signature of every request, keeps key-values in memory and answers 501 to what it does
+not know. `python -m lucius.standins.app_configuration` runs one that holds the packaged protocols.
+"""
+
+import argparse
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from aiohttp import web
+
+from lucius.configs.documents import parse_document
+from lucius.configs.files import PACKAGED
+from lucius.configs.key_values import SENTINEL, key_values
+
+HOST: Final = "127.0.0.1"
+PAGE: Final = 100
+"""As many entries as the service puts on a page."""
+SKEW: Final = timedelta(minutes=15)
+"""How old a signature may be."""
+SIGNED: Final = ("x-ms-date", "host", "x-ms-content-sha256")
+DATE: Final = "%b, %d %Y %H:%M:%S.%f GMT"
+"""How the SDK writes `x-ms-date`."""
+NO_LABEL: Final = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    key: str
+    label: str
+    value: str
+    content_type: str
+    etag: str
+    changed_at: datetime
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "label": self.label or None,
+            "value": self.value,
+            "content_type": self.content_type,
+            "etag": self.etag,
+            "last_modified": self.changed_at.isoformat(),
+            "locked": False,
+            "tags": {},
+        }
+
+
+class StandIn:
+    """`async with StandIn() as stand_in:` serves until left. What it holds outlives an outage."""
+
+    def __init__(
+        self, *, port: int = 0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._port = port
+        self._now = now
+        self._secret = secrets.token_bytes(32)
+        self._runner: web.AppRunner | None = None
+        self._versions = count(1)
+        self.entries: dict[tuple[str, str], Entry] = {}
+        self.requests: Counter[str] = Counter()
+        """Answers by `METHOD path status`, without the query."""
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{HOST}:{self._port}"
+
+    @property
+    def connection_string(self) -> str:
+        secret = base64.b64encode(self._secret).decode()
+        return f"Endpoint={self.endpoint};Id=stand-in;Secret={secret}"
+
+    # -- what it holds -----------------------------------------------------------------------
+
+    def put(self, key: str, value: str, label: str = "", content_type: str = "") -> Entry:
+        etag = f"v{next(self._versions)}"
+        entry = Entry(key, label, value, content_type, etag, self._now())
+        self.entries[key, label] = entry
+        return entry
+
+    def delete(self, key: str, label: str = "") -> Entry | None:
+        return self.entries.pop((key, label), None)
+
+    def hold(self, body: Mapping[str, Any], label: str = "") -> None:
+        """The content of a protocol file, and the sentinel last."""
+        for key, value in key_values(body).items():
+            self.put(key, value, label)
+        self.put(SENTINEL, secrets.token_hex(4), label)
+
+    # -- serving -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        app = web.Application(middlewares=[self._checked])
+        app.router.add_get("/kv", self._list)
+        app.router.add_route("*", "/kv/{key:.+}", self._one)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, HOST, self._port, reuse_address=True)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Nobody listens until `start`, which takes the same port again."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    @web.middleware
+    async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        fault = self._signature_fault(request, await request.read())
+        if fault is not None:
+            answer = _problem(HTTPStatus.UNAUTHORIZED, fault)
+        else:
+            try:
+                answer = await handler(request)
+            except web.HTTPException:
+                answer = _problem(HTTPStatus.NOT_IMPLEMENTED, "the stand-in does not know this")
+        self.requests[f"{request.method} {request.path} {answer.status}"] += 1
+        answer.headers["Sync-Token"] = f"stand-in=0;sn={sum(self.requests.values())}"
+        return answer
+
+    def _signature_fault(self, request: web.Request, body: bytes) -> str | None:
+        scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+        said = dict(part.partition("=")[::2] for part in text.split("&"))
+        if scheme != "HMAC-SHA256" or said.get("Credential") != "stand-in":
+            return "no such credential"
+        if tuple(said.get("SignedHeaders", "").lower().split(";")) != SIGNED:
+            return f"the signed headers must be {';'.join(SIGNED)}"
+        values = [request.headers.get(name, "") for name in SIGNED]
+        if values[2] != _base64(hashlib.sha256(body).digest()):
+            return "the content is not what was signed"
+        text = f"{request.method}\n{request.raw_path}\n{';'.join(values)}"
+        expected = hmac.new(self._secret, text.encode(), hashlib.sha256).digest()
+        if not hmac.compare_digest(_base64(expected), said.get("Signature", "")):
+            return "the signature is wrong"
+        return self._date_fault(values[0])
+
+    def _date_fault(self, text: str) -> str | None:
+        try:
+            signed_at = datetime.strptime(text, DATE).replace(tzinfo=UTC)
+        except ValueError:
+            return f"x-ms-date is not a date: {text}"
+        return "the signature is out of date" if abs(self._now() - signed_at) > SKEW else None
+
+    async def _list(self, request: web.Request) -> web.Response:
+        found = list(self._matching(request.query.get("key", "*"), request.query.get("label", "*")))
+        begin = int(request.query.get("after", "0"))
+        body: dict[str, Any] = {"items": [e.document() for e in found[begin : begin + PAGE]]}
+        if begin + PAGE < len(found):
+            following = request.rel_url.update_query(after=str(begin + PAGE))
+            body["@nextLink"] = str(following)
+        return _json(body)
+
+    def _matching(self, keys: str, labels: str) -> Iterator[Entry]:
+        for (key, label), entry in sorted(self.entries.items()):
+            if _matches(keys, key) and _matches(labels, label or NO_LABEL):
+                yield entry
+
+    async def _one(self, request: web.Request) -> web.Response:
+        key, label = request.match_info["key"], request.query.get("label", "").strip(NO_LABEL)
+        entry = self.entries.get((key, label))
+        if request.method in ("PUT", "DELETE") and not _condition_holds(request, entry):
+            return _problem(HTTPStatus.PRECONDITION_FAILED, "the entry is another one by now")
+        if request.method == "PUT":
+            given = await request.json()
+            kind = given.get("content_type") or ""
+            return _json(self.put(key, given.get("value") or "", label, kind).document())
+        if entry is None:
+            missing = HTTPStatus.NO_CONTENT if request.method == "DELETE" else HTTPStatus.NOT_FOUND
+            return web.Response(status=missing)
+        if request.method == "DELETE":
+            self.delete(key, label)
+        elif request.headers.get("If-None-Match", "").strip('"') == entry.etag:
+            return web.Response(status=HTTPStatus.NOT_MODIFIED)
+        return _json(entry.document())
+
+
+def _condition_holds(request: web.Request, entry: Entry | None) -> bool:
+    etag = entry.etag if entry is not None else None
+    match, none_match = (
+        request.headers.get(name, "").strip('"') for name in ("If-Match", "If-None-Match")
+    )
+    if none_match == "*" and etag is not None:
+        return False
+    return not match or (etag is not None if match == "*" else etag == match)
+
+
+def _matches(filters: str, text: str) -> bool:
+    """A list with commas; a star at the end stands for the rest; a backslash takes a sign literally."""
+    for part in _split(filters):
+        if part.endswith("*") and not part.endswith("\\*"):
+            if text.startswith(_plain(part[:-1])):
+                return True
+        elif text == _plain(part):
+            return True
+    return False
+
+
+def _split(filters: str) -> list[str]:
+    parts, escaped = [""], False
+    for sign in filters:
+        if sign == "," and not escaped:
+            parts.append("")
+        else:
+            parts[-1] += sign
+        escaped = sign == "\\" and not escaped
+    return parts
+
+
+def _plain(part: str) -> str:
+    kept, escaped = "", False
+    for sign in part:
+        escaped = sign == "\\" and not escaped
+        kept += "" if escaped else sign
+    return kept
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _json(body: dict[str, Any]) -> web.Response:
+    etag = {"ETag": f'"{body["etag"]}"'} if "etag" in body else {}
+    return web.Response(
+        text=json.dumps(body), content_type="application/json", charset="utf-8", headers=etag
+    )
+
+
+def _problem(status: HTTPStatus, detail: str) -> web.Response:
+    text = json.dumps({"title": status.phrase, "detail": detail, "status": status.value})
+    return web.Response(status=status, text=text, content_type="application/problem+json")
+
+
+async def serve(port: int, documents: Sequence[Path]) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    async with StandIn(port=port) as stand_in:
+        for path in documents:
+            stand_in.hold(parse_document(path.name, path.read_text("utf-8")).body)
+        print(stand_in.connection_string, flush=True)
+        await stopping.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=f"A stand-in for App Configuration on {HOST}.")
+    parser.add_argument("--port", type=int, default=0, help="0: one that is free; it is printed")
+    parser.add_argument("documents", nargs="*", type=Path, help="protocol files that it holds")
+    given = parser.parse_args()
+    asyncio.run(serve(given.port, given.documents or sorted(PACKAGED.glob("*.yaml"))))
+
+
+if __name__ == "__main__":
+    main()

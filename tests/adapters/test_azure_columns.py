@@ -1,0 +1,80 @@
+"""Every column that the data model names is a column of its own."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from lucius.core.decide import decide
+from lucius.ledgers.azure.ledger import AzureLedger
+from lucius.ports.ledger import Created
+from tests.conformance.azure_ledgers import EVENTS, JOBS, OUTBOX, STEPS, TENANTS, single, split
+from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
+from tests.faults.stopping_store import Clock
+from tests.memory_tables import MemoryTables
+
+JOB = """job_id tenant_id request_type protocol_id mode tenant_bucket doc_id state status
+    idempotency_key idempotency_hash current_step_id current_step_index attempts_total created_at
+    updated_at completed_at error_code error_message correlation_id traceparent final_output"""
+STEP = """step_id step_index step_type service state status attempt_no lease_id lease_expires_at
+    input_ref workspace_ref output_ref payload resolved_mode lane routing_key_used decision_source
+    decision_reason result_ref last_error_code last_error_message created_at updated_at
+    completed_at"""
+ENTRY = """jobId stepId attempt_no lease_id state topic partition payload resolved_mode lane
+    routing_key_used decision_source decision_reason created_at sent_at updated_at"""
+EVENT = "event_type payload created_at"
+CLAIM = "job_id created_at body_hash keyed idempotency_hash"
+NAMED: dict[str, Any] = {
+    "doc_id": "doc-1",
+    "correlation_id": "c-1",
+    "traceparent": "00-0-0-01",
+    "idempotency_key": "key",
+    "idempotency_hash": "hash",
+}
+WHERE = {
+    "ledger": {
+        JOB: (JOBS, "JOB"),
+        STEP: (JOBS, "STEP|"),
+        ENTRY: (JOBS, "OUTBOX|"),
+        EVENT: (JOBS, "EVENT|"),
+        CLAIM: (TENANTS, ""),
+    },
+    "table": {
+        JOB: (JOBS, ""),
+        STEP: (STEPS, "0"),
+        ENTRY: (OUTBOX, ""),
+        EVENT: (EVENTS, ""),
+        CLAIM: (TENANTS, ""),
+    },
+}
+LAYOUTS = {"ledger": single, "table": split}
+
+
+async def filled(ledger: AzureLedger) -> None:
+    """A job that succeeds, and one that fails."""
+    good, bad = (make(n, released=True, **NAMED) for n in range(2))
+    for made in (good, bad):
+        assert await ledger.create(made.claim, made.job, made.events) == Created()
+    for decision in life_of(good.job):
+        assert await ledger.save(decision.job, decision.job.version - 1, decision.events)
+    job = bad.job
+    for received in (ack_of, failure_of):
+        decision = decide(job, received(job), at(9))
+        assert await ledger.save(decision.job, job.version, decision.events)
+        job = decision.job
+    await ledger.close()
+
+
+def columns_of(store: MemoryTables, table: str, first: str) -> Sequence[set[str]]:
+    rows = store.tables[f"t{table}"]
+    return [set(row) for (_, key), row in rows.items() if key.startswith(first)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_named_column_is_there(layout: str) -> None:
+    store = MemoryTables()
+    asyncio.run(filled(LAYOUTS[layout](store, "t", Clock(at(0)))))
+    for wanted, (table, first) in WHERE[layout].items():
+        found = set[str]().union(*columns_of(store, table, first))
+        assert set(wanted.split()) <= found, set(wanted.split()) - found

@@ -1,0 +1,89 @@
+"""How many requests a three-step job costs on an Azure ledger, wake-ups and their tidying included."""
+
+import asyncio
+
+import pytest
+
+from lucius.core.decide import decide
+from lucius.core.job import Job
+from lucius.ledgers.azure.ledger import AzureLedger
+from lucius.ledgers.azure.opening import open_tables
+from lucius.ledgers.azure.store import Store
+from lucius.ports.ledger import Created
+from tests.azurite_server import shared_azurite
+from tests.conformance.azure_ledgers import JOBS, LANES, TENANTS, fresh_prefix, single, split
+from tests.conformance.jobs import at, life_of, make, release_of
+from tests.faults.stopping_store import Clock
+from tests.memory_tables import MemoryTables
+
+N = 20
+LAYOUTS = {"ledger": single, "table": split}
+MOST = {("ledger", 1): 11.5, ("ledger", 2): 14, ("table", 1): 32.5, ("table", 2): 38}
+"""Requests a job, with so many processes: the page of the ledger says so."""
+
+
+async def lived(owner: AzureLedger, job: Job, clock: Clock) -> None:
+    """ACK, then RESULT with the next release, to the end; each a second after the other."""
+    for decision in life_of(job, (job.updated_at - at(0)).total_seconds()):
+        clock.moment = decision.job.updated_at
+        assert await owner.save(decision.job, decision.job.version - 1, decision.events)
+
+
+async def in_one_process(ledger: AzureLedger, number: int, clock: Clock) -> None:
+    made = make(number, released=True, now=clock())
+    assert await ledger.claimed(made.claim) is None
+    assert await ledger.create(made.claim, made.job, made.events) == Created()
+    await lived(ledger, made.job, clock)
+
+
+async def apart(api: AzureLedger, owner: AzureLedger, number: int, clock: Clock) -> None:
+    """Whoever takes it in releases nothing; the owner of the lane reads it once, and releases it."""
+    made = make(number, now=clock())
+    assert await api.claimed(made.claim) is None
+    assert await api.create(made.claim, made.job, made.events) == Created()
+    job = await owner.load(made.job.job_id)
+    assert job is not None
+    released = decide(job, release_of(job), clock())
+    assert await owner.save(released.job, job.version, released.events)
+    await lived(owner, released.job, clock)
+
+
+async def cost(store: MemoryTables, layout: str, processes: int) -> float:
+    clock = Clock(at(0))
+    ledgers = [LAYOUTS[layout](store, "t", clock) for _ in range(processes)]
+    for number in range(N + 1):
+        if number == 1:
+            store.requests = 0  # a tenant's first job makes it known, and reads its counters
+        if processes == 1:
+            await in_one_process(ledgers[0], number, clock)
+        else:
+            await apart(ledgers[0], ledgers[1], number, clock)
+    return store.requests / N
+
+
+@pytest.mark.parametrize("processes", [1, 2], ids=["one process", "processes apart"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_three_step_job_costs_no_more_requests_than_we_say(layout: str, processes: int) -> None:
+    store = MemoryTables()
+    requests = asyncio.run(cost(store, layout, processes))
+    assert requests <= MOST[layout, processes], f"{requests} requests a job"
+
+
+def test_the_double_counts_what_the_sdk_sends() -> None:
+    async def main() -> None:
+        tables, prefix, clock = (
+            open_tables(shared_azurite().table_connection),
+            fresh_prefix(),
+            Clock(at(0)),
+        )
+        for table in (JOBS, TENANTS, LANES):
+            await tables.ensure(prefix + table, "LUCIUS_LEDGER_TABLE")
+        double, sent = MemoryTables(), tables.instruments.requests.cells
+        before = sum(sent.values())
+        stores: tuple[Store, Store] = (tables, double)
+        for store in stores:
+            await in_one_process(single(store, prefix, clock), 1, clock)
+        assert sum(sent.values()) - before == double.requests
+        await tables.close()
+
+    asyncio.run(main())

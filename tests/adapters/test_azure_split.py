@@ -1,0 +1,201 @@
+"""The ledger in separate tables: which rows there are, in which partitions, and how an id finds them."""
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.data.tables.aio import TableServiceClient
+
+from lucius.bootstrap import open_ledger
+from lucius.core.errors import LedgerError, LedgerRowUnreadableError
+from lucius.core.ids import new_job_id
+from lucius.ledgers.azure.heads import Head
+from lucius.ledgers.azure.layout import Layout
+from lucius.ledgers.azure.ledger import AzureLedger
+from lucius.ledgers.azure.projections import Tables
+from lucius.ledgers.azure.split import SplitTables
+from lucius.ledgers.azure.store import Refused
+from lucius.ports.ledger import Created, Duplicate
+from lucius.settings import load_settings
+from tests.azurite_server import shared_azurite
+from tests.conformance.azure_ledgers import (
+    EVENTS,
+    JOBS,
+    LANES,
+    OUTBOX,
+    STEPS,
+    TENANTS,
+    fresh_prefix,
+)
+from tests.conformance.jobs import Made, at, make
+from tests.faults.stopping_store import Clock
+from tests.memory_tables import MemoryTables
+
+JOB_ID = new_job_id(at(0))
+
+
+def opened(store: MemoryTables, *hot: str, now: float = 0) -> AzureLedger:
+    clock = Clock(at(now))
+    layout = SplitTables(store, Tables(JOBS, STEPS, OUTBOX, EVENTS), now=clock, hot=hot)
+    return AzureLedger(store, layout, tenants=TENANTS, lanes=LANES, now=clock)
+
+
+def request(key: object = 1, **plan: Any) -> Made:
+    return make(key, released=True, **{"job_id": new_job_id(at(0)), **plan})
+
+
+async def created(ledger: AzureLedger, made: Made) -> None:
+    assert await ledger.create(made.claim, made.job, made.events) == Created()
+
+
+def run(body: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(body)
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def test_rows_lie_in_the_partitions_of_the_data_model() -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = request(job_id=JOB_ID)
+        await created(opened(store), made)
+        entry = made.job.steps[0].entry
+        assert entry is not None
+        message = f"{JOB_ID}:ocr:1:{entry.lease_id}:DIRECTIVE"
+        assert set(store.tables[JOBS]) == {
+            ("tenant_a|202601", JOB_ID),
+            ("tenant_a|202601", f"{JOB_ID}|PLAN"),
+        }
+        assert set(store.tables[OUTBOX]) == {("tenant_a|202601", message)}
+        assert (JOB_ID, "000|ocr") in store.tables[STEPS]
+        assert (JOB_ID, "000000000000000001") in store.tables[EVENTS]
+        assert ("tenant_a", made.claim.claim_hash) in store.tables[TENANTS]
+
+    run(main())
+
+
+# -- partitions ------------------------------------------------------------------------------
+
+
+def test_an_id_alone_finds_the_job_of_any_tenant_and_month() -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = [
+            request(n, tenant=tenant, job_id=new_job_id(at(86_400 * 40 * n)))
+            for n, tenant in enumerate(("tenant_a", "tenant_b", "a/b"))
+        ]
+        for each in made:
+            await created(opened(store), each)
+        assert len({partition for partition, _ in store.tables[JOBS]}) == 3
+        for each in made:
+            assert await opened(store).load(each.job.job_id) == each.job
+        assert await opened(store).load(new_job_id(at(0))) is None
+
+    run(main())
+
+
+def test_jobs_of_a_hot_tenant_are_spread_and_found_whatever_the_setting_says_later() -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = [request(n) for n in range(40)]
+        for each in made:
+            await created(opened(store, "tenant_a"), each)
+        buckets = {partition for partition, _ in store.tables[JOBS]}
+        assert len(buckets) > 8
+        assert all(bucket.startswith("tenant_a|202601|") for bucket in buckets)
+        for each in made:
+            assert await opened(store).load(each.job.job_id) == each.job
+            assert await opened(store).claimed(each.claim) == Duplicate(each.job.job_id)
+        assert await opened(store).verify() == []
+
+    run(main())
+
+
+def test_a_job_that_was_given_up_stays_so_whatever_the_setting_says_later() -> None:
+    """A late writer and whoever gave the job up need not agree on which tenants are hot."""
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = request()
+        assert await _layout(opened(store)).bury(made.job.job_id, "tenant_a")
+        head = Head("claim", "body", keyed=False, no=1, save_id="save")
+        late = _layout(opened(store, "tenant_a"))
+        assert isinstance(await late.insert(made.job, head, made.events), Refused)
+
+    run(main())
+
+
+def test_an_id_that_another_tenant_has_is_refused() -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        made = request()
+        await created(opened(store), made)
+        other = request(2, tenant="tenant_b", job_id=made.job.job_id)
+        with pytest.raises(LedgerError, match="exists"):
+            await opened(store).create(other.claim, other.job, other.events)
+        assert await opened(store).load(made.job.job_id) == made.job
+        assert await opened(store).verify() == []
+
+    run(main())
+
+
+def _layout(ledger: AzureLedger) -> Layout:
+    return ledger._layout
+
+
+# -- what cannot be read ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["pending", "withdrawn"])
+def test_a_job_whose_copies_nobody_can_finish_is_named_and_concerns_no_other(column: str) -> None:
+    store = MemoryTables()
+
+    async def main() -> None:
+        bad, good = request(1), request(2)
+        for made in (bad, good):
+            await created(opened(store), made)
+        ruined(store, bad.job.job_id, column)
+        with pytest.raises(LedgerRowUnreadableError, match=bad.job.job_id):
+            await opened(store).load(bad.job.job_id)
+        due = await opened(store, now=10**8).due(at(10**8), range(16), 9)
+        assert {each.job_id for each in due} == {bad.job.job_id, good.job.job_id}
+        assert await opened(store).load(good.job.job_id) == good.job
+
+    run(main())
+
+
+def ruined(store: MemoryTables, job_id: str, column: str) -> None:
+    """The copies are behind, and what they need is damaged."""
+    store.tables[JOBS]["tenant_a|202601", job_id][column] = "{"
+    store.tables[STEPS][job_id, "JOB"]["save_id"] = "another"
+
+
+# -- settings --------------------------------------------------------------------------------
+
+
+async def test_the_settings_open_it_and_name_the_hot_tenants(tmp_path: Path) -> None:
+    connection, prefix = shared_azurite().table_connection, fresh_prefix()
+    tables = ("JOBS", "STEPS", "OUTBOX", "EVENTS", "IDEMPOTENCY", "JOB_INDEX", "INFLIGHT")
+    environ = {
+        "LUCIUS_DATA_DIR": str(tmp_path),
+        "LUCIUS_STORAGE_BACKEND": "table",
+        "LUCIUS_TABLE_CONNECTION": connection,
+        "LUCIUS_HOT_TENANTS": "tenant_b, tenant_a",
+        **{f"LUCIUS_{table}_TABLE": f"{prefix}{table}" for table in tables},
+    }
+    ledger = await open_ledger(load_settings(environ))
+    made = request()
+    assert await ledger.create(made.claim, made.job, made.events) == Created()
+    assert await ledger.load(made.job.job_id) == made.job
+    await ledger.close()
+    async with TableServiceClient.from_connection_string(connection) as service:
+        client = service.get_table_client(f"{prefix}JOBS")
+        found = [row["PartitionKey"] async for row in client.list_entities()]
+    assert {bucket.rpartition("|")[0] for bucket in found} == {"tenant_a|202601"}

@@ -1,0 +1,76 @@
+"""A real Azurite for tests: Azure Tables and Blob on free ports of loopback, in memory."""
+
+import atexit
+import functools
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+from lucius.bootstrap.azure_stack import (
+    ACCOUNT,
+    KEY,
+    PartMissingError,
+    azurite_command,
+    azurite_options,
+    free_port,
+)
+from lucius.bootstrap.broker import die_with_parent
+
+PATIENCE = 60
+"""Seconds within which it answers, on a busy machine too."""
+
+
+class Azurite:
+    def __init__(self) -> None:
+        blob, queue, self.table_port = (free_port() for _ in range(3))
+        self.blob_port = blob
+        try:
+            command = azurite_command()
+        except PartMissingError as error:
+            raise AssertionError(f"{error}; `make test` does so itself") from None
+        options = azurite_options(None, blob, queue, self.table_port)
+        self._process = subprocess.Popen([*command, *options], preexec_fn=die_with_parent)
+        self._wait()
+
+    def _wait(self) -> None:
+        give_up_at = time.monotonic() + PATIENCE
+        while self._process.poll() is None and time.monotonic() < give_up_at:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.table_port}/", timeout=5).close()
+            except urllib.error.HTTPError:
+                return  # it answers, though not to strangers
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+        self.stop()
+        raise AssertionError(f"Azurite does not answer within {PATIENCE} s")
+
+    @property
+    def table_connection(self) -> str:
+        endpoint = f"http://127.0.0.1:{self.table_port}/{ACCOUNT}"
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
+            f"TableEndpoint={endpoint};"
+        )
+
+    @property
+    def blob_connection(self) -> str:
+        endpoint = f"http://127.0.0.1:{self.blob_port}/{ACCOUNT}"
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
+            f"BlobEndpoint={endpoint};"
+        )
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@functools.cache
+def shared_azurite() -> Azurite:
+    """One for all tests of a process; each uses tables of its own."""
+    server = Azurite()
+    atexit.register(server.stop)
+    return server

@@ -1,0 +1,174 @@
+"""Settings from App Configuration: behind the environment, without secrets, some of them read again."""
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from lucius.bootstrap import build, settings_with_stored
+from lucius.bootstrap.adapters import UnsupportedError, open_config, open_workspace
+from lucius.configs.key_values import SENTINEL, SETTINGS
+from lucius.core.errors import ConfigUnavailableError
+from lucius.settings import SettingsError, load_settings
+from lucius.settings.stored import RELOADED, StoredSettings
+from lucius.settings.table import ROWS
+from lucius.standins.app_configuration import StandIn
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[StandIn]:
+    async with StandIn() as stand_in:
+        stand_in.put("lucius/step_types/A", json.dumps({"service": "a"}))
+        stand_in.put("lucius/protocols/one", json.dumps({"request_type": "ONE", "steps": ["A"]}))
+        stand_in.put(SENTINEL, "1")
+        yield stand_in
+
+
+def environ(store: StandIn, **more: str) -> dict[str, str]:
+    named = {"CONFIG_SOURCE": "appconfig", "APPCONFIG_CONNECTION": store.connection_string, **more}
+    return {f"LUCIUS_{name}": text for name, text in named.items()}
+
+
+async def test_a_stored_setting_counts_where_nobody_says_otherwise(store: StandIn) -> None:
+    for name in ("SYSTEM", "QUITE_ELSE", "MAX_INFLIGHT", "SLA_ACTION"):
+        store.put(f"{SETTINGS}LUCIUS_{name}", "fail" if name == "SLA_ACTION" else "7")
+    found = await settings_with_stored(
+        {"LUCIUS_SLA_ACTION": "escalate"}, environ(store, SYSTEM="mine")
+    )
+    assert (found.system, found.max_inflight, found.sla_action) == ("mine", 7, "escalate")
+    sources = [found.sources[f"LUCIUS_{name}"] for name in ("SYSTEM", "MAX_INFLIGHT", "SLA_ACTION")]
+    assert sources == ["environment", "app configuration", "command line"]
+    assert found.sources["LUCIUS_AUTH"] == "default"
+    assert found.warnings == ("unknown setting LUCIUS_QUITE_ELSE",)
+
+
+async def test_a_label_chooses_among_the_stored(store: StandIn) -> None:
+    store.put(f"{SETTINGS}LUCIUS_MAX_INFLIGHT", "7")
+    store.put(f"{SETTINGS}LUCIUS_MAX_INFLIGHT", "8", "prod")
+    labelled = await settings_with_stored({}, environ(store, APPCONFIG_LABEL="prod"))
+    assert labelled.max_inflight == 8
+    assert (await settings_with_stored({}, environ(store))).max_inflight == 7
+
+
+async def test_a_bad_stored_value_stops_the_start(store: StandIn) -> None:
+    store.put(f"{SETTINGS}LUCIUS_MAX_INFLIGHT", "many")
+    with pytest.raises(SettingsError, match="LUCIUS_MAX_INFLIGHT: must be a whole number"):
+        await settings_with_stored({}, environ(store))
+
+
+@pytest.mark.parametrize("name", ["WEBHOOK_SECRET", "CALLBACK_KEYS", "APPCONFIG_LABEL", "DATA_DIR"])
+async def test_secrets_and_what_each_process_has_of_its_own_are_refused(
+    store: StandIn, name: str
+) -> None:
+    store.put(f"{SETTINGS}LUCIUS_{name}", "k1:0123456789abcdef")
+    with pytest.raises(SettingsError, match=f"LUCIUS_{name}: is a .*set the variable") as raised:
+        await settings_with_stored({}, environ(store))
+    assert "0123456789abcdef" not in str(raised.value)
+
+
+async def test_a_service_that_is_down_stops_the_start(store: StandIn) -> None:
+    await store.stop()
+    with pytest.raises(ConfigUnavailableError, match="does not answer"):
+        await settings_with_stored({}, environ(store))
+
+
+# -- reading again ---------------------------------------------------------------------------
+
+
+async def test_stored_retries_and_timeouts_count_for_jobs_from_the_refresh_on(
+    store: StandIn,
+) -> None:
+    given = environ(store, ACK_TIMEOUT_SECONDS="5")
+    source = await open_config(await settings_with_stored({}, given))
+    assert source.catalog().protocols["ONE"].steps[0].policy.max_attempts == 3
+    store.put(f"{SETTINGS}LUCIUS_MAX_ATTEMPTS", "9")
+    store.put(f"{SETTINGS}LUCIUS_ACK_TIMEOUT_SECONDS", "77")
+    store.put(SENTINEL, "2")
+    assert await source.refresh()
+    policy = source.catalog().protocols["ONE"].steps[0].policy
+    assert policy.max_attempts == 9
+    assert policy.ack_timeout == timedelta(seconds=5), "the environment goes first"
+    store.delete(f"{SETTINGS}LUCIUS_MAX_ATTEMPTS")
+    store.put(SENTINEL, "3")
+    assert await source.refresh()
+    assert source.catalog().protocols["ONE"].steps[0].policy.max_attempts == 3
+    await source.close()
+
+
+async def test_a_stored_setting_that_becomes_bad_is_told_and_not_used(store: StandIn) -> None:
+    source = await open_config(await settings_with_stored({}, environ(store)))
+    store.put(f"{SETTINGS}LUCIUS_MAX_ATTEMPTS", "none")
+    store.put(SENTINEL, "2")
+    assert not await source.refresh()
+    assert "LUCIUS_MAX_ATTEMPTS" in str(source.fault())
+    await source.close()
+
+
+def test_every_setting_of_the_retry_policy_reloads() -> None:
+    changed = {"1,2": (timedelta(seconds=1), timedelta(seconds=2)), "2": timedelta(seconds=2)}
+    before = load_settings({}).retry_policy()
+    for name in RELOADED:
+        text = "1,2" if name.endswith("backoff") else "2"
+        policy = StoredSettings(load_settings({})).policy({ROWS[name].env: text})
+        assert getattr(policy, name) == (2 if name == "max_attempts" else changed[text])
+        assert getattr(policy, name) != getattr(before, name)
+
+
+def test_a_change_that_waits_for_the_next_start_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    settings = StoredSettings(load_settings({}))
+    with caplog.at_level(logging.WARNING, "lucius.settings"):
+        settings.policy({"LUCIUS_MAX_INFLIGHT": "1", "LUCIUS_MAX_ATTEMPTS": "1"})
+        settings.policy({"LUCIUS_MAX_INFLIGHT": "1", "LUCIUS_MAX_ATTEMPTS": "2"})
+        assert not caplog.records
+        settings.policy({"LUCIUS_MAX_INFLIGHT": "2", "LUCIUS_MAX_ATTEMPTS": "2"})
+    assert "LUCIUS_MAX_INFLIGHT changed in App Configuration" in caplog.text
+
+
+# -- a process -------------------------------------------------------------------------------
+
+
+async def test_a_runtime_takes_its_protocols_from_app_configuration(
+    store: StandIn, tmp_path: Path
+) -> None:
+    options = {"LUCIUS_DATA_DIR": str(tmp_path / "data")}
+    runtime = await build(await settings_with_stored(options, environ(store)))
+    async with runtime.running():
+        assert set(runtime.config.catalog().protocols) == {"ONE"}
+    assert store.requests["GET /kv 200"] == 6, "three for the settings and three for the catalog"
+
+
+async def test_a_running_process_takes_up_a_change(
+    store: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_CONFIG_REFRESH_SECONDS": "0.01"}
+    runtime = await build(await settings_with_stored(options, environ(store)))
+    refresh, taken_up = runtime.config.refresh, asyncio.Event()
+
+    async def told() -> bool:
+        changed = await refresh()
+        if changed:
+            taken_up.set()
+        return changed
+
+    monkeypatch.setattr(runtime.config, "refresh", told)
+    async with runtime.running():
+        store.put("lucius/protocols/two", json.dumps({"request_type": "TWO", "steps": ["A"]}))
+        store.put(SENTINEL, "2")
+        await asyncio.wait_for(taken_up.wait(), 30)
+        assert set(runtime.config.catalog().protocols) == {"ONE", "TWO"}
+
+
+def test_without_the_extra_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lucius.configs.app_configuration", None)
+    monkeypatch.setitem(sys.modules, "lucius.workspaces.azure_blob", None)
+    given = {"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": "https://x.io"}
+    with pytest.raises(UnsupportedError, match=r"lucius\[azure\]"):
+        asyncio.run(open_config(load_settings(given)))
+    blobs = {"LUCIUS_BLOB_CONNECTION": "https://x.blob.core.windows.net"}
+    with pytest.raises(UnsupportedError, match=r"lucius\[azure\]"):
+        open_workspace(load_settings(blobs))

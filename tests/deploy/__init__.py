@@ -1,0 +1,1 @@
+"""The chart, the image and the infrastructure that are shipped."""

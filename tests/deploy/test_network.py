@@ -1,0 +1,54 @@
+"""NetworkPolicies: who may call whom."""
+
+from typing import Any
+
+from tests.deploy.chart import of_kind, pods
+
+METADATA_SERVICE = "169.254.169.254/32"
+
+
+def spec(name: str, *sets: str) -> dict[str, Any]:
+    return dict(of_kind("NetworkPolicy", "azure", *sets)[name]["spec"])
+
+
+def namespaces(rule: dict[str, Any]) -> set[str]:
+    return {
+        peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+        for peer in rule["from"]
+        if "namespaceSelector" in peer
+    }
+
+
+def test_every_pod_is_closed_but_for_prometheus() -> None:
+    policy = spec("acme")
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    wanted = policy["podSelector"]["matchLabels"].items()
+    assert all(wanted <= pod["metadata"]["labels"].items() for pod in pods("azure").values())
+    (rule,) = policy["ingress"]
+    assert namespaces(rule) == {"monitoring"}
+    assert rule["ports"] == [{"port": "http", "protocol": "TCP"}]
+
+
+def test_the_api_is_open_to_this_release_to_keda_and_to_named_clients() -> None:
+    client = (
+        "networkPolicy.clients[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name"
+    )
+    policy = spec("acme-api", f"{client}=ingress-nginx")
+    assert policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "orchestrator"
+    (rule,) = policy["ingress"]
+    assert namespaces(rule) == {"kube-system", "ingress-nginx"}
+    (here,) = [peer["podSelector"] for peer in rule["from"] if "podSelector" in peer]
+    assert here["matchLabels"]["app.kubernetes.io/instance"] == "acme"
+
+
+def test_out_go_names_the_api_and_the_ports_that_are_listed() -> None:
+    names, api, world = spec("acme")["egress"]
+    assert {port["port"] for port in names["ports"]} == {53}
+    assert [port["port"] for port in api["ports"]] == [8700]
+    assert [port["port"] for port in world["ports"]] == [443, 5671]
+    assert world["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": [METADATA_SERVICE]}}]
+
+
+def test_nats_is_reached() -> None:
+    policy = of_kind("NetworkPolicy", "nats")["acme"]["spec"]
+    assert [port["port"] for port in policy["egress"][-1]["ports"]] == [443, 4222]

@@ -1,0 +1,1 @@
+"""Whole stacks as real processes: the same stories on each of them."""

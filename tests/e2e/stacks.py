@@ -1,0 +1,136 @@
+"""The stacks that the suite runs on, each as a user would start it: `lucius up --stack NAME`."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.faults.server import LUCIUS, REPOSITORY, STEPS, Server
+
+STACKS = ("embedded", "nats", "azure")
+WAIT = 60
+LEASE = "4"
+"""Seconds after which the lanes of a dead owner are taken over."""
+
+
+class Stack:
+    """A running stack. `parts` are its processes; embedded, there is one."""
+
+    def __init__(self, name: str, folder: Path, **settings: str) -> None:
+        self.name = name
+        self.server = Server(folder / "data", LUCIUS_LANE_LEASE_SECONDS=LEASE, **settings)
+        self.url = ""
+        self._log = (folder / "up.log").open("ab")
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        names = [f"tests.faults.kill_services:{step.lower()}" for step in STEPS]
+        services = [word for name in names for word in ("--service", name)]
+        words = ["up", "--stack", self.name, "--port", "0", "--no-services", *services, "--json"]
+        self._process = subprocess.Popen(
+            [LUCIUS, *words],
+            cwd=REPOSITORY,
+            env=self.server.environment,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self.log()
+        self.url = json.loads(line)["url"]
+
+    def parts(self, *words: str) -> list[int]:
+        """The ids of the processes of this stack whose command has all these words."""
+        assert self._process is not None
+        found = subprocess.run(
+            ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(self._process.pid)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        lines = [line.split(None, 1) for line in found.stdout.splitlines()]
+        return [int(pid) for pid, args in lines if all(word in args for word in words)]
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(60)
+
+    def close(self) -> None:
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+        self._log.close()
+        self.server.close()
+
+    def log(self) -> str:
+        return Path(self._log.name).read_text(errors="replace")[-6000:]
+
+    def verified(self) -> str:
+        """What `lucius verify` says against; nothing, where all is well."""
+        environment = dict(self.server.environment)
+        written = self.server.data / "stack.env"
+        if written.exists():
+            pairs = (line.split("=", 1) for line in written.read_text().splitlines())
+            environment |= {name: shlex.split(text)[0] for name, text in pairs}
+        found = subprocess.run(
+            [LUCIUS, "verify"], env=environment, capture_output=True, text=True, check=False
+        )
+        return "" if found.returncode == 0 else found.stdout + found.stderr
+
+    def command(self, number: int, payload: dict[str, Any], tenants: int = 3) -> dict[str, Any]:
+        return {
+            "tenant_id": f"tenant-{number % tenants}",
+            "request_type": "->".join(STEPS),
+            "input_ref": f"s3://bucket/{number}.pdf",
+            "output_ref": f"{self.server.outputs.as_uri()}/{number}.json",
+            "payload": {"steps": payload},
+            "schema_version": "v1",
+            "idempotency_key": f"e2e-{number}",
+        }
+
+
+@contextmanager
+def running(name: str, folder: Path, **settings: str) -> Iterator[Stack]:
+    stack = Stack(name, folder, **settings)
+    try:
+        stack.start()
+        yield stack
+    finally:
+        stack.close()
+
+
+def client_of(stack: Stack) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=stack.url, timeout=WAIT + 10)
+
+
+async def submitted(client: httpx.AsyncClient, command: dict[str, Any]) -> str:
+    answer = await client.post("/v1/orchestrate", json=command)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["jobId"])
+
+
+async def ended(client: httpx.AsyncClient, job_id: str) -> dict[str, Any]:
+    answer = await client.get(f"/v1/jobs/{job_id}", params={"wait_seconds": WAIT})
+    job: dict[str, Any] = answer.json()
+    assert job.get("completed_at"), job
+    return job
+
+
+def pause(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+
+
+def go_on(pid: int) -> None:
+    os.kill(pid, signal.SIGCONT)

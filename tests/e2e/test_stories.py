@@ -1,0 +1,97 @@
+"""One suite for every stack: what a client sees does not depend on what LUCIUS stands on."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.stacks import STACKS, Stack, client_of, ended, running, submitted
+
+pytestmark = [
+    pytest.mark.parametrize("stack", STACKS, indirect=True, scope="module"),
+]
+
+
+@pytest.fixture(scope="module")
+def stack(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    folder: Path = tmp_path_factory.mktemp(f"stack-{request.param}")
+    with running(request.param, folder) as started:
+        yield started
+        assert started.verified() == ""
+        assert started.stop() == 0, started.log()
+
+
+async def test_a_job_succeeds_and_says_how(stack: Stack) -> None:
+    async with client_of(stack) as client:
+        assert (await client.get("/readyz")).json()["status"] == "ready"
+        job_id = await submitted(client, stack.command(1, {}))
+        job = await ended(client, job_id)
+        assert (job["state"], len(job["steps"])) == ("SUCCEEDED", 3)
+        events = (await client.get(f"/v1/jobs/{job_id}/events")).json()["events"]
+        assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+        assert (stack.server.outputs / "1.json").exists()
+
+
+async def test_a_request_is_one_job_however_often_it_comes(stack: Stack) -> None:
+    command = stack.command(2, {})
+    async with client_of(stack) as client:
+        answers = await asyncio.gather(
+            *(client.post("/v1/orchestrate", json=command) for _ in range(8))
+        )
+        assert {answer.status_code for answer in answers} == {202}
+        assert len({answer.json()["jobId"] for answer in answers}) == 1
+        assert sum(not answer.json()["duplicate"] for answer in answers) == 1
+        other = {**command, "input_ref": "s3://bucket/other.pdf"}
+        reused = await client.post("/v1/orchestrate", json=other)
+        assert (reused.status_code, reused.json()["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
+        await ended(client, answers[0].json()["jobId"])
+
+
+async def test_a_failure_is_retried_and_a_final_one_can_be_redriven(stack: Stack) -> None:
+    async with client_of(stack) as client:
+        retried = await submitted(client, stack.command(3, {"alpha": {"script": ["retry"]}}))
+        job = await ended(client, retried)
+        assert (job["state"], job["steps"][0]["attempt_no"]) == ("SUCCEEDED", 2)
+        fatal = await submitted(client, stack.command(4, {"beta": {"script": ["fatal"]}}))
+        job = await ended(client, fatal)
+        assert (job["state"], job["steps"][1]["last_error_code"]) == ("FAILED_FINAL", "SCRIPTED")
+        body: dict[str, Any] = {"payload": {"steps": {}}}
+        redriven = await client.post(f"/v1/jobs/{fatal}:redrive", json=body)
+        assert redriven.status_code == 202, redriven.text
+        job = await ended(client, redriven.json()["jobId"])
+        assert (job["state"], job["redrive_of"]) == ("SUCCEEDED", fatal)
+
+
+async def test_orders_are_obeyed(stack: Stack) -> None:
+    async with client_of(stack) as client:
+        paused = await submitted(client, stack.command(5, {"alpha": {"seconds": 1}}))
+        assert (await client.post(f"/v1/jobs/{paused}:pause")).status_code == 200
+        cancelled = await submitted(client, stack.command(6, {"alpha": {"seconds": 60}}))
+        assert (await client.post(f"/v1/jobs/{cancelled}:cancel")).status_code == 200
+        assert (await ended(client, cancelled))["state"] == "CANCELLED"
+        job = (await client.get(f"/v1/jobs/{paused}")).json()
+        assert job["state"] in ("PAUSING", "PAUSED")
+        assert (await client.post(f"/v1/jobs/{paused}:resume")).status_code == 200
+        assert (await ended(client, paused))["state"] == "SUCCEEDED"
+
+
+async def test_jobs_are_listed_by_tenant_and_the_backlog_is_one_number(stack: Stack) -> None:
+    async with client_of(stack) as client:
+        job_ids = [
+            await submitted(client, {**stack.command(n, {}), "tenant_id": "lister"})
+            for n in range(20, 25)
+        ]
+        for job_id in job_ids:
+            await ended(client, job_id)
+        found = (await client.get("/v1/jobs", params={"tenant_id": "lister"})).json()["jobs"]
+        assert {job["jobId"] for job in found} == set(job_ids)
+        backlog = await client.get("/v1/admin/backlog/alpha")
+        assert isinstance(backlog.json()["backlog"], int)
+        stream = await client.get(
+            f"/v1/jobs/{job_ids[0]}/events", headers={"accept": "text/event-stream"}
+        )
+        assert "SUCCEEDED" in stream.text

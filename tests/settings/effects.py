@@ -1,0 +1,139 @@
+"""For each setting, the test that shows what it does. A setting without one should not exist."""
+
+from typing import Final
+
+_HERE: Final = "settings/test_effects.py"
+_SHARED: Final = (
+    "upkeep/test_blob_workspaces.py::test_processes_that_share_a_ledger_share_its_workspaces"
+)
+_STORED: Final = "configs/test_stored_settings.py"
+_PLAN: Final = f"{_HERE}::test_a_job_begins_with_what_is_set"
+_REFUSED: Final = f"{_HERE}::test_a_request_is_refused_by_what_is_set"
+_TOKEN: Final = f"{_HERE}::test_a_token_is_read_as_is_set"
+_LIMITS: Final = "api/test_backpressure.py"
+_SERVICE_BUS: Final = (
+    "adapters/test_service_bus_provision.py"
+    "::test_the_settings_reach_the_broker_and_later_changes_too"
+)
+_SLOW: Final = "security/test_slow_clients.py::test_lucius_up_has_the_guard_and_its_settings"
+_CONNECTIONS: Final = (
+    "security/test_connections.py::test_lucius_up_has_the_limits_and_their_settings"
+)
+
+_ANSWERS: Final = (
+    "services/test_endpoint.py"
+    "::test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_key"
+)
+
+AZURE_TABLES: Final = "adapters/test_azure_tables.py::test_the_settings_name_the_tables_that_exist"
+EFFECTS: Final = {
+    "SYSTEM": "upkeep/test_retention.py::test_another_system_has_workspaces_of_its_own",
+    "DATA_DIR": "security/test_private_files.py"
+    "::test_keys_made_first_of_all_are_in_a_private_directory",
+    "PUBLIC_URL": "security/test_listening.py::test_with_a_public_url_it_listens_everywhere",
+    "LOG_LEVEL": f"{_HERE}::test_less_severe_lines_are_not_logged",
+    "LOG_FORMAT": "observability/test_logs.py::test_text_on_a_terminal_and_json_elsewhere",
+    "TRACES": "observability/test_otlp.py"
+    "::test_spans_are_printed_where_so_configured_and_nowhere_by_default",
+    "OTLP_ENDPOINT": "observability/test_otlp.py"
+    "::test_a_span_arrives_with_its_ids_its_parent_and_the_name_of_the_installation",
+    "URL": "client/test_client.py::test_the_environment_names_the_server_and_the_key",
+    "TENANT": "cli/test_commands.py::test_the_environment_names_the_tenant",
+    "API_KEY": "client/test_client.py::test_the_environment_names_the_server_and_the_key",
+    "CONFIG_SOURCE": f"{_STORED}::test_a_runtime_takes_its_protocols_from_app_configuration",
+    "APPCONFIG_CONNECTION": f"{_STORED}::test_a_stored_setting_counts_where_nobody_says_otherwise",
+    "APPCONFIG_LABEL": f"{_STORED}::test_a_label_chooses_among_the_stored",
+    "ANSWER_URL": _ANSWERS,
+    "ANSWER_MODEL": _ANSWERS,
+    "ANSWER_KEY": _ANSWERS,
+    "BLOB_CONNECTION": "upkeep/test_blob_workspaces.py"
+    "::test_a_job_is_verified_and_pruned_with_its_workspace",
+    "PROTOCOLS": "settings/test_loading.py::test_packaged_protocols_may_be_joined_by_others",
+    "CONFIG_REFRESH_SECONDS": "engine/test_new_protocol.py"
+    "::test_a_protocol_with_a_new_step_type_is_a_file_and_runs",
+    "TABLE_CONNECTION": AZURE_TABLES,
+    "LEDGER_TABLE": AZURE_TABLES,
+    "JOBS_TABLE": AZURE_TABLES,
+    "STEPS_TABLE": AZURE_TABLES,
+    "OUTBOX_TABLE": AZURE_TABLES,
+    "EVENTS_TABLE": AZURE_TABLES,
+    "FORMER_TOPOLOGIES": "engine/test_topologies.py"
+    "::test_topics_of_former_topologies_are_listened_on_where_so_configured",
+    "LANE_LEASE_SECONDS": "settings/test_shared.py::test_the_settings_of_a_shared_ledger",
+    "HOT_TENANTS": "adapters/test_azure_split.py"
+    "::test_the_settings_open_it_and_name_the_hot_tenants",
+    "IDEMPOTENCY_TABLE": AZURE_TABLES,
+    "JOB_INDEX_TABLE": AZURE_TABLES,
+    "INFLIGHT_TABLE": AZURE_TABLES,
+    "STORAGE_BACKEND": "faults/test_kill.py"
+    "::test_fm_022_reproduce_without_a_durable_ledger_an_accepted_job_is_lost",
+    "RETENTION": "upkeep/test_upkeep.py::test_a_server_deletes_what_it_keeps_no_longer",
+    "WORKSPACE_URL": "upkeep/test_building.py"
+    "::test_a_demo_job_runs_in_the_workspace_that_is_configured",
+    "BUS_BACKEND": "adapters/test_nats_processes.py"
+    "::test_services_of_their_own_processes_work_over_the_broker",
+    "BUS_PROVISION": f"{_HERE}::test_a_process_creates_topics_only_where_it_may",
+    "NATS_URL": "adapters/test_nats_processes.py"
+    "::test_services_of_their_own_processes_work_over_the_broker",
+    "SERVICEBUS_CONNECTION": _SERVICE_BUS,
+    "SERVICEBUS_LOCK_SECONDS": _SERVICE_BUS,
+    "SERVICEBUS_MAX_DELIVERIES": _SERVICE_BUS,
+    "SERVICEBUS_DUPLICATE_WINDOW_SECONDS": _SERVICE_BUS,
+    "SERVICEBUS_EXPIRY": _SERVICE_BUS,
+    "LANE_TOPOLOGY": "api/test_pulling.py::test_both_modes_are_pulled_in_every_topology",
+    "ROUTING_DELIMITER": _PLAN,
+    "MAX_ATTEMPTS": _PLAN,
+    "ACK_TIMEOUT_SECONDS": "api/test_pulling.py"
+    "::test_a_worker_that_vanishes_is_covered_by_the_ack_clock",
+    "LEASE_SECONDS": _PLAN,
+    "DISPATCH_BACKOFF_SECONDS": _PLAN,
+    "ACK_BACKOFF_SECONDS": _PLAN,
+    "EXECUTION_BACKOFF_SECONDS": _PLAN,
+    "OUTBOX_RETRY_INTERVAL": "upkeep/test_building.py"
+    "::test_the_reconciler_looks_at_what_is_due_as_often_as_it_is_told",
+    "JOB_SLA_SECONDS": _PLAN,
+    "PAUSE_SLA_SECONDS": _PLAN,
+    "SLA_ACTION": _PLAN,
+    "DRAIN_SECONDS": "cli/test_ending.py"
+    "::test_a_step_that_ignores_its_cancellation_does_not_keep_the_server",
+    "LOOP_BLOCKED_SECONDS": "observability/test_blocked_loop.py"
+    "::test_a_service_that_blocks_is_named_meanwhile_and_afterwards",
+    "MAX_INFLIGHT": f"{_LIMITS}::test_a_slot_is_freed_exactly_when_its_job_ends",
+    "MAX_INFLIGHT_PER_TENANT": f"{_LIMITS}::test_a_limit_of_one_tenant_does_not_touch_another",
+    "MAX_INFLIGHT_PER_LANE": f"{_LIMITS}::test_a_limit_of_a_lane_counts_each_mode_apart",
+    "JOB_CACHE_BYTES": "engine/test_cache.py::test_its_size_is_a_setting",
+    "MAX_PAYLOAD_BYTES": _REFUSED,
+    "MAX_BODY_BYTES": f"{_HERE}::test_a_body_is_as_large_as_is_set_at_most",
+    "REQUEST_HEAD_SECONDS": _SLOW,
+    "REQUEST_BODY_SECONDS": _SLOW,
+    "UNREAD_ANSWER_SECONDS": "security/test_unread_answers.py"
+    "::test_lucius_up_has_the_guard_and_its_setting",
+    "MAX_CONNECTIONS": _CONNECTIONS,
+    "MAX_CONNECTIONS_PER_ADDRESS": _CONNECTIONS,
+    "MAX_WAITING_PER_CALLER": "security/test_waiting.py"
+    "::test_lucius_up_has_the_limit_and_its_setting",
+    "RATE_LIMIT_PER_SECOND": "security/test_limits.py"
+    "::test_the_limit_is_a_setting_and_off_by_default",
+    "WORKER_RATE_LIMIT_PER_SECOND": "security/test_worker_limits.py"
+    "::test_workers_may_send_twenty_times_as_much_unless_told",
+    "AUTH": "security/test_other_users.py::test_with_keys_another_user_is_asked_for_one",
+    "JWT_ISSUER": _TOKEN,
+    "JWT_AUDIENCE": _TOKEN,
+    "JWT_JWKS_URL": _TOKEN,
+    "JWT_ALGORITHMS": _TOKEN,
+    "JWT_ROLES_CLAIM": _TOKEN,
+    "JWT_TENANTS_CLAIM": _TOKEN,
+    "REQUIRE_REPLY_TOKEN": "security/test_callback_tokens.py"
+    "::test_a_bus_reply_without_token_is_set_aside_where_one_is_needed",
+    "CALLBACK_KEYS": "security/test_callback_tokens.py::test_keys_are_rotated_while_work_is_out",
+    "REFERENCE_SCHEMES": _REFUSED,
+    "INPUT_ROOTS": f"{_HERE}::test_files_are_read_and_written_where_is_set_and_nowhere_else",
+    "OUTPUT_ROOTS": f"{_HERE}::test_files_are_read_and_written_where_is_set_and_nowhere_else",
+    "REFERENCE_HOSTS": _REFUSED,
+    "ALLOW_PAYLOAD_SECRETS": "ingress/test_payload_secrets.py"
+    "::test_the_setting_names_the_fields_that_may",
+    "WEBHOOK_SCHEMES": _REFUSED,
+    "WEBHOOK_HOSTS": _REFUSED,
+    "WEBHOOK_SECRET": f"{_HERE}::test_the_secret_of_a_tenant_follows_from_the_one_that_is_set",
+}
+"""By variable, without its prefix: a test, below the folder of all tests."""

@@ -1,0 +1,66 @@
+"""A setting exists when something reads it and a test shows what it does."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from lucius.settings.behaviour import CommandLine
+from lucius.settings.declaring import PREFIX, rows
+from lucius.settings.reserved import RESERVED
+from lucius.settings.table import ROWS, SECTIONS
+from tests.settings.effects import EFFECTS
+
+TESTS = Path(__file__).parents[1]
+SOURCE = TESTS.parent / "src/lucius"
+FIELDS = {row.env: name for section in SECTIONS for name, row in rows(section).items()}
+OF_CLIENTS = {row.env for row in rows(CommandLine).values()}
+
+
+def attributes() -> set[str]:
+    """What the parts of LUCIUS take from the settings, as `settings.x` or, in their own methods, `self.x`."""
+    found: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        whose = "self" if path == SOURCE / "settings/table.py" else "settings"
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(whose):
+                found.add(node.attr)
+    return found
+
+
+def variables_of_clients() -> set[str]:
+    """Clients do not load the settings: they read these variables themselves."""
+    text = "".join(
+        path.read_text("utf-8")
+        for folder in ("cli", "client")
+        for path in (SOURCE / folder).rglob("*.py")
+    )
+    return set(re.findall(r"\bLUCIUS_\w+", text))
+
+
+def test_every_setting_is_read() -> None:
+    read = attributes()
+    unread = {
+        row.env for name, row in ROWS.items() if name not in read and row.env not in OF_CLIENTS
+    }
+    assert not unread, "a setting that nothing reads goes, or is reserved until something does"
+    assert variables_of_clients() >= OF_CLIENTS
+
+
+def test_what_is_read_is_not_reserved() -> None:
+    read = attributes()
+    assert not {env for env in RESERVED if FIELDS.get(env) in read}
+
+
+def test_every_setting_has_a_test_of_its_effect() -> None:
+    assert {PREFIX + name for name in EFFECTS} == {row.env for row in ROWS.values()}
+
+
+@pytest.mark.parametrize(("name", "where"), EFFECTS.items())
+def test_the_test_of_an_effect_is_there_and_names_the_setting(name: str, where: str) -> None:
+    path, _, test = where.partition("::")
+    text = (TESTS / path).read_text("utf-8")
+    functions = re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)
+    assert test in functions
+    assert re.search(rf"\b(LUCIUS_)?{name}\b|\b{name.lower()}\b", text)

@@ -1,0 +1,62 @@
+"""What processes that share a ledger and a bus need."""
+
+from datetime import timedelta
+
+import pytest
+
+from lucius.bootstrap.adapters import open_lanes
+from lucius.bootstrap.secrets import SecretMissingError, check_shared_secrets
+from lucius.engines.outbox.lane_leases import RENEWALS, LeasedLanes
+from lucius.ledgers.azure.ledger import AzureLedger
+from lucius.ledgers.azure.single import SingleTable
+from lucius.ledgers.memory import MemoryLedger
+from lucius.ports.lanes import ALL_LANES, NO_LANES
+from lucius.settings import load_settings
+from tests.memory_tables import MemoryTables
+
+SHARED = {
+    "LUCIUS_STORAGE_BACKEND": "ledger",
+    "LUCIUS_TABLE_CONNECTION": "https://account.table.core.windows.net",
+}
+SECRETS = {
+    "LUCIUS_CALLBACK_KEYS": "k1:0123456789abcdef0123456789abcdef",
+    "LUCIUS_WEBHOOK_SECRET": "0123456789abcdef0123456789abcdef",
+}
+
+
+def test_the_settings_of_a_shared_ledger() -> None:
+    settings = load_settings({**SHARED, "LUCIUS_LANE_LEASE_SECONDS": "30"})
+    store = MemoryTables()
+    ledger = AzureLedger(store, SingleTable(store, "jobs"), tenants="tenants", lanes="lanes")
+    lanes = open_lanes(settings, ledger, takes=True)
+    assert isinstance(lanes, LeasedLanes)
+    assert lanes.renewal == timedelta(seconds=30) / RENEWALS
+    assert open_lanes(settings, ledger, takes=False).renewal is None
+
+
+def test_an_embedded_ledger_is_one_process_own() -> None:
+    settings = load_settings({})
+    assert open_lanes(settings, MemoryLedger(), takes=True) is ALL_LANES
+    assert open_lanes(settings, MemoryLedger(), takes=False) is NO_LANES
+
+
+def test_processes_that_share_a_ledger_need_the_same_secrets() -> None:
+    check_shared_secrets(load_settings({}))
+    check_shared_secrets(load_settings({**SHARED, **SECRETS}))
+    for missing in SECRETS:
+        given = {name: text for name, text in SECRETS.items() if name != missing}
+        with pytest.raises(SecretMissingError, match=missing):
+            check_shared_secrets(load_settings({**SHARED, **given}))
+
+
+@pytest.mark.parametrize(
+    ("bus", "needed"), [("memory", False), ("nats", True), ("servicebus", True)]
+)
+def test_on_a_shared_bus_a_reply_must_carry_its_token_unless_told(bus: str, needed: bool) -> None:
+    given = {
+        "LUCIUS_BUS_BACKEND": bus,
+        "LUCIUS_SERVICEBUS_CONNECTION": "https://name.servicebus.windows.net",
+    }
+    assert load_settings(given).require_reply_token is needed
+    told = load_settings({**given, "LUCIUS_REQUIRE_REPLY_TOKEN": "false"})
+    assert told.require_reply_token is False

@@ -1,0 +1,98 @@
+"""The stand-in for App Configuration: the real SDK is understood, and nobody else is served."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+from azure.appconfiguration import ConfigurationSetting
+from azure.appconfiguration.aio import AzureAppConfigurationClient
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+)
+
+from lucius.standins.app_configuration import StandIn
+
+
+@asynccontextmanager
+async def connected(
+    stand_in: StandIn,
+) -> AsyncIterator[AzureAppConfigurationClient]:
+    async with (
+        stand_in,
+        AzureAppConfigurationClient.from_connection_string(
+            stand_in.connection_string, retry_total=0
+        ) as client,
+    ):
+        yield client
+
+
+async def test_entries_are_written_read_and_deleted_by_key_and_label() -> None:
+    async with connected(StandIn()) as client:
+        for label in (None, "prod"):
+            entry = ConfigurationSetting(key="a/b c", value=f"of {label}", label=label)
+            await client.set_configuration_setting(entry)
+        found = await client.get_configuration_setting("a/b c", label="prod")
+        assert found is not None
+        assert (found.value, found.label) == ("of prod", "prod")
+        await client.delete_configuration_setting("a/b c", label="prod")
+        with pytest.raises(ResourceNotFoundError):
+            await client.get_configuration_setting("a/b c", label="prod")
+        left = client.list_configuration_settings(key_filter="*")
+        assert [each.value async for each in left] == ["of None"]
+
+
+async def test_conditions_hold() -> None:
+    async with connected(StandIn()) as client:
+        first = await client.add_configuration_setting(ConfigurationSetting(key="a", value="1"))
+        with pytest.raises(ResourceExistsError):
+            await client.add_configuration_setting(ConfigurationSetting(key="a", value="2"))
+        same = MatchConditions.IfNotModified
+        first.value = "3"
+        await client.set_configuration_setting(first, match_condition=same)
+        with pytest.raises(ResourceModifiedError):
+            await client.set_configuration_setting(first, match_condition=same)
+
+
+async def test_filters_take_lists_stars_and_escapes() -> None:
+    stand_in = StandIn()
+    for key in ("a/1", "a/2", "b", "c*"):
+        stand_in.put(key, "")
+    async with connected(stand_in) as client:
+
+        async def keys(key_filter: str) -> list[str]:
+            found = client.list_configuration_settings(key_filter=key_filter)
+            return [each.key async for each in found]
+
+        assert await keys("a/*") == ["a/1", "a/2"]
+        assert await keys("b,a/2") == ["a/2", "b"]
+        assert await keys(r"c\*") == ["c*"]
+        assert await keys("a") == []
+
+
+async def test_what_is_not_signed_is_refused() -> None:
+    async with StandIn() as stand_in, httpx.AsyncClient(base_url=stand_in.endpoint) as client:
+        assert (await client.get("/kv")).status_code == 401
+        odd = {"Authorization": "HMAC-SHA256 Credential=stand-in&SignedHeaders=host&Signature="}
+        assert (await client.get("/kv", headers=odd)).status_code == 401
+
+
+@pytest.mark.parametrize("minutes", [-16, 16])
+async def test_an_old_signature_is_refused(minutes: int) -> None:
+    stand_in = StandIn(now=lambda: datetime.now(UTC) + timedelta(minutes=minutes))
+    async with connected(stand_in) as client:
+        with pytest.raises(ClientAuthenticationError, match="out of date"):
+            await client.get_configuration_setting("a")
+
+
+async def test_what_it_does_not_know_is_said() -> None:
+    async with connected(StandIn()) as client:
+        with pytest.raises(HttpResponseError) as raised:
+            await client.get_snapshot("one")
+        assert raised.value.status_code == 501
