@@ -11,7 +11,7 @@ from azure.data.tables.aio import TableServiceClient
 from lucius.bootstrap import open_ledger
 from lucius.core.errors import LedgerError, LedgerRowUnreadableError
 from lucius.core.ids import new_job_id
-from lucius.ledgers.azure.heads import Head
+from lucius.ledgers.azure.heads import StepsHead
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.projections import Tables
@@ -124,7 +124,7 @@ def test_a_job_that_was_given_up_stays_so_whatever_the_setting_says_later() -> N
     async def main() -> None:
         made = request()
         assert await _layout(opened(store)).bury(made.job.job_id, "tenant_a")
-        head = Head("claim", "body", keyed=False, no=1, save_id="save")
+        head = StepsHead("claim", "body", keyed=False, no=1, save_id="save")
         late = _layout(opened(store, "tenant_a"))
         assert isinstance(await late.insert(made.job, head, made.events), Refused)
 

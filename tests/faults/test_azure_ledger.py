@@ -18,7 +18,7 @@ from lucius.ledgers.azure.single import SingleTable
 from lucius.ledgers.azure.split import SplitTables
 from lucius.ledgers.azure.store import ROW, Store
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import Lanes
+from lucius.ledgers.azure.wakeups import LaneTable
 from lucius.ports.ledger import JobQuery
 from tests.conformance.azure_ledgers import LANES as LANES_TABLE
 from tests.conformance.azure_ledgers import single, split
@@ -171,8 +171,8 @@ async def no_fence(self: object, glance: Glance, wakeup: str) -> str:
 
 
 SABOTAGE = {
-    "no wake-up before a save": (Lanes, "announce", not_told, SAVES[0], Fate.UNHEARD),
-    "no wake-up before a claim": (Lanes, "announce", not_told, CREATIONS[0], Fate.UNSENT),
+    "no wake-up before a save": (LaneTable, "announce", not_told, SAVES[0], Fate.UNHEARD),
+    "no wake-up before a claim": (LaneTable, "announce", not_told, CREATIONS[0], Fate.UNSENT),
     "no second look at what has ended": (Scanner, "_ended", no_tombstone, SAVES[3], Fate.UNSENT),
     "no tombstone": (SingleTable, "bury", no_tombstone, CREATIONS[0], Fate.LATE),
     "no fence": (SingleTable, "touch", no_fence, SAVES[0], Fate.LATE),

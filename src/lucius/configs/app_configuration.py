@@ -30,7 +30,7 @@ PolicyOf = Callable[[Mapping[str, str]], RetryPolicy]
 Marks = frozenset[tuple[str, str]]
 
 
-class _Reading(NamedTuple):
+class _StoredReading(NamedTuple):
     marks: Marks
     catalog: Catalog
 
@@ -38,7 +38,7 @@ class _Reading(NamedTuple):
 class AppConfiguration:
     """Implements `lucius.ports.config.ConfigSource`; `await AppConfiguration.opened(...)` makes one."""
 
-    def __init__(self, store: KeyValueStore, policy: PolicyOf, first: _Reading) -> None:
+    def __init__(self, store: KeyValueStore, policy: PolicyOf, first: _StoredReading) -> None:
         self._store = store
         self._policy = policy
         self._marks, self._catalog = first
@@ -100,12 +100,12 @@ class AppConfiguration:
         await self._store.close()
 
 
-async def _read(store: KeyValueStore, policy: PolicyOf) -> _Reading:
+async def _read(store: KeyValueStore, policy: PolicyOf) -> _StoredReading:
     found = await store.read()
     late = behind_sentinel(found)
     if late:
         log.warning("changed after %s, and in use all the same: %s", SENTINEL, ", ".join(late))
-    return _Reading(marks_of(found), _catalog(found, policy))
+    return _StoredReading(marks_of(found), _catalog(found, policy))
 
 
 def _catalog(found: list[KeyValue], policy: PolicyOf) -> Catalog:

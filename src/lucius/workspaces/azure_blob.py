@@ -16,7 +16,7 @@ from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore, ObjectStore
 
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
-from lucius.workspaces.objects import ObjectWorkspace, Place, checked_path
+from lucius.workspaces.objects import ObjectPlace, ObjectWorkspace, checked_path
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -87,7 +87,7 @@ def open_blobs(
     """`home`: LUCIUS_WORKSPACE_URL, wherever it is; jobs have workspaces here only if it is here."""
     account = account_of(connection)
 
-    def place_of(uri: str) -> Place:
+    def place_of(uri: str) -> ObjectPlace:
         return blob_place(account, uri)
 
     return ObjectWorkspace(
@@ -125,7 +125,7 @@ def stores_of(account: Account) -> Callable[[str], ObjectStore]:
     return store_of
 
 
-def blob_place(account: Account, uri: str) -> Place:
+def blob_place(account: Account, uri: str) -> ObjectPlace:
     """Which blob a reference names. Raises WorkspaceRefusedError."""
     try:
         parts = urlsplit(uri)
@@ -136,7 +136,7 @@ def blob_place(account: Account, uri: str) -> Place:
         raise WorkspaceRefusedError(f"{uri!r} does not name a blob of the account {account.name}")
     base = f"{parts.scheme}://{parts.netloc}/"
     base += f"{container}/" if parts.scheme == "https" else ""
-    return Place(base, container, checked_path(uri, path))
+    return ObjectPlace(base, container, checked_path(uri, path))
 
 
 def _split(account: Account, parts: SplitResult) -> tuple[str, str]:

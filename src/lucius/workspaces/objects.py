@@ -40,7 +40,7 @@ _QUERY: Final = re.compile(r"\?[^\s\"']*")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectPlace:
     """An object, or a folder of objects: the path of a folder may end with a slash."""
 
     base: str
@@ -52,7 +52,7 @@ class Place:
     def folder(self) -> str:
         return self.path.rstrip("/")
 
-    def below(self, other: "Place") -> bool:
+    def below(self, other: "ObjectPlace") -> bool:
         if self.container != other.container:
             return False
         folder = other.folder
@@ -80,17 +80,17 @@ class ObjectWorkspace:
 
     def __init__(
         self,
-        place_of: Callable[[str], Place],
+        place_of: Callable[[str], ObjectPlace],
         store_of: Callable[[str], ObjectStore],
         *,
-        home: Place | None,
-        readable: Sequence[Place] = (),
-        writable: Sequence[Place] = (),
+        home: ObjectPlace | None,
+        readable: Sequence[ObjectPlace] = (),
+        writable: Sequence[ObjectPlace] = (),
     ) -> None:
         self._place_of = place_of
         self._store_of = store_of
         self._home = home
-        self._own: tuple[Place, ...] = (home,) if home is not None else ()
+        self._own: tuple[ObjectPlace, ...] = (home,) if home is not None else ()
         self._writable = tuple(writable)
         self._readable = (*writable, *readable)
 
@@ -100,7 +100,7 @@ class ObjectWorkspace:
         scoped._own = tuple(self._folders(folders))
         return scoped
 
-    def _folders(self, folders: Sequence[str]) -> Iterator[Place]:
+    def _folders(self, folders: Sequence[str]) -> Iterator[ObjectPlace]:
         for folder in folders:
             with suppress(WorkspaceRefusedError):
                 place = self._place_of(folder)
@@ -110,7 +110,7 @@ class ObjectWorkspace:
 
     # -- who may touch what ------------------------------------------------------------------
 
-    def _checked(self, uri: str, roots: tuple[Place, ...]) -> Place:
+    def _checked(self, uri: str, roots: tuple[ObjectPlace, ...]) -> ObjectPlace:
         place = self._place_of(uri)
         if not self._open(place, roots):
             raise WorkspaceRefusedError(
@@ -119,7 +119,7 @@ class ObjectWorkspace:
             )
         return place
 
-    def _open(self, place: Place, roots: tuple[Place, ...]) -> bool:
+    def _open(self, place: ObjectPlace, roots: tuple[ObjectPlace, ...]) -> bool:
         """Inside the home only its own folders are, whatever else the roots would open."""
         if any(place.below(own) for own in self._own):
             return True
@@ -127,7 +127,7 @@ class ObjectWorkspace:
             return False
         return any(place.below(root) for root in roots)
 
-    def _object(self, uri: str, roots: tuple[Place, ...]) -> tuple[ObjectStore, str]:
+    def _object(self, uri: str, roots: tuple[ObjectPlace, ...]) -> tuple[ObjectStore, str]:
         place = self._checked(uri, roots)
         if not place.path or place.path.endswith("/"):
             raise WorkspaceRefusedError(f"{uri!r} names a folder, not an object")
@@ -165,7 +165,7 @@ class ObjectWorkspace:
         return None if found is None else found[0]
 
     async def _version(
-        self, uri: str, roots: tuple[Place, ...]
+        self, uri: str, roots: tuple[ObjectPlace, ...]
     ) -> tuple[Digest, str | None] | None:
         """What the object is, and the ETag that it had while it was read."""
         store, path = self._object(uri, roots)
@@ -241,10 +241,10 @@ class ObjectWorkspace:
             found = await self._paths(place)
         return sorted(place.uri(path) for path in found if self._listed(place, path))
 
-    def _listed(self, place: Place, path: str) -> bool:
-        return self._open(Place(place.base, place.container, path), self._readable)
+    def _listed(self, place: ObjectPlace, path: str) -> bool:
+        return self._open(ObjectPlace(place.base, place.container, path), self._readable)
 
-    async def _paths(self, place: Place) -> Sequence[str]:
+    async def _paths(self, place: ObjectPlace) -> Sequence[str]:
         """A prefix need not end at a slash, but the library lists whole folders."""
         whole = place.path.endswith("/") or place in (*self._own, *self._readable)
         start = f"{place.folder}/" if whole and place.folder else place.path

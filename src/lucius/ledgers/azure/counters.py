@@ -24,7 +24,7 @@ def ended_row(lane: int) -> str:
     return names.key(COUNT, "OUT", f"{lane:02}")
 
 
-class Tally:
+class TenantTally:
     """One counter as it was last seen, with the ETag that guards it."""
 
     def __init__(self, key: str, row: Row | None = None) -> None:

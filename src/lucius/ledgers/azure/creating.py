@@ -12,12 +12,12 @@ from lucius.core.effects import Event
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.core.ids import new_lease_id
 from lucius.core.job import Job
-from lucius.ledgers.azure.heads import Head
+from lucius.ledgers.azure.heads import StepsHead
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sights, Stamps, sight_of
 from lucius.ledgers.azure.store import ETAG, Refused, Row
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import LATE_CREATION, Lanes, new_wakeup, ready_rows
+from lucius.ledgers.azure.wakeups import LATE_CREATION, LaneTable, new_wakeup, ready_rows
 from lucius.ledgers.rules import HeldClaim, ready_steps, standing
 from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import (
@@ -38,7 +38,7 @@ class Creation:
         self,
         rows: Layout,
         tenants: Tenants,
-        lanes: Lanes,
+        lanes: LaneTable,
         sights: Sights,
         stamps: Stamps,
         now: Callable[[], datetime],
@@ -90,7 +90,7 @@ class Creation:
             self._lanes.drop(job.plan.routing.lane, announced)
         return outcome
 
-    async def _announced(self, claim: Claim, job: Job) -> tuple[Head, list[str]]:
+    async def _announced(self, claim: Claim, job: Job) -> tuple[StepsHead, list[str]]:
         """The row comes up in time to see whether the job came to be."""
         places = {job.plan.steps[at].step_id: self._stamps.next() for at in ready_steps(job)}
         now = micros(self._now())
@@ -98,7 +98,7 @@ class Creation:
         wakeup = new_wakeup(job, min(due, now + LATE_CREATION), claim.claim_hash, now)
         ready = list(ready_rows(job, places))
         await self._lanes.announce(wakeup, ready)
-        head = Head(
+        head = StepsHead(
             claim.claim_hash,
             claim.body_hash,
             claim.keyed,
@@ -110,7 +110,7 @@ class Creation:
         return head, [wakeup.row, *ready]
 
     async def _admitted(
-        self, claim: Claim, job: Job, head: Head, limit: int | None
+        self, claim: Claim, job: Job, head: StepsHead, limit: int | None
     ) -> CreateOutcome | None:
         """None: the claim is this job's, and it counts."""
         replaces: str | None = None
@@ -130,7 +130,7 @@ class Creation:
             replaces = row[ETAG]
         raise LedgerUnavailableError("others claim and give up this request faster than we do")
 
-    async def _inserted(self, job: Job, head: Head, events: Sequence[Event]) -> CreateOutcome:
+    async def _inserted(self, job: Job, head: StepsHead, events: Sequence[Event]) -> CreateOutcome:
         etag = await self._rows.insert(job, head, events)
         if not isinstance(etag, Refused):
             self._sights.put(job.job_id, sight_of(job, head, etag))
@@ -139,7 +139,7 @@ class Creation:
             return Created()
         return await self._taken(job, head)
 
-    async def _taken(self, job: Job, head: Head) -> CreateOutcome:
+    async def _taken(self, job: Job, head: StepsHead) -> CreateOutcome:
         """Under this id there is the same job, made by someone else; a tombstone; or another job."""
         found = await self._rows.glance(job.job_id, job.tenant_id)
         if found is None or found.tombstone:

@@ -19,7 +19,7 @@ from lucius.ledgers.azure.heads import Stored, stored_of
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.store import PARTITION, ROW, Row
 from lucius.ledgers.azure.tenants import ENDED, HEIR, LIVE, Tenants
-from lucius.ledgers.azure.wakeups import Lanes, due_of, entry_of, ready_rows
+from lucius.ledgers.azure.wakeups import LaneTable, due_of, entry_of, ready_rows
 from lucius.ledgers.rules import group_of, ready_steps
 from lucius.ledgers.stored.json_form import maybe_micros
 from lucius.ports.ledger import Drift
@@ -28,7 +28,7 @@ MOST_DRIFTS: Final = 10_000
 
 
 @dataclass
-class Index:
+class JobIndex:
     """What lanes and tenants say about the jobs."""
 
     wakeups: set[str] = field(default_factory=set)
@@ -45,7 +45,7 @@ class Index:
 
 
 class Examination:
-    def __init__(self, rows: Layout, tenants: Tenants, lanes: Lanes) -> None:
+    def __init__(self, rows: Layout, tenants: Tenants, lanes: LaneTable) -> None:
         self._rows = rows
         self._tenants = tenants
         self._lanes = lanes
@@ -60,8 +60,8 @@ class Examination:
                 return [*found, Drift("more", "ledger", f"only {MOST_DRIFTS} are listed")]
         return [*found, *_lost(index)]
 
-    async def _indexed(self) -> Index:
-        index = Index()
+    async def _indexed(self) -> JobIndex:
+        index = JobIndex()
         for lane in range(16):
             async for wakeup in self._lanes.wakeups(lane):
                 index.wakeups.add(wakeup.row)
@@ -71,7 +71,7 @@ class Examination:
             await self._add_tenant(index, tenant_id)
         return index
 
-    async def _add_tenant(self, index: Index, tenant_id: str) -> None:
+    async def _add_tenant(self, index: JobIndex, tenant_id: str) -> None:
         counters: list[Row] = []
         async for row in self._tenants.rows(tenant_id):
             kind = names.parts_of(row[ROW])[0]
@@ -87,7 +87,7 @@ class Examination:
                 index.claims[tenant_id, names.unescaped(row[ROW])] = row["job_id"]
         index.recorded[tenant_id] = live_cells(counters)
 
-    def _job(self, index: Index, job_id: str, rows: Sequence[Row]) -> Iterator[Drift]:
+    def _job(self, index: JobIndex, job_id: str, rows: Sequence[Row]) -> Iterator[Drift]:
         by_key = {row[ROW]: row for row in rows}
         head = by_key.get("JOB")
         if head is None:
@@ -119,7 +119,7 @@ class Examination:
         yield from _listing(index, job)
 
 
-def _count(index: Index, row: Row | None) -> None:
+def _count(index: JobIndex, row: Row | None) -> None:
     """A job that cannot be read counts as its tenant's list says."""
     if row is not None and names.parts_of(row[ROW])[0] == LIVE:
         index.live[names.unescaped(row[PARTITION])][row["lane"], row["mode"]] += 1
@@ -136,7 +136,7 @@ def _columns(job: Job, head: Row) -> Iterator[Drift]:
             yield column_drift(job, name, stored, said)
 
 
-def _woken(index: Index, stored: Stored) -> Iterator[Drift]:
+def _woken(index: JobIndex, stored: Stored) -> Iterator[Drift]:
     job, wakeup = stored.job, stored.head.wakeup
     if job.due_at is None:
         return
@@ -146,7 +146,7 @@ def _woken(index: Index, stored: Stored) -> Iterator[Drift]:
         yield Drift("column_drift", job.job_id, "the row of its lane comes up too late")
 
 
-def _ready(index: Index, stored: Stored) -> Iterator[Drift]:
+def _ready(index: JobIndex, stored: Stored) -> Iterator[Drift]:
     job = stored.job
     rows = set(index.ready.pop(job.job_id, ()))
     wanted = set(ready_rows(job, dict(stored.head.ready or {})))
@@ -157,14 +157,14 @@ def _ready(index: Index, stored: Stored) -> Iterator[Drift]:
         yield Drift("ready_without_step", job.job_id, f"the queue has {row}")
 
 
-def _claimed(index: Index, stored: Stored) -> Iterator[Drift]:
+def _claimed(index: JobIndex, stored: Stored) -> Iterator[Drift]:
     job, head = stored.job, stored.head
     replaceable = not head.keyed and job.state in UNSUCCESSFUL_JOB
     if index.claims.get((job.tenant_id, head.claim_hash)) != job.job_id and not replaceable:
         yield Drift("job_without_claim", job.job_id, "a duplicate would not find it")
 
 
-def _listing(index: Index, job: Job) -> Iterator[Drift]:
+def _listing(index: JobIndex, job: Job) -> Iterator[Drift]:
     row = index.listed.get(job.job_id)
     kind = names.parts_of(row[ROW])[0] if row is not None else None
     if kind != (ENDED if job.terminal else LIVE):
@@ -173,7 +173,7 @@ def _listing(index: Index, job: Job) -> Iterator[Drift]:
         yield Drift("list_drift", job.job_id, f"it is listed as {row['state']}, dlq {row['dlq']}")
 
 
-def _lost(index: Index) -> Iterator[Drift]:
+def _lost(index: JobIndex) -> Iterator[Drift]:
     for (tenant_id, claim_hash), job_id in index.claims.items():
         if job_id not in index.jobs:
             yield Drift("claim_without_job", f"{tenant_id}/{claim_hash}", f"it names job {job_id}")

@@ -18,7 +18,7 @@ from lucius.ports.ledger import Claim
 
 
 @record
-class Head:
+class StepsHead:
     claim_hash: str
     body_hash: str
     keyed: bool
@@ -64,7 +64,7 @@ class Stored:
     """A job as it lies in its rows."""
 
     job: Job
-    head: Head
+    head: StepsHead
     etag: str
 
 
@@ -84,7 +84,7 @@ GLANCED: Final = (
 )
 
 
-def job_row(job: Job, head: Head) -> dict[str, Any]:
+def job_row(job: Job, head: StepsHead) -> dict[str, Any]:
     """All columns of the row that is a job's commit point."""
     return {
         **job_columns(job),
@@ -150,11 +150,11 @@ def _why(error: Exception) -> str:
     return str(error) if isinstance(error, LedgerError | ValueError) else repr(error)
 
 
-def head_of(row: Row) -> Head:
+def head_of(row: Row) -> StepsHead:
     ready = orjson.loads(row["ready"])
     if not isinstance(ready, dict) or not all(type(place) is int for place in ready.values()):
         raise ValueError(f"column ready has {row['ready']!r}")
-    return Head(
+    return StepsHead(
         row["claim_hash"],
         row["body_hash"],
         bool(row["keyed"]),
@@ -165,7 +165,7 @@ def head_of(row: Row) -> Head:
     )
 
 
-def place_of(job: Job, head: Head) -> PageEnd:
+def place_of(job: Job, head: StepsHead) -> PageEnd:
     return PageEnd(micros(job.plan.accepted_at), head.no)
 
 

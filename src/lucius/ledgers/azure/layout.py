@@ -5,7 +5,7 @@ from typing import Protocol
 
 from lucius.core.effects import Event
 from lucius.core.job import Job, Step
-from lucius.ledgers.azure.heads import Glance, Head, Stored
+from lucius.ledgers.azure.heads import Glance, StepsHead, Stored
 from lucius.ledgers.azure.store import Refused, Row
 from lucius.ports.ledger import Drift
 
@@ -24,11 +24,16 @@ class Layout(Protocol):
     def drifts(self, stored: Stored, rows: Mapping[str, Row]) -> Iterator[Drift]:
         """Where rows of a job contradict it."""
 
-    async def insert(self, job: Job, head: Head, events: Sequence[Event]) -> str | Refused:
+    async def insert(self, job: Job, head: StepsHead, events: Sequence[Event]) -> str | Refused:
         """The ETag of the new job; refused where its id is taken."""
 
     async def replace(
-        self, stored_steps: Sequence[Step], etag: str, job: Job, head: Head, events: Sequence[Event]
+        self,
+        stored_steps: Sequence[Step],
+        etag: str,
+        job: Job,
+        head: StepsHead,
+        events: Sequence[Event],
     ) -> str | Refused:
         """The new ETag; refused where the stored one is another. `stored_steps`: what is there now."""
 

@@ -19,10 +19,10 @@ from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.ledgers.azure.pruning import Pruning
 from lucius.ledgers.azure.saving import Saving
 from lucius.ledgers.azure.scanning import Scanner
-from lucius.ledgers.azure.seen import Sights, Stamps, Turns, sight_of
+from lucius.ledgers.azure.seen import JobTurns, Sights, Stamps, sight_of
 from lucius.ledgers.azure.store import ROW, Store, service_time
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import Lanes, entry_of
+from lucius.ledgers.azure.wakeups import LaneTable, entry_of
 from lucius.ledgers.rules import group_of
 from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.ledgers.stored.job_codec import SCHEMA
@@ -64,10 +64,10 @@ class AzureLedger:
         self._store = store
         self._layout = layout
         self._tenants = Tenants(store, tenants)
-        self._lanes = Lanes(store, lanes)
+        self._lanes = LaneTable(store, lanes)
         self._lanes_table = lanes
         self._sights = Sights()
-        self._turns = Turns()
+        self._turns = JobTurns()
         self._levels = Levels(self._tenants, now)
         self._unreadable = Unreadable()
         self._offered: defaultdict[str, dict[str, int]] = defaultdict(dict)

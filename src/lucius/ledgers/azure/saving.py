@@ -15,12 +15,12 @@ from lucius.core.errors import LedgerError, LedgerTooNewError, LedgerUnavailable
 from lucius.core.ids import new_lease_id
 from lucius.core.job import Job
 from lucius.core.record import record
-from lucius.ledgers.azure.heads import Head
+from lucius.ledgers.azure.heads import StepsHead
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sight, Sights, Stamps, sight_of
 from lucius.ledgers.azure.store import Refused
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import Lanes, due_of, new_wakeup, ready_rows
+from lucius.ledgers.azure.wakeups import LaneTable, due_of, new_wakeup, ready_rows
 from lucius.ledgers.rules import ready_steps
 from lucius.ledgers.stored.json_form import micros
 
@@ -33,7 +33,7 @@ RACES: Final = 10
 class Prepared:
     """A save that its lane knows of: the new head, and the rows that were written for it."""
 
-    head: Head
+    head: StepsHead
     written: tuple[str, ...] = ()
 
 
@@ -42,7 +42,7 @@ class Saving:
         self,
         rows: Layout,
         tenants: Tenants,
-        lanes: Lanes,
+        lanes: LaneTable,
         sights: Sights,
         stamps: Stamps,
         now: Callable[[], datetime],

@@ -20,7 +20,7 @@ from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sights
 from lucius.ledgers.azure.store import Refused
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import LATE_CREATION, Lanes, Wakeup, entry_of, new_row
+from lucius.ledgers.azure.wakeups import LATE_CREATION, LaneTable, Wakeup, entry_of, new_row
 from lucius.ledgers.rules import may_be_out
 from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ledgers.stored.json_form import MICROSECOND, instant, micros
@@ -37,7 +37,7 @@ AHEAD: Final = 256
 
 
 @record
-class Found:
+class FoundRow:
     due: int
     job_id: str
     out: bool
@@ -48,7 +48,7 @@ class Scanner:
         self,
         rows: Layout,
         tenants: Tenants,
-        lanes: Lanes,
+        lanes: LaneTable,
         sights: Sights,
         now: Callable[[], datetime],
     ) -> None:
@@ -57,7 +57,7 @@ class Scanner:
         self._lanes = lanes
         self._sights = sights
         self._now = now
-        self._looked: dict[str, Found | None] = {}
+        self._looked: dict[str, FoundRow | None] = {}
         """Rows that were compared for the pages so far, so that the next page does not do it again."""
 
     async def due(
@@ -72,13 +72,13 @@ class Scanner:
             self._looked.clear()
             await self._lanes.settle(lanes)
         start = (micros(after.due_at), after.job_id) if after is not None else (-1, "")
-        found: dict[str, Found] = {}
+        found: dict[str, FoundRow] = {}
         for lane in lanes:
             async for each in self._in_lane(lane, micros(before), limit, start):
                 if (each.due, each.job_id) > start and not skips(each.job_id):
                     other = found.get(each.job_id, each)
                     first = min(each.due, other.due)
-                    found[each.job_id] = Found(first, each.job_id, each.out or other.out)
+                    found[each.job_id] = FoundRow(first, each.job_id, each.out or other.out)
         order = sorted(found.values(), key=lambda each: (each.due, each.job_id))
         return [DueJob(f.job_id, instant(f.due), f.out) for f in islice(order, limit)]
 
@@ -110,7 +110,7 @@ class Scanner:
 
     async def _in_lane(
         self, lane: int, before: int, limit: int, start: tuple[int, str]
-    ) -> AsyncIterator[Found]:
+    ) -> AsyncIterator[FoundRow]:
         """At least the first `limit` that are due after the start, not in order."""
         enough: list[int] = []
         async for batch in _batches(self._lanes.wakeups(lane, before, AHEAD)):
@@ -122,26 +122,26 @@ class Scanner:
                         enough.append(found.due)
                     yield found
 
-    async def _look(self, row: Wakeup) -> Found | None:
+    async def _look(self, row: Wakeup) -> FoundRow | None:
         if row.schema > SCHEMA:
             return None
         if row.row not in self._looked:
             self._looked[row.row] = await self._found(row)
         return self._looked[row.row]
 
-    async def _found(self, row: Wakeup) -> Found | None:
+    async def _found(self, row: Wakeup) -> FoundRow | None:
         """A row that is still to come up says enough by itself."""
         sight = self._sights.get(row.job_id)
         if sight is not None and sight.head.wakeup == row.row:
             if sight.due_at is not None and micros(sight.due_at) <= micros(self._now()):
-                return Found(micros(sight.due_at), row.job_id, not row.held)
+                return FoundRow(micros(sight.due_at), row.job_id, not row.held)
         if row.due > micros(self._now()):
-            return Found(row.due, row.job_id, not row.held)
+            return FoundRow(row.due, row.job_id, not row.held)
         return await self._compared(row, await self._rows.glance(row.job_id, row.tenant_id))
 
     # -- a row that has come up --------------------------------------------------------------
 
-    async def _compared(self, row: Wakeup, job: Glance | None) -> Found | None:
+    async def _compared(self, row: Wakeup, job: Glance | None) -> FoundRow | None:
         if job is None:
             await self._nobody(row)
             return None
@@ -163,7 +163,7 @@ class Scanner:
             await self._moved(row, job)
         elif job.version >= row.version:
             self._lanes.drop(row.lane, _stale(row, job))
-        return Found(job.due, job.job_id, may_be_out(job.state))
+        return FoundRow(job.due, job.job_id, may_be_out(job.state))
 
     async def _nobody(self, row: Wakeup) -> None:
         """A job that never came to be. Its writer may be late: it finds a tombstone then."""

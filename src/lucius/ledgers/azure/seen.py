@@ -9,7 +9,7 @@ from typing import Final
 
 from lucius.core.job import Job, Step
 from lucius.core.record import record
-from lucius.ledgers.azure.heads import Head
+from lucius.ledgers.azure.heads import StepsHead
 from lucius.ledgers.stored.json_form import micros
 
 MOST: Final = 20_000
@@ -19,7 +19,7 @@ MOST: Final = 20_000
 class Sight:
     version: int
     etag: str
-    head: Head
+    head: StepsHead
     steps: Sequence[Step]
     due_at: datetime | None
     terminal: bool
@@ -28,7 +28,7 @@ class Sight:
     """Whether the tenant's rows are known to say that it has ended."""
 
 
-def sight_of(job: Job, head: Head, etag: str, *, settled: bool = False) -> Sight:
+def sight_of(job: Job, head: StepsHead, etag: str, *, settled: bool = False) -> Sight:
     return Sight(job.version, etag, head, job.steps, job.due_at, job.terminal, job.in_dlq, settled)
 
 
@@ -51,7 +51,7 @@ class Sights:
         self._jobs.pop(job_id, None)
 
 
-class Turns:
+class JobTurns:
     """Those who write to one job go one after another, in the order in which they came."""
 
     def __init__(self) -> None:

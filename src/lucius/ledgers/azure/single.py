@@ -17,7 +17,15 @@ from lucius.ledgers.azure.columns import (
     step_columns,
     step_plan_columns,
 )
-from lucius.ledgers.azure.heads import GLANCED, Glance, Head, Stored, glance_of, job_row, stored_of
+from lucius.ledgers.azure.heads import (
+    GLANCED,
+    Glance,
+    StepsHead,
+    Stored,
+    glance_of,
+    job_row,
+    stored_of,
+)
 from lucius.ledgers.azure.store import (
     MOST_CHANGES,
     PARTITION,
@@ -89,7 +97,7 @@ class SingleTable:
 
     # -- writing -----------------------------------------------------------------------------
 
-    async def insert(self, job: Job, head: Head, events: Sequence[Event]) -> str | Refused:
+    async def insert(self, job: Job, head: StepsHead, events: Sequence[Event]) -> str | Refused:
         partition = names.key(job.job_id)
         plan = row_of(partition, PLAN, {"tenant_id": job.tenant_id, **_plan_doc(job)})
         payloads = job.plan.payloads()
@@ -102,7 +110,12 @@ class SingleTable:
         return await self._committed([*changes, *_events(partition, events)])
 
     async def replace(
-        self, stored_steps: Sequence[Step], etag: str, job: Job, head: Head, events: Sequence[Event]
+        self,
+        stored_steps: Sequence[Step],
+        etag: str,
+        job: Job,
+        head: StepsHead,
+        events: Sequence[Event],
     ) -> str | Refused:
         partition = names.key(job.job_id)
         changes = [Change(Act.REPLACE, row_of(partition, JOB, job_row(job, head)), etag)]

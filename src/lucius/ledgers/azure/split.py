@@ -21,7 +21,15 @@ from lucius.core.errors import (
 from lucius.core.job import Job, Step
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.agreement import copies_agree
-from lucius.ledgers.azure.heads import GLANCED, Glance, Head, Stored, glance_of, job_row, stored_of
+from lucius.ledgers.azure.heads import (
+    GLANCED,
+    Glance,
+    StepsHead,
+    Stored,
+    glance_of,
+    job_row,
+    stored_of,
+)
 from lucius.ledgers.azure.pending import Entries, changed, copy_of, pending_columns, pending_events
 from lucius.ledgers.azure.projections import Copy, Projections, Tables, Trace, behind
 from lucius.ledgers.azure.store import (
@@ -139,7 +147,7 @@ class SplitTables:
 
     # -- writing -----------------------------------------------------------------------------
 
-    async def insert(self, job: Job, head: Head, events: Sequence[Event]) -> str | Refused:
+    async def insert(self, job: Job, head: StepsHead, events: Sequence[Event]) -> str | Refused:
         """Where the job will be, so that its id alone finds it; the job; its copies."""
         job_id, bucket = job.job_id, self._bucket(job.job_id, job.tenant_id)
         begun = await self._copies.begin(job_id, job.tenant_id, bucket)
@@ -157,7 +165,12 @@ class SplitTables:
         return made[0] or ""
 
     async def replace(
-        self, stored_steps: Sequence[Step], etag: str, job: Job, head: Head, events: Sequence[Event]
+        self,
+        stored_steps: Sequence[Step],
+        etag: str,
+        job: Job,
+        head: StepsHead,
+        events: Sequence[Event],
     ) -> str | Refused:
         trace = await self._trace(job.job_id)
         if trace is None:
@@ -273,6 +286,6 @@ def _plan_key(job_id: str) -> str:
     return names.key(job_id, PLAN)
 
 
-def _row(bucket: str, job: Job, head: Head, events: Sequence[Event], entries: Entries) -> Row:
+def _row(bucket: str, job: Job, head: StepsHead, events: Sequence[Event], entries: Entries) -> Row:
     more = {"tenant_bucket": bucket, **pending_columns(job, events, entries)}
     return row_of(bucket, names.key(job.job_id), {**job_row(job, head), **more})

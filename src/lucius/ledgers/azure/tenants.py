@@ -18,13 +18,13 @@ from lucius.ledgers.azure.counters import (
     ADMITTED,
     COUNT,
     Cells,
-    Tally,
+    TenantTally,
     cells_of,
     ended_row,
     live_cells,
     one,
 )
-from lucius.ledgers.azure.heads import Head, place_of
+from lucius.ledgers.azure.heads import StepsHead, place_of
 from lucius.ledgers.azure.store import (
     ETAG,
     MOST_CHANGES,
@@ -73,7 +73,7 @@ class Partition:
         self._store = store
         self._table = table
         self.key: Final = names.key(tenant_id)
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, TenantTally] = {}
         self._ended: Cells = Counter()
         """What has ended in all, as it was last read: never more than the truth."""
         self._queue: list[_Waiting] = []
@@ -136,9 +136,9 @@ class Partition:
             self._ended.update(cells_of(row))
         return admitted - self._ended.total() >= limit
 
-    async def _tally(self, key: str) -> Tally:
+    async def _tally(self, key: str) -> TenantTally:
         if key not in self._tallies:
-            self._tallies[key] = Tally(key, await self._store.get(self._table, self.key, key))
+            self._tallies[key] = TenantTally(key, await self._store.get(self._table, self.key, key))
         return self._tallies[key]
 
     async def _committed(self, batch: Sequence[_Waiting]) -> bool:
@@ -190,7 +190,7 @@ class Tenants:
             self._known.add(tenant_id)
 
     async def admit(
-        self, job: Job, head: Head, limit: int | None, replaces: str | None = None
+        self, job: Job, head: StepsHead, limit: int | None, replaces: str | None = None
     ) -> Refused | Saturated | None:
         """Claim, list and count. `replaces`: the ETag of the claim that is taken over."""
         await self.introduce(job.tenant_id)
@@ -205,7 +205,7 @@ class Tenants:
             changes.append(Change(Act.UPSERT, row_of(of.key, heir, {"job_id": job.job_id})))
         return await of.apply(Wish(changes, ADMITTED, group_of(job), limit))
 
-    async def end(self, job: Job, head: Head) -> None:
+    async def end(self, job: Job, head: StepsHead) -> None:
         """From the live list to that of the ended, and out of the count: once, however often it is asked."""
         of = self._of(job.tenant_id)
         ended = row_of(of.key, _listed(ENDED, job, head), _ended(job, head))
@@ -216,7 +216,7 @@ class Tenants:
         cell = group_of(job)
         await of.apply(Wish(changes, ended_row(cell.lane), cell))
 
-    async def relist(self, job: Job, head: Head) -> None:
+    async def relist(self, job: Job, head: StepsHead) -> None:
         """An ended job that has left the dead-letter view."""
         of = self._of(job.tenant_id)
         row = row_of(of.key, _listed(ENDED, job, head), _ended(job, head))
@@ -285,11 +285,11 @@ def listed_key(kind: str, place: PageEnd, job_id: str) -> str:
     return names.key(kind, names.falling(place.created_at), names.falling(place.no), job_id)
 
 
-def _listed(kind: str, job: Job, head: Head) -> str:
+def _listed(kind: str, job: Job, head: StepsHead) -> str:
     return listed_key(kind, place_of(job, head), job.job_id)
 
 
-def _claim(job: Job, head: Head) -> dict[str, object]:
+def _claim(job: Job, head: StepsHead) -> dict[str, object]:
     return {
         "idempotency_hash": head.claim_hash,
         "job_id": job.job_id,
@@ -301,7 +301,7 @@ def _claim(job: Job, head: Head) -> dict[str, object]:
     }
 
 
-def _live(job: Job, head: Head) -> dict[str, object]:
+def _live(job: Job, head: StepsHead) -> dict[str, object]:
     cell = group_of(job)
     return {
         "job_id": job.job_id,
@@ -315,7 +315,7 @@ def _live(job: Job, head: Head) -> dict[str, object]:
     }
 
 
-def _ended(job: Job, head: Head) -> dict[str, object]:
+def _ended(job: Job, head: StepsHead) -> dict[str, object]:
     return {
         **_live(job, head),
         "state": job.state.value,

@@ -99,7 +99,7 @@ def entry_of(lane: int, row: str) -> ReadyEntry:
     return ReadyEntry(int(position), job_id, step_id, line, lane, tenant_id)
 
 
-class Lanes:
+class LaneTable:
     def __init__(self, store: Store, table: str) -> None:
         self._store = store
         self._table = table
