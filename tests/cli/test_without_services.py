@@ -3,10 +3,17 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pytest
+from click.testing import CliRunner
 
+from lucius import bootstrap
+from lucius.cli.main import main
+from lucius.settings import Settings, load_settings
 from tests.cli.up import clean_environment
 
 WITHOUT = (
@@ -71,3 +78,24 @@ def test_what_needs_them_ends_at_once_with_the_same_sentence(tmp_path: Path) -> 
         )
         assert done.returncode == 1
         assert SENTENCE in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_azure_stack_runs_them_in_processes_or_says_what_is_missing(
+    installed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    async def serve_azure(settings: Settings, *, services: Sequence[str], **_: Any) -> None:
+        started.extend(services)
+
+    monkeypatch.setattr(bootstrap, "serve_azure", serve_azure)
+    monkeypatch.setattr("lucius.services.LIBRARIES", () if installed else ("no_such_library",))
+    words = ["up", "--stack", "azure", "--data", str(tmp_path), "--service", "mine:Own"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    *packaged, own = started
+    assert own == "mine:Own"
+    made = [bootstrap.named_service(name, load_settings({})).name for name in packaged]
+    assert made == (["ocr", "embedding", "sis"] if installed else [])
+    assert (SENTENCE in done.output) is not installed
