@@ -68,8 +68,7 @@ EFFECTS: Final = {
     "STORAGE_BACKEND": "faults/test_kill.py"
     "::test_fm_022_reproduce_without_a_durable_ledger_an_accepted_job_is_lost",
     "RETENTION": "upkeep/test_upkeep.py::test_a_server_deletes_what_it_keeps_no_longer",
-    "WORKSPACE_URL": "upkeep/test_building.py"
-    "::test_a_demo_job_runs_in_the_workspace_that_is_configured",
+    "WORKSPACE_URL": "upkeep/test_building.py::test_a_job_runs_in_the_workspace_that_is_configured",
     "BUS_BACKEND": "adapters/test_nats_processes.py"
     "::test_services_of_their_own_processes_work_over_the_broker",
     "BUS_PROVISION": f"{_HERE}::test_a_process_creates_topics_only_where_it_may",

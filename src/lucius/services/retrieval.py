@@ -25,7 +25,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BestFit:
     """`sentence` is None where nothing fits; the sources are those that fit best."""
 
     sentence: str | None
@@ -41,22 +41,22 @@ class Retrieval:
         self._rarity = {word: log(1 + len(lines) / count) for word, count in seen.items()}
         self._unknown = log(1 + len(lines))
 
-    def found(self, prompt: str) -> Found:
+    def found(self, prompt: str) -> BestFit:
         passages = self._index.passages
         scores = self._scores(prompt, [each.text for each in passages], self._index.vectors)
         best = sorted(range(len(passages)), key=lambda place: -scores[place])[:MOST]
         sources = [Source(passages[place], round(scores[place], 4)) for place in best]
         return self._answered(prompt, sources)
 
-    def _answered(self, prompt: str, sources: list[Source]) -> Found:
+    def _answered(self, prompt: str, sources: list[Source]) -> BestFit:
         said = [(text, each) for each in sources for text in each.passage.text.splitlines()]
         texts = [text for text, _ in said]
         scores = self._scores(prompt, texts, vectors_of(texts, self._index.dimensions))
         best = max(range(len(said)), key=lambda place: (scores[place], len(texts[place])))
         if scores[best] < RELEVANT:
-            return Found(None, None, sources)
+            return BestFit(None, None, sources)
         source = Source(said[best][1].passage, round(scores[best], 4))
-        return Found(texts[best], source, sources)
+        return BestFit(texts[best], source, sources)
 
     def _scores(self, prompt: str, texts: list[str], vectors: "object") -> list[float]:
         import numpy as np

@@ -10,7 +10,7 @@ from lucius.services.endpoint import AnswerEndpoint
 from lucius.services.index import Index
 from lucius.services.limits import MAX_VECTORS, TEXT_MEMORY, TEXT_TIME, modestly
 from lucius.services.prompts import Prompt, SisOptions
-from lucius.services.retrieval import Found, Retrieval, Source
+from lucius.services.retrieval import BestFit, Retrieval, Source
 
 QUOTED = "the passages"
 
@@ -48,7 +48,7 @@ class Sis(Service):
             task.stage("result.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
         return Output(name="result.json")
 
-    def _answer(self, prompt: Prompt, found: Found) -> dict[str, Any]:
+    def _answer(self, prompt: Prompt, found: BestFit) -> dict[str, Any]:
         """An endpoint is always asked, and given the passages that fit best, however little they do."""
         cited = found.source or (found.sources[0] if self._endpoint else None)
         head = {"id": prompt.id, "prompt": prompt.prompt}
@@ -64,7 +64,7 @@ class Sis(Service):
             "sources": [_shown(source) for source in found.sources],
         }
 
-    def _said(self, prompt: Prompt, found: Found) -> Any:
+    def _said(self, prompt: Prompt, found: BestFit) -> Any:
         if self._endpoint is not None:
             return self._endpoint.answer(prompt, [each.passage for each in found.sources])
         if prompt.answer == "text" or found.source is None:
