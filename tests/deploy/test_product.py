@@ -25,7 +25,7 @@ SAMPLES = {"callback-keys": "k1:0123456789abcdef", "nats-url": "nats://nats:4222
 
 
 def routes() -> set[str]:
-    return {getattr(each, "path", "") for each in create_app(context_of(World())).routes}
+    return {operation.path for operation in create_app(context_of(World())).operations}
 
 
 @ALL

@@ -1,4 +1,4 @@
-"""What a runtime is built from: settings are obeyed, and what is not built yet is refused."""
+"""What a runtime is built from: settings are obeyed, and what cannot be built is refused."""
 
 import asyncio
 import os
@@ -15,19 +15,6 @@ from lucius.bootstrap.roles import reconcile
 from lucius.settings import load_settings
 from tests.api.live import live
 from tests.services.stage import packaged
-
-
-@pytest.mark.parametrize(
-    "environ",
-    [{"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": "x"}],
-    ids=lambda environ: next(iter(environ)),
-)
-async def test_what_is_not_built_yet_is_refused_by_name(
-    environ: dict[str, str], tmp_path: Path
-) -> None:
-    settings = load_settings({"LUCIUS_DATA_DIR": str(tmp_path / "data"), **environ})
-    with pytest.raises(UnsupportedError, match=next(iter(environ))):
-        await build(settings)
 
 
 def test_a_bus_whose_library_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
