@@ -22,18 +22,18 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-header \
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Create .venv with what LUCIUS needs to run, pinned
+setup: $(STAMP) ## Create .venv with what LUCIUS and its services need to run, pinned
 
-$(STAMP): pyproject.toml requirements/runtime.txt requirements/build.txt
+$(STAMP): pyproject.toml requirements/services.txt requirements/build.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	$(INSTALL) --no-deps --require-hashes -r requirements/services.txt -r requirements/build.txt
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 # What only developers need: checkers, test tools, brokers and the SDKs of all backends.
 $(DEV_STAMP): $(STAMP) requirements/dev.txt
-	$(INSTALL) --require-hashes -r requirements/dev.txt
+	$(INSTALL) --no-deps --require-hashes -r requirements/dev.txt
 	@touch $@
 
 demo: setup ## Run the demonstration
@@ -76,6 +76,7 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	"$$tmp/bin/python" -m pip install --quiet --disable-pip-version-check uv; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra dev -o requirements/dev.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt; \
+	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra services -c requirements/dev.txt -o requirements/services.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra azure --extra nats -c requirements/dev.txt \
 		-o requirements/image.txt; \
 	printf 'setuptools\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt

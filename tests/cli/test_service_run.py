@@ -90,13 +90,13 @@ def test_a_connection_that_names_no_namespace_is_refused(
 ) -> None:
     monkeypatch.setenv("LUCIUS_BUS_BACKEND", "servicebus")
     monkeypatch.setenv("LUCIUS_SERVICEBUS_CONNECTION", "x")
-    words = ["service", "run", "lucius.demo.ocr:Ocr", "--data", str(tmp_path)]
+    words = ["service", "run", "lucius.services.ocr:Ocr", "--data", str(tmp_path)]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 1
     assert "LUCIUS_SERVICEBUS_CONNECTION is neither a connection string" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["nowhere:Service", "lucius.demo.ocr:Nothing", "json:dumps"])
+@pytest.mark.parametrize("name", ["nowhere:Service", "lucius.services.ocr:Nothing", "json:dumps"])
 def test_what_is_no_service_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -26,6 +26,15 @@ async def test_what_is_written_is_read(h: Harness) -> None:
 
 
 @on_every_workspace
+async def test_a_size_is_told_without_the_object(h: Harness) -> None:
+    await h.workspace.write(h.root + "object", bytes(300_000))
+    assert await h.workspace.size(h.root + "object") == 300_000
+    assert await h.workspace.size(h.root + "nothing") is None
+    with pytest.raises(WorkspaceRefusedError):
+        await h.workspace.size("elsewhere://object")
+
+
+@on_every_workspace
 async def test_create_takes_only_the_first(h: Harness) -> None:
     uri = h.root + "_commits/one.json"
     assert await h.workspace.create(uri, b"first")

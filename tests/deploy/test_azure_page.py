@@ -14,7 +14,7 @@ import yaml
 from lucius import __version__
 from lucius.api.tokens import CallbackTokens
 from lucius.configs.files import PACKAGED
-from tests.deploy.chart import CHART, HELM, of_kind
+from tests.deploy.chart import CHART, HELM, container, of_kind
 from tests.deploy.test_bicep import MAIN
 from tests.deploy.test_product import unknown_flags
 from tests.docs.blocks import blocks_of
@@ -78,6 +78,20 @@ def test_the_objects_that_the_page_speaks_of_are_installed() -> None:
     asked = re.findall(r"\b(deployment|job|service)/([a-z0-9-]+)", SHELL)
     assert {(kinds[kind], name) for kind, name in asked} <= found
     assert len(asked) > 4
+
+
+def test_packaged_services_run_in_an_image_that_has_their_libraries() -> None:
+    """The image of the control plane has none: they are an extra."""
+    packaged = [
+        container(each["spec"]["template"])
+        for each in rendered()
+        if each["kind"] == "Deployment" and "lucius.services:" in str(each)
+    ]
+    assert len(packaged) == 3 * 2
+    built = "https://imageRepository.example-services:0.1.0"
+    assert {each["image"] for each in packaged} == {built}
+    assert f"--image lucius-services:{__version__} " in SHELL
+    assert "-r /tmp/services.txt" in named("dockerfile file=services.Containerfile")
 
 
 def test_the_secrets_that_are_made_are_those_that_are_read() -> None:

@@ -84,7 +84,16 @@ async def test_a_wrong_payload_fails_the_step_before_it_starts(bench: Bench) -> 
     assert writer.begun == []
 
 
-def _task(**fields: Any) -> tuple[Task, MemoryWorkspace]:
+async def test_an_object_beyond_the_limit_of_its_service_is_not_read() -> None:
+    task, workspace = _task(input_limit=8)
+    workspace.objects |= {"mem://fits": bytes(8), "mem://large": bytes(9)}
+    assert await task.read("mem://fits") == bytes(8)
+    with pytest.raises(FatalError, match="mem://large has 9 bytes; 8 are read") as refused:
+        await task.read("mem://large")
+    assert refused.value.code == "OBJECT_TOO_LARGE"
+
+
+def _task(*, input_limit: int | None = None, **fields: Any) -> tuple[Task, MemoryWorkspace]:
     workspace = MemoryWorkspace()
     body = {
         "jobId": "job_1",
@@ -97,7 +106,7 @@ def _task(**fields: Any) -> tuple[Task, MemoryWorkspace]:
         "workspace_ref": {"uri": "mem://w/job_1"},
         "input_ref": "mem://in",
     }
-    return Task(parse_directive(body | fields), {}, workspace), workspace
+    return Task(parse_directive(body | fields), {}, workspace, input_limit), workspace
 
 
 @pytest.mark.parametrize(

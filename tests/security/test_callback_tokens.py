@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from lucius.core.routing import reply_topic
-from lucius.demo import SERVICES
 from lucius.engines.outbox.replies import REPLIES
 from lucius.ports.bus import Message
 from tests.api.live import BOUND, Live, live
 from tests.bus_looks import dead_letters
+from tests.services.stage import packaged
 
 
 def key(name: str) -> str:
@@ -172,7 +172,7 @@ async def test_a_bus_reply_for_another_tenant_is_set_aside(tmp_path: Path, tenan
 
 
 async def test_the_kit_sends_its_tokens(tmp_path: Path) -> None:
-    services = [service() for service in SERVICES]
+    services = packaged()
     async with live(tmp_path, services=services, require_reply_token="true") as lucius:
         job_id = await lucius.accepted()
         job = await lucius.client.get(f"/v1/jobs/{job_id}", params={"wait_seconds": 20})

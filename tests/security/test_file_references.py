@@ -8,12 +8,13 @@ from urllib.parse import quote
 
 import pytest
 
-from lucius.bootstrap import demo_services, open_workspace
+from lucius.bootstrap import open_workspace
 from lucius.bootstrap.adapters import ingress_policy, workspace_root
 from lucius.core.errors import WorkspaceRefusedError
 from lucius.core.references import reference_faults
 from lucius.settings import Settings, load_settings
 from tests.api.live import Live, live
+from tests.services.stage import packaged
 
 SECRETS = ("keys.json", "callback.key", "webhook.key", "ledger.db")
 Spelled = Callable[[Path, Path], str]
@@ -236,7 +237,7 @@ async def test_a_job_that_slipped_in_fails_and_copies_nothing(
     monkeypatch.setattr("lucius.bootstrap.runtime.ingress_policy", Settings.ingress_policy)
     (tmp_path / "doc.txt").write_text("a document")
     (tmp_path / "data").mkdir()
-    async with live(tmp_path / "data", services=demo_services()) as world:
+    async with live(tmp_path / "data", services=packaged()) as world:
         (tmp_path / "data/keys.json").write_text(json.dumps({"keys": []}))
         reads = await world.accepted(
             input_ref=(tmp_path / "data/keys.json").as_uri(),
@@ -259,7 +260,7 @@ async def test_an_honest_job_reads_and_writes_beside_the_data_directory(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doc.txt").write_text("a document")
-    async with live(tmp_path / ".lucius", services=demo_services()) as world:
+    async with live(tmp_path / ".lucius", services=packaged()) as world:
         job_id = await world.accepted(
             input_ref=(tmp_path / "doc.txt").as_uri(),
             output_ref=(tmp_path / "out.txt").as_uri(),

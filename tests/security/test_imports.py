@@ -11,7 +11,18 @@ from tests.cli.up import LUCIUS, clean_environment, up
 
 SAMPLE = Path(__file__).parents[2] / "examples/sample.pdf"
 HOSTILE = "import pathlib; pathlib.Path(__file__).with_name('imported').touch()\n"
-LIBRARIES = ("json", "click", "orjson", "uvicorn", "yaml", "httpx", "uvloop", "sqlite3", "typing")
+LIBRARIES = (
+    "json",
+    "click",
+    "orjson",
+    "uvicorn",
+    "yaml",
+    "httpx",
+    "uvloop",
+    "sqlite3",
+    "typing",
+    "numpy",
+)
 MINE = HOSTILE + (
     "from lucius.platform import Output, Service\n"
     "class Mine(Service):\n"
@@ -72,7 +83,7 @@ def test_a_library_cannot_be_named_away(folder: Path) -> None:
     [
         ("-m", "lucius", "settings"),
         ("-m", "lucius", "keys", "list"),
-        ("-m", "lucius", "demo", "--data", "data"),
+        ("-m", "lucius", "demo", "--data", "data", "--document", "examples/sample.pdf"),
         ("-P", "-m", "lucius", "settings"),
     ],
     ids=" ".join,

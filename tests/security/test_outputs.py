@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import demo_services
 from tests.api.live import live
 from tests.security.test_file_references import ended
+from tests.services.stage import packaged
 
 
 async def test_a_job_replaces_no_file_that_lucius_did_not_write_unless_it_is_told_to(
@@ -19,7 +19,7 @@ async def test_a_job_replaces_no_file_that_lucius_did_not_write_unless_it_is_tol
         "input_ref": (tmp_path / "doc.txt").as_uri(),
         "output_ref": (tmp_path / ".bashrc").as_uri(),
     }
-    async with live(tmp_path / ".lucius", services=demo_services()) as world:
+    async with live(tmp_path / ".lucius", services=packaged()) as world:
         refused = await ended(world, await world.accepted(**given))
         assert (refused["state"], refused["error_code"]) == ("FAILED_FINAL", "OUTPUT_EXISTS")
         assert "--overwrite" in refused["error_message"]
@@ -36,7 +36,7 @@ async def test_two_jobs_with_one_place_for_their_output_have_one_output(
     output = (tmp_path / "out.txt").as_uri()
     for name in ("first", "second"):
         (tmp_path / name).write_text(f"the {name} document")
-    async with live(tmp_path / ".lucius", services=demo_services()) as world:
+    async with live(tmp_path / ".lucius", services=packaged()) as world:
         jobs = [
             await world.accepted(input_ref=(tmp_path / name).as_uri(), output_ref=output)
             for name in ("first", "second")

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap import Runtime, build, demo_services, open_ledger, restore_ledger
+from lucius.bootstrap import Runtime, build, open_ledger, restore_ledger
 from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.secrets import SecretTooShortError, made_once
 from lucius.cli.main import main
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.settings import Settings, load_settings
 from tests.api.live import live
+from tests.services.stage import packaged
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -50,7 +51,7 @@ async def worked(data: Path, folder: Path, **more: str) -> None:
     """A job that has read its input and left its output, in a server that is still running."""
     (folder / "in.txt").write_text("some text")
     settings: dict[str, Any] = {"input_roots": str(folder), "output_roots": str(folder), **more}
-    async with live(data, services=demo_services(), **settings) as world:
+    async with live(data, services=packaged(), **settings) as world:
         job_id = await world.accepted(
             input_ref=(folder / "in.txt").as_uri(), output_ref=(folder / "out.txt").as_uri()
         )

@@ -1,1 +1,1 @@
-"""The demo services, and a scripted one for tests of everything around it."""
+"""The packaged services, and a scripted one for tests of everything around it."""

@@ -1,35 +1,117 @@
 """Documents made to stop a server: each ends in a failure with a code, and others are served meanwhile."""
 
-from collections.abc import Callable
+import errno
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from glob import glob
 from pathlib import Path
+from threading import Barrier
 
+import numpy as np
 import pytest
 
-from lucius.demo import Ocr
+from lucius.platform import Service
+from lucius.services import Ocr
+from lucius.services.documents import Picture, Sheets
+from lucius.services.limits import NICENESS
+from lucius.services.ocr import OcrOptions, recognised
+from lucius.services.recognition import Recogniser
+from lucius.workspaces import local
 from tests.services import hostile
-from tests.services.test_demo import SAMPLE, Stage
-
-
-def cut_to_a_third() -> bytes:
-    data = SAMPLE.read_bytes()
-    return data[: len(data) // 3]
+from tests.services.papers import image_bytes, scanned
+from tests.services.stage import SAMPLE, Stage, failure
 
 
 @pytest.mark.parametrize(
     ("document", "service", "status", "code"),
     [
-        (hostile.endless_pages, hostile.LimitedOcr, "FAILED_RETRY", "TIME_LIMIT"),
-        (hostile.flate_bomb, hostile.PatientOcr, "FAILED_FINAL", "MEMORY_LIMIT"),
-        (hostile.large_text, hostile.PatientOcr, "FAILED_FINAL", "DOCUMENT_TOO_LARGE"),
-        (cut_to_a_third, hostile.PatientOcr, "FAILED_FINAL", "UNSUPPORTED_DOCUMENT"),
+        (hostile.endless_pages, Ocr, "FAILED_FINAL", "BROKEN_DOCUMENT"),
+        (hostile.many_pages, Ocr, "FAILED_FINAL", "DOCUMENT_TOO_LARGE"),
+        (hostile.flate_bomb, hostile.LimitedOcr, "FAILED_FINAL", "MEMORY_LIMIT"),
+        (hostile.huge_image_in_a_pdf, Ocr, "FAILED_FINAL", "EMPTY_DOCUMENT"),
+        (hostile.without_end, hostile.HastyOcr, "FAILED_RETRY", "TIME_LIMIT"),
     ],
 )
 async def test_a_hostile_document_ends_in_a_failure_with_a_code(
-    tmp_path: Path, document: Callable[[], bytes], service: type[Ocr], status: str, code: str
+    tmp_path: Path,
+    document: Callable[[], bytes],
+    service: type[Service],
+    status: str,
+    code: str,
 ) -> None:
-    (tmp_path / "hostile").write_bytes(document())
-    async with Stage(tmp_path, (service,)) as stage:
-        result = await stage.step("OCR", input_ref=(tmp_path / "hostile").as_uri())
-        assert (result["status"], result["error"]["code"]) == (status, code)
-        after = await stage.step("OCR", jobId="job_2", lease_id="l2")
-        assert after["status"] == "SUCCEEDED"
+    async with Stage(tmp_path, [service()]) as stage:
+        assert failure(await stage.on(document())) == (status, code)
+    async with Stage(tmp_path, [Ocr()]) as stage:
+        assert (await stage.step("OCR"))["status"] == "SUCCEEDED"
+
+
+async def test_a_document_that_ends_its_process_costs_one_attempt_of_its_own(
+    tmp_path: Path,
+) -> None:
+    deadly = tmp_path / "deadly"
+    deadly.write_bytes(hostile.DEADLY)
+    async with Stage(tmp_path, [hostile.MortalOcr()]) as stage:
+        await stage.begin("OCR", jobId="other", input_ref=SAMPLE.as_uri())
+        await stage.begin("OCR", jobId="deadly", input_ref=deadly.as_uri())
+        results = [await stage.result(), await stage.result()]
+        by_job = {result["jobId"]: result for result in results}
+        assert by_job["other"]["status"] == "SUCCEEDED"
+        assert failure(by_job["deadly"]) == ("FAILED_RETRY", "PROCESS_DIED")
+        deadly.write_bytes(b"harmless by now")
+        again = await stage.step("OCR", jobId="deadly", attempt_no=2, input_ref=deadly.as_uri())
+        assert again["status"] == "SUCCEEDED"
+
+
+async def test_a_process_keeps_its_model_and_steps_aside_for_the_server(tmp_path: Path) -> None:
+    scan = image_bytes(scanned(["Lamp oil: 40 litres"]))
+    async with Stage(tmp_path, [hostile.NamedOcr()]) as stage:
+        results = [await stage.on(scan) for _ in range(3)]
+        assert {result["status"] for result in results} == {"SUCCEEDED"}
+    said = glob(f"{tmp_path}/jobs/*/ocr/process.txt")
+    assert len(said) == 3
+    (same,) = {stage.text(path) for path in said}
+    assert same.endswith(f"niceness {max(NICENESS, os.nice(0))}")
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EROFS])
+async def test_a_workspace_that_is_full_or_read_only_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    def refuse(path: str, data: bytes) -> None:
+        raise OSError(reason, "no more")
+
+    async with Stage(tmp_path, [Ocr()]) as stage:
+        with monkeypatch.context() as full:
+            full.setattr(local, "_replace", refuse)
+            assert failure(await stage.step("OCR")) == ("FAILED_RETRY", "WORKSPACE_UNAVAILABLE")
+        again = await stage.step("OCR", attempt_no=2)
+        assert again["status"] == "SUCCEEDED"
+
+
+class TwoAtOnce(Recogniser):
+    """Reads a page only while another one is being read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._met = Barrier(2, timeout=60)
+
+    def text(self, picture: Picture) -> str:
+        self._met.wait()
+        return "read"
+
+
+def blank_sheets(count: int, made: list[int]) -> Sheets:
+    for number in range(1, count + 1):
+        made.append(number)
+        yield number, np.zeros((4, 4, 3))
+
+
+def test_the_pages_of_one_document_are_read_at_the_same_time_and_few_ahead() -> None:
+    made: list[int] = []
+    with ThreadPoolExecutor(2) as pool:
+        sheets = blank_sheets(10, made)
+        texts: Iterator[tuple[int, str]] = recognised(sheets, OcrOptions(), pool, TwoAtOnce())
+        assert next(texts) == (1, "read")
+        assert len(made) == 4
+        assert [number for number, _ in texts] == list(range(2, 11))

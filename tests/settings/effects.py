@@ -20,6 +20,11 @@ _CONNECTIONS: Final = (
     "security/test_connections.py::test_lucius_up_has_the_limits_and_their_settings"
 )
 
+_ANSWERS: Final = (
+    "services/test_endpoint.py"
+    "::test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_key"
+)
+
 AZURE_TABLES: Final = "adapters/test_azure_tables.py::test_the_settings_name_the_tables_that_exist"
 EFFECTS: Final = {
     "SYSTEM": "upkeep/test_retention.py::test_another_system_has_workspaces_of_its_own",
@@ -38,6 +43,9 @@ EFFECTS: Final = {
     "CONFIG_SOURCE": f"{_STORED}::test_a_runtime_takes_its_protocols_from_app_configuration",
     "APPCONFIG_CONNECTION": f"{_STORED}::test_a_stored_setting_counts_where_nobody_says_otherwise",
     "APPCONFIG_LABEL": f"{_STORED}::test_a_label_chooses_among_the_stored",
+    "ANSWER_URL": _ANSWERS,
+    "ANSWER_MODEL": _ANSWERS,
+    "ANSWER_KEY": _ANSWERS,
     "BLOB_CONNECTION": "upkeep/test_blob_workspaces.py"
     "::test_a_job_is_verified_and_pruned_with_its_workspace",
     "PROTOCOLS": "settings/test_loading.py::test_packaged_protocols_may_be_joined_by_others",
@@ -60,8 +68,7 @@ EFFECTS: Final = {
     "STORAGE_BACKEND": "faults/test_kill.py"
     "::test_fm_022_reproduce_without_a_durable_ledger_an_accepted_job_is_lost",
     "RETENTION": "upkeep/test_upkeep.py::test_a_server_deletes_what_it_keeps_no_longer",
-    "WORKSPACE_URL": "upkeep/test_building.py"
-    "::test_a_demo_job_runs_in_the_workspace_that_is_configured",
+    "WORKSPACE_URL": "upkeep/test_building.py::test_a_job_runs_in_the_workspace_that_is_configured",
     "BUS_BACKEND": "adapters/test_nats_processes.py"
     "::test_services_of_their_own_processes_work_over_the_broker",
     "BUS_PROVISION": f"{_HERE}::test_a_process_creates_topics_only_where_it_may",

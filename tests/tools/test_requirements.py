@@ -33,7 +33,18 @@ def test_the_floor_of_a_dependency_is_the_version_that_is_tested(text: str) -> N
     assert str(needed.specifier) == f">={pinned}"
 
 
-def test_both_files_of_pins_agree() -> None:
-    runtime, dev = pins("runtime.txt"), pins("dev.txt")
-    assert runtime.items() <= dev.items()
+def test_the_files_of_pins_agree() -> None:
+    runtime, services, dev = pins("runtime.txt"), pins("services.txt"), pins("dev.txt")
+    assert runtime.items() < services.items() < dev.items()
     assert {canonicalize_name(Requirement(text).name) for text in RUNTIME} <= runtime.keys()
+
+
+def test_a_server_without_services_needs_none_of_their_libraries() -> None:
+    heavy = {canonicalize_name(Requirement(text).name) for text in EXTRAS["services"]} | {"numpy"}
+    assert not heavy & (pins("runtime.txt").keys() | pins("image.txt").keys())
+    assert heavy <= pins("services.txt").keys()
+
+
+def test_the_pins_need_no_graphics_libraries_of_the_system() -> None:
+    """OpenCV with windows needs libGL; the same without windows is pinned in its place."""
+    assert "opencv-python" not in pins("dev.txt").keys() | pins("services.txt").keys()

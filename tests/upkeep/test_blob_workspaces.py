@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from lucius.bootstrap import build, demo_services, prune, verify
+from lucius.bootstrap import build, packaged_services, prune, verify
 from lucius.bootstrap.adapters import (
     UnsupportedError,
     installation,
@@ -141,7 +141,7 @@ async def test_settings_that_do_not_fit_are_refused_by_name(
         await build(settings_in(tmp_path, **given), [Scripted()])
 
 
-async def test_demo_services_read_and_write_blobs(settings: Settings, tmp_path: Path) -> None:
+async def test_packaged_services_read_and_write_blobs(settings: Settings, tmp_path: Path) -> None:
     """They are isolated in processes of their own, and this one reads and writes for them."""
     base = settings.workspace_url.removesuffix("/jobs")
     changes = {"protocols": ("packaged",), "input_roots": (f"{base}/in",)}
@@ -149,7 +149,7 @@ async def test_demo_services_read_and_write_blobs(settings: Settings, tmp_path: 
     place = f"{base}/in/doc.txt"
     writer = open_workspace(settings.model_copy(update={"output_roots": (f"{base}/in",)}))
     await writer.write(place, b"a document")
-    runtime = await build(inputs, demo_services())
+    runtime = await build(inputs, packaged_services(inputs))
     async with runtime.running():
         command = envelope(settings) | {"request_type": "OCR->EMBEDDING", "input_ref": place}
         command["output_ref"] = f"{settings.output_roots[0]}/vectors.json"

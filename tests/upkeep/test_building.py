@@ -1,4 +1,4 @@
-"""What a runtime is built from: settings are obeyed, and what is not built yet is refused."""
+"""What a runtime is built from: settings are obeyed, and what cannot be built is refused."""
 
 import asyncio
 import os
@@ -9,24 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import build, demo_services, open_ledger
+from lucius.bootstrap import build, open_ledger
 from lucius.bootstrap.adapters import UnsupportedError, open_bus
 from lucius.bootstrap.roles import reconcile
 from lucius.settings import load_settings
 from tests.api.live import live
-
-
-@pytest.mark.parametrize(
-    "environ",
-    [{"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": "x"}],
-    ids=lambda environ: next(iter(environ)),
-)
-async def test_what_is_not_built_yet_is_refused_by_name(
-    environ: dict[str, str], tmp_path: Path
-) -> None:
-    settings = load_settings({"LUCIUS_DATA_DIR": str(tmp_path / "data"), **environ})
-    with pytest.raises(UnsupportedError, match=next(iter(environ))):
-        await build(settings)
+from tests.services.stage import packaged
 
 
 def test_a_bus_whose_library_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +37,7 @@ async def test_a_workspace_that_no_service_here_can_write_is_refused_by_name(
 ) -> None:
     environ = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_WORKSPACE_URL": url}
     with pytest.raises(UnsupportedError, match="LUCIUS_WORKSPACE_URL"):
-        await build(load_settings(environ), demo_services())
+        await build(load_settings(environ), packaged())
 
 
 async def test_workers_elsewhere_may_have_a_workspace_elsewhere(tmp_path: Path) -> None:
@@ -60,7 +48,7 @@ async def test_workers_elsewhere_may_have_a_workspace_elsewhere(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("folder", ["elsewhere", "with space", "linked"])
-async def test_a_demo_job_runs_in_the_workspace_that_is_configured(
+async def test_a_job_runs_in_the_workspace_that_is_configured(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -69,7 +57,7 @@ async def test_a_demo_job_runs_in_the_workspace_that_is_configured(
     (tmp_path / "linked").symlink_to(tmp_path / "target")
     workspace = tmp_path / folder
     async with live(
-        tmp_path / ".lucius", services=demo_services(), workspace_url=workspace.as_uri()
+        tmp_path / ".lucius", services=packaged(), workspace_url=workspace.as_uri()
     ) as world:
         job_id = await world.accepted(
             request_type="OCR->EMBEDDING",

@@ -1,13 +1,14 @@
 """The composition root: builds what a process needs from its settings, and runs it."""
 
 from lucius.bootstrap.adapters import (
-    demo_names,
-    demo_services,
+    LibrariesMissingError,
     key_file,
     ledger_path,
     named_service,
     open_ledger,
     open_workspace,
+    packaged_names,
+    packaged_services,
 )
 from lucius.bootstrap.azure_stack import serve_azure
 from lucius.bootstrap.broker import BrokerMissingError, local_nats
@@ -23,13 +24,12 @@ from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify
 
 __all__ = [
     "BrokerMissingError",
+    "LibrariesMissingError",
     "NotSharedError",
     "Runtime",
     "build",
     "check_address",
     "check_shared",
-    "demo_names",
-    "demo_services",
     "key_file",
     "ledger_path",
     "local_nats",
@@ -37,6 +37,8 @@ __all__ = [
     "observed",
     "open_ledger",
     "open_workspace",
+    "packaged_names",
+    "packaged_services",
     "provision_bus",
     "prunable",
     "prune",

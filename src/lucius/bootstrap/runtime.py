@@ -108,7 +108,7 @@ class Runtime:
         self.tokens = CallbackTokens(callback_keys(settings))
         self.watch = CallerWatch()
         self.job_workspaces = job_workspaces(settings, self.workspace)
-        self.forks = ForkServer()
+        self.forks = [ForkServer()]
         home = home_of(settings)
         self._incarnation = f"{home}{uuid4().hex[:8]}/"
         """Services that live here name it: a later process knows by it who has died."""
@@ -167,10 +167,17 @@ class Runtime:
             topology=self.settings.lane_topology,
             topologies=self.settings.topologies(),
             slots=SLOTS,
-            forks=self.forks,
+            forks=self._forks_of(service),
             grace=self.settings.drain,
             worker_id=f"{self._incarnation}{service.name}",
         )
+
+    def _forks_of(self, service: Service) -> ForkServer:
+        """A child knows all that its fork server was told: so secrets are told to one of their own."""
+        if service.private:
+            self.forks.append(ForkServer())
+            return self.forks[-1]
+        return self.forks[0]
 
     def _whose(self, task: asyncio.Task[Any] | None) -> str | None:
         return next((runner.name for runner in self.runners if runner.serves(task)), None)
@@ -244,7 +251,8 @@ class Runtime:
                 await self.lanes.give_back()
             await self.outbox.tasks.close()
             await self.webhooks.close()
-            await self.forks.close()
+            for forks in self.forks:
+                await forks.close()
             await self.bus.close()
             await self.config.close()
             await self.ledger.close()

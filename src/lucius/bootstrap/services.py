@@ -35,7 +35,7 @@ def check_services(services: Sequence[Service]) -> None:
             step_types[step_type] = service
 
 
-_ADVICE = "Leave one out; `--no-services` leaves out those of the demo"
+_ADVICE = "Leave one out; `--no-services` leaves out the packaged ones"
 
 
 def _where(service: Service) -> str:

@@ -1,20 +1,21 @@
-"""`lucius demo`: a server of its own, one document through three steps, and the answer."""
+"""`lucius demo`: a server of its own, documents through three steps, and the answers with their pages."""
 
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from lucius.cli.screen import printed, reference_text
 from lucius.cli.session import Session, echo_json, with_json
 from lucius.cli.submit import SCHEMA_VERSION
-from lucius.cli.watching import exit_code, watch_job
-from lucius.core.printable import printable_json, printable_lines
+from lucius.cli.watching import exit_code, watch_bar, watch_job
+from lucius.core.printable import printable
 
 if TYPE_CHECKING:
     import subprocess
@@ -22,28 +23,47 @@ if TYPE_CHECKING:
     from lucius.client import Client
     from lucius.contract.shapes import JobShape
 
-PROMPTS = (
-    "How much does the Harbour Board pay a year?",
-    "What happens if the light fails?",
-    "When does the agreement begin?",
-)
-READY_SECONDS = 30.0
+ASKED: Final = {
+    "scan.pdf": (
+        "How long is the crack in the lens?",
+        "What will the repair of the lens cost?",
+        "When must the repair be finished?",
+    ),
+    "sample.pdf": (
+        "How much does the Harbour Board pay a year?",
+        "What happens if the light fails?",
+        "When does the agreement begin?",
+    ),
+}
+"""What is asked of the documents that ship with the repository; the first one is a scan."""
+EXAMPLES: Final = Path("examples")
+READY_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One document, from its questions to its answers."""
+
+    document: str
+    job: "JobShape"
+    output: Any
 
 
 @click.command()
 @click.option(
     "--document",
+    "documents",
+    multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    default="examples/sample.pdf",
+    default=[EXAMPLES / name for name in ASKED],
     show_default=True,
-    help="The document to read.",
+    help="A document to read; may be given several times.",
 )
 @click.option(
     "--prompt",
     "prompts",
     multiple=True,
-    default=PROMPTS,
-    help="A question about the document; may be given several times.",
+    help="A question about the documents; may be given several times.",
 )
 @click.option(
     "--data",
@@ -53,20 +73,37 @@ READY_SECONDS = 30.0
     help="Directory for the demo's own server and its output.",
 )
 @with_json
-def demo(document: Path, prompts: tuple[str, ...], data: Path, as_json: bool) -> None:
-    """Ask questions about a sample document and show the answers.
+def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_json: bool) -> None:
+    """Ask questions about a scan and a text PDF, and show each answer with its page.
 
     A server of its own runs the steps OCR, EMBEDDING and SIS, and ends with the command.
     """
+    from lucius import bootstrap
+    from lucius.settings import load_settings
+
+    bootstrap.packaged_services(load_settings({}))  # says what is missing, before anything starts
+    unknown = next((each for each in documents if each.name not in ASKED), None)
+    if unknown is not None and not prompts:
+        raise click.UsageError(f"say with --prompt what to ask of {printable(str(unknown))}")
     data.mkdir(parents=True, exist_ok=True)
-    with _server(data, document) as url:
-        envelope = _envelope(document, prompts, data)
-        job = Session(url, as_json=True).call(lambda client: _run(client, envelope, quiet=as_json))
+    with _server(data, documents) as url:
+        session = Session(url, as_json=True)
+        runs = [_run(session, each, prompts, data, quiet=as_json) for each in documents]
     if as_json:
-        echo_json({"job": job, "output": output_of(job)})
+        echo_json({"runs": [asdict(run) for run in runs]})
     else:
-        _show(job)
-    click.get_current_context().exit(exit_code(job))
+        for run in runs:
+            _show(run)
+    click.get_current_context().exit(max(exit_code(run.job) for run in runs))
+
+
+def _run(
+    session: Session, document: Path, prompts: tuple[str, ...], data: Path, *, quiet: bool
+) -> Run:
+    asked = prompts or ASKED[document.name]
+    envelope = _envelope(document, asked, data)
+    job = session.call(lambda client: _ended(client, envelope, document.name, quiet=quiet))
+    return Run(str(document), job, output_of(job))
 
 
 def _envelope(document: Path, prompts: tuple[str, ...], data: Path) -> dict[str, Any]:
@@ -75,23 +112,27 @@ def _envelope(document: Path, prompts: tuple[str, ...], data: Path) -> dict[str,
         "tenant_id": "demo",
         "request_type": "OCR->EMBEDDING->SIS",
         "input_ref": {"uri": document.resolve().as_uri()},
-        "output_ref": {"uri": (data / "output" / "result.json").resolve().as_uri()},
+        "output_ref": {"uri": (data / "output" / f"{document.name}.json").resolve().as_uri()},
         "overwrite": True,
         "payload": {"steps": {"ocr": {}, "embedding": {}, "sis": {"prompt_set": list(prompts)}}},
     }
 
 
-async def _run(client: "Client", envelope: dict[str, Any], *, quiet: bool) -> "JobShape":
+async def _ended(
+    client: "Client", envelope: dict[str, Any], name: str, *, quiet: bool
+) -> "JobShape":
     """A key of its own makes every run a new job."""
     submitted = await client.submit(envelope, idempotency_key=f"demo-{time.time_ns()}")
-    if not quiet:
-        click.echo(f"submitted {envelope['input_ref']['uri']} as {submitted['jobId']}")
-    return await watch_job(client, submitted["jobId"], quiet=quiet)
+    if quiet or not sys.stdout.isatty():
+        if not quiet:
+            click.echo(f"submitted {envelope['input_ref']['uri']} as {submitted['jobId']}")
+        return await watch_job(client, submitted["jobId"], quiet=quiet)
+    return await watch_bar(client, submitted["jobId"], name)
 
 
 @contextmanager
-def _server(data: Path, document: Path) -> Iterator[str]:
-    """`lucius up` as a child on a free port, for this document; its log is in the data directory."""
+def _server(data: Path, documents: Sequence[Path]) -> Iterator[str]:
+    """`lucius up` as a child on a free port, for these documents; its log is in the data directory."""
     import os
     import subprocess
 
@@ -101,7 +142,7 @@ def _server(data: Path, document: Path) -> Iterator[str]:
     command = [sys.executable, "-P", "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
     plain = {name: text for name, text in os.environ.items() if not name.startswith("LUCIUS_")}
     roots = {
-        "LUCIUS_INPUT_ROOTS": str(document.resolve().parent),
+        "LUCIUS_INPUT_ROOTS": ",".join({str(each.resolve().parent) for each in documents}),
         "LUCIUS_OUTPUT_ROOTS": str((data / "output").resolve()),
     }
     with log.open("wb") as out:
@@ -160,18 +201,26 @@ def output_of(job: "JobShape") -> Any:
         return text
 
 
-def _show(job: "JobShape") -> None:
-    from rich.console import Console
-
-    output, job = output_of(job), printed(job)
+def _show(run: Run) -> None:
+    output, job = run.output, printed(run.job)
+    click.secho(f"\n{printable(run.document)}", bold=True)
     if job["state"] != "SUCCEEDED":
         click.echo(f"{job['jobId']} {job['state']}: {job['explanation']}", err=True)
         return
-    out = Console()
-    where = f"\nfinal output  {reference_text(job['final_output'])}"
-    out.print(where, markup=False, soft_wrap=True)
-    if isinstance(output, str):
-        out.print(printable_lines(output), markup=False)
-    else:
-        text = json.dumps(output, indent=2, ensure_ascii=False)
-        out.print(printable_json(text), markup=False, soft_wrap=True)
+    for answer in output["answers"] if isinstance(output, dict) else ():
+        click.echo("\n".join(answer_lines(printed(answer))))
+    click.echo(f"\n  all of it  {reference_text(job['final_output'])}")
+
+
+def answer_lines(answer: dict[str, Any]) -> list[str]:
+    said = answer["answer"]
+    source = f"page {answer['page']}, passage {answer['passage']}" if said else "-"
+    rows = {
+        "question": answer["prompt"],
+        "answer": said or "the document does not say",
+        "source": source,
+    }
+    return [
+        "",
+        *(f"  {click.style(f'{name:>9}', dim=True)}  {text}" for name, text in rows.items()),
+    ]

@@ -1,12 +1,13 @@
 """The processes: `lucius up`, `lucius orchestrator`, `lucius reconciler`, `lucius service run`."""
 
 import json
+import logging
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -15,6 +16,8 @@ from lucius.cli.session import run, with_json
 
 if TYPE_CHECKING:
     from lucius.settings import Settings
+
+T = TypeVar("T")
 
 AZURE: Final = "azure"
 STACKS: Final[dict[str, dict[str, str]]] = {
@@ -79,7 +82,7 @@ def with_stack(command: Any) -> Any:
 @click.command()
 @with_address
 @with_data
-@click.option("--no-services", is_flag=True, help="Do not run the demo services.")
+@click.option("--no-services", is_flag=True, help="Do not run the packaged services.")
 @click.option(
     "--service",
     "named",
@@ -98,7 +101,7 @@ def up(
     stack: str,
     as_json: bool,
 ) -> None:
-    """Run the server: API, reconciler and demo services.
+    """Run the server: API, reconciler and packaged services.
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
@@ -107,33 +110,46 @@ def up(
     if stack == AZURE:
         up_on_azure(host, port, data, not no_services, named, as_json)
         return
-    services = [] if no_services else bootstrap.demo_services()
     if named:
         search_here()
-    services += [bootstrap.named_service(name) for name in named]
     broker: AbstractContextManager[dict[str, str]] = (
         bootstrap.local_nats(os.environ, data) if stack == "nats" else nullcontext({})
     )
     with broker as found:
         settings = settings_for(data, **STACKS[stack], **found, **logs(as_json))
-        serve(settings, as_json, host=host, port=port, services=services)
+        services, note = (
+            ([], "") if no_services else if_installed(lambda: bootstrap.packaged_services(settings))
+        )
+        services += [bootstrap.named_service(name, settings) for name in named]
+        serve(settings, as_json, note, host=host, port=port, services=services)
+
+
+def if_installed(packaged: Callable[[], list[T]]) -> tuple[list[T], str]:
+    """The services that come with LUCIUS, or none and the reason: a server can do without them."""
+    from lucius import bootstrap
+
+    try:
+        return packaged(), ""
+    except bootstrap.LibrariesMissingError as error:
+        return [], str(error)
 
 
 def up_on_azure(
-    host: str, port: int, data: Path, demo: bool, named: tuple[str, ...], as_json: bool
+    host: str, port: int, data: Path, packaged: bool, named: tuple[str, ...], as_json: bool
 ) -> None:
     from lucius import bootstrap
 
     settings = settings_for(data, **BEFORE_AZURE, **logs(as_json))
     bootstrap.check_address(settings, host)
-    services = [*(bootstrap.demo_names() if demo else ()), *named]
+    services, note = if_installed(bootstrap.packaged_names) if packaged else ([], "")
     with bootstrap.observed(settings):
+        warn(note)
         run(
             bootstrap.serve_azure(
                 settings,
                 host=host,
                 port=port,
-                services=services,
+                services=[*services, *named],
                 ready=lambda url: told(as_json, url=url),
             )
         )
@@ -144,11 +160,18 @@ def search_here() -> None:
     sys.path.append(str(Path.cwd()))
 
 
-def serve(settings: "Settings", as_json: bool, **how: Any) -> None:
+def serve(settings: "Settings", as_json: bool, note: str = "", **how: Any) -> None:
+    """`note`: what somebody who starts it should know."""
     from lucius import bootstrap
 
     with bootstrap.observed(settings):
+        warn(note)
         run_quickly(bootstrap.serve(settings, **how, ready=lambda url: told(as_json, url=url)))
+
+
+def warn(note: str) -> None:
+    if note:
+        logging.getLogger("lucius").warning("%s", note)
 
 
 @click.command()
@@ -244,7 +267,7 @@ def run_service(
             "Or share a bus: set LUCIUS_BUS_BACKEND, for this process and for the server."
         )
     search_here()
-    found = bootstrap.named_service(name)
+    found = bootstrap.named_service(name, settings)
     with bootstrap.observed(settings):
         run_quickly(
             bootstrap.run_service(

@@ -36,6 +36,27 @@ async def _live(client: "Client", job_id: str) -> "JobShape":
     return job
 
 
+async def watch_bar(client: "Client", job_id: str, name: str) -> "JobShape":
+    """The same with a progress bar: a step that has succeeded moves it on."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    job = await client.job(job_id)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, TimeElapsedColumn()) as shown:
+        bar = shown.add_task(name, total=len(job["steps"]))
+        async for _ in client.follow(job_id):
+            job = await client.job(job_id)
+            done, doing = standing(job)
+            shown.update(bar, completed=done, description=f"{name}  {doing:<9}")
+        return await client.job(job_id)
+
+
+def standing(job: "JobShape") -> tuple[int, str]:
+    """How many steps have succeeded, and which one comes next."""
+    left = [step["step_id"] for step in job["steps"] if step["state"] != SUCCEEDED]
+    return len(job["steps"]) - len(left), left[0] if left else "done"
+
+
 async def _lines(client: "Client", job_id: str) -> "JobShape":
     async for event in client.follow(job_id):
         click.echo(event_line(event))

@@ -46,6 +46,12 @@ class ObjectMissingError(FatalError):
     default_code = "OBJECT_MISSING"
 
 
+class ObjectTooLargeError(FatalError):
+    """An object that a step would read has more bytes than its service takes."""
+
+    default_code = "OBJECT_TOO_LARGE"
+
+
 class StepCancelledError(FatalError):
     """The job is being cancelled, and the service stopped for it."""
 

@@ -234,7 +234,7 @@ class Attempt:
     async def _executed(self, directive: Directive) -> Output:
         """Whatever `execute()` does, only its own step fails by it, or is stopped."""
         payload, workspace = directive.body.get("payload"), self._workspace(directive)
-        self._task = task = Task(directive, payload, workspace)
+        self._task = task = Task(directive, payload, workspace, self._kit.service.input_limit)
         if self._cancel_requested:
             task.request_cancel()
         try:

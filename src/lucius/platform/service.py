@@ -46,6 +46,8 @@ class Service:
     """A dataclass (or a static method that takes the payload): what `task.payload` becomes."""
     commit: bool = True
     """False for a service without outputs: no staging, no commit record, no promotion."""
+    input_limit: int | None = None
+    """Bytes of an object that `task.read()` and the like take; a larger one fails the step for good."""
     time_limit: timedelta | None = None
     """How long `execute()` may take before it is stopped and tried again."""
     isolation: Isolation = "none"
@@ -55,6 +57,8 @@ class Service:
     """Bytes that a process may have in use before it is killed and the step fails."""
     cancel_grace: timedelta | None = timedelta(seconds=30)
     """How long a process may go on after a cancellation before it is killed. None: to its end."""
+    private: bool = False
+    """Whether it holds secrets: then its processes and those of other services have no parent in common."""
     tasks_per_process: int = 500
     """A process is replaced after so many tasks, or earlier when it keeps much memory."""
 

@@ -7,7 +7,12 @@ from hashlib import sha256
 from typing import Any, Final
 
 from lucius.platform.directive import Directive, uri_of
-from lucius.platform.errors import FatalError, ObjectMissingError, StepCancelledError
+from lucius.platform.errors import (
+    FatalError,
+    ObjectMissingError,
+    ObjectTooLargeError,
+    StepCancelledError,
+)
 from lucius.ports.workspace import Workspace
 
 INLINE_BYTES: Final = 1024 * 1024
@@ -26,9 +31,16 @@ class Staged:
 class Task:
     """One attempt of one step. Staging may be repeated; nothing counts before it is committed."""
 
-    def __init__(self, directive: Directive, payload: Any, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        directive: Directive,
+        payload: Any,
+        workspace: Workspace,
+        input_limit: int | None = None,
+    ) -> None:
         self._directive = directive
         self._workspace = workspace
+        self._input_limit = input_limit
         self._cancelled: asyncio.Event | None = None
         self.payload = payload
         self.cancel_requested = False
@@ -74,10 +86,18 @@ class Task:
         uri = uri_of(reference)
         if uri is None:
             raise ObjectMissingError(f"{reference!r} is not a reference")
+        await self._check_size(uri)
         data = await self._workspace.read(uri)
         if data is None:
             raise ObjectMissingError(f"there is no object {uri}")
         return data
+
+    async def _check_size(self, uri: str) -> None:
+        """An object is read whole, into this process: so it is looked at first."""
+        limit = self._input_limit
+        size = None if limit is None else await self._workspace.size(uri)
+        if limit is not None and size is not None and size > limit:
+            raise ObjectTooLargeError(f"{uri} has {size} bytes; {limit} are read at most")
 
     async def input(self) -> bytes:
         """The document that the job is about."""

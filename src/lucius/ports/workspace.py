@@ -28,6 +28,9 @@ class Workspace(Protocol):
     async def read(self, uri: str) -> bytes | None:
         """The object's bytes, or None if there is no such object."""
 
+    async def size(self, uri: str) -> int | None:
+        """How many bytes the object has, or None if there is none. Nothing of it is read."""
+
     async def digest(self, uri: str) -> Digest | None:
         """What the object is, or None if there is none. However large it is, it is read in portions."""
 

@@ -1,4 +1,4 @@
-"""Settings of what LUCIUS stands on: configuration, storage and bus."""
+"""Settings of what LUCIUS stands on: configuration, storage, bus, and the API that writes answers."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -185,3 +185,17 @@ class BusAndRouting(Section):
         "",
         "Text between tenant and document in a BURST routing key; only for new deployments",
     )
+
+
+class Answers(Section):
+    """Answers of the packaged SIS service"""
+
+    answer_url: Url = setting(
+        "ANSWER_URL",
+        "",
+        "Base URL of an OpenAI-compatible API that writes the answers, such as"
+        " http://127.0.0.1:8080/v1; it is sent the prompts and the passages that fit them. Empty: the"
+        " best sentence is the answer",
+    )
+    answer_model: Text = setting("ANSWER_MODEL", "", "Model that this API is asked for")
+    answer_key: Secret = setting("ANSWER_KEY", "", "Key that this API is sent")

@@ -16,7 +16,7 @@ from lucius.settings.behaviour import (
     RetriesAndTime,
     Security,
 )
-from lucius.settings.connections import PACKAGED, BusAndRouting, Configuration, Storage
+from lucius.settings.connections import PACKAGED, Answers, BusAndRouting, Configuration, Storage
 from lucius.settings.declaring import Row, Section, rows
 from lucius.settings.kinds import MASK, NONE
 from lucius.settings.reserved import RESERVED
@@ -30,6 +30,7 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     RetriesAndTime,
     LimitsSection,
     Security,
+    Answers,
 )
 
 
@@ -51,6 +52,7 @@ ROWS: Final = {name: row for section in SECTIONS for name, row in in_use(section
 
 
 class Settings(
+    Answers,
     Security,
     LimitsSection,
     RetriesAndTime,

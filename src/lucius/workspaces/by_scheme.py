@@ -38,6 +38,9 @@ class WorkspaceByScheme:
     async def read(self, uri: str) -> bytes | None:
         return await self._of(uri).read(uri)
 
+    async def size(self, uri: str) -> int | None:
+        return await self._of(uri).size(uri)
+
     async def digest(self, uri: str) -> Digest | None:
         return await self._of(uri).digest(uri)
 

@@ -91,6 +91,14 @@ class LocalWorkspace:
             except FileNotFoundError:
                 return None
 
+    async def size(self, uri: str) -> int | None:
+        path = self._path(uri, self._readable)
+        with _reported(uri):
+            try:
+                return _size(path)
+            except FileNotFoundError:
+                return None
+
     async def digest(self, uri: str) -> Digest | None:
         path = self._path(uri, self._readable)
         with _reported(uri):

@@ -54,6 +54,10 @@ class MemoryWorkspace:
         self._check(uri)
         return self.objects.get(uri)
 
+    async def size(self, uri: str) -> int | None:
+        data = await self.read(uri)
+        return None if data is None else len(data)
+
     async def digest(self, uri: str) -> Digest | None:
         data = await self.read(uri)
         return None if data is None else Digest(sha256(data).hexdigest(), len(data))

@@ -151,6 +151,15 @@ class ObjectWorkspace:
             except FileNotFoundError:
                 return None
 
+    async def size(self, uri: str) -> int | None:
+        store, path = self._object(uri, self._readable)
+        with _reported(uri):
+            try:
+                found = await obstore.head_async(store, path)
+                return found["size"]
+            except FileNotFoundError:
+                return None
+
     async def digest(self, uri: str) -> Digest | None:
         found = await self._version(uri, self._readable)
         return None if found is None else found[0]

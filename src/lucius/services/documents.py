@@ -1,0 +1,101 @@
+"""Documents as they come: a PDF, an image or a text becomes sheets, one a page.
+
+A sheet is the text of its page, or an image that must be read by OCR.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from lucius.platform import FatalError
+from lucius.services.limits import MAX_TEXT
+from lucius.services.page_choice import PageChoice
+from lucius.services.words import has_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Picture: TypeAlias = "NDArray[Any]"
+"""Rows of pixels, blue first."""
+Sheet: TypeAlias = "str | Picture"
+Sheets: TypeAlias = Iterator[tuple[int, "Sheet"]]
+IMAGE_MARKS: Final = (
+    b"\x89PNG\r\n\x1a\n",
+    b"\xff\xd8\xff",
+    b"II*\x00",
+    b"MM\x00*",
+    b"GIF8",
+    b"BM",
+)
+PAGE_END: Final = "\f"
+
+
+def sheets_of(data: bytes, choice: PageChoice) -> Sheets:
+    """The chosen pages with their numbers, from 1. They are made one by one."""
+    if not data.strip():
+        raise FatalError("the document is empty", code="EMPTY_DOCUMENT")
+    if data.startswith(b"%PDF-"):
+        from lucius.services.pdf import pdf_sheets
+
+        return pdf_sheets(data, choice)
+    if data.startswith(IMAGE_MARKS) or (data[:4], data[8:12]) == (b"RIFF", b"WEBP"):
+        from lucius.services.images import image_sheets
+
+        return image_sheets(data, choice)
+    return _text_sheets(data, choice)
+
+
+def _text_sheets(data: bytes, choice: PageChoice) -> Sheets:
+    try:
+        pages = data.decode("utf-8-sig").split(PAGE_END)
+    except UnicodeDecodeError as error:
+        raise FatalError(
+            "the document is neither a PDF, an image nor UTF-8 text", code="UNSUPPORTED_DOCUMENT"
+        ) from error
+    return ((number, pages[number - 1]) for number in choice.of(len(pages)))
+
+
+def text_pages(data: bytes) -> dict[int, str]:
+    """The text of each page, for a service that reads text alone."""
+    return whole_text(_texts(sheets_of(data, PageChoice())))
+
+
+def _texts(sheets: Sheets) -> Iterator[tuple[int, str]]:
+    for number, sheet in sheets:
+        if not isinstance(sheet, str):
+            raise FatalError(
+                f"page {number} is an image, which only OCR reads: submit the document as"
+                " OCR->EMBEDDING or OCR->EMBEDDING->SIS",
+                code="OCR_NEEDED",
+            )
+        yield number, sheet
+
+
+def whole_text(
+    texts: Iterator[tuple[int, str]], each: Callable[[], None] = lambda: None
+) -> dict[int, str]:
+    """The pages, as long as they fit. `each` is called between two of them."""
+    pages, size = {}, 0
+    for number, text in texts:
+        each()
+        pages[number] = text
+        size += len(text)
+        if size > MAX_TEXT:
+            raise FatalError(
+                f"the document has more than {MAX_TEXT} characters of text",
+                code="DOCUMENT_TOO_LARGE",
+            )
+    _check_words(pages)
+    return pages
+
+
+def _check_words(pages: dict[int, str]) -> None:
+    if not any(text.strip() for text in pages.values()):
+        raise FatalError("the document has no text", code="EMPTY_DOCUMENT")
+    if not any(map(has_words, pages.values())):
+        raise FatalError("the text has no letter and no digit in it", code="NO_WORDS")
+
+
+def joined(pages: dict[int, str]) -> str:
+    """One text with a form feed between two pages; pages that were not chosen are empty."""
+    last = max(pages)
+    return PAGE_END.join(pages.get(number, "") for number in range(1, last + 1)) + "\n"

@@ -1,0 +1,30 @@
+"""Words and sentences, enough of them to compare a question with a text."""
+
+import re
+from typing import Final
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_BREAK: Final = re.compile(r"(?<=[.!?])\s+|\n\s*\n|(?<=[。！？])|(?<=[a-z][.!?])(?=[A-Z][a-z])")
+_ENDING: Final = re.compile(r"(?<=\w{3})(?:ings?|ed|es|s|e)$")
+_COMMON: Final = frozenset(
+    _WORD.findall(
+        "a an and are as at be by did do does for from had has have how i if in is it its long many"
+        " may much must of on or that the their then there they this to was were what when where"
+        " which who whom whose why will with would"
+    )
+)
+
+
+def has_words(text: str) -> bool:
+    return _WORD.search(text) is not None
+
+
+def words(text: str) -> list[str]:
+    """In lower case, without the commonest ones and without the commonest endings."""
+    found = (word.lower() for word in _WORD.findall(text))
+    return [_ENDING.sub("", word) for word in found if word not in _COMMON]
+
+
+def sentences(text: str) -> list[str]:
+    parts = (" ".join(part.split()) for part in _BREAK.split(text))
+    return [part for part in parts if part]
