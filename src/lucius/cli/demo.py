@@ -74,9 +74,10 @@ class Run:
 )
 @with_json
 def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_json: bool) -> None:
-    """Ask questions about a scan and a text PDF, and show each answer with its page.
+    """Ask questions about two documents and show the answers.
 
-    A server of its own runs the steps OCR, EMBEDDING and SIS, and ends with the command.
+    One is a scan, the other has text. Each answer comes with its page. A server of its own runs
+    the steps OCR, EMBEDDING and SIS, and ends with the command.
     """
     from lucius import bootstrap
     from lucius.settings import load_settings
