@@ -146,12 +146,22 @@ SURFACE: Final = (
         "bytes",
     ),
 )
+STORAGE: Final = (
+    Panel("Requests to Azure tables", _rate("lucius_table_requests_total", "kind"), "ops"),
+    Panel(
+        "Turned away by Azure tables",
+        _rate("lucius_table_throttled_total", "status"),
+        "ops",
+        about="Each is tried again later. If it goes on, the account is at its limit.",
+    ),
+)
 ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     "Is it well?": WELL,
     "Jobs": JOBS,
     "Steps": STEPS,
     "Dispatch": DISPATCH,
     "HTTP and process": SURFACE,
+    "Storage on Azure": STORAGE,
 }
 
 

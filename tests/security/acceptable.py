@@ -100,5 +100,15 @@ def _payload(request_type: str) -> Json:
     }
 
 
-def _storable(rule: Json) -> Json:
-    return {"maximum": 2**53, **rule} if rule.get("type") == "integer" else rule
+def _storable(rule: Any) -> Any:
+    """The same rule, without integers beyond 64 bits at any depth, and without fields it does not name."""
+    if isinstance(rule, list):
+        return [_storable(each) for each in rule]
+    if not isinstance(rule, dict):
+        return rule
+    narrowed = {name: _storable(part) for name, part in rule.items()}
+    if rule.get("type") == "integer":
+        return {"maximum": 2**53, **narrowed}
+    if "object" in rule.get("type", ()):
+        return {**narrowed, "additionalProperties": False}
+    return narrowed

@@ -279,7 +279,7 @@ class OutboxEngine:
         self._cache.drop(job_id)
         job = await self._ledger.load(job_id)
         if job is not None and self._is_owned(job):
-            self._releases.found(job)
+            self._releases.overtaken(job)
 
     def _committed(self, before: Job | None, decision: Decision, *, owned: bool) -> None:
         """From here on everyone may see it."""

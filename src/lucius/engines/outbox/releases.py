@@ -77,10 +77,18 @@ class Releases:
                 self.pump(key)
 
     def found(self, job: Job) -> None:
-        """A job as the ledger has it, by whomever it was moved: what is out counts, what is over does not."""
+        """A job of a lane that is taken over: what is out counts here from now on."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             key = (job.plan.line_of(planned.service), job.plan.routing.lane)
             self._follow(key, job.tenant_id, step)
+
+    def overtaken(self, job: Job) -> None:
+        """Someone else moved it: what they ended no longer counts. What they let out is theirs to count."""
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            key = (job.plan.line_of(planned.service), job.plan.routing.lane)
+            out = step.unacked and not self._windows.is_open(step.executions[-1].exec_id)
+            if not out:
+                self._follow(key, job.tenant_id, step)
 
     def forget(self, lane: int) -> None:
         """Another process owns it now."""
