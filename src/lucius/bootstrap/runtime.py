@@ -194,7 +194,7 @@ class Runtime:
         for lease_id in ended_leases(before, job) if before is not None and self.runners else ():
             for runner in self.runners:
                 runner.end_lease(lease_id)
-        if job.cancel_requested_at is not None and before is not None and not before.terminal:
+        if job.cancel_requested_at is not None and before is not None and before.state != job.state:
             for runner in self.runners:
                 runner.request_cancel(job.job_id)
 
