@@ -9,8 +9,12 @@ import pytest
 
 from tests.e2e.stacks import Stack, client_of, ended, go_on, pause, running, submitted
 
+pytestmark = pytest.mark.xdist_group("stacks")
+
 JOBS = 60
 PACE = 0.5
+PATIENT = {"LUCIUS_MAX_ATTEMPTS": "30", "LUCIUS_LEASE_SECONDS": "6"}
+"""Short leases, and attempts enough that on a slow machine no job fails for lack of them."""
 SCRIPT = {"alpha": {"seconds": 0.2}, "beta": {"seconds": 0.2}}
 
 
@@ -51,8 +55,7 @@ async def submitted_despite_all(stack: Stack, number: int) -> str:
 
 @pytest.mark.parametrize("backend", ["ledger", "table"])
 async def test_every_accepted_job_survives(tmp_path: Path, backend: str) -> None:
-    settings = {"LUCIUS_STORAGE_BACKEND": backend, "LUCIUS_LEASE_SECONDS": "6"}
-    with running("azure", tmp_path, **settings) as stack:
+    with running("azure", tmp_path, LUCIUS_STORAGE_BACKEND=backend, **PATIENT) as stack:
         breaking = asyncio.create_task(havoc(stack))
         job_ids = list[str]()
         for number in range(JOBS):

@@ -11,6 +11,7 @@ from tests.e2e.stacks import STACKS, Stack, client_of, ended, running, submitted
 
 pytestmark = [
     pytest.mark.parametrize("stack", STACKS, indirect=True, scope="module"),
+    pytest.mark.xdist_group("stacks"),
 ]
 
 
