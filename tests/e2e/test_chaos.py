@@ -13,7 +13,7 @@ pytestmark = pytest.mark.xdist_group("stacks")
 
 JOBS = 60
 PACE = 0.5
-PATIENT = {"LUCIUS_MAX_ATTEMPTS": "30", "LUCIUS_LEASE_SECONDS": "6"}
+PATIENT = {"LUCIUS_MAX_ATTEMPTS": "20", "LUCIUS_LEASE_SECONDS": "6"}
 """Short leases, and attempts enough that on a slow machine no job fails for lack of them."""
 SCRIPT = {"alpha": {"seconds": 0.2}, "beta": {"seconds": 0.2}}
 
