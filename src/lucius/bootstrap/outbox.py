@@ -37,6 +37,7 @@ from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus
 from lucius.ports.lanes import ALL_LANES, FixedLanes, Lanes
 from lucius.ports.ledger import Ledger, Limits
+from lucius.ports.workflows import Workflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,10 @@ def outbox(
     guard: Guard = lambda body, job_id, received: None,
     home: str = EMBEDDED,
     alive: str = EMBEDDED,
+    workflows: Workflows | None = None,
+    engine_name: str | None = None,
 ) -> Outbox:
+    """`workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all."""
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
     releases = Releases(windows, ready, lanes)
     owed, alarm, pace = owed or OwedEffects(), Alarm(), Pace(A_TURN)
@@ -113,6 +117,7 @@ def outbox(
         observer=metrics,
         decorate=decorate,
         notify=notify,
+        workflows=workflows,
     )
     reporter = UnclaimedReporter(
         engine, bus, unclaimed, lanes=lanes, topologies=topologies, now=now, observer=metrics
@@ -139,6 +144,7 @@ def outbox(
         pace=pace,
         observer=metrics,
         guard=guard,
+        engine_name=engine_name,
     )
     ownership = Ownership(
         engine,

@@ -17,7 +17,7 @@ from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import orchestrator, reconciler, service, up
+from lucius.cli.processes import invoker, orchestrator, reconciler, service, up, worker
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
 
@@ -68,6 +68,8 @@ for command in (
     up,
     orchestrator,
     reconciler,
+    invoker,
+    worker,
     demo,
     submit,
     jobs,

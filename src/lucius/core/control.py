@@ -6,7 +6,7 @@ Each is called only where the job's table does not answer by itself.
 from lucius.core import sequence
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import CancelRequested, EffectSettled, Redriven
-from lucius.core.retry import EFFECT_ATTEMPTS
+from lucius.core.retry import EFFECT_ATTEMPTS, WORKFLOW_EFFECTS
 from lucius.core.states import TERMINAL_STEP, JobState
 from lucius.core.turn import Turn
 
@@ -70,11 +70,13 @@ def effect_settled(turn: Turn, received: EffectSettled) -> Decision:
     owed = next((o for o in turn.job.owed if o.owed_id == received.owed_id), None)
     if owed is None:
         return turn.unchanged(Outcome.ALREADY)
-    given_up = received.final or owed.attempts >= EFFECT_ATTEMPTS
+    endless = owed.kind in WORKFLOW_EFFECTS
+    given_up = received.final or (owed.attempts >= EFFECT_ATTEMPTS and not endless)
     if not received.performed and not given_up:
         return turn.unchanged(Outcome.APPLIED)
-    turn.data = {"effect": owed.kind, "owed_id": owed.owed_id, "performed": received.performed}
-    if received.reason is not None:
-        turn.data["reason"] = received.reason
+    if not endless:
+        turn.data = {"effect": owed.kind, "owed_id": owed.owed_id, "performed": received.performed}
+        if received.reason is not None:
+            turn.data["reason"] = received.reason
     turn.own_job().owed = tuple(o for o in turn.job.owed if o.owed_id != received.owed_id)
     return turn.decision(Outcome.APPLIED)

@@ -10,6 +10,7 @@ from lucius.core.record import record
 
 class Kind(StrEnum):
     SUBMITTED = "submitted"
+    ATTEMPT = "attempt"
     ENTRY_RELEASED = "entry_released"
     PUBLISH_CONFIRMED = "publish_confirmed"
     PUBLISH_REFUSED = "publish_refused"
@@ -44,12 +45,27 @@ RESULT_KIND = {
 
 
 @record
+class AttemptRequested:
+    """The workflow of a job asks for the next attempt of this step, under a lease that it proposes."""
+
+    kind: ClassVar[Kind] = Kind.ATTEMPT
+    step_id: str
+    attempt_no: int
+    lease_id: str
+
+
+@record
 class EntryReleased:
-    """The dispatch window has room for the held entry of this step; `lease_id` is for its attempt."""
+    """The dispatch window has room for the held entry of this step; `lease_id` is for its attempt.
+
+    An entry that has a proposed lease keeps it. `told`: whoever asked for the attempt hears of the
+    release in the answer, so that its workflow needs no signal.
+    """
 
     kind: ClassVar[Kind] = Kind.ENTRY_RELEASED
     step_id: str
     lease_id: str
+    told: bool = False
 
 
 @record
@@ -138,12 +154,16 @@ class Ticked:
     not overdue: the service is not silent.
     `deaf_until`: until then nobody could be heard, because the process stood still or its clock jumped.
     A lease that ran out by then begins anew.
+    `asked`: the timer of a workflow says so. Without it, the steps of a job that has a workflow stay as they
+    are. `told`: the workflow hears of what follows in the answer.
     """
 
     kind: ClassVar[Kind] = Kind.TICK
     publish_now: bool = False
     queued: frozenset[str] = frozenset()
     deaf_until: datetime | None = None
+    asked: bool = False
+    told: bool = False
 
 
 @record
@@ -201,10 +221,11 @@ class Redriven:
 
 
 Callback = AckReceived | HeartbeatReceived | LeaseReturned | ResultReceived
-Bound = Callback | PublishConfirmed | PublishRefused | DirectiveUnclaimed
+Bound = Callback | AttemptRequested | PublishConfirmed | PublishRefused | DirectiveUnclaimed
 """Speaks of one attempt under one lease."""
 Input = (
-    EntryReleased
+    AttemptRequested
+    | EntryReleased
     | PublishConfirmed
     | PublishRefused
     | DirectiveUnclaimed

@@ -16,13 +16,14 @@ _STRANGE: Final = {**UNKNOWN, **_LIVE}
 """No input for a job that is under way."""
 _NOTED: Final = (K.DIRECTIVE_UNCLAIMED, K.EFFECT_SETTLED)
 """They move no job."""
-_PASSING: Final = (*PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, *_NOTED)
+_PASSING: Final = (K.ATTEMPT, *PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, *_NOTED)
 """What a closed job takes note of, at most."""
 
 JOB: Final[dict[J, Row]] = {
     J.QUEUED: row(
         {
             K.SUBMITTED: (J.DISPATCHING, J.SUCCEEDED),
+            K.ATTEMPT: (J.DISPATCHING,),
             K.RESUME: (J.DISPATCHING,),
             K.CANCEL: (J.CANCELLED,),
             K.PAUSE: (J.PAUSED,),
@@ -44,7 +45,7 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.PAUSE: (J.PAUSING, J.PAUSED),
         },
-        ignore=(K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.BUS_RESTARTED, *_NOTED),
+        ignore=(K.ATTEMPT, K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.BUS_RESTARTED, *_NOTED),
         already=(K.RESUME,),
         reject=_STRANGE,
     ),
@@ -60,7 +61,14 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.PAUSE: (J.PAUSING, J.PAUSED),
         },
-        ignore=(K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        ignore=(
+            K.ATTEMPT,
+            K.ENTRY_RELEASED,
+            K.PUBLISH_CONFIRMED,
+            K.ACK,
+            K.HEARTBEAT,
+            *_NOTED,
+        ),
         already=(K.RESUME,),
         reject=_STRANGE,
     ),
@@ -76,7 +84,7 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.RESUME: (J.DISPATCHING, J.IN_PROGRESS),
         },
-        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        ignore=(K.ATTEMPT, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
         already=(K.PAUSE,),
         reject={**UNRELEASABLE, **_STRANGE},
     ),
@@ -88,6 +96,7 @@ JOB: Final[dict[J, Row]] = {
             K.RESUME: (J.QUEUED, J.IN_PROGRESS),
         },
         ignore=(
+            K.ATTEMPT,
             *PUBLISHED,
             K.ACK,
             K.HEARTBEAT,
@@ -114,7 +123,7 @@ JOB: Final[dict[J, Row]] = {
             ),
             (J.CANCELLED,),
         ),
-        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        ignore=(K.ATTEMPT, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
         reject={
             **UNRELEASABLE,
             **dict.fromkeys((K.PAUSE, K.RESUME), "JOB_CANCELLING"),

@@ -12,6 +12,7 @@ _RETURNED: Final = (S.DISPATCHING, S.PENDING, *_ENDED)
 _CLOSED: Final = row(
     {},
     ignore=(
+        K.ATTEMPT,
         *PUBLISHED,
         *CALLBACKS,
         K.TICK,
@@ -29,6 +30,7 @@ STEP: Final[dict[S, Row]] = {
     S.PENDING: row(
         {
             K.SUBMITTED: (S.DISPATCHING,),
+            K.ATTEMPT: (S.DISPATCHING,),
             K.SUCCESS: (S.DISPATCHING,),
             K.RESUME: (S.DISPATCHING,),
             K.CANCEL: (S.CANCELLED,),
@@ -62,7 +64,7 @@ STEP: Final[dict[S, Row]] = {
             K.PAUSE: (S.PENDING, S.FAILED_RETRY),
             K.BUS_RESTARTED: (S.CANCELLED,),
         },
-        ignore=(K.ENTRY_RELEASED, K.RESUME, *UNMOVING),
+        ignore=(K.ATTEMPT, K.ENTRY_RELEASED, K.RESUME, *UNMOVING),
         reject=UNKNOWN,
     ),
     S.AWAITING_ACK: row(
@@ -76,7 +78,7 @@ STEP: Final[dict[S, Row]] = {
             K.TICK: _ENDED,
             K.CANCEL: (S.CANCELLED,),
         },
-        ignore=(*PUBLISHED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *UNMOVING),
+        ignore=(K.ATTEMPT, *PUBLISHED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *UNMOVING),
         reject={**UNKNOWN, **UNRELEASABLE},
     ),
     S.IN_PROGRESS: row(
@@ -89,11 +91,12 @@ STEP: Final[dict[S, Row]] = {
             K.TICK: _ENDED,
             K.CANCEL: (S.CANCELLED,),
         },
-        ignore=(*PUBLISHED, K.ACK, K.HEARTBEAT, K.PAUSE, K.RESUME, *UNMOVING),
+        ignore=(K.ATTEMPT, *PUBLISHED, K.ACK, K.HEARTBEAT, K.PAUSE, K.RESUME, *UNMOVING),
         reject={**UNKNOWN, **UNRELEASABLE},
     ),
     S.FAILED_RETRY: row(
         {
+            K.ATTEMPT: (S.DISPATCHING,),
             K.SUCCESS: (S.SUCCEEDED,),
             K.PUBLISH_REFUSED: (S.CANCELLED,),
             K.FAILURE_RETRYABLE: (S.CANCELLED,),

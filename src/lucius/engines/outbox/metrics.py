@@ -11,6 +11,7 @@ from lucius.core.errors import LedgerError
 from lucius.core.inputs import Input, Kind
 from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import Plan, mode_of, service_of
+from lucius.core.routing import LANES
 from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
 from lucius.engines.outbox.metric_table import (
     MAX_TENANTS,
@@ -143,6 +144,9 @@ class EngineMetrics(EngineInstruments, Observer):
 
     async def rows(self) -> list[BacklogRow]:
         """The backlog of the owned lanes by service, mode and lane, for operators and autoscalers."""
+        return [row for _, row in sorted((await self._by_key()).items())]
+
+    async def _by_key(self) -> dict[Key, BacklogRow]:
         rows: dict[Key, BacklogRow] = {}
         for queue in await self._ledger.ready_queues(self._lanes.owned):
             _row(rows, (queue.line, queue.lane))["held"] += queue.held
@@ -151,14 +155,14 @@ class EngineMetrics(EngineInstruments, Observer):
             row["released"] += released
             row["in_progress"] += running
             row["window"] += size
-        return [row for _, row in sorted(rows.items())]
+        return rows
 
     async def by_lane(self) -> LaneRows:
         """The same for other processes to read; idle lines are left out."""
         found: dict[int, dict[str, list[BacklogRow]]] = {}
-        for row in await self.rows():
+        for (_, desk), row in (await self._by_key()).items():
             if row["held"] or row["released"] or row["in_progress"]:
-                found.setdefault(row["lane"], {BACKLOG: []})[BACKLOG].append(row)
+                found.setdefault(desk, {BACKLOG: []})[BACKLOG].append(row)
         return found
 
     async def refresh(self, up: Mapping[str, bool]) -> None:
@@ -222,7 +226,7 @@ def _row(rows: dict[Key, BacklogRow], key: Key) -> BacklogRow:
         BacklogRow(
             service=service_of(line),
             mode=mode_of(line).value,
-            lane=lane,
+            lane=lane % LANES,
             held=0,
             released=0,
             in_progress=0,
