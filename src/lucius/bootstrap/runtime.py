@@ -364,6 +364,10 @@ class Runtime:
         """What one process should do for all is done by the owner of the first lane."""
         return 0 in self.lanes.owned
 
+    def now(self) -> datetime:
+        """The time that jobs go by."""
+        return self._clock.now()
+
     def end_waits(self) -> None:
         """Requests that wait for something are answered now, so that they do not delay the end."""
         self.engine.end_waits()
