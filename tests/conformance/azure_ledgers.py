@@ -40,13 +40,15 @@ Key = tuple[str, str]
 
 def single(store: Store, prefix: str, now: Callable[[], datetime] | None = None) -> AzureLedger:
     layout = SingleTable(store, prefix + JOBS)
-    return AzureLedger(store, layout, tenants=prefix + TENANTS, lanes=prefix + LANES, now=now)
+    tenants, lanes = prefix + TENANTS, prefix + LANES
+    return AzureLedger(store, layout, tenants=tenants, lanes=lanes, shared=lanes, now=now)
 
 
 def split(store: Store, prefix: str, now: Callable[[], datetime] | None = None) -> AzureLedger:
     tables = Tables(*(prefix + table for table in (JOBS, STEPS, OUTBOX, EVENTS)))
     layout = SplitTables(store, tables, now=now or partial(service_time, store))
-    return AzureLedger(store, layout, tenants=prefix + TENANTS, lanes=prefix + LANES, now=now)
+    tenants, lanes = prefix + TENANTS, prefix + LANES
+    return AzureLedger(store, layout, tenants=tenants, lanes=lanes, shared=lanes, now=now)
 
 
 class AzureTamper:
