@@ -12,7 +12,7 @@ from lucius.core.job import Job
 from lucius.ledgers.azure.creating import Creation
 from lucius.ledgers.azure.examine import Examination
 from lucius.ledgers.azure.layout import Layout
-from lucius.ledgers.azure.leases import AzureLeases
+from lucius.ledgers.azure.leases import NOTES, AzureLeases
 from lucius.ledgers.azure.levels import Levels
 from lucius.ledgers.azure.lists import Lists
 from lucius.ledgers.azure.metrics import TableInstruments
@@ -87,6 +87,9 @@ class AzureLedger:
     def leases(self) -> AzureLeases:
         """Rows that say which process owns which lane."""
         return AzureLeases(self._store, self._lanes_table)
+
+    def notes(self) -> AzureLeases:
+        return AzureLeases(self._store, self._lanes_table, NOTES)
 
     async def close(self) -> None:
         try:
