@@ -90,7 +90,9 @@ class KnownServices:
             )
 
     def pulled(self, service: str, worker_id: str, slots: int | None, version: str | None) -> None:
-        self._workers.pulled(service, worker_id, self._now(), slots, version)
+        """Of a service that no protocol names, nothing is remembered: a stranger may ask for any name."""
+        if service in step_types_of(self._catalog()):
+            self._workers.pulled(service, worker_id, self._now(), slots, version)
 
 
 def step_types_of(catalog: Catalog) -> dict[str, tuple[str, ...]]:

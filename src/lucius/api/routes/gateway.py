@@ -106,7 +106,7 @@ async def pull_directives(context: ApiContext, request: Request, caller: Caller)
 
 def _introduce(context: ApiContext, service: str, body: Mapping[str, Any], caller: Caller) -> None:
     """The worker is known from here on; what it says of itself is cut, never refused."""
-    if context.services is None or context.gateway is None or not context.gateway.knows(service):
+    if context.services is None:
         return
     worker_id, version = body.get("worker_id"), body.get("version")
     name = bounded(worker_id, _LONGEST) if isinstance(worker_id, str) and worker_id else caller.name
