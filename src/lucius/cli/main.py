@@ -18,6 +18,7 @@ from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.outbox import outbox
 from lucius.cli.processes import orchestrator, reconciler, service, up
+from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
 
@@ -80,8 +81,11 @@ for command in (
     protocols,
     keys,
     service,
+    services,
 ):
     main.add_command(command)
+for command in (pause_service, resume_service):
+    service.add_command(command)
 
 
 if __name__ == "__main__":
