@@ -98,7 +98,8 @@ class AzureLedger:
         return AzureKeys(self._store, self._shared)
 
     def notes(self) -> AzureLeases:
-        return AzureLeases(self._store, self._lanes_table, NOTES)
+        """Rows of what is known beside the jobs."""
+        return AzureLeases(self._store, self._shared, NOTES)
 
     async def close(self) -> None:
         try:
