@@ -67,6 +67,7 @@ class AzureLedger:
         now = now or partial(service_time, store)
         self.instruments = instruments or TableInstruments()
         self._store = store
+        self._now = now
         self._layout = layout
         self._tenants = Tenants(store, tenants)
         self._lanes = LaneTable(store, lanes)
@@ -226,7 +227,7 @@ class AzureLedger:
         await self._tenants.check()
 
     async def verify(self) -> Sequence[Drift]:
-        return await Examination(self._layout, self._tenants, self._lanes).drifts()
+        return await Examination(self._layout, self._tenants, self._lanes, self._now()).drifts()
 
 
 def _turn(claim: Claim) -> str:
