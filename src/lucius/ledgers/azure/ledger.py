@@ -37,6 +37,7 @@ from lucius.ports.ledger import (
     Inflight,
     JobPage,
     JobQuery,
+    LedgerCapabilities,
     Limits,
     Pruned,
     ReadyEntry,
@@ -52,6 +53,8 @@ class AzureLedger:
 
     `now`: the service's time, unless told.
     """
+
+    capabilities = LedgerCapabilities(exact_limits=False)
 
     def __init__(
         self,
