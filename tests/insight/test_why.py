@@ -8,19 +8,19 @@ from lucius.contract.causes import CAUSES, Severity
 from lucius.core.routing import LANES
 from lucius.insight.facts import Clues, Facts
 from lucius.insight.rules import diagnose
-from lucius.ports.diagnosis import Finding
+from lucius.ports.diagnosis import Diagnosis
 from tests.insight.faults import FAULTS, InjectedFault
 from tests.insight.ward import Ward
 from tests.virtual import VirtualLoop, run_virtually
 
 RIGHT = 0.95
-_found: dict[str, Finding] = {}
+_found: dict[str, Diagnosis] = {}
 
 
-def found(injected: InjectedFault) -> Finding:
+def found(injected: InjectedFault) -> Diagnosis:
     """Each fault is injected once, for all the tests that ask about it."""
 
-    async def main(loop: VirtualLoop) -> Finding:
+    async def main(loop: VirtualLoop) -> Diagnosis:
         ward = injected.ward_on(loop)
         async with ward.running(*injected.running):
             return await ward.why(await injected.inject(ward))

@@ -22,7 +22,7 @@ from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import FatalError, Output, RetryableError, Service, ServiceRunner, Task
 from lucius.ports.bus import Delivery, Message
 from lucius.ports.config import Catalog, JobProtocol
-from lucius.ports.diagnosis import Finding
+from lucius.ports.diagnosis import Diagnosis
 from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import Inflight
 from lucius.workspaces.memory import MemoryWorkspace
@@ -240,7 +240,7 @@ class Ward:
             found["ledger"] = str(error)
         return found
 
-    async def why(self, job_id: str, *, whole: bool = True) -> Finding:
+    async def why(self, job_id: str, *, whole: bool = True) -> Diagnosis:
         troubles = await self.all_troubles()
         return await self.insight.doctor.job(await self.job(job_id), troubles, whole=whole)
 

@@ -26,7 +26,7 @@ class Facts:
 
 
 @record
-class Place:
+class LinePlace:
     """Where a held directive waits: behind so many of its own tenant, among so many queues.
 
     `limited`: its tenant may have one directive out at a time, and has it.
@@ -51,7 +51,7 @@ class Ordered:
 class Clues:
     """Of one job, beside what it stores itself."""
 
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, LinePlace] = field(default_factory=dict)
     """By step."""
     orders: Mapping[str, Ordered] = field(default_factory=dict)
     """By kind: `pause` or `cancel`."""

@@ -10,7 +10,7 @@ from typing import Final
 from lucius.core.fingerprint import failure_of, place_in
 from lucius.core.job import Job
 from lucius.core.states import JobState, StepState
-from lucius.insight.facts import Clues, Facts, Ordered, Place, Situation
+from lucius.insight.facts import Clues, Facts, LinePlace, Ordered, Situation
 from lucius.insight.service_rules import (
     NO_FAULT,
     fails_alike,
@@ -19,7 +19,7 @@ from lucius.insight.service_rules import (
     paused,
     silent,
 )
-from lucius.ports.diagnosis import Evidence, Finding
+from lucius.ports.diagnosis import Diagnosis, Evidence
 from lucius.ports.services import ServiceView
 
 OVERDUE: Final = timedelta(seconds=90)
@@ -27,17 +27,17 @@ OVERDUE: Final = timedelta(seconds=90)
 BEHIND: Final = timedelta(seconds=5)
 """What is stored may be so much ahead of this clock."""
 
-JobRule = Callable[[Job, Facts, Clues], Finding | None]
-StepRule = Callable[[Situation], Finding | None]
+JobCheck = Callable[[Job, Facts, Clues], Diagnosis | None]
+StepCheck = Callable[[Situation], Diagnosis | None]
 
 
 # -- the whole job ---------------------------------------------------------------------------
 
 
-def redriven(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def redriven(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     if job.redriven_by is None:
         return None
-    return Finding(
+    return Diagnosis(
         "REDRIVEN",
         f"it ended {job.state.value}, and {job.redriven_by} took over from it",
         job.completed_at,
@@ -47,11 +47,11 @@ def redriven(job: Job, facts: Facts, clues: Clues) -> Finding | None:
     )
 
 
-def succeeded(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def succeeded(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     if job.state is not JobState.SUCCEEDED:
         return None
     steps = "its step" if len(job.steps) == 1 else f"all {len(job.steps)} steps"
-    return Finding(
+    return Diagnosis(
         "SUCCEEDED",
         f"{steps} succeeded",
         job.completed_at,
@@ -61,10 +61,10 @@ def succeeded(job: Job, facts: Facts, clues: Clues) -> Finding | None:
     )
 
 
-def cancelled(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def cancelled(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     if job.state is not JobState.CANCELLED:
         return None
-    return Finding(
+    return Diagnosis(
         "CANCELLED",
         f"it was cancelled{_by(clues.orders.get('cancel'))}",
         job.completed_at,
@@ -74,7 +74,7 @@ def cancelled(job: Job, facts: Facts, clues: Clues) -> Finding | None:
     )
 
 
-def failed(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def failed(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     """Whose fault it is: the service's, if it fails every job so; nobody's, if nobody was there."""
     if job.state is not JobState.FAILED_FINAL:
         return None
@@ -89,7 +89,7 @@ def failed(job: Job, facts: Facts, clues: Clues) -> Finding | None:
     return _failed_alone(job)
 
 
-def _nobody_was_there(at: Situation) -> Finding | None:
+def _nobody_was_there(at: Situation) -> Diagnosis | None:
     if at.step.fault is None or at.step.fault.code != "ACK_TIMEOUT":
         return None
     run = at.run
@@ -98,8 +98,8 @@ def _nobody_was_there(at: Situation) -> Finding | None:
     return never_seen(at, ended=True) or silent(at, ended=True)
 
 
-def _ended_by_sla(job: Job) -> Finding:
-    return Finding(
+def _ended_by_sla(job: Job) -> Diagnosis:
+    return Diagnosis(
         "ENDED_BY_SLA",
         "it took longer than it may",
         job.completed_at,
@@ -109,11 +109,11 @@ def _ended_by_sla(job: Job) -> Finding:
     )
 
 
-def _failed_alone(job: Job) -> Finding:
+def _failed_alone(job: Job) -> Diagnosis:
     code = f" with {job.fault.code}" if job.fault is not None else ""
     place = place_in(job.fault.message) if job.fault is not None else None
     where = f" at {place}" if place else ""
-    return Finding(
+    return Diagnosis(
         "JOB_FAILS_ALONE",
         f"it failed{code}{where}; other jobs of the service do not fail so",
         job.completed_at,
@@ -123,10 +123,10 @@ def _failed_alone(job: Job) -> Finding:
     )
 
 
-def cancelling(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def cancelling(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     if job.state is not JobState.CANCELLING:
         return None
-    return Finding(
+    return Diagnosis(
         "JOB_CANCELLING",
         f"it was cancelled{_by(clues.orders.get('cancel'))}, and a step is still under way",
         job.cancel_requested_at,
@@ -137,12 +137,12 @@ def cancelling(job: Job, facts: Facts, clues: Clues) -> Finding | None:
     )
 
 
-def paused_job(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def paused_job(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     if job.state not in (JobState.PAUSED, JobState.PAUSING):
         return None
     pausing = job.state is JobState.PAUSING
     still = ", and a step is still under way" if pausing else ""
-    return Finding(
+    return Diagnosis(
         "JOB_PAUSING" if pausing else "JOB_PAUSED",
         f"it was paused{_by(clues.orders.get('pause'))}{still}",
         job.paused_at,
@@ -153,11 +153,11 @@ def paused_job(job: Job, facts: Facts, clues: Clues) -> Finding | None:
     )
 
 
-def clock_off(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def clock_off(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     told = facts.troubles.get("clock")
     if told is None and job.updated_at <= facts.now + BEHIND:
         return None
-    return Finding(
+    return Diagnosis(
         "CLOCK_OFF",
         "the clock of this machine is wrong",
         None,
@@ -171,11 +171,11 @@ def clock_off(job: Job, facts: Facts, clues: Clues) -> Finding | None:
     )
 
 
-def lane_unowned(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def lane_unowned(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     lane = job.plan.routing.lane
     if facts.owned is None or lane in facts.owned:
         return None
-    return Finding(
+    return Diagnosis(
         "LANE_UNOWNED",
         f"no process owns lane {lane}, on which the job runs",
         None,
@@ -185,10 +185,10 @@ def lane_unowned(job: Job, facts: Facts, clues: Clues) -> Finding | None:
     )
 
 
-def not_ticked(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def not_ticked(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     if job.due_at is None or job.due_at + OVERDUE > facts.now:
         return None
-    return Finding(
+    return Diagnosis(
         "NOT_TICKED",
         "it is due, and nobody moves it",
         job.due_at,
@@ -198,19 +198,19 @@ def not_ticked(job: Job, facts: Facts, clues: Clues) -> Finding | None:
     )
 
 
-def outage_of(name: str, code: str, said: str, command: str) -> JobRule:
-    def rule(job: Job, facts: Facts, clues: Clues) -> Finding | None:
+def outage_of(name: str, code: str, said: str, command: str) -> JobCheck:
+    def rule(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
         return outage(facts, name, code, said, command)
 
     return rule
 
 
-def outage(facts: Facts, name: str, code: str, said: str, command: str) -> Finding | None:
+def outage(facts: Facts, name: str, code: str, said: str, command: str) -> Diagnosis | None:
     told = facts.troubles.get(name)
     if told is None:
         return None
     comes = "it goes on by itself when that is over"
-    return Finding(
+    return Diagnosis(
         code, said, None, [Evidence(f"{name}: {told}", facts.now)], comes, command=command
     )
 
@@ -218,11 +218,11 @@ def outage(facts: Facts, name: str, code: str, said: str, command: str) -> Findi
 # -- one step --------------------------------------------------------------------------------
 
 
-def publish_refused(at: Situation) -> Finding | None:
+def publish_refused(at: Situation) -> Diagnosis | None:
     entry = at.step.entry
     if not at.step.held or entry is None or entry.ready_at is None:
         return None
-    return Finding(
+    return Diagnosis(
         "PUBLISH_REFUSED",
         f"the broker refused the directive of step {at.plan.step_id}",
         at.step.updated_at,
@@ -234,12 +234,12 @@ def publish_refused(at: Situation) -> Finding | None:
     )
 
 
-def waits_for_retry(at: Situation) -> Finding | None:
+def waits_for_retry(at: Situation) -> Diagnosis | None:
     if at.step.state is not StepState.FAILED_RETRY:
         return None
     code = at.step.fault.code if at.step.fault is not None else "a failure"
     used, most = at.step.used, at.plan.policy.max_attempts
-    return Finding(
+    return Diagnosis(
         "WAITS_FOR_RETRY",
         f"step {at.plan.step_id} failed with {code} (attempt {used} of {most}) and is tried again",
         at.step.updated_at,
@@ -251,11 +251,11 @@ def waits_for_retry(at: Situation) -> Finding | None:
     )
 
 
-def protocol_gone(at: Situation) -> Finding | None:
+def protocol_gone(at: Situation) -> Diagnosis | None:
     waits = at.step.held or at.step.unacked
     if not waits or at.plan.service in at.facts.protocols or at.service.running:
         return None
-    return Finding(
+    return Diagnosis(
         "PROTOCOL_GONE",
         f"no protocol names the service {at.plan.service} any more",
         at.step.updated_at,
@@ -270,11 +270,11 @@ def protocol_gone(at: Situation) -> Finding | None:
     )
 
 
-def held_by_limit(at: Situation) -> Finding | None:
+def held_by_limit(at: Situation) -> Diagnosis | None:
     place = at.clues.places.get(at.plan.step_id)
     if place is None or not place.limited:
         return None
-    return Finding(
+    return Diagnosis(
         "HELD_BY_LIMIT",
         f"{at.plan.service} did not acknowledge the tenant's last directive: one at a time goes out",
         at.step.updated_at,
@@ -286,7 +286,7 @@ def held_by_limit(at: Situation) -> Finding | None:
     )
 
 
-def busy(at: Situation) -> Finding | None:
+def busy(at: Situation) -> Diagnosis | None:
     """Held, or sent and waiting while others are at work."""
     view, place = at.service, at.clues.places.get(at.plan.step_id)
     if not at.step.held and not (at.step.unacked and view.running):
@@ -297,7 +297,7 @@ def busy(at: Situation) -> Finding | None:
     counts = counts if at.facts.whole else ""
     pace = f"{view.rate:.1f} attempts ended a minute, over the last ten minutes"
     line = f"{'more than ' if place.more else ''}{place.ahead}" if place is not None else "some"
-    return Finding(
+    return Diagnosis(
         "BUSY",
         f"{at.plan.service} is busy{counts}",
         at.step.updated_at,
@@ -314,18 +314,18 @@ def busy(at: Situation) -> Finding | None:
     )
 
 
-def _ahead(view: ServiceView, place: Place | None) -> int:
+def _ahead(view: ServiceView, place: LinePlace | None) -> int:
     """How many go before it, if tenants and lanes take turns: no more than all that wait."""
     if place is None:
         return view.waiting
     return min(view.waiting, (place.ahead + 1) * max(place.queues, 1)) + view.sent
 
 
-def awaits_ack(at: Situation) -> Finding | None:
+def awaits_ack(at: Situation) -> Diagnosis | None:
     if not at.step.unacked:
         return None
     until = at.run.lease_expires_at if at.run is not None else None
-    return Finding(
+    return Diagnosis(
         "AWAITS_ACK",
         f"step {at.plan.step_id} was sent to {at.plan.service} and waits for a worker to take it",
         at.sent_at,
@@ -337,7 +337,7 @@ def awaits_ack(at: Situation) -> Finding | None:
     )
 
 
-def at_work(at: Situation) -> Finding | None:
+def at_work(at: Situation) -> Diagnosis | None:
     """Quiet for more than half of its lease, or heard of since."""
     run = at.run
     if at.step.state is not StepState.IN_PROGRESS or run is None or run.lease_expires_at is None:
@@ -346,7 +346,7 @@ def at_work(at: Situation) -> Finding | None:
     quiet = at.facts.now - heard > at.plan.policy.lease / 2
     who = run.lease_owner or "a worker"
     said = "has said nothing for long" if quiet else "is at work on it"
-    return Finding(
+    return Diagnosis(
         "WORKER_QUIET" if quiet else "AT_WORK",
         f"{who} {said} (step {at.plan.step_id}, attempt {run.attempt_no})",
         heard if quiet else run.started_at,
@@ -365,7 +365,7 @@ _BUS: Final = ("bus", "BUS_AWAY", "the broker does not answer", "lucius outbox r
 _ENGINE: Final = ("reconciler", "ENGINE_DOWN", "a part of LUCIUS is down", "lucius why")
 OUTAGES: Final = (_LEDGER, _ENGINE, _BUS)
 
-JOB_RULES: Final[tuple[JobRule, ...]] = (
+JOB_RULES: Final[tuple[JobCheck, ...]] = (
     redriven,
     succeeded,
     cancelled,
@@ -379,7 +379,7 @@ JOB_RULES: Final[tuple[JobRule, ...]] = (
 )
 """The first that applies is the cause."""
 
-STEP_RULES: Final[tuple[StepRule, ...]] = (
+STEP_RULES: Final[tuple[StepCheck, ...]] = (
     paused,
     publish_refused,
     fails_alike,
@@ -396,7 +396,7 @@ STEP_RULES: Final[tuple[StepRule, ...]] = (
 """For each step that is not finished; the worst of them is the cause."""
 
 
-def diagnose(job: Job, facts: Facts, clues: Clues) -> Finding:
+def diagnose(job: Job, facts: Facts, clues: Clues) -> Diagnosis:
     for rule in JOB_RULES:
         if (found := rule(job, facts, clues)) is not None:
             return found
@@ -408,18 +408,18 @@ def diagnose(job: Job, facts: Facts, clues: Clues) -> Finding:
     ]
     worst = max(findings, key=lambda finding: finding.severity, default=None)
     if worst is None:
-        return Finding("AWAITS_ACK", "it is between two steps", job.updated_at)
+        return Diagnosis("AWAITS_ACK", "it is between two steps", job.updated_at)
     return _with_stage(job, worst)
 
 
-def _of_step(at: Situation) -> Finding | None:
+def _of_step(at: Situation) -> Diagnosis | None:
     for rule in STEP_RULES:
         if (found := rule(at)) is not None:
             return found
     return None
 
 
-def _with_stage(job: Job, worst: Finding) -> Finding:
+def _with_stage(job: Job, worst: Diagnosis) -> Diagnosis:
     """Where nothing is wrong and some of a stage are done, the job waits for the others."""
     pairs = list(zip(job.plan.steps, job.steps, strict=True))
     stage = next((p.stage for p, s in pairs if s.state is not StepState.SUCCEEDED), None)
@@ -428,7 +428,7 @@ def _with_stage(job: Job, worst: Finding) -> Finding:
     if worst.severity > NO_FAULT or not done:
         return worst
     left = [name for name, state in members if state is not StepState.SUCCEEDED]
-    return Finding(
+    return Diagnosis(
         "WAITS_FOR_STAGE",
         f"{', '.join(done)} of its stage are done; {', '.join(left)} are not",
         job.updated_at,

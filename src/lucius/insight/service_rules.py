@@ -7,7 +7,7 @@ from lucius.contract.causes import Severity
 from lucius.core.fingerprint import failure_of
 from lucius.core.states import StepState
 from lucius.insight.facts import Situation
-from lucius.ports.diagnosis import Evidence, Finding
+from lucius.ports.diagnosis import Diagnosis, Evidence
 from lucius.ports.services import ServiceView, Streak
 
 MOMENT: Final = timedelta(seconds=3)
@@ -22,17 +22,17 @@ Coming = tuple[str, datetime | None]
 """What happens next by itself, and when."""
 
 
-def paused(at: Situation) -> Finding | None:
+def paused(at: Situation) -> Diagnosis | None:
     view = at.service
     if view.paused_at is None or not (at.step.held or at.step.out):
         return None
     return paused_service(view)
 
 
-def paused_service(view: ServiceView) -> Finding:
+def paused_service(view: ServiceView) -> Diagnosis:
     by = f" by {view.paused_by}" if view.paused_by else ""
     reason = f": {view.paused_reason}" if view.paused_reason else ""
-    return Finding(
+    return Diagnosis(
         "SERVICE_PAUSED",
         f"{view.service} is paused{by}{reason}",
         view.paused_at,
@@ -49,7 +49,7 @@ def streak_of(view: ServiceView) -> Streak | None:
     return found if found is not None and found.jobs >= JOBS_ALIKE else None
 
 
-def fails_alike(at: Situation) -> Finding | None:
+def fails_alike(at: Situation) -> Diagnosis | None:
     streak, fault = streak_of(at.service), at.step.fault
     if streak is None or fault is None or not at.step.used:
         return None
@@ -67,9 +67,9 @@ def failing_service(
     *,
     retried: bool = True,
     retry_at: datetime | None = None,
-) -> Finding:
+) -> Diagnosis:
     """`said`: the error, as a job says it that the asker may see."""
-    return Finding(
+    return Diagnosis(
         "SERVICE_FAILS_ALIKE",
         f"{view.service} fails every job alike with {streak.code}",
         streak.since,
@@ -85,7 +85,7 @@ def failing_service(
     )
 
 
-def not_subscribed(at: Situation, *, ended: bool = False) -> Finding | None:
+def not_subscribed(at: Situation, *, ended: bool = False) -> Diagnosis | None:
     run = at.run
     left = run is not None and run.unclaimed_at is not None and run.started_at is None
     waits = at.step.unacked or at.step.state is StepState.FAILED_RETRY or ended
@@ -96,8 +96,8 @@ def not_subscribed(at: Situation, *, ended: bool = False) -> Finding | None:
 
 def unclaimed_service(
     view: ServiceView, since: datetime | None = None, *, ended: bool = False
-) -> Finding:
-    return Finding(
+) -> Diagnosis:
+    return Diagnosis(
         "NOT_SUBSCRIBED",
         f"no subscription takes the directives of {view.service}",
         since,
@@ -110,13 +110,13 @@ def unclaimed_service(
     )
 
 
-def never_seen(at: Situation, *, ended: bool = False) -> Finding | None:
+def never_seen(at: Situation, *, ended: bool = False) -> Diagnosis | None:
     if at.service.last_seen is not None or not _waits(at, MOMENT, ended=ended):
         return None
     return absent_service(at.service, at.step.updated_at, _next(at, ended=ended))
 
 
-def silent(at: Situation, *, ended: bool = False) -> Finding | None:
+def silent(at: Situation, *, ended: bool = False) -> Diagnosis | None:
     view = at.service
     if view.last_seen is None or not _waits(at, SILENCE, ended=ended):
         return None
@@ -153,7 +153,7 @@ def _next(at: Situation, *, ended: bool) -> Coming:
     return "the attempt ends without an ACK, and is repeated", until
 
 
-def absent_service(view: ServiceView, since: datetime | None, comes: Coming) -> Finding:
+def absent_service(view: ServiceView, since: datetime | None, comes: Coming) -> Diagnosis:
     return _missing(
         view,
         "NO_WORKER_EVER",
@@ -164,7 +164,7 @@ def absent_service(view: ServiceView, since: datetime | None, comes: Coming) -> 
     )
 
 
-def silent_service(view: ServiceView, comes: Coming) -> Finding:
+def silent_service(view: ServiceView, comes: Coming) -> Diagnosis:
     known = [Evidence(f"{w.worker_id} was last seen", w.last_seen) for w in view.workers[:3]]
     return _missing(
         view,
@@ -183,8 +183,8 @@ def _missing(
     since: datetime | None,
     evidence: list[Evidence],
     comes: Coming,
-) -> Finding:
-    return Finding(
+) -> Diagnosis:
+    return Diagnosis(
         code,
         said,
         since,
@@ -195,7 +195,7 @@ def _missing(
     )
 
 
-def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Finding | None:
+def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | None:
     """What is wrong with a service by itself, if anything. `whole`: for who may see all tenants."""
     if view.paused_at is not None:
         return paused_service(view) if view.waiting else None

@@ -9,13 +9,13 @@ from lucius.core.errors import LedgerError
 from lucius.core.job import Job
 from lucius.core.routing import LANES
 from lucius.core.states import JobState
-from lucius.insight.facts import Clues, Facts, Ordered, Place, ordered
+from lucius.insight.facts import Clues, Facts, LinePlace, Ordered, ordered
 from lucius.insight.rules import OUTAGES, diagnose, outage
 from lucius.insight.service_rules import NO_FAULT, wrong_with
 from lucius.insight.services import KnownServices, step_types_of
 from lucius.insight.sightings import Sightings
 from lucius.ports.config import Catalog
-from lucius.ports.diagnosis import Evidence, Finding
+from lucius.ports.diagnosis import Diagnosis, Evidence
 from lucius.ports.lanes import FixedLanes, Lanes
 from lucius.ports.ledger import Ledger
 from lucius.ports.services import ServiceView
@@ -50,7 +50,7 @@ class Physician:
         self._catalog = catalog
         self._now = now
 
-    async def job(self, job: Job, troubles: Mapping[str, str], *, whole: bool) -> Finding:
+    async def job(self, job: Job, troubles: Mapping[str, str], *, whole: bool) -> Diagnosis:
         facts = await self._facts(troubles, whole=whole)
         return diagnose(job, facts, await self._clues(job, facts))
 
@@ -61,7 +61,7 @@ class Physician:
 
     async def system(
         self, troubles: Mapping[str, str], warnings: Mapping[str, str], *, whole: bool
-    ) -> list[Finding]:
+    ) -> list[Diagnosis]:
         facts = await self._facts(troubles, whole=whole)
         outages = (outage(facts, *each) for each in OUTAGES)
         found = [finding for finding in outages if finding is not None]
@@ -103,14 +103,14 @@ class Physician:
         after = max(0, job.seq - LAST_EVENTS)
         return ordered(await self._ledger.events(job.job_id, after, LAST_EVENTS))
 
-    async def _places(self, job: Job) -> dict[str, Place]:
-        found: dict[str, Place] = {}
+    async def _places(self, job: Job) -> dict[str, LinePlace]:
+        found: dict[str, LinePlace] = {}
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             if step.ready:
                 found[planned.step_id] = await self._place(job, planned.step_id, planned.service)
         return found
 
-    async def _place(self, job: Job, step_id: str, service: str) -> Place:
+    async def _place(self, job: Job, step_id: str, service: str) -> LinePlace:
         line, lane = job.plan.line_of(service), job.plan.routing.lane
         queues = await self._ledger.ready_queues([lane])
         tenants = sum(queue.line == line for queue in queues)
@@ -119,7 +119,7 @@ class Physician:
         mine = (job.job_id, step_id)
         limited = self._limited(line, lane, job.tenant_id)
         ahead = names.index(mine) if mine in names else len(names)
-        return Place(ahead, tenants, mine not in names and len(names) == LOOKED_AT, limited)
+        return LinePlace(ahead, tenants, mine not in names and len(names) == LOOKED_AT, limited)
 
 
 def _known(troubles: Mapping[str, str], *, whole: bool) -> dict[str, str]:
@@ -136,20 +136,22 @@ def _bare(view: ServiceView) -> ServiceView:
     return replace(view, workers=(), paused_by=None, paused_reason=None)
 
 
-def _beside(facts: Facts, warnings: Mapping[str, str]) -> list[Finding]:
-    found: list[Finding] = []
+def _beside(facts: Facts, warnings: Mapping[str, str]) -> list[Diagnosis]:
+    found: list[Diagnosis] = []
     if "clock" in facts.troubles:
         told = [Evidence(facts.troubles["clock"], facts.now)]
         comes = "the process goes on when the clock is right"
-        found.append(Finding("CLOCK_OFF", "the clock of this machine is wrong", None, told, comes))
+        found.append(
+            Diagnosis("CLOCK_OFF", "the clock of this machine is wrong", None, told, comes)
+        )
     if facts.owned is not None and (left := sorted(set(range(LANES)) - set(facts.owned))):
         said = f"no process owns the lanes {', '.join(map(str, left))}"
         comes = "a reconciler takes them"
-        found.append(Finding("LANE_UNOWNED", said, None, (), comes, command="lucius reconciler"))
+        found.append(Diagnosis("LANE_UNOWNED", said, None, (), comes, command="lucius reconciler"))
     for name, code, command in WARNED:
         if name in warnings:
             told = [Evidence(warnings[name], facts.now)]
-            found.append(Finding(code, warnings[name], None, told, command=command))
+            found.append(Diagnosis(code, warnings[name], None, told, command=command))
     return found
 
 

@@ -19,7 +19,7 @@ class Evidence:
 
 
 @record
-class Finding:
+class Diagnosis:
     """One cause, why it was named, what comes next by itself and when, and the command that helps."""
 
     cause: str
@@ -39,12 +39,12 @@ class Finding:
 class Doctor(Protocol):
     """`troubles`: what does not answer now, by name, as the readiness of the process says it."""
 
-    async def job(self, job: Job, troubles: Mapping[str, str], *, whole: bool) -> Finding:
+    async def job(self, job: Job, troubles: Mapping[str, str], *, whole: bool) -> Diagnosis:
         """Why the job is where it is: one cause. Without `whole`, nothing that counts other tenants' jobs."""
 
     async def system(
         self, troubles: Mapping[str, str], warnings: Mapping[str, str], *, whole: bool
-    ) -> Sequence[Finding]:
+    ) -> Sequence[Diagnosis]:
         """What is wrong now, worst first. Without `whole`, as for one job."""
 
     async def stuck(self, jobs: Sequence[Job], troubles: Mapping[str, str]) -> Collection[str]:

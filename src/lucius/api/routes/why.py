@@ -15,7 +15,7 @@ from lucius.api.requests import visible_job
 from lucius.api.routes.system import warnings_of
 from lucius.contract.shapes import JobWhyShape, SystemWhyShape, WhyShape
 from lucius.core.errors import LedgerUnavailableError
-from lucius.ports.diagnosis import Doctor, Evidence, Finding
+from lucius.ports.diagnosis import Diagnosis, Doctor, Evidence
 
 
 def _doctor(context: ApiContext) -> Doctor:
@@ -41,8 +41,8 @@ async def why_job(context: ApiContext, request: Request, caller: Caller) -> Resp
     return json_response(answer)
 
 
-def _ledger_away(told: str) -> Finding:
-    return Finding(
+def _ledger_away(told: str) -> Diagnosis:
+    return Diagnosis(
         "LEDGER_AWAY",
         "the ledger does not answer, so nobody knows where the job is",
         None,
@@ -64,7 +64,7 @@ async def why(context: ApiContext, request: Request, caller: Caller) -> Response
     return json_response(answer)
 
 
-def finding_view(found: Finding) -> WhyShape:
+def finding_view(found: Diagnosis) -> WhyShape:
     return {
         "cause": found.cause,
         "severity": found.severity.name,
