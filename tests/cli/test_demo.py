@@ -3,16 +3,17 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, cast
 
 from lucius.cli.demo import answer_lines
 from lucius.cli.watching import standing
 from lucius.contract.shapes import JobShape
+from tests.cli.installed import lucius_with
 
 ROOT = Path(__file__).parents[2]
-DEMO = [sys.executable, "-m", "lucius.cli.main", "demo", "--data"]
+DEMO = [*lucius_with("services"), "demo", "--data"]
+"""`make demo` installs what the services need, and nothing that only tests need."""
 
 
 def run(*words: str, **beside: str) -> "subprocess.CompletedProcess[str]":

@@ -20,11 +20,11 @@ from lucius.api.app import Application, create_app
 from lucius.api.context import ApiContext, ApiOptions, HealthCheck
 from lucius.api.health import health_app
 from lucius.api.limits import WaitLimit
+from lucius.api.shared_keys import SharedKeys
 from lucius.api.standing import CallerWatch
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
-    caller_checks,
     check_workspace,
     home_of,
     host_check,
@@ -32,6 +32,7 @@ from lucius.bootstrap.adapters import (
     job_workspaces,
     open_bus,
     open_config,
+    open_keys,
     open_lanes,
     open_ledger,
     open_workspace,
@@ -108,6 +109,7 @@ class Runtime:
         self._draining: asyncio.Task[None] | None = None
         self.tokens = CallbackTokens(callback_keys(settings))
         self.watch = CallerWatch()
+        self.keys = open_keys(settings, self.ledger)
         self.job_workspaces = job_workspaces(settings, self.workspace)
         self.forks = [ForkServer()]
         home = home_of(settings)
@@ -242,6 +244,8 @@ class Runtime:
         await self.heard.paused.look()
         await self.insight.sightings.recall()
         tasks = {"configuration": self._refresh_forever, "callers": self.watch.run}
+        if isinstance(self.keys, SharedKeys):
+            tasks["keys"] = self.keys.run
         tasks |= {"sightings": self.insight.sightings.run, "pauses": self.heard.paused.run}
         if self.reconciles:
             await self.reconciler.prepare()
@@ -352,9 +356,12 @@ class Runtime:
                 engine=self.engine,
                 config=self.config,
                 tokens=self.tokens,
-                checks=self.checks(),
+                checks={
+                    **self.checks(),
+                    **({"keys": self.keys.check} if self.keys is not None else {}),
+                },
                 registry=self.registry,
-                authenticate=authenticator(self.settings),
+                authenticate=authenticator(self.settings, self.keys),
                 rate=rate_limit(self.settings),
                 worker_rate=worker_rate_limit(self.settings),
                 waits=WaitLimit(self.settings.max_waiting_per_caller),
@@ -386,7 +393,6 @@ class Runtime:
             **({"clock": self._check_clock} if self._storage_clock is not None else {}),
             "bus": self._check_bus,
             "reconciler": self._check_tasks,
-            **caller_checks(self.settings),
         }
 
     def health_app(self) -> Starlette:
