@@ -21,6 +21,7 @@ from lucius.cli.processes import orchestrator, reconciler, service, up
 from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
+from lucius.cli.why import why
 
 AS_JSON: Final = "lucius.json"
 
@@ -82,6 +83,7 @@ for command in (
     keys,
     service,
     services,
+    why,
 ):
     main.add_command(command)
 for command in (pause_service, resume_service):
