@@ -9,6 +9,7 @@ import click
 
 from lucius import __version__
 from lucius.cli.bus import bus
+from lucius.cli.certify import certify
 from lucius.cli.control import cancel, pause, redrive, resume
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
@@ -17,7 +18,8 @@ from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import orchestrator, reconciler, service, up
+from lucius.cli.processes import orchestrator, reconciler, up
+from lucius.cli.service import service
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
 
@@ -80,6 +82,7 @@ for command in (
     protocols,
     keys,
     service,
+    certify,
 ):
     main.add_command(command)
 
