@@ -9,6 +9,7 @@ import click
 
 from lucius import __version__
 from lucius.cli.bus import bus
+from lucius.cli.certify import certify
 from lucius.cli.control import cancel, pause, redrive, resume
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
@@ -17,7 +18,8 @@ from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import orchestrator, reconciler, service, up
+from lucius.cli.processes import orchestrator, reconciler, up
+from lucius.cli.service import service
 from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
@@ -84,6 +86,7 @@ for command in (
     service,
     services,
     why,
+    certify,
 ):
     main.add_command(command)
 for command in (pause_service, resume_service):
