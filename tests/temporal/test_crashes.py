@@ -17,7 +17,7 @@ from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.engines.temporal.asking import AskingHere, Told
 from lucius.engines.temporal.invoker import Invoker
-from lucius.engines.temporal.starter import Starter, owes_start
+from lucius.engines.temporal.starter import WorkflowStarter, owes_start
 from lucius.engines.temporal.worker import run_worker
 from lucius.platform import Service
 from lucius.ports.bus import Message
@@ -139,7 +139,7 @@ async def test_the_sweep_of_an_orchestrator_starts_what_was_not_started_and_noth
     job_id = await unstarted(tmp_path, settings)
     away = settings.model_copy(update={"temporal_address": "127.0.0.1:1"})
     async with running(away, ()) as (runtime, _):
-        starter = Starter(await open_workflows(settings), runtime.ledger, now=runtime.now)
+        starter = WorkflowStarter(await open_workflows(settings), runtime.ledger, now=runtime.now)
         assert await starter.sweep() == 1
         run_id = (await client.get_workflow_handle(job_id).describe()).run_id
         assert await starter.sweep() == 1, "it is owed until the workflow has asked"

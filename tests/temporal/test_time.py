@@ -122,7 +122,8 @@ async def result(env: WorkflowEnvironment, parts: Outbox, job_id: str) -> Job:
     """Time is skipped while a result is waited for."""
     run_id = (await env.client.get_workflow_handle(job_id).describe()).run_id
     handle = env.client.get_workflow_handle(job_id, run_id=run_id)
-    async with env.time_skipping_unlocked():
+    skipped = env.time_skipping_unlocked()  # type: ignore[attr-defined]
+    async with skipped:
         await handle.result()
     job = await parts.engine.job(job_id)
     assert job is not None

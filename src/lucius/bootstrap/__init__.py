@@ -3,6 +3,7 @@
 from lucius.bootstrap.adapters import (
     LibrariesMissingError,
     key_file,
+    key_store,
     ledger_path,
     named_service,
     open_ledger,
@@ -25,6 +26,7 @@ from lucius.bootstrap.roles import (
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
+from lucius.bootstrap.services import check_services
 from lucius.bootstrap.standalone import run_service
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.telemetry import observed
@@ -38,10 +40,12 @@ __all__ = [
     "build",
     "check_address",
     "check_invoker_address",
+    "check_services",
     "check_shared",
     "check_temporal",
     "invoke",
     "key_file",
+    "key_store",
     "ledger_path",
     "local_nats",
     "named_service",

@@ -105,6 +105,9 @@ class AckReceived:
     lease_id: str
     worker_id: str | None = None
     timestamp: str | None = None
+    slots: int | None = None
+    version: str | None = None
+    """What the worker says of itself: how many steps it takes at once, and which version it is."""
 
 
 @record
@@ -154,6 +157,7 @@ class Ticked:
     not overdue: the service is not silent.
     `deaf_until`: until then nobody could be heard, because the process stood still or its clock jumped.
     A lease that ran out by then begins anew.
+    `on_hold`: leases that are with a service which someone has paused. They do not run out.
     `asked`: the timer of a workflow says so. Without it, the steps of a job that has a workflow stay as they
     are. `told`: the workflow hears of what follows in the answer.
     """
@@ -162,6 +166,7 @@ class Ticked:
     publish_now: bool = False
     queued: frozenset[str] = frozenset()
     deaf_until: datetime | None = None
+    on_hold: frozenset[str] = frozenset()
     asked: bool = False
     told: bool = False
 

@@ -137,6 +137,7 @@ class Owed:
     target: str
     attempts: int
     next_at: datetime
+    extra: Json | None = field(default=None, compare=False)
 
 
 @record

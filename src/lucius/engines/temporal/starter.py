@@ -33,7 +33,7 @@ PAGE: Final = 256
 DESKS: Final = range(FIRST_DESK[TEMPORAL], FIRST_DESK[TEMPORAL] + LANES)
 
 
-class Starter:
+class WorkflowStarter:
     def __init__(
         self, workflows: Workflows, ledger: Ledger, *, now: Callable[[], datetime]
     ) -> None:
