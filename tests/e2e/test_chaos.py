@@ -1,4 +1,4 @@
-"""Processes of the Azure stack are killed and frozen in turn, under load: every accepted job ends well."""
+"""Processes of a stack are killed and frozen in turn, under load: every accepted job ends well."""
 
 import asyncio
 import os
@@ -47,16 +47,30 @@ async def havoc(stack: Stack) -> None:
     await killed(stack, "lucius reconciler", "reconciler-2")
 
 
+async def havoc_on_temporal(stack: Stack) -> None:
+    """The worker, both invokers in turn, and the Temporal server itself."""
+    await asyncio.sleep(2)
+    await killed(stack, "lucius worker")
+    await killed(stack, "lucius invoker", "invoker-1")
+    await killed(stack, "server start-dev")
+    await frozen(stack, "lucius invoker", "invoker-2")
+    await killed(stack, "lucius invoker", "invoker-2")
+    await killed(stack, "service run", "kill_services:beta")
+    await killed(stack, "lucius worker")
+
+
 async def submitted_despite_all(stack: Stack, number: int) -> str:
     """A client that repeats its request with the same key until it is answered."""
     async with client_of(stack) as client:
         return await submitted(client, stack.command(number, SCRIPT, tenants=8))
 
 
-@pytest.mark.parametrize("backend", ["ledger", "table"])
-async def test_every_accepted_job_survives(tmp_path: Path, backend: str) -> None:
-    with running("azure", tmp_path, LUCIUS_STORAGE_BACKEND=backend, **PATIENT) as stack:
-        breaking = asyncio.create_task(havoc(stack))
+@pytest.mark.parametrize(
+    ("name", "backend"), [("azure", "ledger"), ("azure", "table"), ("temporal", "ledger")]
+)
+async def test_every_accepted_job_survives(tmp_path: Path, name: str, backend: str) -> None:
+    with running(name, tmp_path, LUCIUS_STORAGE_BACKEND=backend, **PATIENT) as stack:
+        breaking = asyncio.create_task((havoc if name == "azure" else havoc_on_temporal)(stack))
         job_ids = list[str]()
         for number in range(JOBS):
             job_ids.append(await submitted_despite_all(stack, number))
