@@ -46,6 +46,11 @@ async def connected(place: TemporalPlace) -> Client:
     )
 
 
+def start_of(job: Job, now: datetime) -> dict[str, Any]:
+    """What a workflow begins with."""
+    return {"jobId": job.job_id, "tenant_id": job.tenant_id, "snapshot": snapshot(job, now)}
+
+
 class TemporalWorkflows:
     def __init__(
         self,
@@ -59,12 +64,10 @@ class TemporalWorkflows:
         self._now = now
 
     async def start(self, job: Job) -> None:
-        standing = snapshot(job, max(self._now(), job.updated_at))
-        start = {"jobId": job.job_id, "tenant_id": job.tenant_id, "snapshot": standing}
         try:
             await self._client.start_workflow(
                 JobWorkflow.run,
-                start,
+                start_of(job, max(self._now(), job.updated_at)),
                 id=job.job_id,
                 task_queue=self._place.task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
