@@ -8,7 +8,7 @@ from lucius.platform import Service, ServiceError, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.records import Records
 from lucius.platform.service import slots_of
-from lucius.ports.bus import Bus
+from lucius.ports.bus import Bus, directive_filters
 from lucius.ports.workspace import Workspace
 
 DRAIN = timedelta(seconds=10)
@@ -55,13 +55,15 @@ def runners_of(
     grace: timedelta = DRAIN,
     worker_id: str | None = None,
     records: Records | None = None,
+    pool: str | None = None,
 ) -> list[ServiceRunner]:
     """Slots are split between the subscriptions, at least one to each, so that none waits for another.
 
-    A process-isolated service has as many as processes, whatever `slots` says.
+    A process-isolated service has as many as processes, whatever `slots` says. `pool`: it serves the
+    tenants of that pool, and nobody else.
     """
     slots = slots_of(service, slots)
-    subscriptions = subscriptions_of(service.name, topology)
+    subscriptions = subscriptions_of(service.name, topology, pool)
     return [
         ServiceRunner(
             service,
@@ -73,7 +75,7 @@ def runners_of(
             worker_id=worker_id,
             records=records,
             topics=every_directive_topic(topologies=topologies),
-            filters={"mode": (mode.value,)} if mode is not None else None,
+            filters=directive_filters(service.step_types, mode, pool),
             subscription=name,
         )
         for number, (name, mode) in enumerate(subscriptions)

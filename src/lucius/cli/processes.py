@@ -150,7 +150,7 @@ def up_on_azure(
                 host=host,
                 port=port,
                 services=[*services, *named],
-                ready=lambda url: told(as_json, url=url),
+                ready=lambda urls: told(as_json, url=urls[0], urls=urls),
             )
         )
 
@@ -225,7 +225,7 @@ def logs(as_json: bool) -> dict[str, str]:
     return {"LUCIUS_LOG_FORMAT": "json"} if as_json else {}
 
 
-def told(as_json: bool, **about: str) -> None:
+def told(as_json: bool, **about: Any) -> None:
     """Tell a program that started this process with --json that it is ready."""
     if as_json:
         click.echo(json.dumps({**about, "ready": True}))
@@ -245,11 +245,22 @@ def service() -> None:
     type=click.IntRange(1),
     help="How many steps run at once. A process-isolated service has its own number of processes.",
 )
+@click.option(
+    "--pool",
+    metavar="POOL",
+    help="Serve only the tenants that have this pool for the service, by their configuration.",
+)
 @with_health
 @with_data
 @with_json
 def run_service(
-    name: str, slots: int, data: Path, health_host: str, health: int | None, as_json: bool
+    name: str,
+    slots: int,
+    pool: str | None,
+    data: Path,
+    health_host: str,
+    health: int | None,
+    as_json: bool,
 ) -> None:
     """Run a platform service until it is stopped.
 
@@ -274,6 +285,7 @@ def run_service(
                 settings,
                 found,
                 slots=slots,
+                pool=pool,
                 ready=lambda: told(as_json, service=found.name),
                 health_host=health_host,
                 health=health,
