@@ -13,7 +13,7 @@ from lucius.ledgers.azure.creating import Creation
 from lucius.ledgers.azure.examine import Examination
 from lucius.ledgers.azure.keys import AzureKeys
 from lucius.ledgers.azure.layout import Layout
-from lucius.ledgers.azure.leases import AzureLeases
+from lucius.ledgers.azure.leases import NOTES, AzureLeases
 from lucius.ledgers.azure.levels import Levels
 from lucius.ledgers.azure.lists import Lists
 from lucius.ledgers.azure.metrics import TableInstruments
@@ -100,6 +100,10 @@ class AzureLedger:
     def keys(self) -> AzureKeys:
         """Rows of the API keys that all replicas accept."""
         return AzureKeys(self._store, self._shared)
+
+    def notes(self) -> AzureLeases:
+        """Rows of what is known beside the jobs."""
+        return AzureLeases(self._store, self._shared, NOTES)
 
     async def close(self) -> None:
         try:
