@@ -340,8 +340,9 @@ _ALL: Final = (
         "This bus cannot serve a worker that is bound to tenants",
         "The key of the worker names tenants. The bus of this server cannot pick directives by tenant, so"
         " the worker would take those of other tenants from the workers that may have them.",
-        "Give the worker a key with the role `service` and without tenants, or run a server whose bus can"
-        " choose: `LUCIUS_BUS_BACKEND=memory`.",
+        "Give each of its tenants a pool for the service, `tenants.TENANT.pools.SERVICE` in the protocols,"
+        " that no other tenant has, and run `lucius bus provision`. Or give the worker a key with the role"
+        " `service` and without tenants.",
         answered_by=("pull_directives",),
     ),
     ProblemCode(
