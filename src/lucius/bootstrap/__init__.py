@@ -18,6 +18,7 @@ from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
+from lucius.bootstrap.services import check_services
 from lucius.bootstrap.standalone import run_service
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.telemetry import observed
@@ -30,6 +31,7 @@ __all__ = [
     "Runtime",
     "build",
     "check_address",
+    "check_services",
     "check_shared",
     "key_file",
     "key_store",

@@ -9,6 +9,7 @@ import click
 
 from lucius import __version__
 from lucius.cli.bus import bus
+from lucius.cli.certify import certify
 from lucius.cli.control import cancel, pause, redrive, resume, retry
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
@@ -18,7 +19,8 @@ from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import orchestrator, reconciler, service, up
+from lucius.cli.processes import orchestrator, reconciler, up
+from lucius.cli.service import service
 from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
@@ -88,6 +90,7 @@ for command in (
     failures,
     redrive_plan,
     redrive_plans,
+    certify,
 ):
     main.add_command(command)
 for command in (pause_service, resume_service):

@@ -60,6 +60,8 @@ class BlockingClient:
     dismiss = _blocking(Client.dismiss)
     order_many = _blocking(Client.order_many)
     retry_outbox = _blocking(Client.retry_outbox)
+    pull = _blocking(Client.pull)
+    reply = _blocking(Client.reply)
 
     def follow(self, job_id: str, *, after: int = 0) -> Iterator[EventShape]:
         """Events as they happen, until the job has ended."""

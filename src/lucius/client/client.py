@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, cast
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from lucius.client.wire import CONNECTION_ERRORS, Wire, problem
 from lucius.contract import DEFAULT_URL, ENDED
 from lucius.contract.shapes import (
     BulkShape,
+    DirectivesShape,
     EventShape,
     EventsShape,
     ExecutionsShape,
@@ -27,6 +28,7 @@ from lucius.contract.shapes import (
     RedrivenShape,
     RedrivePlanShape,
     RedrivePlansShape,
+    RepliesShape,
     RetriedShape,
     ServiceOrderShape,
     ServicesShape,
@@ -303,6 +305,23 @@ class Client:
     async def retry_outbox(self) -> RetriedShape:
         """Publish what is pending now."""
         return cast(RetriedShape, await self._request("POST", "/v1/admin/outbox/retry", body={}))
+
+    # -- for workers -------------------------------------------------------------------------
+
+    async def pull(
+        self, service: str, *, limit: int = 1, wait_seconds: float = 0
+    ) -> DirectivesShape:
+        """Directives for a worker with so many free slots; waits if there is none."""
+        path = f"/v1/services/{_segment(service)}/directives:pull"
+        body = {"max": limit, "wait_seconds": wait_seconds}
+        answer = await self._request("POST", path, body=body, patience=wait_seconds)
+        return cast(DirectivesShape, answer)
+
+    async def reply(self, service: str, replies: Sequence[Mapping[str, Any]]) -> RepliesShape:
+        """Many replies at once, each with its `type` and `callback_token`. Repeating them is harmless."""
+        path = f"/v1/services/{_segment(service)}/replies"
+        answer = await self._request("POST", path, body={"replies": list(replies)})
+        return cast(RepliesShape, answer)
 
     async def _order(self, job_id: str, verb: str, body: Mapping[str, Any]) -> JobShape:
         return cast(
