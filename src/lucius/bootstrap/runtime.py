@@ -247,7 +247,9 @@ class Runtime:
         if isinstance(self.keys, SharedKeys):
             tasks["keys"] = self.keys.run
         tasks |= {"sightings": self.insight.sightings.run, "pauses": self.heard.paused.run}
+        tasks |= {"failures": self.heard.failures.run}
         if self.reconciles:
+            tasks |= {"redrives": self.insight.redrives.run}
             await self.reconciler.prepare()
             tasks |= {"reconciler": self.reconciler.run, "retention": self._prune_forever}
             tasks |= {"claims": self._sweep_forever}
@@ -378,6 +380,8 @@ class Runtime:
                 gateway=self.gateway,
                 services=self.insight.services,
                 doctor=self.insight.doctor,
+                failures=self.heard.failures,
+                redrives=self.insight.redrives,
                 watch=self.watch,
                 warnings=self._warnings,
                 stopping=lambda: self.stopping,
