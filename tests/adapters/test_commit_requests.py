@@ -13,7 +13,8 @@ from lucius.platform import Commits, Output, WorkspaceRecords
 from lucius.platform.commit import folders
 from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.task import SMALL, Task
-from lucius.workspaces.azure_blob import Account, blob_place
+from lucius.workspaces.azure_account import Account
+from lucius.workspaces.azure_blob import blob_place
 from lucius.workspaces.objects import ObjectWorkspace
 
 
