@@ -209,6 +209,7 @@ def open_workspace(settings: Settings) -> Workspace:
         writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],
         protected=[settings.data_dir],
     )
+    local.recover()
     memory = MemoryWorkspace(jobs=settings.workspace_url)
     return WorkspaceByScheme({"file": local, "mem": memory, **blobs(settings)})
 
