@@ -53,6 +53,12 @@ class Tamper(Protocol):
     async def mark_newer(self, job_id: str) -> None:
         """Make it a job that a newer version has written."""
 
+    async def extend(self, job_id: str) -> None:
+        """Add a column to every stored row of the job, as a newer version would."""
+
+    async def extended(self, job_id: str) -> set[str]:
+        """The rows of the job that have that column."""
+
     async def ruin(self, job_id: str, what: str) -> None:
         """Make what is stored of a job unreadable; `what` is one of `RUINS`."""
 

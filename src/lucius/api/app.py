@@ -26,6 +26,7 @@ from lucius.api.routes import (
     gateway,
     ingress,
     reads,
+    services,
     system,
 )
 from lucius.api.streams import Feeds
@@ -35,6 +36,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *callbacks.OPERATIONS,
     *ingress.OPERATIONS,
     *gateway.OPERATIONS,
+    *services.OPERATIONS,
     *control.OPERATIONS,
     *bulk.OPERATIONS,
     *reads.OPERATIONS,

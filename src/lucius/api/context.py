@@ -14,6 +14,7 @@ from lucius.api.tokens import CallbackTokens
 from lucius.contract.shapes import RetriedShape
 from lucius.ports.config import ConfigSource
 from lucius.ports.engine import Engine
+from lucius.ports.services import ServiceBook
 
 
 class Role(StrEnum):
@@ -44,6 +45,11 @@ class Caller:
     def counted_as(self) -> str:
         """What its requests are counted by."""
         return f"key {self.key_id}" if self.key_id is not None else f"caller {self.name}"
+
+    @property
+    def known_as(self) -> str:
+        """Who it is in events and notes: its name, and the id of its key if it has one. Never a secret."""
+        return f"{self.name} (key {self.key_id})" if self.key_id is not None else self.name
 
     def may_act_for(self, tenant_id: str) -> bool:
         return self.tenants is None or tenant_id in self.tenants
@@ -110,6 +116,7 @@ class ApiContext:
     """Called before each scrape with the dependencies that are up and those that are not."""
     retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
     gateway: PullGateway | None = None
+    services: ServiceBook | None = None
     watch: CallerWatch = field(default_factory=CallerWatch)
     warnings: Callable[[], Mapping[str, str]] = dict
     """What is wrong without making the process unready, by part; everyone may read it."""

@@ -3,6 +3,7 @@
 from lucius.bootstrap.adapters import (
     LibrariesMissingError,
     key_file,
+    key_store,
     ledger_path,
     named_service,
     open_ledger,
@@ -33,6 +34,7 @@ __all__ = [
     "check_services",
     "check_shared",
     "key_file",
+    "key_store",
     "ledger_path",
     "local_nats",
     "named_service",

@@ -20,6 +20,7 @@ from lucius.cli.ledger import ledger, verify
 from lucius.cli.outbox import outbox
 from lucius.cli.processes import orchestrator, reconciler, up
 from lucius.cli.service import service
+from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
 
@@ -83,8 +84,11 @@ for command in (
     keys,
     service,
     certify,
+    services,
 ):
     main.add_command(command)
+for command in (pause_service, resume_service):
+    service.add_command(command)
 
 
 if __name__ == "__main__":

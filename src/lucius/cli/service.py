@@ -29,7 +29,7 @@ class ChaosWords(click.ParamType["Chaos"]):
 
 @click.group()
 def service() -> None:
-    """Write a platform service, and run it."""
+    """Write a platform service, run it, or hold back its work."""
 
 
 @service.command("run")

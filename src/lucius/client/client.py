@@ -26,6 +26,8 @@ from lucius.contract.shapes import (
     RedrivenShape,
     RepliesShape,
     RetriedShape,
+    ServiceOrderShape,
+    ServicesShape,
     StepsShape,
     SubmittedShape,
 )
@@ -146,6 +148,25 @@ class Client:
     async def protocols(self) -> ProtocolsShape:
         return cast(ProtocolsShape, await self._request("GET", "/v1/protocols"))
 
+    # -- services ----------------------------------------------------------------------------
+
+    async def services(self) -> ServicesShape:
+        """Services with their workers, what waits and runs, and how fast."""
+        return cast(ServicesShape, await self._request("GET", "/v1/services"))
+
+    async def pause_service(self, service: str, *, reason: str | None = None) -> ServiceOrderShape:
+        """Nothing is released to it until it is resumed."""
+        return await self._order_service(service, "pause", _said(reason))
+
+    async def resume_service(self, service: str) -> ServiceOrderShape:
+        return await self._order_service(service, "resume", {})
+
+    async def _order_service(
+        self, service: str, verb: str, body: Mapping[str, Any]
+    ) -> ServiceOrderShape:
+        path = f"/v1/services/{_segment(service)}:{verb}"
+        return cast(ServiceOrderShape, await self._request("POST", path, body=body))
+
     # -- events ------------------------------------------------------------------------------
 
     async def events(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[EventShape]:
@@ -252,6 +273,10 @@ def _fits_header(text: str) -> bool:
 def _segment(job_id: str) -> str:
     """A job's id as one part of a path, whatever it contains."""
     return quote(job_id, safe="")
+
+
+def _said(reason: str | None) -> dict[str, str]:
+    return {"reason": reason} if reason else {}
 
 
 def _given(filters: Mapping[str, str | int | None]) -> dict[str, str]:

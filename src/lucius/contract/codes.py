@@ -324,9 +324,15 @@ _ALL: Final = (
         "SERVICE_NOT_FOUND",
         404,
         "There is no such service",
-        "No protocol that is loaded gives a step to a service of this name.",
-        "`GET /v1/protocols` names the service of each step.",
-        answered_by=("pull_directives", "take_replies", "get_backlog_of_service"),
+        "No protocol that is loaded gives a step to a service of this name, and none such was ever seen.",
+        "`GET /v1/services` and `lucius services` name the services.",
+        answered_by=(
+            "pull_directives",
+            "take_replies",
+            "get_backlog_of_service",
+            "pause_service",
+            "resume_service",
+        ),
     ),
     ProblemCode(
         "TENANT_WITHOUT_POOL",
@@ -608,7 +614,13 @@ _ALL: Final = (
         "This process does not offer that",
         "The process that answered runs without the part that would do this.",
         "Ask a process that runs it.",
-        answered_by=("pull_directives", "retry_outbox"),
+        answered_by=(
+            "pull_directives",
+            "retry_outbox",
+            "list_services",
+            "pause_service",
+            "resume_service",
+        ),
     ),
     ProblemCode(
         "INTERNAL_ERROR",

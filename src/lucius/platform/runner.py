@@ -90,6 +90,7 @@ class ServiceRunner:
             commits or Commits(workspace),
             worker_id or f"{service.name}-{uuid4().hex[:12]}",
             clock,
+            {"slots": slots or slots_of(service, SLOTS), "version": service.version},
         )
         self._name = subscription or service.name
         self._topics = tuple(topics or directive_topics("shared"))

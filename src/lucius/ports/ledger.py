@@ -9,6 +9,7 @@ from lucius.core.effects import Event
 from lucius.core.job import Job
 from lucius.core.record import record
 from lucius.core.states import JobState
+from lucius.ports.leases import LeaseStore
 
 
 @record
@@ -173,6 +174,12 @@ class Sweeps(Protocol):
 
 
 class Ledger(Protocol):
+    def notes(self) -> LeaseStore:
+        """Small rows beside the jobs, for all processes, kept over a restart.
+
+        Which services are paused, who was seen, what failed, which redrives are planned.
+        """
+
     async def claimed(self, claim: Claim) -> Taken | None:
         """Look a claim up without taking it.
 

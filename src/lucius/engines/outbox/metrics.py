@@ -151,6 +151,8 @@ class EngineMetrics(EngineInstruments, Observer):
             row["released"] += released
             row["in_progress"] += running
             row["window"] += size
+        for key, seconds in self._windows.oldest().items():
+            _row(rows, key)["oldest_seconds"] = round(seconds, 3)
         return [row for _, row in sorted(rows.items())]
 
     async def by_lane(self) -> LaneRows:
@@ -227,6 +229,7 @@ def _row(rows: dict[Key, BacklogRow], key: Key) -> BacklogRow:
             released=0,
             in_progress=0,
             window=0,
+            oldest_seconds=0.0,
         ),
     )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
@@ -39,7 +39,10 @@ class Ticks:
         now: Callable[[], datetime],
         observer: Observer,
         every: timedelta = IDLE,
+        held_back: Container[str] = frozenset(),
     ) -> None:
+        """`held_back`: services whose leases do not run out now."""
+        self._held_back = held_back
         self._engine = engine
         self._ledger = ledger
         self._windows = windows
@@ -114,8 +117,9 @@ class Ticks:
         try:
             if self._engine.is_stale(found.job_id, found.due_at):
                 await self._engine.look(found.job_id)
-            queued = self._queued(await self._engine.job(found.job_id))
-            ticked = Ticked(queued=queued, deaf_until=deaf_until)
+            job = await self._engine.job(found.job_id)
+            queued, on_hold = self._queued(job), self._on_hold(job)
+            ticked = Ticked(queued=queued, deaf_until=deaf_until, on_hold=on_hold)
             applied = await self._engine.apply(found.job_id, ticked)
         except LedgerUnavailableError:
             raise
@@ -126,6 +130,17 @@ class Ticks:
             log.exception("a job cannot be ticked", extra={"jobId": found.job_id})
             return False
         return applied is not None and applied.job.due_at != found.due_at
+
+    def _on_hold(self, job: Job | None) -> frozenset[str]:
+        """Leases of the job that are with a service which is held back."""
+        if job is None:
+            return frozenset()
+        pairs = zip(job.plan.steps, job.steps, strict=True)
+        return frozenset(
+            step.executions[-1].exec_id
+            for planned, step in pairs
+            if step.out and planned.service in self._held_back
+        )
 
     def _queued(self, job: Job | None) -> frozenset[str]:
         """Leases of the job that wait behind others, at a service that is at work."""

@@ -216,6 +216,14 @@ class Windows:
             if not self._windows[key].reserved:
                 del self._windows[key]
 
+    def oldest(self) -> dict[Key, float]:
+        """Per line and lane: for how many seconds the longest of its directives has waited for its ACK."""
+        found: dict[Key, float] = {}
+        now = self._clock()
+        for entry in self._open.values():
+            found[entry.key] = max(found.get(entry.key, 0.0), now - entry.since)
+        return found
+
     def snapshot(self) -> dict[Key, tuple[int, int, int]]:
         """Per line and lane: what is out and not acknowledged, what is in progress, the window's size."""
         return {

@@ -15,6 +15,7 @@ from lucius.ledgers.sqlite.backup import write_backup
 from lucius.ledgers.sqlite.batch import Call, Create, Save
 from lucius.ledgers.sqlite.health import WriteHealth
 from lucius.ledgers.sqlite.lock import WriterLock
+from lucius.ledgers.sqlite.notes import SqliteNotes
 from lucius.ledgers.sqlite.prune import PrunePage, count_prunable
 from lucius.ledgers.sqlite.schema import (
     MIGRATIONS,
@@ -110,6 +111,9 @@ class SqliteLedger:
         if self._writer is None:
             raise LedgerError(f"{self.path} is open for reading only")
         return self._writer
+
+    def notes(self) -> SqliteNotes:
+        return SqliteNotes(self._reader, self._writing, self._foreign)
 
     async def claimed(self, claim: Claim) -> Taken | None:
         with self._foreign:
