@@ -17,6 +17,7 @@ from lucius.cli.failures import message_of, show_failure, show_usage
 from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
+from lucius.cli.load import load
 from lucius.cli.outbox import outbox
 from lucius.cli.processes import orchestrator, reconciler, up
 from lucius.cli.service import service
@@ -84,6 +85,7 @@ for command in (
     keys,
     service,
     certify,
+    load,
     services,
 ):
     main.add_command(command)
