@@ -12,6 +12,7 @@ from typing import Final
 
 from lucius.api.app import OPERATIONS
 from lucius.api.error_pages import error_pages
+from lucius.contract.causes import cause_pages
 from lucius.settings import settings_page
 from tools.certificate_page import certificate_page
 from tools.dashboard import dashboard_page
@@ -28,6 +29,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/scale.md": scale_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/states.md": states_page,
+    **{f"docs/reference/causes/{name}": partial(str, text) for name, text in cause_pages().items()},
     **{
         f"docs/reference/errors/{name}": partial(str, text)
         for name, text in error_pages(OPERATIONS).items()

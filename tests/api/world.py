@@ -163,6 +163,7 @@ class World:
             heard,
             self.ledger,
             parts,
+            lanes=ALL_LANES,
             catalog=self.config.catalog,
             troubles=dict,
             now=lambda: self.now,
@@ -226,7 +227,8 @@ TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 
 
 def context_of(world: World, **more: Any) -> ApiContext:
-    given = {"registry": CollectorRegistry(), "services": world.insight.services, **more}
+    given: dict[str, Any] = {"registry": CollectorRegistry(), "services": world.insight.services}
+    given |= {"doctor": world.insight.doctor, **more}
     return ApiContext(world.engine, world.config, TOKENS, **given)
 
 

@@ -140,6 +140,7 @@ CHECKS: dict[str, Check] = {
     "POST /v1/jobs:dismiss": _moves_nothing,
     "GET /v1/protocols": _names_no_tenant,
     "GET /v1/services": _counts_nothing,
+    "GET /v1/why": _names_no_tenant,
     "POST /v1/services/{service}/directives:pull": _names_no_tenant,
     "POST /v1/services/{service}/replies": _names_no_tenant,
 }

@@ -28,6 +28,7 @@ from lucius.api.routes import (
     reads,
     services,
     system,
+    why,
 )
 from lucius.api.streams import Feeds
 from lucius.api.tracing import traced
@@ -39,6 +40,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *services.OPERATIONS,
     *control.OPERATIONS,
     *bulk.OPERATIONS,
+    *why.OPERATIONS,
     *reads.OPERATIONS,
     *admin.OPERATIONS,
     *system.OPERATIONS,

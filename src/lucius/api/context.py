@@ -13,6 +13,7 @@ from lucius.api.standing import CallerWatch, Stands
 from lucius.api.tokens import CallbackTokens
 from lucius.contract.shapes import RetriedShape
 from lucius.ports.config import ConfigSource
+from lucius.ports.diagnosis import Doctor
 from lucius.ports.engine import Engine
 from lucius.ports.services import ServiceBook
 
@@ -117,6 +118,7 @@ class ApiContext:
     retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
     gateway: PullGateway | None = None
     services: ServiceBook | None = None
+    doctor: Doctor | None = None
     watch: CallerWatch = field(default_factory=CallerWatch)
     warnings: Callable[[], Mapping[str, str]] = dict
     """What is wrong without making the process unready, by part; everyone may read it."""

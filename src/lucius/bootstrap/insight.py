@@ -16,6 +16,7 @@ from lucius.engines.outbox.observer import Observer
 from lucius.insight.pauses import PausedServices
 from lucius.insight.services import KnownServices
 from lucius.insight.sightings import Sightings
+from lucius.insight.why import Physician
 from lucius.insight.workers import Workers
 from lucius.ports.config import Catalog
 from lucius.ports.lanes import FixedLanes, Lanes
@@ -66,6 +67,7 @@ class Insight:
 
     services: KnownServices
     sightings: Sightings
+    doctor: Physician
 
 
 def insight(
@@ -73,6 +75,7 @@ def insight(
     ledger: Ledger,
     outbox: Outbox,
     *,
+    lanes: Lanes,
     catalog: Callable[[], Catalog],
     troubles: Callable[[], Mapping[str, str]],
     now: Callable[[], datetime],
@@ -95,4 +98,13 @@ def insight(
         backlog=outbox.engine.backlog,
         now=now,
     )
-    return Insight(services, sightings)
+    doctor = Physician(
+        ledger,
+        services,
+        sightings,
+        lanes=lanes,
+        limited=outbox.windows.limited,
+        catalog=catalog,
+        now=now,
+    )
+    return Insight(services, sightings, doctor)

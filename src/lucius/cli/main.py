@@ -24,6 +24,7 @@ from lucius.cli.service import service
 from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
+from lucius.cli.why import why
 
 AS_JSON: Final = "lucius.json"
 
@@ -84,9 +85,10 @@ for command in (
     protocols,
     keys,
     service,
+    services,
+    why,
     certify,
     load,
-    services,
 ):
     main.add_command(command)
 for command in (pause_service, resume_service):

@@ -40,6 +40,8 @@ class BlockingClient:
     executions = _blocking(Client.executions)
     jobs = _blocking(Client.jobs)
     protocols = _blocking(Client.protocols)
+    why = _blocking(Client.why)
+    why_job = _blocking(Client.why_job)
     services = _blocking(Client.services)
     pause_service = _blocking(Client.pause_service)
     resume_service = _blocking(Client.resume_service)

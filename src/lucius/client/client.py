@@ -22,6 +22,7 @@ from lucius.contract.shapes import (
     ExecutionsShape,
     JobShape,
     JobsShape,
+    JobWhyShape,
     ProtocolsShape,
     RedrivenShape,
     RepliesShape,
@@ -30,6 +31,7 @@ from lucius.contract.shapes import (
     ServicesShape,
     StepsShape,
     SubmittedShape,
+    SystemWhyShape,
 )
 
 _POLL_SECONDS: Final = 30.0
@@ -147,6 +149,15 @@ class Client:
 
     async def protocols(self) -> ProtocolsShape:
         return cast(ProtocolsShape, await self._request("GET", "/v1/protocols"))
+
+    async def why_job(self, job_id: str) -> JobWhyShape:
+        """Why a job is where it is: one cause, with its evidence."""
+        answer = await self._request("GET", f"/v1/jobs/{_segment(job_id)}/why")
+        return cast(JobWhyShape, answer)
+
+    async def why(self) -> SystemWhyShape:
+        """What is wrong now, worst first."""
+        return cast(SystemWhyShape, await self._request("GET", "/v1/why"))
 
     # -- services ----------------------------------------------------------------------------
 

@@ -618,6 +618,8 @@ _ALL: Final = (
             "pull_directives",
             "retry_outbox",
             "list_services",
+            "why",
+            "why_job",
             "pause_service",
             "resume_service",
         ),

@@ -269,6 +269,41 @@ class ServiceOrderShape(TypedDict):
     outcome: str
 
 
+class EvidenceShape(TypedDict):
+    """One fact that led to a cause, and when it was so."""
+
+    what: str
+    at: str | None
+
+
+class NextShape(TypedDict):
+    """What happens by itself, and when, if that is known."""
+
+    what: str
+    at: str | None
+
+
+class WhyShape(TypedDict):
+    """A cause. `cause` is stable and has a reference page; `severity` is FINE, WAITS, PROBLEM or OUTAGE."""
+
+    cause: str
+    severity: str
+    summary: str
+    since: str | None
+    evidence: list[EvidenceShape]
+    next: NextShape
+    command: str
+    service: str | None
+
+
+class JobWhyShape(WhyShape):
+    jobId: str
+
+
+class SystemWhyShape(TypedDict):
+    causes: list[WhyShape]
+
+
 class BacklogShape(TypedDict):
     backlog: list[BacklogRowShape]
 

@@ -69,6 +69,7 @@ class KnownServices:
             rate=rate,
             failure_rate=failure_rate,
             workers=_workers(seen) if seen is not None else (),
+            failing=seen.failing if seen is not None else None,
         )
 
     async def pause(self, service: str, by: str, reason: str | None) -> bool:

@@ -5,18 +5,24 @@ writes it down now and then, for other processes and for the next start.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from lucius.core.effects import Decision, Outcome
+from lucius.core.fingerprint import StepFailure, failure_of
 from lucius.core.inputs import AckReceived, Input
 from lucius.core.job import Execution, Job, Step
 from lucius.core.states import AbortReason, StepState
 from lucius.ports.lanes import Lanes
+from lucius.ports.services import Streak
 
 MINUTES: Final = 10
 """For so many the pace of a service is remembered."""
+MOST_JOBS: Final = 10
+"""Jobs of a streak that are told apart: more make no difference."""
+_SILENCE: Final = ("ACK_TIMEOUT", "LEASE_EXPIRED")
+"""Faults of an attempt whose worker said nothing: they have causes of their own."""
 MOST_WORKERS: Final = 500
 """Of one service; the one that was seen longest ago makes room."""
 _NO_ATTEMPT: Final = (AbortReason.CANCELLED, AbortReason.RETURNED, AbortReason.PUBLISH_REFUSED)
@@ -38,6 +44,17 @@ class WorkerSight:
 
 
 @dataclass(slots=True)
+class StreakSight:
+    """As `Streak`, while it grows."""
+
+    since: datetime
+    group: str
+    code: str
+    message: str
+    jobs: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class ServiceSight:
     """One service: its workers, and for each of the last minutes the attempts that ended and failed."""
 
@@ -45,6 +62,8 @@ class ServiceSight:
     last_seen: datetime
     workers: dict[str, WorkerSight] = field(default_factory=dict)
     minutes: dict[int, list[int]] = field(default_factory=dict)
+    last_success: datetime | None = None
+    streak: "StreakSight | None" = None
 
     def see(self, worker_id: str, at: datetime) -> WorkerSight:
         self.last_seen = max(self.last_seen, at)
@@ -56,6 +75,23 @@ class ServiceSight:
         elif at > sight.last_seen:
             sight.last_seen = at
         return sight
+
+    def succeeded(self, at: datetime) -> None:
+        self.last_success, self.streak = at, None
+
+    def failed(self, at: datetime, failure: StepFailure, job_id: str) -> None:
+        if self.streak is None or self.streak.group != failure.group:
+            self.streak = StreakSight(at, failure.group, failure.code, failure.message)
+        if len(self.streak.jobs) < MOST_JOBS and job_id not in self.streak.jobs:
+            self.streak.jobs.append(job_id)
+
+    @property
+    def failing(self) -> Streak | None:
+        """None where a success came after it, also one that another process saw."""
+        found, success = self.streak, self.last_success
+        if found is None or (success is not None and success > found.since):
+            return None
+        return Streak(found.since, found.group, found.code, found.message, len(found.jobs))
 
     def ended(self, at: datetime, *, failed: bool) -> None:
         minute = int(at.timestamp()) // 60
@@ -71,6 +107,10 @@ class ServiceSight:
         """What another process, or an earlier one, has seen of the same service."""
         self.first_seen = min(self.first_seen, other.first_seen)
         self.last_seen = max(self.last_seen, other.last_seen)
+        if other.last_success is not None:
+            self.last_success = max(self.last_success or other.last_success, other.last_success)
+        if other.streak is not None and len(other.streak.jobs) > self._streak_length():
+            self.streak = replace(other.streak, jobs=list(other.streak.jobs))
         for worker_id, sight in other.workers.items():
             known = self.see(worker_id, sight.last_seen)
             known.slots = known.slots or sight.slots
@@ -80,6 +120,9 @@ class ServiceSight:
             count = self.minutes.setdefault(minute, [0, 0])
             count[0] += ended
             count[1] += failed
+
+    def _streak_length(self) -> int:
+        return len(self.streak.jobs) if self.streak is not None else 0
 
 
 class Workers:
@@ -120,6 +163,17 @@ class Workers:
             seen = self.services.get(service)
             if seen is not None and run.reason not in _NO_ATTEMPT:
                 seen.ended(at, failed=run.reason is not None)
+                self._streak(seen, job, index, step, failed=run.reason is not None)
+
+    def _streak(
+        self, seen: ServiceSight, job: Job, index: int, step: Step, *, failed: bool
+    ) -> None:
+        if not failed:
+            seen.succeeded(job.updated_at)
+        elif step.fault is not None and step.fault.code not in _SILENCE:
+            planned = job.plan.steps[index]
+            failure = failure_of(planned.step_id, planned.service, step.fault)
+            seen.failed(job.updated_at, failure, job.job_id)
 
     def pulled(
         self, service: str, worker_id: str, at: datetime, slots: int | None, version: str | None
@@ -189,6 +243,8 @@ class Workers:
                     for worker_id, sight in seen.workers.items()
                 },
                 "minutes": [[minute, *count] for minute, count in seen.minutes.items()],
+                "success": _seconds(seen.last_success) if seen.last_success else None,
+                "streak": _streak_note(seen.streak) if seen.streak else None,
             }
             for service, seen in self.known().items()
         }
@@ -214,6 +270,10 @@ def _read(note: Mapping[str, Any]) -> ServiceSight:
     seen = ServiceSight(_instant(note["first"]), _instant(note["last"]))
     for worker_id, (last, slots, version, running) in note["workers"].items():
         seen.workers[worker_id] = WorkerSight(_instant(last), slots, version, running)
+    seen.last_success = _instant(note["success"]) if note["success"] is not None else None
+    if note["streak"] is not None:
+        since, group, code, message, jobs = note["streak"]
+        seen.streak = StreakSight(_instant(since), group, code, message, list(jobs))
     seen.minutes = {minute: [ended, failed] for minute, ended, failed in note["minutes"]}
     return seen
 
@@ -240,6 +300,10 @@ def pace(seen: ServiceSight, now: Callable[[], datetime]) -> tuple[float, float]
     ended, failed = (sum(counts) for counts in zip(*recent.values(), strict=True))
     spent = now().timestamp() / 60 - min(recent)
     return ended / max(spent, 1.0), failed / ended if ended else 0.0
+
+
+def _streak_note(streak: StreakSight) -> list[Any]:
+    return [_seconds(streak.since), streak.group, streak.code, streak.message, streak.jobs]
 
 
 def _seconds(at: datetime) -> float:

@@ -40,6 +40,7 @@ from lucius.ports.ledger import (
     Inflight,
     JobPage,
     JobQuery,
+    LedgerCapabilities,
     Limits,
     Pruned,
     ReadyEntry,
@@ -59,6 +60,8 @@ class StoredJob(NamedTuple):
 
 
 class MemoryLedger:
+    capabilities = LedgerCapabilities(exact_limits=True)
+
     def __init__(self) -> None:
         self.jobs: Final[dict[str, StoredJob]] = {}
         self.claims: Final[dict[ClaimKey, tuple[Claim, str]]] = {}

@@ -39,6 +39,15 @@ NO_LIMITS = Limits()
 
 
 @record
+class LedgerCapabilities:
+    """What a ledger can do, for those who must know. Nobody asks for its name."""
+
+    exact_limits: bool
+    """Limits in all and by lane hold exactly. Otherwise they may be exceeded by what other processes
+    admit between two readings of the counts. The limit of a tenant is exact everywhere."""
+
+
+@record
 class Created:
     """The job is durable under its own id."""
 
@@ -179,6 +188,9 @@ class Ledger(Protocol):
 
         Which services are paused, who was seen, what failed, which redrives are planned.
         """
+
+    @property
+    def capabilities(self) -> LedgerCapabilities: ...
 
     async def claimed(self, claim: Claim) -> Taken | None:
         """Look a claim up without taking it.

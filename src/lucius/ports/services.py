@@ -20,6 +20,18 @@ class WorkerView:
 
 
 @record
+class Streak:
+    """Jobs of one service that failed alike, one after the other, with no success in between."""
+
+    since: datetime
+    group: str
+    code: str
+    message: str
+    jobs: int
+    """How many different ones, as far as it matters: they are counted to ten."""
+
+
+@record
 class ServiceView:
     """`waiting`: directives that are held or on their way; of those, `sent` are with the bus.
 
@@ -42,6 +54,7 @@ class ServiceView:
     rate: float = 0.0
     failure_rate: float = 0.0
     workers: Sequence[WorkerView] = field(default_factory=tuple)
+    failing: Streak | None = None
 
 
 class ServiceBook(Protocol):

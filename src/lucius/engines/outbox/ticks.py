@@ -22,10 +22,15 @@ log = logging.getLogger("lucius.reconciler")
 
 BATCH: Final = 512
 IDLE: Final = timedelta(seconds=30)
+QUIET: Final = timedelta(seconds=5)
+"""How long between two looks at most, where nothing happens. What is known to be due is not late for it."""
 
 
 class Ticks:
-    """Of the owned lanes. `every`: how long between two looks at most, whatever the alarm says."""
+    """Of the owned lanes. `every`: how long between two looks at most, whatever the alarm says.
+
+    Where looks find nothing and nobody nudges, they become rarer: up to `QUIET` apart, if `every` is less.
+    """
 
     def __init__(
         self,
@@ -52,6 +57,7 @@ class Ticks:
         self._now = now
         self._observer = observer
         self._every = every
+        self._pause = every
         self._watch = StallWatch(now, lambda: asyncio.get_running_loop().time())
 
     async def run(self) -> None:
@@ -68,22 +74,32 @@ class Ticks:
     async def _tick_forever(self) -> NoReturn:
         while True:
             try:
-                if await self.tick_due():
-                    continue
-                self._alarm.set(await self._ledger.next_due(self._lanes.owned))
+                moved = await self._looked()
             except LedgerUnavailableError as error:
                 self._outage.began(error, self._observer)
                 await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
                 continue
             self._outage.ended()
-            await self._alarm.wait(self.pause())
+            if moved or await self._alarm.wait(self.pause()):
+                self._pause = self._every
+            else:
+                self._pause = min(self._pause * 2, max(self._every, QUIET))
+
+    async def _looked(self) -> bool:
+        """Tick what is due, if anything is. Whether something has moved."""
+        self._alarm.forget()
+        at = await self._ledger.next_due(self._lanes.owned)
+        if at is not None and at <= self._now() and await self.tick_due():
+            return True
+        self._alarm.found(at)
+        return False
 
     def pause(self) -> float:
         """Seconds until the next look."""
         if self._alarm.at is None:
-            return self._every.total_seconds()
+            return self._pause.total_seconds()
         left = (self._alarm.at - self._now()).total_seconds()
-        return min(max(left, 0.001), self._every.total_seconds())
+        return min(max(left, 0.001), self._pause.total_seconds())
 
     async def tick_due(self) -> bool:
         """Tick what is due now. False: nothing was, or nothing that is due could be moved."""
@@ -105,6 +121,7 @@ class Ticks:
 
     async def look(self, job_id: str) -> None:
         """Another process has moved it. What it left to do is due already."""
+        self._pause = self._every
         try:
             job = await self._engine.look(job_id)
         except LedgerRowUnreadableError:

@@ -216,6 +216,11 @@ class Windows:
             if not self._windows[key].reserved:
                 del self._windows[key]
 
+    def limited(self, line: str, lane: int, tenant_id: str) -> bool:
+        """Whether the tenant may have one directive out at a time there, and has it: its last timed out."""
+        window = self._windows.get((line, lane))
+        return window is not None and tenant_id in window.silent and window.out(tenant_id) > 0
+
     def oldest(self) -> dict[Key, float]:
         """Per line and lane: for how many seconds the longest of its directives has waited for its ACK."""
         found: dict[Key, float] = {}

@@ -37,6 +37,7 @@ from lucius.ports.ledger import (
     Inflight,
     JobPage,
     JobQuery,
+    LedgerCapabilities,
     Limits,
     Pruned,
     ReadyEntry,
@@ -53,6 +54,8 @@ class AzureLedger:
     `now`: the service's time, unless told.
     """
 
+    capabilities = LedgerCapabilities(exact_limits=False)
+
     def __init__(
         self,
         store: Store,
@@ -67,6 +70,7 @@ class AzureLedger:
         now = now or partial(service_time, store)
         self.instruments = instruments or TableInstruments()
         self._store = store
+        self._now = now
         self._layout = layout
         self._tenants = Tenants(store, tenants)
         self._lanes = LaneTable(store, lanes)
@@ -230,7 +234,7 @@ class AzureLedger:
         await self._tenants.check()
 
     async def verify(self) -> Sequence[Drift]:
-        return await Examination(self._layout, self._tenants, self._lanes).drifts()
+        return await Examination(self._layout, self._tenants, self._lanes, self._now()).drifts()
 
 
 def _turn(claim: Claim) -> str:

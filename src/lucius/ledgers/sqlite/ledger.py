@@ -38,6 +38,7 @@ from lucius.ports.ledger import (
     Inflight,
     JobPage,
     JobQuery,
+    LedgerCapabilities,
     Limits,
     Pruned,
     ReadyEntry,
@@ -53,6 +54,8 @@ DECODED_AT_ONCE: Final = 10
 
 class SqliteLedger:
     """Reads are small and run on the event loop; writes go through the one writer thread."""
+
+    capabilities = LedgerCapabilities(exact_limits=True)
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """Notes in the SQLite file: small rows with a stamp, written by the one writer like everything else."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -37,6 +38,10 @@ class SqliteNotes:
         stamp, guard = uuid4().hex, (row.etag,) if row.etag is not None else ()
         values = (row.holder, dumps(dict(row.content)), stamp, row.key, *guard)
         return stamp if await self._write(CHANGE if guard else ADD, values) else None
+
+    async def put_all(self, rows: Sequence[LeaseRow]) -> Sequence[str | None]:
+        """In one turn of the writer: what comes together is committed together."""
+        return await asyncio.gather(*map(self.put, rows))
 
     async def delete(self, row: LeaseRow) -> bool:
         return bool(await self._write(DROP, (row.key, row.etag)))
