@@ -91,6 +91,12 @@ class Certification:
         order = [check.name for check in checks]
         return sorted(found, key=lambda finding: order.index(finding.check.name))
 
+    @asynccontextmanager
+    async def trial(self) -> AsyncIterator[Trial]:
+        """One process of the service with its gateway, for whoever wants to hand out directives."""
+        async with self._stage(delayed=False) as trial:
+            yield trial
+
     async def _looked_at(
         self, checks: Sequence[Check], told: Callable[[Grade], None], *, delayed: bool
     ) -> list[Grade]:

@@ -18,6 +18,7 @@ from lucius.cli.failures import message_of, show_failure, show_usage
 from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
+from lucius.cli.load import load
 from lucius.cli.outbox import outbox
 from lucius.cli.processes import orchestrator, reconciler, up
 from lucius.cli.service import service
@@ -91,6 +92,7 @@ for command in (
     redrive_plan,
     redrive_plans,
     certify,
+    load,
 ):
     main.add_command(command)
 for command in (pause_service, resume_service):
