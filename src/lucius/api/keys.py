@@ -123,6 +123,14 @@ class KeyFile:
             return None
         return key.caller(partial(self._stands, key))
 
+    def holder_of(self, key_id: str) -> Caller | None:
+        """Who the key of this id speaks for, while it may: for whoever has shown the key before."""
+        self._refresh()
+        key = self._keys.get(key_id)
+        if key is None or key.state(self._now()) != "active":
+            return None
+        return key.caller(partial(self._stands, key))
+
     def _stands(self, key: ApiKey) -> bool:
         """Whether the key opens what it opened before. In a file that is not trusted, none does."""
         try:

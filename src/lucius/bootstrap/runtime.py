@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 
 from lucius.admission.ingress import Ingress
 from lucius.api.app import Application, create_app
-from lucius.api.context import ApiContext, ApiOptions, HealthCheck
+from lucius.api.context import ApiContext, ApiOptions, Authenticate, HealthCheck
 from lucius.api.health import health_app
 from lucius.api.limits import WaitLimit
 from lucius.api.standing import CallerWatch
@@ -26,6 +26,7 @@ from lucius.bootstrap.adapters import (
     authenticator,
     caller_checks,
     check_workspace,
+    console_options,
     home_of,
     host_check,
     ingress_policy,
@@ -43,6 +44,7 @@ from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.secrets import callback_keys, check_shared_secrets, webhook_secret
 from lucius.bootstrap.services import check_services, runners_of
+from lucius.console.room import console, root_path_of
 from lucius.core.effects import Decision
 from lucius.core.errors import LedgerError, LedgerUnavailableError, LuciusError
 from lucius.core.inputs import Callback
@@ -327,33 +329,39 @@ class Runtime:
         self.engine.end_waits()
 
     def app(self) -> Application:
-        return create_app(
-            ApiContext(
-                engine=self.engine,
-                config=self.config,
-                tokens=self.tokens,
-                checks=self.checks(),
-                registry=self.registry,
-                authenticate=authenticator(self.settings),
-                rate=rate_limit(self.settings),
-                worker_rate=worker_rate_limit(self.settings),
-                waits=WaitLimit(self.settings.max_waiting_per_caller),
-                hosts=host_check(self.settings),
-                refresh=self._measure,
-                retry_outbox=OutboxRetry(
-                    self.engine,
-                    self.ledger,
-                    self.outbox.releases,
-                    self.config.catalog,
-                    lanes=ALL_LANES,
-                    now=self._clock.now,
-                ),
-                gateway=self.gateway,
-                watch=self.watch,
-                warnings=self._warnings,
-                stopping=lambda: self.stopping,
-                options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
-            )
+        authenticate = authenticator(self.settings)
+        context = self._api_context(authenticate)
+        return create_app(context, [console(context, console_options(self.settings, authenticate))])
+
+    def _api_context(self, authenticate: Authenticate | None) -> ApiContext:
+        return ApiContext(
+            engine=self.engine,
+            config=self.config,
+            tokens=self.tokens,
+            checks=self.checks(),
+            registry=self.registry,
+            authenticate=authenticate,
+            rate=rate_limit(self.settings),
+            worker_rate=worker_rate_limit(self.settings),
+            waits=WaitLimit(self.settings.max_waiting_per_caller),
+            hosts=host_check(self.settings),
+            refresh=self._measure,
+            retry_outbox=OutboxRetry(
+                self.engine,
+                self.ledger,
+                self.outbox.releases,
+                self.config.catalog,
+                lanes=ALL_LANES,
+                now=self._clock.now,
+            ),
+            gateway=self.gateway,
+            watch=self.watch,
+            warnings=self._warnings,
+            stopping=lambda: self.stopping,
+            options=ApiOptions(
+                max_body_bytes=self.settings.max_body_bytes,
+                root_path=root_path_of(self.settings.console_url),
+            ),
         )
 
     def checks(self) -> dict[str, HealthCheck]:

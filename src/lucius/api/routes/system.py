@@ -33,18 +33,18 @@ async def readyz(context: ApiContext, request: Request, caller: Caller) -> Respo
         answer: ReadinessShape = {
             "status": "ready",
             "checks": checks,
-            "warnings": await _warnings(context),
+            "warnings": await warnings_of(context),
         }
         return json_response(answer)
     detail = "; ".join(f"{name}: {checks[name]}" for name in down)
     document = {**problem_document(CODES["NOT_READY"], detail), "checks": checks}
-    document["warnings"] = await _warnings(context)
+    document["warnings"] = await warnings_of(context)
     response = json_response(document, 503, {"retry-after": "1"})
     response.headers["content-type"] = "application/problem+json"
     return response
 
 
-async def _warnings(context: ApiContext) -> dict[str, str]:
+async def warnings_of(context: ApiContext) -> dict[str, str]:
     """Everyone may ask, so this says only that something is wrong; the log says what."""
     warnings = {"configuration": BAD_CONFIG} if context.config.fault() is not None else {}
     if unreadable := await context.engine.unreadable():
