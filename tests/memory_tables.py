@@ -97,7 +97,7 @@ class MemoryTables:
             del rows[key]
             return None
         _check(change.row)
-        before = rows[key] if change.act is Act.MERGE else {}
+        before = rows.get(key, {}) if change.act in (Act.MERGE, Act.UPSERT) else {}
         stamp = f"W/{next(self._stamps)}"
         rows[key] = {**before, **change.row, ETAG: stamp}
         return stamp

@@ -12,7 +12,9 @@ from typing import Final
 
 from lucius.api.app import OPERATIONS
 from lucius.api.error_pages import error_pages
+from lucius.contract.causes import cause_pages
 from lucius.settings import settings_page
+from tools.certificate_page import certificate_page
 from tools.dashboard import dashboard_page
 from tools.metrics_page import metrics_page
 from tools.scale_page import scale_page
@@ -22,10 +24,12 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "deploy/grafana/lucius.json": dashboard_page,
+    "docs/reference/certificate.md": certificate_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/scale.md": scale_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/states.md": states_page,
+    **{f"docs/reference/causes/{name}": partial(str, text) for name, text in cause_pages().items()},
     **{
         f"docs/reference/errors/{name}": partial(str, text)
         for name, text in error_pages(OPERATIONS).items()

@@ -13,14 +13,8 @@ from obstore.store import MemoryStore
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
 from lucius.standins.azurite import create_container
 from lucius.workspaces import azure_blob
-from lucius.workspaces.azure_blob import (
-    Account,
-    BlobConnectionError,
-    account_of,
-    blob_place,
-    open_blobs,
-    stores_of,
-)
+from lucius.workspaces.azure_account import Account, BlobConnectionError, account_of
+from lucius.workspaces.azure_blob import blob_place, open_blobs, stores_of
 from lucius.workspaces.objects import ObjectWorkspace
 from tests.azurite_server import shared_azurite
 

@@ -39,7 +39,7 @@ JOB_ID = new_job_id(at(0))
 def opened(store: MemoryTables, *hot: str, now: float = 0) -> AzureLedger:
     clock = Clock(at(now))
     layout = SplitTables(store, Tables(JOBS, STEPS, OUTBOX, EVENTS), now=clock, hot=hot)
-    return AzureLedger(store, layout, tenants=TENANTS, lanes=LANES, now=clock)
+    return AzureLedger(store, layout, tenants=TENANTS, lanes=LANES, shared="shared", now=clock)
 
 
 def request(key: object = 1, **plan: Any) -> Made:

@@ -67,6 +67,14 @@ def test_fields_of_a_plan_that_are_not_known_do_not_disturb() -> None:
     assert decode_plan(orjson.dumps(newer)) == plan
 
 
+def test_fields_of_an_event_that_are_not_known_are_copied_with_it() -> None:
+    newer = [orjson.loads(encode_events([event]))[0] for event in make(1, released=True).events]
+    for doc in newer:
+        doc["colour"] = {"name": "blue"}
+    copied = orjson.loads(encode_events(decode_events(orjson.dumps(newer))))
+    assert copied == newer
+
+
 def test_a_document_says_its_schema_and_omits_defaults() -> None:
     doc = orjson.loads(encode_job(make(1).job))
     assert doc["schema"] == SCHEMA

@@ -62,6 +62,11 @@ async def test_every_operation_answers_in_its_shape_and_no_other(tmp_path: Path)
             await lucius.bulk(verb, {"tenant_id": ["tenant_a"]}, dry_run=True)
         await lucius.post("/v1/admin/outbox/retry")
         await lucius.client.get("/v1/admin/backlog/ocr")
+        await lucius.client.get("/v1/services")
+        await lucius.client.get(f"/v1/jobs/{other}/why")
+        await lucius.client.get("/v1/why")
+        await lucius.post("/v1/services/ocr:pause")
+        await lucius.post("/v1/services/ocr:resume")
         await lucius.client.post("/v1/commands", json=dict(ENVELOPE))
         await lucius.client.get("/v1/jobs/nobody")
     assert conforming.seen == DOCUMENTED
@@ -75,6 +80,7 @@ ROW = {
     "released": 0,
     "in_progress": 0,
     "window": 16,
+    "oldest_seconds": 0.5,
 }
 
 

@@ -90,7 +90,14 @@ async def test_requests_are_counted_by_route_and_status(client: httpx.AsyncClien
 
 def backlog_row(service: str, mode: str, lane: int, held: int) -> BacklogRow:
     return BacklogRow(
-        service=service, mode=mode, lane=lane, held=held, released=1, in_progress=2, window=4
+        service=service,
+        mode=mode,
+        lane=lane,
+        held=held,
+        released=1,
+        in_progress=2,
+        window=4,
+        oldest_seconds=0.0,
     )
 
 

@@ -13,6 +13,7 @@ from lucius.admission.ingress import Admission, Ingress, IngressPolicy
 from lucius.api.app import create_app
 from lucius.api.context import ApiContext
 from lucius.api.tokens import CallbackTokens
+from lucius.bootstrap.insight import insight, listening
 from lucius.bootstrap.outbox import outbox
 from lucius.buses.memory import MemoryBus
 from lucius.core.effects import Decision, Event
@@ -22,6 +23,7 @@ from lucius.core.plan import StepPlan
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.config import Catalog, ConfigSource, JobProtocol
 from lucius.ports.engine import Applied, Submitted
+from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import (
     NO_LIMITS,
     Claim,
@@ -145,14 +147,26 @@ class World:
         self.now = START
         self.ledger = WatchedLedger()
         self.config = Config(catalog)
+        heard = listening(self.ledger, ALL_LANES, lambda: self.now)
         parts = outbox(
             self.ledger,
             MemoryBus(),
             NumberedIngress(self.ledger, self.config, policy),
             now=lambda: self.now,
             limits=lambda tenant_id: limits,
-            listeners=(self._committed,),
+            listeners=(self._committed, *heard.listeners),
             cache_bytes=0,
+            held_back=heard.paused,
+            observers=heard.observers,
+        )
+        self.insight = insight(
+            heard,
+            self.ledger,
+            parts,
+            lanes=ALL_LANES,
+            catalog=self.config.catalog,
+            troubles=dict,
+            now=lambda: self.now,
         )
         parts.windows.closed = True
         self.engine = parts.engine
@@ -213,8 +227,9 @@ TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 
 
 def context_of(world: World, **more: Any) -> ApiContext:
-    registry = CollectorRegistry()
-    return ApiContext(world.engine, world.config, TOKENS, registry=registry, **more)
+    given: dict[str, Any] = {"registry": CollectorRegistry(), "services": world.insight.services}
+    given |= {"doctor": world.insight.doctor, **more}
+    return ApiContext(world.engine, world.config, TOKENS, **given)
 
 
 @asynccontextmanager

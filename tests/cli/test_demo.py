@@ -3,16 +3,17 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, cast
 
 from lucius.cli.demo import answer_lines
 from lucius.cli.watching import standing
 from lucius.contract.shapes import JobShape
+from tests.cli.installed import lucius_with
 
 ROOT = Path(__file__).parents[2]
-DEMO = [sys.executable, "-m", "lucius.cli.main", "demo", "--data"]
+DEMO = [*lucius_with("services"), "demo", "--data"]
+"""`make demo` installs what the services need, and nothing that only tests need."""
 
 
 def run(*words: str, **beside: str) -> "subprocess.CompletedProcess[str]":
@@ -36,7 +37,8 @@ def test_the_demo_shows_question_answer_and_page_of_both_documents(tmp_path: Pat
 def test_the_demo_can_be_repeated_and_follows_no_settings_of_a_server_beside_it(
     tmp_path: Path,
 ) -> None:
-    words = [str(tmp_path), "--json", "--document", "examples/sample.pdf"]
+    data = tmp_path / ".lucius" / "demo"
+    words = [str(data), "--json", "--document", "examples/sample.pdf"]
     beside = {"LUCIUS_AUTH": "keys", "LUCIUS_URL": "http://127.0.0.1:9", "LUCIUS_DATA_DIR": "/x"}
     jobs = set()
     for more in ({}, beside):
@@ -44,10 +46,11 @@ def test_the_demo_can_be_repeated_and_follows_no_settings_of_a_server_beside_it(
         assert done.returncode == 0, done.stderr
         (answer,) = json.loads(done.stdout)["runs"]
         assert len(answer["output"]["answers"]) == 3
-        output = (tmp_path / "output/sample.pdf.json").as_uri()
+        output = (data / "output/sample.pdf.json").as_uri()
         assert answer["job"]["final_output"]["uri"] == output
         jobs.add(answer["job"]["jobId"])
     assert len(jobs) == 2
+    assert data.parent.stat().st_mode & 0o077 == 0
 
 
 def test_a_document_that_cannot_be_read_ends_the_demo_with_1(tmp_path: Path) -> None:

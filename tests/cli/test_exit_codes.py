@@ -42,6 +42,7 @@ DONE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("dlq", "redrive"): ("failed",),
     ("outbox", "retry"): (),
     ("protocols",): (),
+    ("certify",): ("--list",),
     ("settings",): (),
     ("verify",): ("--data", "{data}"),
     ("ledger", "prune"): ("--older-than", "1d", "--data", "{data}"),
@@ -71,6 +72,7 @@ FAILED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("ledger", "info"): ("--data", "{data}/corrupt"),
     ("keys", "revoke"): ("nobody", "--data", "{data}"),
     ("service", "run"): ("module:Name",),
+    ("certify",): ("module:Name",),
 }
 
 

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,14 @@ from click.testing import CliRunner
 from lucius import bootstrap
 from lucius.cli.main import main
 from lucius.settings import Settings, load_settings
+from tests.cli.installed import lucius_with
 from tests.cli.up import clean_environment
 
-WITHOUT = (
-    "import lucius.services; lucius.services.LIBRARIES = ('no_such_library',)\n"
-    "from lucius.cli.main import main; main()"
-)
-SENTENCE = "the services OCR, EMBEDDING and SIS are not installed (no_such_library missing)"
+SENTENCE = "the services OCR, EMBEDDING and SIS are not installed ("
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-c", WITHOUT, *words]
+    return [*lucius_with("runtime"), *words]
 
 
 def test_up_says_what_is_missing_and_offers_the_pull_gateway(tmp_path: Path) -> None:

@@ -40,13 +40,15 @@ Key = tuple[str, str]
 
 def single(store: Store, prefix: str, now: Callable[[], datetime] | None = None) -> AzureLedger:
     layout = SingleTable(store, prefix + JOBS)
-    return AzureLedger(store, layout, tenants=prefix + TENANTS, lanes=prefix + LANES, now=now)
+    tenants, lanes = prefix + TENANTS, prefix + LANES
+    return AzureLedger(store, layout, tenants=tenants, lanes=lanes, shared=lanes, now=now)
 
 
 def split(store: Store, prefix: str, now: Callable[[], datetime] | None = None) -> AzureLedger:
     tables = Tables(*(prefix + table for table in (JOBS, STEPS, OUTBOX, EVENTS)))
     layout = SplitTables(store, tables, now=now or partial(service_time, store))
-    return AzureLedger(store, layout, tenants=prefix + TENANTS, lanes=prefix + LANES, now=now)
+    tenants, lanes = prefix + TENANTS, prefix + LANES
+    return AzureLedger(store, layout, tenants=tenants, lanes=lanes, shared=lanes, now=now)
 
 
 class AzureTamper:
@@ -93,6 +95,19 @@ class AzureTamper:
         for kind in (WAKE, READY):
             for row in await self._lane_rows(kind, job_id):
                 await self._merge(self.lanes, row["PartitionKey"], row[ROW], schema=99)
+
+    async def _rows_of(self, job_id: str) -> list[tuple[str, Row]]:
+        """With the tables that they are in."""
+        scan = self.store.scan(self.jobs, names.key(job_id))
+        return [(self.jobs, row) async for row in scan]
+
+    async def extend(self, job_id: str) -> None:
+        for table, row in await self._rows_of(job_id):
+            await self._merge(table, row["PartitionKey"], row[ROW], colour="blue")
+
+    async def extended(self, job_id: str) -> set[str]:
+        rows = await self._rows_of(job_id)
+        return {f"{table} {row[ROW]}" for table, row in rows if row.get("colour") == "blue"}
 
     async def ruin(self, job_id: str, what: str) -> None:
         key = await self._job_key(job_id)
@@ -153,6 +168,14 @@ class SplitTamper(AzureTamper):
     def __init__(self, store: Store, prefix: str) -> None:
         super().__init__(store, prefix)
         self._steps, self._events = prefix + STEPS, prefix + EVENTS
+        self._outbox = prefix + OUTBOX
+
+    async def _rows_of(self, job_id: str) -> list[tuple[str, Row]]:
+        """The tenant has no other job."""
+        rows: list[tuple[str, Row]] = []
+        for table in (self.jobs, self._steps, self._outbox, self._events):
+            rows += [(table, row) async for row in self.store.scan(table, None)]
+        return rows
 
     async def _job_key(self, job_id: str) -> Key:
         head = await self.store.get(self._steps, names.key(job_id), "JOB")

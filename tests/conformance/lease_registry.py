@@ -1,12 +1,15 @@
 """The stores of lease rows that the suite runs on."""
 
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Protocol
 
-from lucius.ledgers.azure.leases import AzureLeases
+from lucius.ledgers.azure.leases import LEASES, NOTES, AzureLeases
 from lucius.ledgers.azure.store import Store
 from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.leases import LeaseStore
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import LANES, on_azurite
@@ -33,15 +36,39 @@ class MemoryAdapter:
         asyncio.run(main())
 
 
-class AzuriteAdapter:
-    name = "azure"
+class SqliteNotesAdapter:
+    name = "sqlite notes"
     capabilities: frozenset[str] = frozenset()
 
     def run(self, body: Body) -> None:
+        async def main(folder: str) -> None:
+            ledger = await SqliteLedger.open(Path(folder) / "ledger.db")
+            try:
+                await body(ledger.notes())
+            finally:
+                await ledger.close()
+
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(main(folder))
+
+
+class AzuriteAdapter:
+    capabilities: frozenset[str] = frozenset()
+
+    def __init__(self, name: str, partition: str) -> None:
+        self.name = name
+        self._partition = partition
+
+    def run(self, body: Body) -> None:
         async def main(store: Store, prefix: str) -> None:
-            await body(AzureLeases(store, prefix + LANES))
+            await body(AzureLeases(store, prefix + LANES, self._partition))
 
         on_azurite(shared_azurite().table_connection, main)
 
 
-ADAPTERS: tuple[Adapter, ...] = (MemoryAdapter(), AzuriteAdapter())
+ADAPTERS: tuple[Adapter, ...] = (
+    MemoryAdapter(),
+    SqliteNotesAdapter(),
+    AzuriteAdapter("azure", LEASES),
+    AzuriteAdapter("azure notes", NOTES),
+)

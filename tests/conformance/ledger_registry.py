@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,6 +41,12 @@ DURABLE = "durable"
 BULK = "bulk"
 """Hundreds of jobs are a matter of seconds."""
 
+EXACT_LIMITS = "exact limits"
+"""Limits in all and by lane are exact."""
+
+SHARED = "shared"
+"""Several processes may have it open. Their limits in all and by lane are approximate."""
+
 LANES = range(16)
 RUINS = ("document", "shape", "time", "steps", "version", "plan", "no plan", "ready")
 
@@ -52,6 +59,12 @@ class Tamper(Protocol):
 
     async def mark_newer(self, job_id: str) -> None:
         """Make it a job that a newer version has written."""
+
+    async def extend(self, job_id: str) -> None:
+        """Add a column to every stored row of the job, as a newer version would."""
+
+    async def extended(self, job_id: str) -> set[str]:
+        """The rows of the job that have that column."""
 
     async def ruin(self, job_id: str, what: str) -> None:
         """Make what is stored of a job unreadable; `what` is one of `RUINS`."""
@@ -82,6 +95,8 @@ class Harness:
     tamper: Tamper
     reopened: Callable[[], Awaitable[Ledger]]
     """Close the ledger and open it again; only where it is durable."""
+    another: Callable[[], Ledger] | None = None
+    """The same ledger as another process has it; only where it is shared."""
     clock: float = field(default=0)
 
     async def create(self, made: Made) -> Job:
@@ -120,7 +135,7 @@ class Adapter(Protocol):
 
 class MemoryAdapter:
     name = "memory"
-    capabilities = frozenset({BULK})
+    capabilities = frozenset({BULK, EXACT_LIMITS})
 
     def run(self, body: Body) -> None:
         async def main() -> None:
@@ -136,7 +151,7 @@ async def _never() -> Ledger:
 
 class SqliteAdapter:
     name = "sqlite"
-    capabilities = frozenset({DURABLE, BULK})
+    capabilities = frozenset({DURABLE, BULK, EXACT_LIMITS})
 
     def run(self, body: Body) -> None:
         with tempfile.TemporaryDirectory(prefix="lucius-ledger-") as folder:
@@ -170,7 +185,9 @@ class OnTables:
 
         shared = Shared(store)
         tamper = self.tamper(shared, prefix)
-        harness = Harness(self.opens(shared, prefix), frozenset({DURABLE}), tamper, reopened)
+        able = frozenset({DURABLE, SHARED})
+        another = partial(self.opens, shared, prefix)
+        harness = Harness(another(), able, tamper, reopened, another=another)
         await body(harness)
         await harness.ledger.close()
 
@@ -193,7 +210,7 @@ class Shared:
 class DoubleAdapter:
     """An Azure ledger on a table service in memory."""
 
-    capabilities = frozenset({DURABLE, BULK})
+    capabilities = frozenset({DURABLE, BULK, SHARED})
 
     def __init__(self, backend: OnTables) -> None:
         self.name = f"{backend.name}-double"
@@ -206,7 +223,7 @@ class DoubleAdapter:
 class AzuriteAdapter:
     """An Azure ledger on Azurite, through the SDK."""
 
-    capabilities = frozenset({DURABLE})
+    capabilities = frozenset({DURABLE, SHARED})
 
     def __init__(self, backend: OnTables) -> None:
         self.name = backend.name

@@ -35,6 +35,12 @@ class MemoryTamper:
     async def mark_newer(self, job_id: str) -> None:
         raise AssertionError("only what outlives a process can be newer than it")
 
+    async def extend(self, job_id: str) -> None:
+        raise AssertionError("only what is stored in rows has columns")
+
+    async def extended(self, job_id: str) -> set[str]:
+        return set()
+
     async def ruin(self, job_id: str, what: str) -> None:
         raise AssertionError("only what is stored as text can become unreadable")
 
@@ -82,6 +88,17 @@ class SqliteTamper:
     async def mark_newer(self, job_id: str) -> None:
         await self.edit(job_id, lambda doc: doc.update(schema=99))
         self._execute("UPDATE jobs SET schema = 99 WHERE id = ?", job_id)
+
+    async def extend(self, job_id: str) -> None:
+        for table in ("jobs", "plans", "events"):
+            self._execute(f"ALTER TABLE {table} ADD COLUMN colour")
+            self._execute(f"UPDATE {table} SET colour = 'blue'")
+
+    async def extended(self, job_id: str) -> set[str]:
+        rows: list[tuple[str]] = []
+        for table in ("jobs", "plans", "events"):
+            rows += self._execute(f"SELECT '{table}' || rowid FROM {table} WHERE colour = 'blue'")
+        return {name for (name,) in rows}
 
     async def ruin(self, job_id: str, what: str) -> None:
         match what:

@@ -47,6 +47,19 @@ async def test_a_row_that_is_gone_is_not_written_by_who_has_read_it(on: LeaseSto
 
 
 @on_every(ADAPTERS)
+async def test_of_many_rows_those_that_another_has_written_stop_no_other(on: LeaseStore) -> None:
+    rows = [replace(ROW, key=f"lane|{n:02}") for n in range(4)]
+    first = await on.put_all(rows)
+    assert None not in first
+    known = [replace(row, etag=etag) for row, etag in zip(rows, first, strict=True)]
+    assert await on.put(replace(known[2], holder="other")) is not None
+    second = await on.put_all(known)
+    assert [etag is None for etag in second] == [False, False, True, False]
+    assert [row.holder for row in await on.rows()] == ["one", "one", "other", "one"]
+    assert list(await on.put_all([])) == []
+
+
+@on_every(ADAPTERS)
 async def test_rows_come_by_key(on: LeaseStore) -> None:
     for key in ("owner|b", "lane|10", "lane|02", "owner|a/1#?"):
         await on.put(replace(ROW, key=key))

@@ -11,11 +11,12 @@ from lucius.ports.ledger import (
     Duplicate,
     Inflight,
     KeyReused,
+    Ledger,
     Limits,
     Saturated,
 )
-from tests.conformance.jobs import ack_of, claim_of, failure_of, life_of, make
-from tests.conformance.ledger_registry import ADAPTERS, Harness
+from tests.conformance.jobs import Made, ack_of, claim_of, failure_of, life_of, make
+from tests.conformance.ledger_registry import ADAPTERS, EXACT_LIMITS, SHARED, Harness
 from tests.conformance.on_every import on_every
 
 
@@ -190,6 +191,45 @@ async def test_of_many_at_once_no_more_than_the_limit_are_created(on: Harness) -
     assert outcomes.count(Created()) == 7
     assert outcomes.count(Saturated("tenant")) == 43
     assert (await on.ledger.inflight()).total == 7
+
+
+@on_every(ADAPTERS)
+async def test_a_ledger_says_whether_its_limits_are_exact(on: Harness) -> None:
+    assert on.ledger.capabilities.exact_limits == (SHARED not in on.capabilities)
+
+
+async def created(ledger: Ledger, made: Made, limits: Limits) -> bool:
+    return await ledger.create(made.claim, made.job, made.events, limits) == Created()
+
+
+@on_every(ADAPTERS, EXACT_LIMITS)
+async def test_where_limits_are_exact_many_at_once_do_not_exceed_them(on: Harness) -> None:
+    made = [make(n, f"tenant_{n % 5}") for n in range(50)]
+    here = [each for each in made if each.job.plan.routing.lane == made[0].job.plan.routing.lane]
+    lane = await asyncio.gather(*(created(on.ledger, m, Limits(lane=3)) for m in here))
+    assert sum(lane) == 3
+    rest = [each for each in made if each not in here]
+    total = await asyncio.gather(*(created(on.ledger, m, Limits(total=7)) for m in rest))
+    assert sum(total) == 4
+    assert (await on.ledger.inflight()).total == 7
+
+
+@on_every(ADAPTERS, SHARED)
+async def test_where_they_are_not_others_exceed_them_until_they_read_the_counts(
+    on: Harness,
+) -> None:
+    """Each process admits up to the limit by what it has read and what it has admitted since."""
+    assert on.another is not None
+    one, two, limits = on.ledger, on.another(), Limits(total=4, lane=4)
+    assert await created(two, make(100), limits), "it has read the counts now"
+    mine = [await created(one, make(n), limits) for n in range(6)]
+    assert mine == [True] * 3 + [False] * 3
+    theirs = sum([await created(two, make(100 + n), limits) for n in range(1, 6)])
+    assert theirs <= 3
+    assert (await on.ledger.inflight()).total == 4 + theirs
+    late = on.another()
+    assert not await created(late, make(200), limits), "whoever reads the counts admits no more"
+    assert await on.ledger.verify() == []
 
 
 # -- inflight --------------------------------------------------------------------------------

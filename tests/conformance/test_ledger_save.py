@@ -156,7 +156,8 @@ async def test_fields_that_this_version_does_not_know_are_written_back(on: Harne
 
     def extend(doc: dict[str, object]) -> None:
         step = doc["steps"][0]  # type: ignore[index]
-        for place in (doc, step, step["entry"], step["runs"][0]):
+        doc["owed"] = [{"id": "x", "kind": "notify_client", "target": "", "attempts": 1, "next": 9}]
+        for place in (doc, step, step["entry"], step["runs"][0], doc["owed"][0]):  # type: ignore[index]
             place.update(new)
 
     await on.tamper.edit(job.job_id, extend)
@@ -169,6 +170,22 @@ async def test_fields_that_this_version_does_not_know_are_written_back(on: Harne
     step = again.steps[0]
     assert step.entry is not None
     assert again.extra == step.extra == step.entry.extra == step.executions[0].extra == new
+    assert again.owed[0].extra == new
+
+
+@on_every(ADAPTERS, DURABLE)
+async def test_columns_that_this_version_does_not_know_stay(on: Harness) -> None:
+    job = await on.create(make(1, released=True))
+    await on.tamper.extend(job.job_id)
+    before = await on.tamper.extended(job.job_id)
+    assert before
+    ledger = await on.reopen()
+    loaded = await ledger.load(job.job_id)
+    assert loaded is not None
+    for decision in life_of(loaded):
+        await on.save(decision)
+    assert await on.tamper.extended(job.job_id) >= before
+    assert await ledger.verify() == []
 
 
 @on_every(ADAPTERS, DURABLE)

@@ -15,7 +15,8 @@ from obstore.store import MemoryStore
 
 from lucius.ports.workspace import Workspace
 from lucius.standins.azurite import create_container
-from lucius.workspaces.azure_blob import Account, account_of, blob_place, open_blobs
+from lucius.workspaces.azure_account import Account, account_of
+from lucius.workspaces.azure_blob import blob_place, open_blobs
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace
 from lucius.workspaces.memory import MemoryWorkspace

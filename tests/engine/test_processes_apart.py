@@ -12,6 +12,7 @@ from lucius.core.routing import LANES, lane_of
 from lucius.core.states import JobState
 from lucius.engines.outbox import engine as engines
 from lucius.engines.outbox.lane_leases import LeasedLanes
+from lucius.engines.outbox.metrics import EngineMetrics
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.lanes import LaneRows
@@ -82,6 +83,21 @@ def test_the_lanes_of_a_killed_owner_are_taken_over_and_not_before_its_lease_has
         await asyncio.sleep(10)
         assert one.owned == set(range(LANES))
         assert not two.owned, "a process that cannot renew does not believe in its lease"
+
+    apart(story)
+
+
+def test_a_backlog_that_takes_long_to_count_costs_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(self: EngineMetrics) -> LaneRows:
+        await asyncio.sleep(40)
+        return {}
+
+    monkeypatch.setattr(EngineMetrics, "by_lane", slow)
+
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        for _ in range(60):
+            await asyncio.sleep(1)
+            assert [len(owner.owned) for owner in owners] == [8, 8]
 
     apart(story)
 

@@ -13,6 +13,7 @@ from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.engines.outbox.engine import Listener, OutboxEngine
+from lucius.engines.outbox.held_back import HeldBack
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.engines.outbox.reconciler import Reconciler
@@ -76,6 +77,7 @@ class World:
     policy: IngressPolicy = field(default_factory=IngressPolicy)
     listeners: Sequence[Listener] = ()
     owed: OwedEffects | None = None
+    held_back: HeldBack | None = None
     engine: OutboxEngine = field(init=False)
     reconciler: Reconciler = field(init=False)
     runners: list[ServiceRunner] = field(default_factory=list)
@@ -90,6 +92,7 @@ class World:
             now=self.loop.now,
             listeners=self.listeners,
             owed=self.owed,
+            held_back=self.held_back,
         )
         self.engine = self.outbox.engine
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler

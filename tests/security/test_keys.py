@@ -1,5 +1,6 @@
 """API keys: hashed at rest, shown once, gone at once; several writers lose nothing."""
 
+import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -179,14 +180,15 @@ def test_no_key_is_made_in_a_file_that_others_can_open(tmp_path: Path) -> None:
 
 async def test_a_key_of_the_command_line_opens_the_api(tmp_path: Path, world: World) -> None:
     run = lucius(tmp_path)
-    made = run("create", "ci", "--role", "read", "--tenant", "tenant_a")
+    words = ("create", "ci", "--role", "read", "--tenant", "tenant_a")
+    made = await asyncio.to_thread(run, *words)
     access = KeyAccess(KeyFile(tmp_path / "keys.json"))
     async with client_of(context_of(world, authenticate=access)) as client:
         for header in ("x-api-key", "authorization"):
             text = made.stdout.strip()
             value = text if header == "x-api-key" else f"Bearer {text}"
             assert (await client.get("/v1/jobs", headers={header: value})).status_code == 200
-        run("revoke", made.stdout.split("_")[1])
+        await asyncio.to_thread(run, "revoke", made.stdout.split("_")[1])
         assert (await client.get("/v1/jobs", headers={header: value})).status_code == 401
 
 

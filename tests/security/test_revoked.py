@@ -13,11 +13,12 @@ import pytest
 
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
 from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.keys import ApiKey, KeyFile
+from lucius.api.keys import KeyFile
 from lucius.api.limits import RateLimit
 from lucius.api.streams import Feeds
 from lucius.bootstrap import key_file
 from lucius.core.inputs import CancelRequested
+from lucius.ports.keys import ApiKey
 from tests.api.live import Live, live
 from tests.api.test_pulling import Workers
 from tests.api.test_streams import everyone_waits

@@ -120,6 +120,14 @@ async def _names_no_tenant(world: World, client: httpx.AsyncClient, route: Docum
     assert OURS not in answer.text
 
 
+async def _counts_nothing(world: World, client: httpx.AsyncClient, route: DocumentedRoute) -> None:
+    answer = await route.ask(client, None)
+    assert answer.status_code == 200
+    for service in answer.json()["services"]:
+        numbers = (service["waiting"], service["sent"], service["running"], service["failure_rate"])
+        assert (numbers, service["workers"]) == ((None,) * 4, [])
+
+
 CHECKS: dict[str, Check] = {
     "POST /v1/orchestrate": _submits_nothing,
     "POST /v1/commands": _submits_nothing,
@@ -131,6 +139,8 @@ CHECKS: dict[str, Check] = {
     "POST /v1/jobs:redrive": _moves_nothing,
     "POST /v1/jobs:dismiss": _moves_nothing,
     "GET /v1/protocols": _names_no_tenant,
+    "GET /v1/services": _counts_nothing,
+    "GET /v1/why": _names_no_tenant,
     "POST /v1/services/{service}/directives:pull": _names_no_tenant,
     "POST /v1/services/{service}/replies": _names_no_tenant,
 }

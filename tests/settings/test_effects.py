@@ -179,7 +179,7 @@ async def _caller(access: Authenticate | None, token: str) -> Any:
 
 async def test_a_token_is_read_as_is_set() -> None:
     with Issuer(fresh_keys()).running() as issuer:
-        access = authenticator(load(**JWT, JWT_JWKS_URL=issuer.url))
+        access = authenticator(load(**JWT, JWT_JWKS_URL=issuer.url), None)
         caller = await _caller(access, issuer.token("ed", **CLAIMS))
         assert (set(caller.roles), caller.tenants) == ({"read"}, frozenset({"acme"}))
         for change in ({"iss": "https://issuer.test"}, {"aud": "lucius"}):

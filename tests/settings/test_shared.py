@@ -1,9 +1,11 @@
 """What processes that share a ledger and a bus need."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from lucius.api.context import Role
+from lucius.api.keys import new_key
 from lucius.bootstrap.adapters import open_lanes
 from lucius.bootstrap.secrets import SecretMissingError, check_shared_secrets
 from lucius.engines.outbox.lane_leases import RENEWALS, LeasedLanes
@@ -27,11 +29,24 @@ SECRETS = {
 def test_the_settings_of_a_shared_ledger() -> None:
     settings = load_settings({**SHARED, "LUCIUS_LANE_LEASE_SECONDS": "30"})
     store = MemoryTables()
-    ledger = AzureLedger(store, SingleTable(store, "jobs"), tenants="tenants", lanes="lanes")
+    ledger = AzureLedger(
+        store, SingleTable(store, "jobs"), tenants="tenants", lanes="lanes", shared="shared"
+    )
     lanes = open_lanes(settings, ledger, takes=True)
     assert isinstance(lanes, LeasedLanes)
     assert lanes.renewal == timedelta(seconds=30) / RENEWALS
     assert open_lanes(settings, ledger, takes=False).renewal is None
+
+
+async def test_leases_and_keys_are_in_the_table_that_the_setting_names() -> None:
+    store = MemoryTables()
+    layout = SingleTable(store, "jobs")
+    ledger = AzureLedger(store, layout, tenants="tenants", lanes="lanes", shared="shared")
+    await open_lanes(load_settings(SHARED), ledger, takes=True).renew({})
+    leases = store.written["shared"]
+    await ledger.keys().add(new_key("ci", (Role.READ,), None, datetime.now(UTC))[0])
+    assert 0 < leases < store.written["shared"]
+    assert set(store.written) == {"shared"}
 
 
 def test_an_embedded_ledger_is_one_process_own() -> None:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from lucius.api.context import Caller, Role
 from lucius.api.jwks import Jwks, JwksUnavailableError, fetch_from
-from lucius.api.keys import KeyFile, KeyFileError
+from lucius.api.keys import KeysUnavailableError, KnownKeys
 from lucius.api.problems import Problem
 from lucius.core.errors import LuciusError
 
@@ -39,15 +39,15 @@ class UnsafePolicyError(LuciusError):
 class KeyAccess:
     """`Authorization: Bearer lk_...` or `X-Api-Key: lk_...`."""
 
-    def __init__(self, keys: KeyFile) -> None:
+    def __init__(self, keys: KnownKeys) -> None:
         self._keys = keys
         self._told = ""
 
     async def __call__(self, request: Request) -> Caller:
         text = request.headers.get("x-api-key") or bearer(request)
         try:
-            caller = self._keys.caller_of(text) if text else None
-        except KeyFileError as error:
+            caller = await self._caller_of(text) if text else None
+        except KeysUnavailableError as error:
             if self._told != str(error):
                 self._told = str(error)
                 log.error("callers cannot be checked: %s", error)
@@ -55,6 +55,10 @@ class KeyAccess:
         if caller is None:
             raise unauthenticated("an API key that is known, not revoked and not expired is needed")
         return caller
+
+    async def _caller_of(self, text: str) -> Caller | None:
+        await self._keys.prepare(text)
+        return self._keys.caller_of(text)
 
 
 @dataclass(frozen=True, slots=True)

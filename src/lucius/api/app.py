@@ -26,7 +26,9 @@ from lucius.api.routes import (
     gateway,
     ingress,
     reads,
+    services,
     system,
+    why,
 )
 from lucius.api.streams import Feeds
 from lucius.api.tracing import traced
@@ -35,8 +37,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *callbacks.OPERATIONS,
     *ingress.OPERATIONS,
     *gateway.OPERATIONS,
+    *services.OPERATIONS,
     *control.OPERATIONS,
     *bulk.OPERATIONS,
+    *why.OPERATIONS,
     *reads.OPERATIONS,
     *admin.OPERATIONS,
     *system.OPERATIONS,

@@ -13,7 +13,9 @@ from lucius.api.standing import CallerWatch, Stands
 from lucius.api.tokens import CallbackTokens
 from lucius.contract.shapes import RetriedShape
 from lucius.ports.config import ConfigSource
+from lucius.ports.diagnosis import Doctor
 from lucius.ports.engine import Engine
+from lucius.ports.services import ServiceBook
 
 
 class Role(StrEnum):
@@ -46,6 +48,11 @@ class Caller:
     def counted_as(self) -> str:
         """What its requests are counted by."""
         return f"key {self.key_id}" if self.key_id is not None else f"caller {self.name}"
+
+    @property
+    def known_as(self) -> str:
+        """Who it is in events and notes: its name, and the id of its key if it has one. Never a secret."""
+        return f"{self.name} (key {self.key_id})" if self.key_id is not None else self.name
 
     def may_act_for(self, tenant_id: str) -> bool:
         return self.tenants is None or tenant_id in self.tenants
@@ -114,6 +121,8 @@ class ApiContext:
     """Called before each scrape with the dependencies that are up and those that are not."""
     retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
     gateway: PullGateway | None = None
+    services: ServiceBook | None = None
+    doctor: Doctor | None = None
     watch: CallerWatch = field(default_factory=CallerWatch)
     warnings: Callable[[], Mapping[str, str]] = dict
     """What is wrong without making the process unready, by part; everyone may read it."""

@@ -1,4 +1,8 @@
-"""API keys: `lk_<id>_<secret>`. The file holds hashes only; a key is shown once, when it is made."""
+"""API keys: `lk_<id>_<secret>`. What is stored are hashes; a key is shown once, when it is made.
+
+An embedded installation keeps them in a file. Where replicas share a ledger they are in it
+(`shared_keys`).
+"""
 
 import fcntl
 import hmac
@@ -6,24 +10,29 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from lucius.api.context import Caller, Role
 from lucius.core.errors import LuciusError
+from lucius.ports.keys import ApiKey
 
 PREFIX: Final = "lk"
 MAX_NAME: Final = 128
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-class KeyFileError(LuciusError):
+class KeysUnavailableError(LuciusError):
+    """Nobody can be judged now."""
+
+
+class KeyFileError(KeysUnavailableError):
     """The file of API keys cannot be read or written."""
 
 
@@ -39,29 +48,69 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    """`tenants` is None for a key that may act for every tenant."""
+class KnownKeys(Protocol):
+    """What callers are judged by. Its methods raise KeysUnavailableError."""
 
-    key_id: str
-    name: str
-    secret_sha256: str
-    roles: tuple[str, ...]
-    tenants: tuple[str, ...] | None
-    created_at: str
-    revoked_at: str | None = None
-    expires_at: str | None = None
+    async def prepare(self, text: str) -> None:
+        """Before a key is judged: fetch what is needed for that."""
 
-    def caller(self, stands: Callable[[], bool]) -> Caller:
-        tenants = frozenset(self.tenants) if self.tenants is not None else None
-        roles = frozenset(Role(role) for role in self.roles)
-        return Caller(self.name, roles, tenants, self.key_id, stands)
+    def caller_of(self, text: str) -> Caller | None:
+        """Who a key speaks for, or None. Takes the same time whether or not the id is known."""
 
-    def state(self, now: datetime) -> str:
-        if self.revoked_at is not None:
-            return "revoked"
-        expired = self.expires_at is not None and datetime.fromisoformat(self.expires_at) <= now
-        return "expired" if expired else "active"
+    def holder_of(self, key_id: str) -> Caller | None:
+        """Who the key of this id speaks for, while it may: for whoever has shown the key before."""
+
+    async def check(self) -> None:
+        """For readiness, which everyone may ask for."""
+
+
+def new_key(
+    name: str,
+    roles: tuple[Role, ...],
+    tenants: tuple[str, ...] | None,
+    now: datetime,
+    expires_at: datetime | None = None,
+) -> tuple[ApiKey, str]:
+    """The record, and the key itself: this is the only time that it is known."""
+    _check(name, roles, tenants)
+    key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    made = ApiKey(
+        key_id,
+        name,
+        _hash(secret),
+        tuple(dict.fromkeys(role.value for role in roles)),
+        tuple(dict.fromkeys(tenants)) if tenants is not None else None,
+        _text(now),
+        expires_at=_text(expires_at) if expires_at is not None else None,
+    )
+    return made, f"{PREFIX}_{key_id}_{secret}"
+
+
+def matching(text: str, keys: Mapping[str, ApiKey], now: datetime) -> ApiKey | None:
+    """The active key that this text is. Takes the same time whether or not the id is known."""
+    key = keys.get(id_of(text))
+    expected = key.secret_sha256 if key is not None else _hash("")
+    matches = hmac.compare_digest(_hash(text.split("_", 2)[-1]), expected)
+    if key is None or not matches or key.state(now) != "active":
+        return None
+    return key
+
+
+def active(key_id: str, keys: Mapping[str, ApiKey], now: datetime) -> ApiKey | None:
+    key = keys.get(key_id)
+    return key if key is not None and key.state(now) == "active" else None
+
+
+def id_of(text: str) -> str:
+    """Empty for what is no key."""
+    parts = text.split("_", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == PREFIX else ""
+
+
+def caller(key: ApiKey, stands: Callable[[], bool]) -> Caller:
+    tenants = frozenset(key.tenants) if key.tenants is not None else None
+    roles = frozenset(Role(role) for role in key.roles)
+    return Caller(key.name, roles, tenants, key.key_id, stands)
 
 
 class KeyFile:
@@ -85,51 +134,36 @@ class KeyFile:
         expires_at: datetime | None = None,
     ) -> tuple[ApiKey, str]:
         """The record, and the key itself: this is the only time that it is known."""
-        _check(name, roles, tenants)
-        key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        made = ApiKey(
-            key_id,
-            name,
-            _hash(secret),
-            tuple(dict.fromkeys(role.value for role in roles)),
-            tuple(dict.fromkeys(tenants)) if tenants is not None else None,
-            _text(self._now()),
-            expires_at=_text(expires_at) if expires_at is not None else None,
-        )
-        with self._writing():
-            self._write({**self._keys, key_id: made})
-        return made, f"{PREFIX}_{key_id}_{secret}"
+        made, text = new_key(name, roles, tenants, self._now(), expires_at)
+        self.add(made)
+        return made, text
 
-    def revoke(self, key_id: str) -> ApiKey | None:
+    def add(self, key: ApiKey) -> None:
+        with self._writing():
+            self._write({**self._keys, key.key_id: key})
+
+    def revoke(self, key_id: str, at: datetime | None = None) -> ApiKey | None:
         """None if there is no such key; revoking twice keeps the first date."""
         with self._writing():
             key = self._keys.get(key_id)
             if key is None or key.revoked_at is not None:
                 return key
-            revoked = replace(key, revoked_at=_text(self._now()))
+            revoked = replace(key, revoked_at=_text(at or self._now()))
             self._write({**self._keys, key_id: revoked})
             return revoked
 
+    async def prepare(self, text: str) -> None:
+        """The file is looked at whenever a key is judged."""
+
     def caller_of(self, text: str) -> Caller | None:
-        """Who a key speaks for, or None. Takes the same time whether or not the id is known."""
         self._refresh()
-        parts = text.split("_", 2)
-        if len(parts) != 3 or parts[0] != PREFIX:
-            return None
-        key = self._keys.get(parts[1])
-        expected = key.secret_sha256 if key is not None else _hash("")
-        matches = hmac.compare_digest(_hash(parts[2]), expected)
-        if key is None or not matches or key.state(self._now()) != "active":
-            return None
-        return key.caller(partial(self._stands, key))
+        key = matching(text, self._keys, self._now())
+        return caller(key, partial(self._stands, key)) if key is not None else None
 
     def holder_of(self, key_id: str) -> Caller | None:
-        """Who the key of this id speaks for, while it may: for whoever has shown the key before."""
         self._refresh()
-        key = self._keys.get(key_id)
-        if key is None or key.state(self._now()) != "active":
-            return None
-        return key.caller(partial(self._stands, key))
+        key = active(key_id, self._keys, self._now())
+        return caller(key, partial(self._stands, key)) if key is not None else None
 
     def _stands(self, key: ApiKey) -> bool:
         """Whether the key opens what it opened before. In a file that is not trusted, none does."""
@@ -203,6 +237,22 @@ class KeyFile:
             raise KeyFileError(f"{self._path} cannot be written: {error.strerror}") from error
         self._seen = None
         self._refresh()
+
+
+class FileKeys:
+    """The key file as a store, for commands that work on either."""
+
+    def __init__(self, file: KeyFile) -> None:
+        self._file = file
+
+    async def keys(self) -> Sequence[ApiKey]:
+        return self._file.list()
+
+    async def add(self, key: ApiKey) -> None:
+        self._file.add(key)
+
+    async def revoke(self, key_id: str, at: datetime) -> ApiKey | None:
+        return self._file.revoke(key_id, at)
 
 
 _LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

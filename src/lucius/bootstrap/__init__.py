@@ -3,6 +3,7 @@
 from lucius.bootstrap.adapters import (
     LibrariesMissingError,
     key_file,
+    key_store,
     ledger_path,
     named_service,
     open_ledger,
@@ -17,6 +18,7 @@ from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
+from lucius.bootstrap.services import check_services
 from lucius.bootstrap.standalone import run_service
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.telemetry import observed
@@ -29,8 +31,10 @@ __all__ = [
     "Runtime",
     "build",
     "check_address",
+    "check_services",
     "check_shared",
     "key_file",
+    "key_store",
     "ledger_path",
     "local_nats",
     "named_service",

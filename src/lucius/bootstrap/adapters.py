@@ -5,7 +5,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,9 +16,10 @@ from uuid import uuid4
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
-from lucius.api.context import Authenticate, HealthCheck
-from lucius.api.keys import KeyFile
+from lucius.api.context import Authenticate
+from lucius.api.keys import FileKeys, KeyFile, KnownKeys
 from lucius.api.limits import HostCheck, RateLimit, host_of
+from lucius.api.shared_keys import SharedKeys
 from lucius.bootstrap.secrets import made_once
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
@@ -31,6 +33,7 @@ from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.platform import Service
 from lucius.ports.bus import Bus, Provisioner
 from lucius.ports.config import ConfigSource
+from lucius.ports.keys import KeyStore
 from lucius.ports.lanes import ALL_LANES, NO_LANES, Lanes
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
@@ -320,9 +323,31 @@ def key_file(settings: Settings) -> KeyFile:
     return KeyFile(settings.data_dir / "keys.json")
 
 
-def authenticator(settings: Settings) -> Authenticate | None:
-    if settings.auth == "keys":
-        return KeyAccess(key_file(settings))
+def open_keys(settings: Settings, ledger: Ledger) -> KnownKeys | None:
+    """API keys: in a file, or in the ledger where processes share it. None: callers have none."""
+    if settings.auth != "keys":
+        return None
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        return key_file(settings)
+    return SharedKeys(azure_tables(settings).keys_of(ledger))
+
+
+@asynccontextmanager
+async def key_store(settings: Settings) -> AsyncIterator[KeyStore]:
+    """Where `lucius keys` reads and writes."""
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        yield FileKeys(key_file(settings))
+        return
+    ledger = await open_ledger(settings)
+    try:
+        yield azure_tables(settings).keys_of(ledger)
+    finally:
+        await ledger.close()
+
+
+def authenticator(settings: Settings, keys: KnownKeys | None) -> Authenticate | None:
+    if keys is not None:
+        return KeyAccess(keys)
     return jwt_access(settings) if settings.auth == "jwt" else None
 
 
@@ -339,7 +364,9 @@ def jwt_access(settings: Settings) -> JwtAccess:
     )
 
 
-def console_options(settings: Settings, authenticate: Authenticate | None) -> ConsoleOptions:
+def console_options(
+    settings: Settings, keys: KnownKeys | None, authenticate: Authenticate | None
+) -> ConsoleOptions:
     """People sign in with what the API takes: its keys, or tokens of its issuer."""
     client = None
     if settings.console_client_id:
@@ -353,15 +380,10 @@ def console_options(settings: Settings, authenticate: Authenticate | None) -> Co
     return ConsoleOptions(
         url=settings.console_url,
         session_seconds=settings.console_session.total_seconds(),
-        keys=key_file(settings) if settings.auth == "keys" else None,
+        keys=keys,
         access=authenticate if isinstance(authenticate, JwtAccess) else None,
         oidc=client,
     )
-
-
-def caller_checks(settings: Settings) -> dict[str, HealthCheck]:
-    """What callers are checked with must be there and in order."""
-    return {"keys": key_file(settings).check} if settings.auth == "keys" else {}
 
 
 def rate_limit(settings: Settings) -> RateLimit | None:

@@ -16,11 +16,12 @@ from lucius.engines.outbox.cache import CACHE_BYTES
 from lucius.engines.outbox.clock import LoopTime
 from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
 from lucius.engines.outbox.engine import A_TURN, Listener, OutboxEngine
+from lucius.engines.outbox.held_back import HeldBack, NoneHeldBack, Resumption
 from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
 from lucius.engines.outbox.move_log import log_moves
 from lucius.engines.outbox.nudges import Nudges
-from lucius.engines.outbox.observer import Outage
+from lucius.engines.outbox.observer import Observer, Observers, Outage
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.ownership import EMBEDDED, Ownership
 from lucius.engines.outbox.pace import Pace
@@ -58,6 +59,7 @@ class Outbox:
     replies: ReplyConsumer
     nudges: Nudges
     reconciler: Reconciler
+    unclaimed: UnclaimedServices
 
 
 def outbox(
@@ -78,9 +80,13 @@ def outbox(
     guard: Guard = lambda body, job_id, received: None,
     home: str = EMBEDDED,
     alive: str = EMBEDDED,
+    held_back: HeldBack | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Outbox:
+    """`held_back`: services that nothing is released to. `observers` hear what the metrics hear."""
+    held_back = held_back or NoneHeldBack()
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
-    releases = Releases(windows, ready, lanes)
+    releases = Releases(windows, ready, lanes, held_back)
     owed, alarm, pace = owed or OwedEffects(), Alarm(), Pace(A_TURN)
     unclaimed, lost = UnclaimedServices(), LostServices(home, alive)
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
@@ -98,7 +104,7 @@ def outbox(
         limits=limits,
         lanes=lanes,
         pace=pace,
-        observer=metrics,
+        observer=Observers((metrics, *observers)) if observers else metrics,
         listeners=(metrics.listen, log_moves, unclaimed.listen, lost.listen, *listeners),
         cache_bytes=cache_bytes,
     )
@@ -128,6 +134,7 @@ def outbox(
         now=now,
         observer=metrics,
         every=look,
+        held_back=held_back,
     )
     replies = ReplyConsumer(
         engine,
@@ -155,7 +162,16 @@ def outbox(
         now=now,
         observer=metrics,
     )
-    reconciler = Reconciler(ownership, dispatcher, pump, ticks, replies, reporter, nudges)
+    reconciler = Reconciler(
+        ownership,
+        dispatcher,
+        pump,
+        ticks,
+        replies,
+        reporter,
+        nudges,
+        Resumption(held_back, releases),
+    )
     pulls = Pulls(releases, windows, pump)
     return Outbox(
         engine,
@@ -173,4 +189,5 @@ def outbox(
         replies,
         nudges,
         reconciler,
+        unclaimed,
     )

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
@@ -17,14 +17,14 @@ from starlette.applications import Starlette
 
 from lucius.admission.ingress import Ingress
 from lucius.api.app import Application, create_app
-from lucius.api.context import ApiContext, ApiOptions, Authenticate, HealthCheck
+from lucius.api.context import ApiContext, ApiOptions, HealthCheck
 from lucius.api.health import health_app
 from lucius.api.limits import WaitLimit
+from lucius.api.shared_keys import SharedKeys
 from lucius.api.standing import CallerWatch
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
-    caller_checks,
     check_workspace,
     console_options,
     home_of,
@@ -33,12 +33,14 @@ from lucius.bootstrap.adapters import (
     job_workspaces,
     open_bus,
     open_config,
+    open_keys,
     open_lanes,
     open_ledger,
     open_workspace,
     rate_limit,
     worker_rate_limit,
 )
+from lucius.bootstrap.insight import insight, listening
 from lucius.bootstrap.loop_watch import Block, LoopWatch
 from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.private_files import own_data
@@ -109,6 +111,7 @@ class Runtime:
         self._draining: asyncio.Task[None] | None = None
         self.tokens = CallbackTokens(callback_keys(settings))
         self.watch = CallerWatch()
+        self.keys = open_keys(settings, self.ledger)
         self.job_workspaces = job_workspaces(settings, self.workspace)
         self.forks = [ForkServer()]
         home = home_of(settings)
@@ -127,13 +130,14 @@ class Runtime:
         wall = self._storage_clock.now if self._storage_clock is not None else utc_now
         self._clock = SteadyClock(wall, time.monotonic)
         shared = not isinstance(self.lanes, FixedLanes)
+        self.heard = listening(self.ledger, self.lanes, self._clock.now)
         self.outbox = outbox(
             self.ledger,
             self.bus,
             ingress,
             now=self._clock.now,
             limits=ingress.limits,
-            listeners=(self._pass_cancel_on, *self.listeners),
+            listeners=(self._pass_cancel_on, *self.heard.listeners, *self.listeners),
             cache_bytes=settings.job_cache_bytes,
             lanes=self.lanes,
             topologies=settings.topologies(),
@@ -145,6 +149,8 @@ class Runtime:
             guard=self._guard,
             home=home,
             alive=self._incarnation,
+            held_back=self.heard.paused,
+            observers=self.heard.observers,
         )
         self.engine, self.metrics = self.outbox.engine, self.outbox.metrics
         self.metrics.register(self.registry)
@@ -158,6 +164,15 @@ class Runtime:
             topology=settings.lane_topology,
             topologies=settings.topologies(),
             backlog=self.outbox.pulls,
+        )
+        self.insight = insight(
+            self.heard,
+            self.ledger,
+            self.outbox,
+            lanes=self.lanes,
+            catalog=self.config.catalog,
+            troubles=self._troubles,
+            now=self._clock.now,
         )
         self.loop_watch = LoopWatch(settings.loop_blocked, self._whose, self._blocked)
 
@@ -228,7 +243,12 @@ class Runtime:
         await self.gateway.prepare()
         for runner in self.runners:
             await runner.start()
+        await self.heard.paused.look()
+        await self.insight.sightings.recall()
         tasks = {"configuration": self._refresh_forever, "callers": self.watch.run}
+        if isinstance(self.keys, SharedKeys):
+            tasks["keys"] = self.keys.run
+        tasks |= {"sightings": self.insight.sightings.run, "pauses": self.heard.paused.run}
         if self.reconciles:
             await self.reconciler.prepare()
             tasks |= {"reconciler": self.reconciler.run, "retention": self._prune_forever}
@@ -329,39 +349,48 @@ class Runtime:
         self.engine.end_waits()
 
     def app(self) -> Application:
-        authenticate = authenticator(self.settings)
-        context = self._api_context(authenticate)
-        return create_app(context, [console(context, console_options(self.settings, authenticate))])
+        context = self.context()
+        options = console_options(self.settings, self.keys, context.authenticate)
+        return create_app(context, [console(context, options)])
 
-    def _api_context(self, authenticate: Authenticate | None) -> ApiContext:
-        return ApiContext(
-            engine=self.engine,
-            config=self.config,
-            tokens=self.tokens,
-            checks=self.checks(),
-            registry=self.registry,
-            authenticate=authenticate,
-            rate=rate_limit(self.settings),
-            worker_rate=worker_rate_limit(self.settings),
-            waits=WaitLimit(self.settings.max_waiting_per_caller),
-            hosts=host_check(self.settings),
-            refresh=self._measure,
-            retry_outbox=OutboxRetry(
-                self.engine,
-                self.ledger,
-                self.outbox.releases,
-                self.config.catalog,
-                lanes=ALL_LANES,
-                now=self._clock.now,
+    def context(self, **changes: Any) -> ApiContext:
+        """What the API is given."""
+        return replace(
+            ApiContext(
+                engine=self.engine,
+                config=self.config,
+                tokens=self.tokens,
+                checks={
+                    **self.checks(),
+                    **({"keys": self.keys.check} if self.keys is not None else {}),
+                },
+                registry=self.registry,
+                authenticate=authenticator(self.settings, self.keys),
+                rate=rate_limit(self.settings),
+                worker_rate=worker_rate_limit(self.settings),
+                waits=WaitLimit(self.settings.max_waiting_per_caller),
+                hosts=host_check(self.settings),
+                refresh=self._measure,
+                retry_outbox=OutboxRetry(
+                    self.engine,
+                    self.ledger,
+                    self.outbox.releases,
+                    self.config.catalog,
+                    lanes=ALL_LANES,
+                    now=self._clock.now,
+                ),
+                gateway=self.gateway,
+                services=self.insight.services,
+                doctor=self.insight.doctor,
+                watch=self.watch,
+                warnings=self._warnings,
+                stopping=lambda: self.stopping,
+                options=ApiOptions(
+                    max_body_bytes=self.settings.max_body_bytes,
+                    root_path=root_path_of(self.settings.console_url),
+                ),
             ),
-            gateway=self.gateway,
-            watch=self.watch,
-            warnings=self._warnings,
-            stopping=lambda: self.stopping,
-            options=ApiOptions(
-                max_body_bytes=self.settings.max_body_bytes,
-                root_path=root_path_of(self.settings.console_url),
-            ),
+            **changes,
         )
 
     def checks(self) -> dict[str, HealthCheck]:
@@ -371,7 +400,6 @@ class Runtime:
             **({"clock": self._check_clock} if self._storage_clock is not None else {}),
             "bus": self._check_bus,
             "reconciler": self._check_tasks,
-            **caller_checks(self.settings),
         }
 
     def health_app(self) -> Starlette:
@@ -385,6 +413,13 @@ class Runtime:
     async def _measure(self, up: Mapping[str, bool]) -> None:
         self.metrics.config_valid.show({(): float(self.config.fault() is None)})
         await self.metrics.refresh(up)
+
+    def _troubles(self) -> dict[str, str]:
+        """What does not answer this process now, or has ended here."""
+        found = {name: f"the {name} has ended and is started again" for name in self.down}
+        if self.dispatcher.outage.on or self.outbox.replies.outage.on:
+            found["bus"] = "the bus does not answer"
+        return found
 
     def _warnings(self) -> dict[str, str]:
         block = self.loop_watch.recent()

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+from lucius.core.errors import LuciusError
+from lucius.core.plan import Mode
 from lucius.core.routing import TOPOLOGIES, every_directive_topic, subscriptions_of
 from lucius.platform import Service, ServiceError, ServiceRunner
+from lucius.platform.chaos import Chaos
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.records import Records
 from lucius.platform.service import slots_of
@@ -12,6 +15,10 @@ from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
 
 DRAIN = timedelta(seconds=10)
+
+
+class ModeNotApartError(LuciusError):
+    """A service was asked to serve one mode, and its subscription holds both."""
 
 
 def check_services(services: Sequence[Service]) -> None:
@@ -55,13 +62,23 @@ def runners_of(
     grace: timedelta = DRAIN,
     worker_id: str | None = None,
     records: Records | None = None,
+    mode: Mode | None = None,
+    chaos: Chaos | None = None,
 ) -> list[ServiceRunner]:
     """Slots are split between the subscriptions, at least one to each, so that none waits for another.
 
-    A process-isolated service has as many as processes, whatever `slots` says.
+    A process-isolated service has as many as processes, whatever `slots` says. With `mode` only that
+    one is served, by all slots.
     """
     slots = slots_of(service, slots)
-    subscriptions = subscriptions_of(service.name, topology)
+    subscriptions = [
+        each for each in subscriptions_of(service.name, topology) if mode in (None, each[1])
+    ]
+    if not subscriptions:
+        raise ModeNotApartError(
+            f"--mode {mode} needs lanes that are filtered by mode, and LUCIUS_LANE_TOPOLOGY is"
+            f" {topology}: set it to filtered, here and for the server, or leave --mode out"
+        )
     return [
         ServiceRunner(
             service,
@@ -73,8 +90,9 @@ def runners_of(
             worker_id=worker_id,
             records=records,
             topics=every_directive_topic(topologies=topologies),
-            filters={"mode": (mode.value,)} if mode is not None else None,
+            filters={"mode": (taken.value,)} if taken is not None else None,
             subscription=name,
+            chaos=chaos,
         )
-        for number, (name, mode) in enumerate(subscriptions)
+        for number, (name, taken) in enumerate(subscriptions)
     ]

@@ -1,7 +1,9 @@
-"""`lucius service run`: one platform service in a process of its own, on a bus that is shared."""
+"""`lucius service run`: one platform service in a process of its own, on a shared bus or a pull gateway."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -12,11 +14,28 @@ from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.bootstrap.services import check_services, runners_of
-from lucius.platform import Service
+from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
+from lucius.client import Client
+from lucius.core.plan import Mode
+from lucius.platform import Service, ServiceRunner
+from lucius.platform.chaos import Chaos
+from lucius.platform.directive import uri_of
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.records import WorkspaceRecords
+from lucius.platform.service import slots_of
+from lucius.ports.bus import Bus
+from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.telemetry.spans import traced
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a process of a service runs. `refused`: why it can never work, once that is known."""
+
+    bus: Bus
+    runners: list[ServiceRunner]
+    refused: "asyncio.Future[None]"
 
 
 async def run_service(
@@ -27,11 +46,59 @@ async def run_service(
     ready: Callable[[], None],
     health_host: str = LOOPBACK,
     health: int | None = None,
+    mode: Mode | None = None,
+    gateway: Client | None = None,
+    chaos: Chaos | None = None,
 ) -> None:
-    """Until SIGINT or SIGTERM; then running steps finish, or their leases are given back."""
+    """Until SIGINT or SIGTERM; then running steps finish, or their leases are given back.
+
+    It works for the server of `gateway`, if that is given, else for the bus of the settings.
+    """
     check_workspace(settings)
     check_services([service])
-    bus, forks, workspace = traced(open_bus(settings)), ForkServer(), open_workspace(settings)
+    forks, workspace = ForkServer(), open_workspace(settings)
+    if gateway is not None:
+        found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos)
+    else:
+        found = over_bus(settings, service, workspace, forks, slots, mode, chaos)
+    stopping, signals = asyncio.Event(), Ending(settings.drain)
+    watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
+    with signals.listening(stopping.set):
+        try:
+            for runner in found.runners:
+                await runner.start()
+            registry = CollectorRegistry()
+            ProcessCollector(registry=registry)
+            app = health_app({}, registry)
+            async with health_port(app, health_host, health):
+                with watch.watching():
+                    ready()
+                    await _until(stopping, found.refused)
+        finally:
+            await asyncio.gather(*(runner.stop() for runner in found.runners))
+            await forks.close()
+            await found.bus.close()
+        signals.leave_behind(sum(runner.left_behind for runner in found.runners))
+
+
+async def _until(stopping: asyncio.Event, refused: "asyncio.Future[None]") -> None:
+    waiting = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((waiting, refused), return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if refused.done():
+        refused.result()
+
+
+def over_bus(
+    settings: Settings,
+    service: Service,
+    workspace: Workspace,
+    forks: ForkServer,
+    slots: int,
+    mode: Mode | None,
+    chaos: Chaos | None,
+) -> Running:
+    bus = traced(open_bus(settings))
     runners = runners_of(
         service,
         bus,
@@ -42,22 +109,55 @@ async def run_service(
         forks=forks,
         grace=settings.drain,
         records=WorkspaceRecords(workspace),
+        mode=mode,
+        chaos=chaos,
     )
-    stopping, signals = asyncio.Event(), Ending(settings.drain)
-    watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
-    with signals.listening(stopping.set):
-        try:
-            for runner in runners:
-                await runner.start()
-            registry = CollectorRegistry()
-            ProcessCollector(registry=registry)
-            app = health_app({}, registry)
-            async with health_port(app, health_host, health):
-                with watch.watching():
-                    ready()
-                    await stopping.wait()
-        finally:
-            await asyncio.gather(*(runner.stop() for runner in runners))
-            await forks.close()
-            await bus.close()
-        signals.leave_behind(sum(runner.left_behind for runner in runners))
+    return Running(bus, runners, asyncio.get_running_loop().create_future())
+
+
+def over_gateway(
+    settings: Settings,
+    service: Service,
+    gateway: Client,
+    workspace: Workspace,
+    forks: ForkServer,
+    slots: int,
+    chaos: Chaos | None,
+) -> Running:
+    """The gateway knows lanes and modes; a worker pulls whatever its service is sent."""
+    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def refuse(error: GatewayRefusedError) -> None:
+        if not refused.done():
+            refused.set_exception(error)
+
+    def usable(directive: Mapping[str, Any]) -> str | None:
+        return unreachable(directive, workspace, settings) if service.commit else None
+
+    bus = PullBus(gateway, service.name, usable=usable, refused=refuse)
+    runner = ServiceRunner(
+        service,
+        bus,
+        workspace,
+        slots=slots_of(service, slots),
+        forks=forks,
+        grace=settings.drain,
+        records=WorkspaceRecords(workspace),
+        replies=BatchedReplies(gateway, service.name, lambda lease: runner.end_lease(lease)),
+        chaos=chaos,
+    )
+    return Running(bus, [runner], refused)
+
+
+def unreachable(
+    directive: Mapping[str, Any], workspace: Workspace, settings: Settings
+) -> str | None:
+    """Why a worker cannot write where the server keeps the work of its jobs; None if it can."""
+    named = uri_of(directive.get("workspace_ref"))
+    if named is None or workspace.writable(named):
+        return None
+    return (
+        f"the server keeps this job's workspace at {named}, and this worker writes below"
+        f" {settings.workspace_url}: give it the same LUCIUS_WORKSPACE_URL, or the server's data"
+        " directory with --data if it runs on this machine"
+    )

@@ -86,7 +86,8 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
     unknown = next((each for each in documents if each.name not in ASKED), None)
     if unknown is not None and not prompts:
         raise click.UsageError(f"say with --prompt what to ask of {printable(str(unknown))}")
-    data.mkdir(parents=True, exist_ok=True)
+    data.parent.mkdir(0o700, parents=True, exist_ok=True)
+    data.mkdir(0o700, exist_ok=True)
     with _server(data, documents) as url:
         session = Session(url, as_json=True)
         runs = [_run(session, each, prompts, data, quiet=as_json) for each in documents]

@@ -1,18 +1,20 @@
 """`lucius keys`: API keys for LUCIUS_AUTH=keys, and the secrets with which tenants verify webhooks."""
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from lucius.cli.ledger import Age, settings_of_command, with_data
 from lucius.cli.screen import printed
-from lucius.cli.session import console, echo_json, with_json
+from lucius.cli.session import console, echo_json, run, with_json
 
 if TYPE_CHECKING:
-    from lucius.api.keys import ApiKey, KeyFile
+    from lucius.ports.keys import ApiKey, KeyStore
 
+T = TypeVar("T")
 ROLES: Final = ("submit", "read", "operate", "service", "admin")
 _ROLES_HELP: Final = """\b
 Roles:
@@ -28,8 +30,9 @@ Roles:
 def keys() -> None:
     """Create, list and revoke API keys.
 
-    A server with LUCIUS_AUTH=keys asks its callers for one. LUCIUS_DATA_DIR holds only the hashes
-    of keys. A running server notices a new or revoked key at once.
+    A server with LUCIUS_AUTH=keys asks its callers for one. Only the hashes of keys are kept: in
+    LUCIUS_DATA_DIR, or in the ledger where processes share it. A running server notices a new key
+    at once, and a revoked one at once or, where the ledger is shared, within five seconds.
     """
 
 
@@ -70,12 +73,14 @@ def create(
 ) -> None:
     """Create a key for NAME and show it, this one time."""
     from lucius.api.context import Role
+    from lucius.api.keys import new_key
 
     if all_tenants == bool(tenants):
         raise click.UsageError("give either --tenant, once for each, or --all-tenants")
-    expires_at = datetime.now(UTC) + expires_in if expires_in is not None else None
-    bound = None if all_tenants else tenants
-    record, key = _file(data).create(name, tuple(Role(role) for role in roles), bound, expires_at)
+    now, bound = datetime.now(UTC), None if all_tenants else tenants
+    expires_at = now + expires_in if expires_in is not None else None
+    record, key = new_key(name, tuple(Role(role) for role in roles), bound, now, expires_at)
+    _on_store(data, lambda store: store.add(record))
     if as_json:
         echo_json({**_row(record), "key": key})
         return
@@ -90,7 +95,7 @@ def create(
 @with_json
 def listed(data: Path, as_json: bool) -> None:
     """List the keys, without their secrets."""
-    rows = [_row(key) for key in _file(data).list()]
+    rows = [_row(key) for key in _on_store(data, lambda store: store.keys())]
     if as_json:
         echo_json({"keys": rows})
     else:
@@ -104,9 +109,10 @@ def listed(data: Path, as_json: bool) -> None:
 def revoke(key_id: str, data: Path, as_json: bool) -> None:
     """Revoke the key KEY_ID. It stops working at once.
 
-    `lucius keys list` shows the ids.
+    Where processes share the ledger, all of them know it within five seconds. `lucius keys list`
+    shows the ids.
     """
-    key = _file(data).revoke(key_id)
+    key = _on_store(data, lambda store: store.revoke(key_id, datetime.now(UTC)))
     if key is None:
         raise click.ClickException(f"there is no key {key_id}: `lucius keys list` shows the ids")
     if as_json:
@@ -131,10 +137,16 @@ def webhook(tenant: str, data: Path, as_json: bool) -> None:
         click.echo("\n".join(secrets))
 
 
-def _file(data: Path) -> "KeyFile":
+def _on_store(data: Path, act: "Callable[[KeyStore], Awaitable[T]]") -> T:
     from lucius import bootstrap
 
-    return bootstrap.key_file(settings_of_command(data))
+    settings = settings_of_command(data)
+
+    async def done() -> T:
+        async with bootstrap.key_store(settings) as store:
+            return await act(store)
+
+    return run(done())
 
 
 def _row(key: "ApiKey") -> dict[str, Any]:

@@ -9,6 +9,7 @@ import click
 
 from lucius import __version__
 from lucius.cli.bus import bus
+from lucius.cli.certify import certify
 from lucius.cli.control import cancel, pause, redrive, resume
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
@@ -17,9 +18,12 @@ from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import orchestrator, reconciler, service, up
+from lucius.cli.processes import orchestrator, reconciler, up
+from lucius.cli.service import service
+from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
+from lucius.cli.why import why
 
 AS_JSON: Final = "lucius.json"
 
@@ -80,8 +84,13 @@ for command in (
     protocols,
     keys,
     service,
+    services,
+    why,
+    certify,
 ):
     main.add_command(command)
+for command in (pause_service, resume_service):
+    service.add_command(command)
 
 
 if __name__ == "__main__":

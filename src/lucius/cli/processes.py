@@ -1,4 +1,4 @@
-"""The processes: `lucius up`, `lucius orchestrator`, `lucius reconciler`, `lucius service run`."""
+"""The processes of a server: `lucius up`, `lucius orchestrator`, `lucius reconciler`."""
 
 import json
 import logging
@@ -229,56 +229,6 @@ def told(as_json: bool, **about: str) -> None:
     """Tell a program that started this process with --json that it is ready."""
     if as_json:
         click.echo(json.dumps({**about, "ready": True}))
-
-
-@click.group()
-def service() -> None:
-    """Run a platform service in a process of its own."""
-
-
-@service.command("run")
-@click.argument("name", metavar="MODULE:NAME")
-@click.option(
-    "--slots",
-    default=8,
-    show_default=True,
-    type=click.IntRange(1),
-    help="How many steps run at once. A process-isolated service has its own number of processes.",
-)
-@with_health
-@with_data
-@with_json
-def run_service(
-    name: str, slots: int, data: Path, health_host: str, health: int | None, as_json: bool
-) -> None:
-    """Run a platform service until it is stopped.
-
-    On SIGTERM it takes no more steps, and those that run may finish for LUCIUS_DRAIN_SECONDS.
-
-    With --json its logs are JSON, and one line on standard output says when it is ready.
-    """
-    from lucius import bootstrap
-
-    settings = settings_for(data, **logs(as_json))
-    if settings.bus_backend == "memory":
-        raise click.ClickException(
-            "the memory bus lives inside one process, so a service outside of it receives nothing.\n"
-            f"Run it with the server: lucius up --service {name}\n"
-            "Or share a bus: set LUCIUS_BUS_BACKEND, for this process and for the server."
-        )
-    search_here()
-    found = bootstrap.named_service(name, settings)
-    with bootstrap.observed(settings):
-        run_quickly(
-            bootstrap.run_service(
-                settings,
-                found,
-                slots=slots,
-                ready=lambda: told(as_json, service=found.name),
-                health_host=health_host,
-                health=health,
-            )
-        )
 
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:

@@ -188,7 +188,7 @@ def _moves(moves: "Sequence[str]") -> str:
 def show_jobs(jobs: "Sequence[JobShape]") -> None:
     """Print one line a job, and below it why it is in its state, unless it succeeded."""
     rows = [
-        (job["jobId"], job["state"], _age(job["created_at"]), job["tenant_id"], job["request_type"])
+        (job["jobId"], job["state"], age(job["created_at"]), job["tenant_id"], job["request_type"])
         for job in jobs
     ]
     names = ("job", "state", "age", "tenant", "type")
@@ -203,7 +203,7 @@ def show_jobs(jobs: "Sequence[JobShape]") -> None:
             click.secho(f"  {job['explanation']}", dim=True)
 
 
-def _age(created_at: str) -> str:
+def age(created_at: str) -> str:
     seconds = int(max((datetime.now(UTC) - _instant(created_at)).total_seconds(), 0))
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:

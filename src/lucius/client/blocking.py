@@ -40,6 +40,11 @@ class BlockingClient:
     executions = _blocking(Client.executions)
     jobs = _blocking(Client.jobs)
     protocols = _blocking(Client.protocols)
+    why = _blocking(Client.why)
+    why_job = _blocking(Client.why_job)
+    services = _blocking(Client.services)
+    pause_service = _blocking(Client.pause_service)
+    resume_service = _blocking(Client.resume_service)
     events = _blocking(Client.events)
     cancel = _blocking(Client.cancel)
     pause = _blocking(Client.pause)
@@ -49,6 +54,8 @@ class BlockingClient:
     dismiss = _blocking(Client.dismiss)
     order_many = _blocking(Client.order_many)
     retry_outbox = _blocking(Client.retry_outbox)
+    pull = _blocking(Client.pull)
+    reply = _blocking(Client.reply)
 
     def follow(self, job_id: str, *, after: int = 0) -> Iterator[EventShape]:
         """Events as they happen, until the job has ended."""

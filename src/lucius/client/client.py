@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, cast
 from urllib.parse import quote
@@ -16,16 +16,22 @@ from lucius.client.wire import CONNECTION_ERRORS, Wire, problem
 from lucius.contract import DEFAULT_URL, ENDED
 from lucius.contract.shapes import (
     BulkShape,
+    DirectivesShape,
     EventShape,
     EventsShape,
     ExecutionsShape,
     JobShape,
     JobsShape,
+    JobWhyShape,
     ProtocolsShape,
     RedrivenShape,
+    RepliesShape,
     RetriedShape,
+    ServiceOrderShape,
+    ServicesShape,
     StepsShape,
     SubmittedShape,
+    SystemWhyShape,
 )
 
 _POLL_SECONDS: Final = 30.0
@@ -144,6 +150,34 @@ class Client:
     async def protocols(self) -> ProtocolsShape:
         return cast(ProtocolsShape, await self._request("GET", "/v1/protocols"))
 
+    async def why_job(self, job_id: str) -> JobWhyShape:
+        """Why a job is where it is: one cause, with its evidence."""
+        answer = await self._request("GET", f"/v1/jobs/{_segment(job_id)}/why")
+        return cast(JobWhyShape, answer)
+
+    async def why(self) -> SystemWhyShape:
+        """What is wrong now, worst first."""
+        return cast(SystemWhyShape, await self._request("GET", "/v1/why"))
+
+    # -- services ----------------------------------------------------------------------------
+
+    async def services(self) -> ServicesShape:
+        """Services with their workers, what waits and runs, and how fast."""
+        return cast(ServicesShape, await self._request("GET", "/v1/services"))
+
+    async def pause_service(self, service: str, *, reason: str | None = None) -> ServiceOrderShape:
+        """Nothing is released to it until it is resumed."""
+        return await self._order_service(service, "pause", _said(reason))
+
+    async def resume_service(self, service: str) -> ServiceOrderShape:
+        return await self._order_service(service, "resume", {})
+
+    async def _order_service(
+        self, service: str, verb: str, body: Mapping[str, Any]
+    ) -> ServiceOrderShape:
+        path = f"/v1/services/{_segment(service)}:{verb}"
+        return cast(ServiceOrderShape, await self._request("POST", path, body=body))
+
     # -- events ------------------------------------------------------------------------------
 
     async def events(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[EventShape]:
@@ -220,6 +254,23 @@ class Client:
         """Publish what is pending now."""
         return cast(RetriedShape, await self._request("POST", "/v1/admin/outbox/retry", body={}))
 
+    # -- for workers -------------------------------------------------------------------------
+
+    async def pull(
+        self, service: str, *, limit: int = 1, wait_seconds: float = 0
+    ) -> DirectivesShape:
+        """Directives for a worker with so many free slots; waits if there is none."""
+        path = f"/v1/services/{_segment(service)}/directives:pull"
+        body = {"max": limit, "wait_seconds": wait_seconds}
+        answer = await self._request("POST", path, body=body, patience=wait_seconds)
+        return cast(DirectivesShape, answer)
+
+    async def reply(self, service: str, replies: Sequence[Mapping[str, Any]]) -> RepliesShape:
+        """Many replies at once, each with its `type` and `callback_token`. Repeating them is harmless."""
+        path = f"/v1/services/{_segment(service)}/replies"
+        answer = await self._request("POST", path, body={"replies": list(replies)})
+        return cast(RepliesShape, answer)
+
     async def _order(self, job_id: str, verb: str, body: Mapping[str, Any]) -> JobShape:
         return cast(
             JobShape, await self._request("POST", f"/v1/jobs/{_segment(job_id)}:{verb}", body=body)
@@ -233,6 +284,10 @@ def _fits_header(text: str) -> bool:
 def _segment(job_id: str) -> str:
     """A job's id as one part of a path, whatever it contains."""
     return quote(job_id, safe="")
+
+
+def _said(reason: str | None) -> dict[str, str]:
+    return {"reason": reason} if reason else {}
 
 
 def _given(filters: Mapping[str, str | int | None]) -> dict[str, str]:

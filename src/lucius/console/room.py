@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from lucius.api.access import JwtAccess
 from lucius.api.app import OPERATIONS
 from lucius.api.context import ApiContext
-from lucius.api.keys import KeyFile
+from lucius.api.keys import KnownKeys
 from lucius.api.operation import Room
 from lucius.console.asking import Api
 from lucius.console.job import OneJob
@@ -31,7 +31,7 @@ class ConsoleOptions:
 
     url: str = ""
     session_seconds: float = 8 * 3600.0
-    keys: KeyFile | None = None
+    keys: KnownKeys | None = None
     access: JwtAccess | None = None
     oidc: OidcClient | None = None
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from lucius.api.access import unauthenticated
 from lucius.api.context import Caller, Role
-from lucius.api.keys import KeyFile, KeyFileError
+from lucius.api.keys import PREFIX, KeysUnavailableError, KnownKeys
 from lucius.api.problems import Problem
 from lucius.api.tokens import CallbackTokens
 
@@ -68,7 +68,7 @@ class Sessions:
     seals: Seals
     seconds: float
     now: Callable[[], float]
-    keys: KeyFile | None = None
+    keys: KnownKeys | None = None
 
     def begin(self, caller: Caller) -> tuple[str, int]:
         """The cookie, and for how many seconds it holds."""
@@ -93,7 +93,7 @@ class Sessions:
             raise unauthenticated("you are not signed in, or not any more")
         until = float(content["until"])
         if "key" in content:
-            holder = self._holder(content["key"])
+            holder = await self._holder(content["key"])
             return replace(holder, stands=lambda: holder.stands() and self.now() < until)
         tenants = content["tenants"]
         return Caller(
@@ -104,20 +104,26 @@ class Sessions:
             ends_at=until,
         )
 
-    def _holder(self, key_id: str) -> Caller:
+    async def _holder(self, key_id: str) -> Caller:
+        caller = None
         try:
-            caller = self.keys.holder_of(key_id) if self.keys is not None else None
-        except KeyFileError as error:
+            if self.keys is not None:
+                await self.keys.prepare(f"{PREFIX}_{key_id}_")
+                caller = self.keys.holder_of(key_id)
+        except KeysUnavailableError as error:
             raise Problem("AUTHENTICATION_UNAVAILABLE") from error
         if caller is None:
             raise unauthenticated("the API key of this session was revoked or has expired")
         return caller
 
-    def caller_with(self, text: str) -> Caller:
+    async def caller_with(self, text: str) -> Caller:
         """Whose API key this is. Raises the 401."""
+        caller = None
         try:
-            caller = self.keys.caller_of(text.strip()) if self.keys is not None else None
-        except KeyFileError as error:
+            if self.keys is not None:
+                await self.keys.prepare(text.strip())
+                caller = self.keys.caller_of(text.strip())
+        except KeysUnavailableError as error:
             raise Problem("AUTHENTICATION_UNAVAILABLE") from error
         if caller is None:
             raise unauthenticated("this API key is not known, was revoked or has expired")

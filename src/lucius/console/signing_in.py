@@ -51,7 +51,7 @@ class SigningIn:
         fields = await form_of(self._site, request)
         target = local(fields.get("next", [""])[0], self._site.root)
         try:
-            found = self._sessions.caller_with(fields.get("key", [""])[0])
+            found = await self._sessions.caller_with(fields.get("key", [""])[0])
         except Problem as refused:
             status, _, detail, _, _ = problem_parts(refused)
             return self._form(request, target, status, detail)

@@ -55,6 +55,7 @@ class Event:
     lease_id: str | None = None
     moves: tuple[str, ...] = ()
     data: Json | None = field(default=None, compare=False)
+    extra: Json | None = field(default=None, compare=False)
 
 
 class Outcome(StrEnum):

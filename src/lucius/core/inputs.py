@@ -89,6 +89,9 @@ class AckReceived:
     lease_id: str
     worker_id: str | None = None
     timestamp: str | None = None
+    slots: int | None = None
+    version: str | None = None
+    """What the worker says of itself: how many steps it takes at once, and which version it is."""
 
 
 @record
@@ -138,12 +141,14 @@ class Ticked:
     not overdue: the service is not silent.
     `deaf_until`: until then nobody could be heard, because the process stood still or its clock jumped.
     A lease that ran out by then begins anew.
+    `on_hold`: leases that are with a service which someone has paused. They do not run out.
     """
 
     kind: ClassVar[Kind] = Kind.TICK
     publish_now: bool = False
     queued: frozenset[str] = frozenset()
     deaf_until: datetime | None = None
+    on_hold: frozenset[str] = frozenset()
 
 
 @record

@@ -132,6 +132,7 @@ class Owed:
     target: str
     attempts: int
     next_at: datetime
+    extra: Json | None = field(default=None, compare=False)
 
 
 @record

@@ -71,7 +71,9 @@ def _lease_over(step: Step, now: datetime) -> bool:
 
 
 def _excused(step: Step, plan: StepPlan, received: Ticked, now: datetime) -> bool:
-    """Its silence proves nothing: nobody could hear it, or it waits behind others."""
+    """Its silence proves nothing: its service is paused, nobody could hear it, or it waits behind others."""
+    if step.executions[-1].exec_id in received.on_hold:
+        return True
     deaf = received.deaf_until is not None and _lease_over(step, received.deaf_until)
     return deaf or _queued(step, plan, received, now)
 

@@ -167,7 +167,11 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
         ref = output if plain else bounded_ref(without_credentials(output))
         return job_id, ResultReceived(*bound, status, ref, fault, worker, stamp)
     if given == "ACK":
-        return job_id, AckReceived(*bound, worker_id=worker, timestamp=stamp)
+        slots = whole(body.get("slots"))
+        said = (
+            (slots, _optional(body, "version")) if slots is not None and slots > 0 else (None, None)
+        )
+        return job_id, AckReceived(*bound, worker, stamp, *said)
     if given == "HEARTBEAT":
         return job_id, HeartbeatReceived(*bound, worker_id=worker, timestamp=stamp)
     return job_id, LeaseReturned(*bound, worker_id=worker, timestamp=stamp)

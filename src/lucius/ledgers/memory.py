@@ -13,6 +13,7 @@ from lucius.core.errors import LedgerError
 from lucius.core.job import Job
 from lucius.core.states import UNSUCCESSFUL_JOB
 from lucius.ledgers.memory_index import DueIndex, ReadyPositions
+from lucius.ledgers.memory_leases import MemoryLeases
 from lucius.ledgers.rules import (
     HeldClaim,
     HeldCounts,
@@ -39,6 +40,7 @@ from lucius.ports.ledger import (
     Inflight,
     JobPage,
     JobQuery,
+    LedgerCapabilities,
     Limits,
     Pruned,
     ReadyEntry,
@@ -58,6 +60,8 @@ class StoredJob(NamedTuple):
 
 
 class MemoryLedger:
+    capabilities = LedgerCapabilities(exact_limits=True)
+
     def __init__(self) -> None:
         self.jobs: Final[dict[str, StoredJob]] = {}
         self.claims: Final[dict[ClaimKey, tuple[Claim, str]]] = {}
@@ -66,10 +70,14 @@ class MemoryLedger:
         self.queues: Final[defaultdict[QueueKey, ReadyPositions]] = defaultdict(ReadyPositions)
         self.held: Final = HeldCounts()
         self.due_index: Final = DueIndex()
+        self._notes: Final = MemoryLeases()
         self._no = 0
         self._position = 0
 
     # -- writing -----------------------------------------------------------------------------
+
+    def notes(self) -> MemoryLeases:
+        return self._notes
 
     async def claimed(self, claim: Claim) -> Taken | None:
         found = self.claims.get((claim.tenant_id, claim.claim_hash))

@@ -22,6 +22,9 @@ class MemoryLeases:
         self._rows[row.key] = replace(row, etag=etag)
         return etag
 
+    async def put_all(self, rows: Sequence[LeaseRow]) -> Sequence[str | None]:
+        return [await self.put(row) for row in rows]
+
     async def delete(self, row: LeaseRow) -> bool:
         if row.etag is None or self._stamp(row.key) != row.etag:
             return False

@@ -59,6 +59,8 @@ class Kit:
     commits: Commits
     worker_id: str
     clock: Callable[[], datetime]
+    said: Mapping[str, Any] | None = None
+    """What the worker says of itself with every ACK: `slots` and `version`."""
 
 
 class Progress(Enum):
@@ -144,7 +146,7 @@ class Attempt:
             while True:
                 sent_at = asyncio.get_running_loop().time()
                 try:
-                    await self._send(directive, ACK)
+                    await self._send(directive, ACK, self._kit.said)
                     return sent_at
                 except PublishRefusedError as error:
                     await self._set_aside("ACK_REFUSED", str(error))

@@ -12,6 +12,7 @@ from lucius.core.errors import BusError
 from lucius.core.routing import directive_topics
 from lucius.platform.backoff import Backoff
 from lucius.platform.bodies import Body, InAThread, OnTheLoop
+from lucius.platform.chaos import Chaos, ChaoticBody, ChaoticBus, ChaoticReplies
 from lucius.platform.commit import Commits
 from lucius.platform.execution import Attempt, Kit
 from lucius.platform.isolation.forks import ForkServer
@@ -52,6 +53,7 @@ class ServiceRunner:
 
     A process-isolated service has as many as it has processes, unless `slots` says otherwise.
     `forks` starts those; a process with several services has one for all of them.
+    `chaos` breaks on purpose what goes in and out, and where `execute()` runs.
     """
 
     def __init__(
@@ -71,18 +73,24 @@ class ServiceRunner:
         records: Records | None = None,
         commits: Commits | None = None,
         clock: Callable[[], datetime] = _utc_now,
+        chaos: Chaos | None = None,
     ) -> None:
         self._own_forks = ForkServer() if forks is None else None
+        body, replies = body_of(service, forks or self._own_forks), replies or BusReplies(bus)
+        if chaos is not None:
+            body, bus = ChaoticBody(body, chaos), ChaoticBus(bus, chaos)
+            replies = ChaoticReplies(replies, chaos)
         self._kit = Kit(
             service,
-            body_of(service, forks or self._own_forks),
+            body,
             bus,
             workspace,
-            replies or BusReplies(bus),
+            replies,
             records or MemoryRecords(),
             commits or Commits(workspace),
             worker_id or f"{service.name}-{uuid4().hex[:12]}",
             clock,
+            {"slots": slots or slots_of(service, SLOTS), "version": service.version},
         )
         self._name = subscription or service.name
         self._topics = tuple(topics or directive_topics("shared"))

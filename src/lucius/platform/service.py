@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Literal
 
+from lucius import __version__
 from lucius.core.errors import LuciusError
 from lucius.platform.payload import PayloadModel
 
@@ -42,6 +43,8 @@ class Service:
 
     name: str = ""
     step_types: tuple[str, ...] = ()
+    version: str = __version__
+    """Which release of the service this is; `lucius services` shows it for each worker."""
     payload_model: PayloadModel | None = None
     """A dataclass (or a static method that takes the payload): what `task.payload` becomes."""
     commit: bool = True

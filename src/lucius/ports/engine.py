@@ -29,7 +29,8 @@ class Applied:
 class BacklogRow(TypedDict):
     """What waits and runs for a service in one mode on one lane.
 
-    Autoscaling follows held, released and in progress together.
+    Autoscaling follows held, released and in progress together. `oldest_seconds`: for how long the
+    longest of those that are released has waited for its ACK.
     """
 
     service: str
@@ -39,6 +40,7 @@ class BacklogRow(TypedDict):
     released: int
     in_progress: int
     window: int
+    oldest_seconds: float
 
 
 class Engine(Protocol):

@@ -29,5 +29,8 @@ class LeaseStore(Protocol):
     async def put(self, row: LeaseRow) -> str | None:
         """Write it if the stored stamp is the row's, and answer the new one. None: it is another."""
 
+    async def put_all(self, rows: Sequence[LeaseRow]) -> Sequence[str | None]:
+        """Each as by `put`, in as few requests as can be. One that is refused stops no other."""
+
     async def delete(self, row: LeaseRow) -> bool:
         """Delete it if the stored stamp is the row's. False: it is another, or there is no row."""

@@ -9,6 +9,7 @@ from lucius.core.effects import Event
 from lucius.core.job import Job
 from lucius.core.record import record
 from lucius.core.states import JobState
+from lucius.ports.leases import LeaseStore
 
 
 @record
@@ -35,6 +36,15 @@ class Limits:
 
 
 NO_LIMITS = Limits()
+
+
+@record
+class LedgerCapabilities:
+    """What a ledger can do, for those who must know. Nobody asks for its name."""
+
+    exact_limits: bool
+    """Limits in all and by lane hold exactly. Otherwise they may be exceeded by what other processes
+    admit between two readings of the counts. The limit of a tenant is exact everywhere."""
 
 
 @record
@@ -173,6 +183,15 @@ class Sweeps(Protocol):
 
 
 class Ledger(Protocol):
+    def notes(self) -> LeaseStore:
+        """Small rows beside the jobs, for all processes, kept over a restart.
+
+        Which services are paused, who was seen, what failed, which redrives are planned.
+        """
+
+    @property
+    def capabilities(self) -> LedgerCapabilities: ...
+
     async def claimed(self, claim: Claim) -> Taken | None:
         """Look a claim up without taking it.
 

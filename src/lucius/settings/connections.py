@@ -105,7 +105,9 @@ class Storage(Section):
         "JOB_INDEX_TABLE", "job-index", "Table of what is due and ready on each lane"
     )
     inflight_table: Text = setting(
-        "INFLIGHT_TABLE", "job-inflight", "Table of lane leases and what is in flight there"
+        "INFLIGHT_TABLE",
+        "job-inflight",
+        "Table of lane leases, what is in flight on the lanes, and API keys",
     )
     workspace_url: Url = setting(
         "WORKSPACE_URL",

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from lucius.core.errors import LuciusError
-from lucius.workspaces.azure_blob import account_of
+from lucius.workspaces.azure_account import account_of
 
 VERSION: Final = "2021-08-06"
 

@@ -5,76 +5,29 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urlsplit
 
 from azure.identity import DefaultAzureCredential
 from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore, ObjectStore
 
-from lucius.core.errors import LuciusError, WorkspaceRefusedError
+from lucius.core.errors import WorkspaceRefusedError
+from lucius.workspaces.azure_account import Account, account_of
 from lucius.workspaces.objects import ObjectPlace, ObjectWorkspace, checked_path
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
 SCHEMES: Final = ("az", "abfs", "abfss", "https")
-PUBLIC: Final = "core.windows.net"
 _CONTAINER: Final = re.compile(r"\$root|\$web|[a-z0-9](?:-?[a-z0-9]){2,62}")
 CLIENT: Final["ClientConfig"] = {
     "connect_timeout": timedelta(seconds=5),
     "timeout": timedelta(minutes=5),
 }
 RETRIES: Final["RetryConfig"] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
-
-
-class BlobConnectionError(LuciusError):
-    """LUCIUS_BLOB_CONNECTION cannot be used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A storage account: where it is, and with what it is reached."""
-
-    name: str
-    endpoint: str
-    access: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Key or signature; empty: the identity of the process."""
-
-    @property
-    def hosts(self) -> frozenset[str]:
-        """Under which its blobs are known; the second is that of Data Lake."""
-        host = urlsplit(self.endpoint).netloc.lower()
-        return frozenset((host, host.replace(".blob.", ".dfs.", 1)))
-
-
-def account_of(connection: str) -> Account:
-    """From a connection string, or the URL of an account. Raises BlobConnectionError."""
-    if connection.lower().startswith("https://"):
-        parts = urlsplit(connection)
-        if parts.path.strip("/") or parts.query or "." not in parts.netloc:
-            raise BlobConnectionError(_NEITHER)
-        host = parts.netloc.lower().replace(".dfs.", ".blob.", 1)
-        return Account(host.partition(".")[0], f"https://{host}")
-    pairs = (part.partition("=") for part in connection.split(";") if part.strip())
-    said = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    name, key = said.get("accountname", ""), said.get("accountkey", "")
-    signature = said.get("sharedaccesssignature", "")
-    if not name or not (key or signature):
-        raise BlobConnectionError(_NEITHER)
-    protocol = said.get("defaultendpointsprotocol", "https")
-    usual = f"{protocol}://{name}.blob.{said.get('endpointsuffix', PUBLIC)}"
-    access = {"account_key": key} if key else {"sas_key": signature}
-    return Account(name, said.get("blobendpoint", usual).rstrip("/"), access)
-
-
-_NEITHER: Final = (
-    "LUCIUS_BLOB_CONNECTION is neither a connection string (AccountName=...;AccountKey=...) nor the URL"
-    " of a storage account, such as https://NAME.blob.core.windows.net, for the identity of the process"
-)
 
 
 def open_blobs(

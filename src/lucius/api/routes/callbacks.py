@@ -32,6 +32,10 @@ _BOUND: Final[dict[str, Any]] = {
     "timestamp": {"type": "string"},
     "correlation_id": {"type": "string"},
 }
+_ACK: Final[dict[str, Any]] = {
+    "slots": {"type": "integer", "description": "How many steps the worker takes at once"},
+    "version": {"type": "string", "description": "Which release of the service it runs"},
+}
 _REQUIRED: Final = ["jobId", "stepId", "attempt_no", "lease_id"]
 _ANY: Final[dict[str, Any]] = {}
 _RESULT: Final[dict[str, Any]] = {
@@ -52,7 +56,7 @@ _RESULT: Final[dict[str, Any]] = {
 
 
 def reply_schema(kind: str | None) -> dict[str, Any]:
-    more = _RESULT if kind in ("RESULT", None) else {}
+    more = (_RESULT if kind in ("RESULT", None) else {}) | (_ACK if kind in ("ACK", None) else {})
     types = [kind] if kind else ["ACK", "RESULT", "HEARTBEAT", "RELEASE"]
     required = [*_REQUIRED, "status"] if kind == "RESULT" else _REQUIRED
     return {

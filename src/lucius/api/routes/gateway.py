@@ -1,6 +1,7 @@
 """The pull gateway: workers in any language take directives and answer them over plain HTTP."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from typing import Any, Final, cast
 
@@ -17,10 +18,12 @@ from lucius.api.routes.callbacks import reply_schema
 from lucius.api.standing import check
 from lucius.contract.shapes import DirectivesShape, RepliesShape, ReplyOutcomeShape
 from lucius.core.errors import LuciusError
-from lucius.core.wire import whole
+from lucius.core.wire import bounded, whole
 
 MAX_PULL: Final = 256
 MAX_REPLIES: Final = 256
+_LONGEST: Final = 256
+"""Characters of what a worker says of itself."""
 _SERVICE: Final = path_parameter("service", "The service's name, as in the protocols")
 _PULL: Final[dict[str, Any]] = {
     "type": "object",
@@ -33,6 +36,12 @@ _PULL: Final[dict[str, Any]] = {
             "description": "The worker's free slots: so many are handed out, if so many wait",
         },
         "wait_seconds": {"type": "number", "minimum": 0, "maximum": 60, "default": 0},
+        "worker_id": {
+            "type": "string",
+            "description": "Who asks, for `GET /v1/services`; else the name of the caller",
+        },
+        "slots": {"type": "integer", "description": "How many steps the worker takes at once"},
+        "version": {"type": "string", "description": "Which release of the service it runs"},
     },
 }
 _UNPROVEN: Final = (401, 422)
@@ -78,6 +87,7 @@ async def pull_directives(context: ApiContext, request: Request, caller: Caller)
     if context.gateway is None:
         raise Problem("NOT_SUPPORTED")
     service: str = request.path_params["service"]
+    _introduce(context, service, body, caller)
 
     async def gone() -> None:
         with suppress(Problem):  # who may call no longer has gone, too
@@ -92,6 +102,16 @@ async def pull_directives(context: ApiContext, request: Request, caller: Caller)
     if not directives:
         check(caller.stands)
     return json_response({"directives": list(directives)})
+
+
+def _introduce(context: ApiContext, service: str, body: Mapping[str, Any], caller: Caller) -> None:
+    """The worker is known from here on; what it says of itself is cut, never refused."""
+    if context.services is None:
+        return
+    worker_id, version = body.get("worker_id"), body.get("version")
+    name = bounded(worker_id, _LONGEST) if isinstance(worker_id, str) and worker_id else caller.name
+    said = bounded(version, _LONGEST) if isinstance(version, str) and version else None
+    context.services.pulled(service, name, whole(body.get("slots")), said)
 
 
 async def take_replies(context: ApiContext, request: Request, caller: Caller) -> Response:

@@ -19,15 +19,20 @@ class Alarm:
             self._at = at
             self._earlier.set()
 
-    def set(self, at: datetime | None) -> None:
-        """As the ledger says: nothing is due before."""
-        self._at = at
+    def forget(self) -> None:
+        """The ledger is about to be asked. What is committed from now on counts besides its answer."""
+        self._at = None
         self._earlier.clear()
 
-    async def wait(self, seconds: float) -> None:
-        """So long, or until something is due earlier than was known."""
+    def found(self, at: datetime | None) -> None:
+        """As the ledger said: when it was asked, nothing was due before."""
+        if at is not None and (self._at is None or at < self._at):
+            self._at = at
+
+    async def wait(self, seconds: float) -> bool:
+        """So long, or until something is due earlier than was known. Whether that is so."""
         try:
             async with asyncio.timeout(seconds):
-                await self._earlier.wait()
+                return await self._earlier.wait()
         except TimeoutError:
-            pass
+            return False

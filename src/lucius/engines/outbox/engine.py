@@ -280,6 +280,7 @@ class OutboxEngine:
         job = await self._ledger.load(job_id)
         if job is not None and self._is_owned(job):
             self._releases.overtaken(job)
+            self._observer.took_up(job)
 
     def _committed(self, before: Job | None, decision: Decision, *, owned: bool) -> None:
         """From here on everyone may see it."""
@@ -317,6 +318,7 @@ class OutboxEngine:
     def forget(self, lanes: Collection[int]) -> None:
         """They come or go: nothing that is remembered of them holds."""
         self._cache.forget(lanes)
+        self._observer.forgot(lanes)
         for lane in lanes:
             self._releases.forget(lane)
         self._waits.wake()

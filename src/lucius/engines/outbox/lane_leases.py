@@ -6,7 +6,7 @@ observer's own clock, is free. Its holder stops sooner, a margin before `term` a
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -73,13 +73,11 @@ class LeasedLanes:
         quota = self._quota(stored)
         mine = [lane for lane in range(LANES) if self._is_mine(lane, stored)]
         self._drop(self._until.keys() - mine[:quota])
-        for lane in mine[quota:]:
-            await self._write(lane, stored, NOBODY, {})
-        for lane in mine[:quota]:
-            await self._write(lane, stored, self._name, rows.get(lane, {}))
+        await self._write(mine[quota:], stored, NOBODY, {})
+        await self._write(mine[:quota], stored, self._name, rows)
         for lane in range(LANES):
             if len(self._until) < quota and self._is_free(lane, stored):
-                await self._write(lane, stored, self._name, {})
+                await self._write([lane], stored, self._name, {})
         return frozenset(self._until)
 
     def _drop(self, lanes: Collection[int]) -> None:
@@ -94,9 +92,8 @@ class LeasedLanes:
     async def give_back(self) -> None:
         stored = await self._look()
         self._drop(list(self._until))
-        for lane in range(LANES):
-            if self._is_mine(lane, stored):
-                await self._write(lane, stored, NOBODY, {})
+        mine = [lane for lane in range(LANES) if self._is_mine(lane, stored)]
+        await self._write(mine, stored, NOBODY, {})
         me = stored.get(_OWNER + self._name)
         if me is not None:
             await self._store.delete(me)
@@ -149,16 +146,23 @@ class LeasedLanes:
         return row is None or row.holder == NOBODY or self._is_dead(row.key)
 
     async def _write(
-        self, lane: int, stored: Mapping[str, LeaseRow], holder: str, content: Mapping[str, Any]
+        self, lanes: Sequence[int], stored: Mapping[str, LeaseRow], holder: str, rows: LaneRows
     ) -> None:
-        """Whoever has written it since it was read has it."""
-        began, key = self._clock(), _key(lane)
-        known = stored.get(key)
-        row = LeaseRow(key, holder, content, known.etag if known is not None else None)
-        if await self._store.put(row) is None:
-            self._drop(self._until.keys() & {lane})
-        elif holder == self._name:
-            self._until[lane] = began + self._term * (1 - MARGIN)
+        """Whoever has written one since it was read has it."""
+        began = self._clock()
+        wanted = [
+            replace(
+                stored.get(_key(lane), LeaseRow(_key(lane), holder)),
+                holder=holder,
+                content=rows.get(lane, {}),
+            )
+            for lane in lanes
+        ]
+        for lane, etag in zip(lanes, await self._store.put_all(wanted), strict=True):
+            if etag is None:
+                self._drop(self._until.keys() & {lane})
+            elif holder == self._name:
+                self._until[lane] = began + self._term * (1 - MARGIN)
 
     # -- change ------------------------------------------------------------------------------
 

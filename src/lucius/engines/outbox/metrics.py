@@ -1,7 +1,7 @@
 """What the engine does, counted: a listener on committed decisions, and levels read at a scrape."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from heapq import nlargest
 from typing import Final
@@ -23,13 +23,16 @@ from lucius.engines.outbox.observer import Incident, Observer
 from lucius.engines.outbox.windows import Key, Windows
 from lucius.ports.engine import BacklogRow
 from lucius.ports.lanes import LaneRows, Lanes
-from lucius.ports.ledger import Inflight, JobQuery, Ledger
+from lucius.ports.ledger import Inflight, JobQuery, Ledger, ReadyQueue
 from lucius.telemetry.instruments import Labels
 
 BACKLOG: Final = "backlog"
 """Where a lane's row has the backlog."""
 RECOUNT: Final = timedelta(minutes=10)
 """Other processes change the dead-letter view too, so it is counted anew now and then."""
+
+REREAD: Final = timedelta(seconds=15)
+"""Other processes hold jobs too, and their nudges may be lost."""
 
 
 class EngineMetrics(EngineInstruments, Observer):
@@ -46,11 +49,18 @@ class EngineMetrics(EngineInstruments, Observer):
         self._met: set[str] = set()
         self._dlq: int | None = None
         self._dlq_counted_at: datetime | None = None
+        self._moves = 0
+        """Decisions that were committed here."""
+        self._held: Sequence[ReadyQueue] = ()
+        self._held_when: tuple[int, frozenset[int]] | None = None
+        """What had moved, and what was owned, when it was read."""
+        self._held_at = now()
 
     # -- what is told ------------------------------------------------------------------------
 
     def listen(self, before: Job | None, decision: Decision) -> None:
         job = decision.job
+        self._moves += 1
         self._meet(job.plan)
         if before is None:
             self.accepted.add(job.plan.request_type)
@@ -143,20 +153,32 @@ class EngineMetrics(EngineInstruments, Observer):
 
     async def rows(self) -> list[BacklogRow]:
         """The backlog of the owned lanes by service, mode and lane, for operators and autoscalers."""
+        return self._rows(await self._ledger.ready_queues(self._lanes.owned))
+
+    def _rows(self, queues: Sequence[ReadyQueue]) -> list[BacklogRow]:
         rows: dict[Key, BacklogRow] = {}
-        for queue in await self._ledger.ready_queues(self._lanes.owned):
+        for queue in queues:
             _row(rows, (queue.line, queue.lane))["held"] += queue.held
         for key, (released, running, size) in self._windows.snapshot().items():
             row = _row(rows, key)
             row["released"] += released
             row["in_progress"] += running
             row["window"] += size
+        for key, seconds in self._windows.oldest().items():
+            _row(rows, key)["oldest_seconds"] = round(seconds, 3)
         return [row for _, row in sorted(rows.items())]
 
     async def by_lane(self) -> LaneRows:
-        """The same for other processes to read; idle lines are left out."""
+        """The same for other processes to read; idle lines are left out.
+
+        It is asked for with every renewal. Where no job has moved, what is held is read again now and then.
+        """
+        asked, now = (self._moves, self._lanes.owned), self._now()
+        if asked != self._held_when or now - self._held_at >= REREAD:
+            self._held = await self._ledger.ready_queues(self._lanes.owned)
+            self._held_when, self._held_at = asked, now
         found: dict[int, dict[str, list[BacklogRow]]] = {}
-        for row in await self.rows():
+        for row in self._rows(self._held):
             if row["held"] or row["released"] or row["in_progress"]:
                 found.setdefault(row["lane"], {BACKLOG: []})[BACKLOG].append(row)
         return found
@@ -227,6 +249,7 @@ def _row(rows: dict[Key, BacklogRow], key: Key) -> BacklogRow:
             released=0,
             in_progress=0,
             window=0,
+            oldest_seconds=0.0,
         ),
     )
 

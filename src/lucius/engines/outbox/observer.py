@@ -1,6 +1,7 @@
 """What the engine tells besides its decisions: outcomes, jobs taken up, and incidents."""
 
 import logging
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 
 from lucius.core.effects import Outcome
@@ -33,9 +34,35 @@ class Observer:
         """An input was answered, whether or not anything was saved for it."""
 
     def took_up(self, job: Job) -> None:
-        """A job that an earlier process left in the middle was found at the start."""
+        """An owned job as the ledger has it: left by an earlier process, or moved by another one."""
+
+    def forgot(self, lanes: Collection[int]) -> None:
+        """Lanes come or go: nothing that is known of their jobs holds."""
 
     def incident(self, incident: Incident, cause: str) -> None: ...
+
+
+class Observers(Observer):
+    """Tells several."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    def applied(self, received: Input, outcome: Outcome) -> None:
+        for each in self._observers:
+            each.applied(received, outcome)
+
+    def took_up(self, job: Job) -> None:
+        for each in self._observers:
+            each.took_up(job)
+
+    def forgot(self, lanes: Collection[int]) -> None:
+        for each in self._observers:
+            each.forgot(lanes)
+
+    def incident(self, incident: Incident, cause: str) -> None:
+        for each in self._observers:
+            each.incident(incident, cause)
 
 
 class Outage:

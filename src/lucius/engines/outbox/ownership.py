@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -64,6 +65,8 @@ class Ownership:
         self._now = now
         self._observer = observer
         self._held: frozenset[int] = frozenset()
+        self._said: LaneRows = {}
+        """Of the owned lanes, for others to read: as of the last time that there was time to count."""
 
     async def prepare(self) -> None:
         """Take over what there is to own at the start."""
@@ -73,6 +76,7 @@ class Ownership:
         async with asyncio.TaskGroup() as tasks:
             if self._lanes.renewal is not None:
                 tasks.create_task(self._renew_forever(self._lanes.renewal.total_seconds()))
+                tasks.create_task(self._count_forever(self._lanes.renewal.total_seconds()))
             if not self._bus.volatile:
                 tasks.create_task(self._bury_forever())
 
@@ -87,9 +91,16 @@ class Ownership:
             if gained:
                 self._tasks.spawn(self._take_over(gained))
 
+    async def _count_forever(self, seconds: float) -> None:
+        """Beside the renewals: a lease must not run out because counting takes long."""
+        while True:
+            await asyncio.sleep(seconds)
+            with suppress(LedgerUnavailableError):  # the renewal says so
+                self._said = await self._backlog()
+
     async def _renew(self) -> frozenset[int]:
         """The answer: what is gained."""
-        held = await self._lanes.renew(await self._backlog())
+        held = await self._lanes.renew(self._said)
         lost, gained = self._held - held, held - self._held
         self._held = held
         if lost:

@@ -5,7 +5,7 @@ It decides and counts. Whom it names, the pump releases.
 
 import asyncio
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from math import inf
 
 from lucius.core.ids import new_lease_id
@@ -21,7 +21,15 @@ from lucius.ports.lanes import Lanes
 class Releases:
     """Of the owned lanes."""
 
-    def __init__(self, windows: Windows, ready: ReadyQueues, lanes: Lanes) -> None:
+    def __init__(
+        self,
+        windows: Windows,
+        ready: ReadyQueues,
+        lanes: Lanes,
+        held_back: Container[str] = frozenset(),
+    ) -> None:
+        """`held_back`: services to which nothing is released now."""
+        self._held_back = held_back
         self._windows = windows
         self._ready = ready
         self._lanes = lanes
@@ -44,6 +52,8 @@ class Releases:
             if step.state is not StepState.DISPATCHING or not step.ready:
                 continue
             planned = job.plan.steps[index]
+            if planned.service in self._held_back:
+                continue
             key = (job.plan.line_of(planned.service), lane)
             behind = key in self._busy or tenant_id in self._ready.tenants(key)
             if not behind and self._windows.room(key, tenant_id):
@@ -145,6 +155,8 @@ class Releases:
 
     def next_tenant(self, key: Key) -> str | None:
         """Whose turn it is: of those who have room, the tenant that has least out."""
+        if service_of(key[0]) in self._held_back:
+            return None
         window, least, chosen = self._windows.of(key), inf, None
         for tenant_id in self._ready.tenants(key):
             out = window.out(tenant_id)
@@ -162,6 +174,8 @@ class Releases:
         No more than the worker has room for: whoever is left out comes first at one of the next pulls.
         """
         found: dict[str, deque[Key]] = {}
+        if service in self._held_back:
+            return deque()
         keys = deque(key for key in self._ready.lines() if service_of(key[0]) == service)
         keys.rotate(self._pulled)
         self._pulled += 1

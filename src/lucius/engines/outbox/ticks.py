@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 
@@ -22,10 +22,15 @@ log = logging.getLogger("lucius.reconciler")
 
 BATCH: Final = 512
 IDLE: Final = timedelta(seconds=30)
+QUIET: Final = timedelta(seconds=5)
+"""How long between two looks at most, where nothing happens. What is known to be due is not late for it."""
 
 
 class Ticks:
-    """Of the owned lanes. `every`: how long between two looks at most, whatever the alarm says."""
+    """Of the owned lanes. `every`: how long between two looks at most, whatever the alarm says.
+
+    Where looks find nothing and nobody nudges, they become rarer: up to `QUIET` apart, if `every` is less.
+    """
 
     def __init__(
         self,
@@ -39,7 +44,10 @@ class Ticks:
         now: Callable[[], datetime],
         observer: Observer,
         every: timedelta = IDLE,
+        held_back: Container[str] = frozenset(),
     ) -> None:
+        """`held_back`: services whose leases do not run out now."""
+        self._held_back = held_back
         self._engine = engine
         self._ledger = ledger
         self._windows = windows
@@ -49,6 +57,7 @@ class Ticks:
         self._now = now
         self._observer = observer
         self._every = every
+        self._pause = every
         self._watch = StallWatch(now, lambda: asyncio.get_running_loop().time())
 
     async def run(self) -> None:
@@ -65,22 +74,32 @@ class Ticks:
     async def _tick_forever(self) -> NoReturn:
         while True:
             try:
-                if await self.tick_due():
-                    continue
-                self._alarm.set(await self._ledger.next_due(self._lanes.owned))
+                moved = await self._looked()
             except LedgerUnavailableError as error:
                 self._outage.began(error, self._observer)
                 await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
                 continue
             self._outage.ended()
-            await self._alarm.wait(self.pause())
+            if moved or await self._alarm.wait(self.pause()):
+                self._pause = self._every
+            else:
+                self._pause = min(self._pause * 2, max(self._every, QUIET))
+
+    async def _looked(self) -> bool:
+        """Tick what is due, if anything is. Whether something has moved."""
+        self._alarm.forget()
+        at = await self._ledger.next_due(self._lanes.owned)
+        if at is not None and at <= self._now() and await self.tick_due():
+            return True
+        self._alarm.found(at)
+        return False
 
     def pause(self) -> float:
         """Seconds until the next look."""
         if self._alarm.at is None:
-            return self._every.total_seconds()
+            return self._pause.total_seconds()
         left = (self._alarm.at - self._now()).total_seconds()
-        return min(max(left, 0.001), self._every.total_seconds())
+        return min(max(left, 0.001), self._pause.total_seconds())
 
     async def tick_due(self) -> bool:
         """Tick what is due now. False: nothing was, or nothing that is due could be moved."""
@@ -102,6 +121,7 @@ class Ticks:
 
     async def look(self, job_id: str) -> None:
         """Another process has moved it. What it left to do is due already."""
+        self._pause = self._every
         try:
             job = await self._engine.look(job_id)
         except LedgerRowUnreadableError:
@@ -114,8 +134,9 @@ class Ticks:
         try:
             if self._engine.is_stale(found.job_id, found.due_at):
                 await self._engine.look(found.job_id)
-            queued = self._queued(await self._engine.job(found.job_id))
-            ticked = Ticked(queued=queued, deaf_until=deaf_until)
+            job = await self._engine.job(found.job_id)
+            queued, on_hold = self._queued(job), self._on_hold(job)
+            ticked = Ticked(queued=queued, deaf_until=deaf_until, on_hold=on_hold)
             applied = await self._engine.apply(found.job_id, ticked)
         except LedgerUnavailableError:
             raise
@@ -126,6 +147,17 @@ class Ticks:
             log.exception("a job cannot be ticked", extra={"jobId": found.job_id})
             return False
         return applied is not None and applied.job.due_at != found.due_at
+
+    def _on_hold(self, job: Job | None) -> frozenset[str]:
+        """Leases of the job that are with a service which is held back."""
+        if job is None:
+            return frozenset()
+        pairs = zip(job.plan.steps, job.steps, strict=True)
+        return frozenset(
+            step.executions[-1].exec_id
+            for planned, step in pairs
+            if step.out and planned.service in self._held_back
+        )
 
     def _queued(self, job: Job | None) -> frozenset[str]:
         """Leases of the job that wait behind others, at a service that is at work."""

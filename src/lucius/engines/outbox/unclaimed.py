@@ -42,6 +42,9 @@ class UnclaimedServices:
         self._left: dict[str, datetime] = {}
         """When a directive of a service was last left; there from the warning until it is over."""
 
+    def services(self) -> list[str]:
+        return list(self._left)
+
     def leave(self, service: str, at: datetime) -> bool:
         """A directive of it was left. True: that is news."""
         news = service not in self._left

@@ -216,6 +216,19 @@ class Windows:
             if not self._windows[key].reserved:
                 del self._windows[key]
 
+    def limited(self, line: str, lane: int, tenant_id: str) -> bool:
+        """Whether the tenant may have one directive out at a time there, and has it: its last timed out."""
+        window = self._windows.get((line, lane))
+        return window is not None and tenant_id in window.silent and window.out(tenant_id) > 0
+
+    def oldest(self) -> dict[Key, float]:
+        """Per line and lane: for how many seconds the longest of its directives has waited for its ACK."""
+        found: dict[Key, float] = {}
+        now = self._clock()
+        for entry in self._open.values():
+            found[entry.key] = max(found.get(entry.key, 0.0), now - entry.since)
+        return found
+
     def snapshot(self) -> dict[Key, tuple[int, int, int]]:
         """Per line and lane: what is out and not acknowledged, what is in progress, the window's size."""
         return {

@@ -21,6 +21,35 @@ ROOM: Final = 30_000
 """Characters of a column that only repeats what a document has whole."""
 
 
+JOB_COLUMNS: Final = frozenset(
+    [
+        "job_id",
+        "tenant_id",
+        "tenant_bucket",
+        "request_type",
+        "protocol_id",
+        "doc_id",
+        "mode",
+        "state",
+        "status",
+        "idempotency_key",
+        "idempotency_hash",
+        "current_step_id",
+        "current_step_index",
+        "attempts_total",
+        "created_at",
+        "updated_at",
+        "completed_at",
+        "error_code",
+        "error_message",
+        "correlation_id",
+        "traceparent",
+        "final_output",
+    ]
+)
+"""What `job_columns` writes, where there is a value."""
+
+
 def job_columns(job: Job) -> Columns:
     plan, at = job.plan, job.current_index
     return {

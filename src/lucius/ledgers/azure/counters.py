@@ -36,7 +36,7 @@ class TenantTally:
         cells = self.cells + more
         columns = {"total": cells.total(), "cells": _written(cells)}
         row = row_of(partition, self.key, columns)
-        return Change(Act.INSERT if self.etag is None else Act.REPLACE, row, self.etag)
+        return Change(Act.INSERT if self.etag is None else Act.MERGE, row, self.etag)
 
     def changed(self, more: Cells, etag: str | None) -> None:
         self.cells, self.etag = self.cells + more, etag

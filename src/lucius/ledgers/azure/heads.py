@@ -1,6 +1,7 @@
 """The head of a stored job: what the ledger keeps about it beside the job itself, in columns of its row."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any, Final
 
 import orjson
@@ -8,8 +9,8 @@ import orjson
 from lucius.core.errors import LedgerError, LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.job import Job
 from lucius.core.record import record
-from lucius.ledgers.azure.columns import job_columns
-from lucius.ledgers.azure.store import ETAG, Row, chunked, joined
+from lucius.ledgers.azure.columns import JOB_COLUMNS, job_columns
+from lucius.ledgers.azure.store import ETAG, PARTITION, ROW, Row, chunked, joined
 from lucius.ledgers.rules import InflightGroup, PageEnd
 from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, too_new
 from lucius.ledgers.stored.json_form import maybe_micros, micros
@@ -30,6 +31,8 @@ class StepsHead:
     """Places in the ready queues, by step."""
     save_id: str = ""
     """Of the write that made this version."""
+    extra: Mapping[str, Any] | None = field(default=None, compare=False)
+    """Columns that a newer version has added to the row: they are written back."""
 
     def claim(self, tenant_id: str) -> Claim:
         return Claim(tenant_id, self.claim_hash, self.body_hash, self.keyed)
@@ -84,9 +87,17 @@ GLANCED: Final = (
 )
 
 
+COLUMNS: Final = JOB_COLUMNS | frozenset(
+    (PARTITION, ROW, ETAG, *GLANCED, "body_hash", "keyed", "no", "withdrawn")
+)
+"""Every column of a job's row that this version writes, but for the pieces of long texts."""
+DOCUMENTS: Final = ("doc", "pending")
+
+
 def job_row(job: Job, head: StepsHead) -> dict[str, Any]:
     """All columns of the row that is a job's commit point."""
     return {
+        **(head.extra or {}),
         **job_columns(job),
         "schema": SCHEMA,
         "version": job.version,
@@ -162,7 +173,12 @@ def head_of(row: Row) -> StepsHead:
         row.get("wakeup") or "",
         ready,
         row.get("save_id") or "",
+        {name: value for name, value in row.items() if not _is_ours(name)} or None,
     )
+
+
+def _is_ours(column: str) -> bool:
+    return column in COLUMNS or column.rstrip("0123456789") in DOCUMENTS
 
 
 def place_of(job: Job, head: StepsHead) -> PageEnd:

@@ -11,8 +11,9 @@ from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.job import Job
 from lucius.ledgers.azure.creating import Creation
 from lucius.ledgers.azure.examine import Examination
+from lucius.ledgers.azure.keys import AzureKeys
 from lucius.ledgers.azure.layout import Layout
-from lucius.ledgers.azure.leases import AzureLeases
+from lucius.ledgers.azure.leases import NOTES, AzureLeases
 from lucius.ledgers.azure.levels import Levels
 from lucius.ledgers.azure.lists import Lists
 from lucius.ledgers.azure.metrics import TableInstruments
@@ -36,6 +37,7 @@ from lucius.ports.ledger import (
     Inflight,
     JobPage,
     JobQuery,
+    LedgerCapabilities,
     Limits,
     Pruned,
     ReadyEntry,
@@ -47,7 +49,12 @@ MOST_OFFERED: Final = 20_000
 
 
 class AzureLedger:
-    """`tenants` and `lanes`: the tables that both layouts share. `now`: the service's time, unless told."""
+    """`tenants`, `lanes` and `shared`: the tables of both layouts; `shared` is that of lane leases and keys.
+
+    `now`: the service's time, unless told.
+    """
+
+    capabilities = LedgerCapabilities(exact_limits=False)
 
     def __init__(
         self,
@@ -56,16 +63,18 @@ class AzureLedger:
         *,
         tenants: str,
         lanes: str,
+        shared: str,
         now: Callable[[], datetime] | None = None,
         instruments: TableInstruments | None = None,
     ) -> None:
         now = now or partial(service_time, store)
         self.instruments = instruments or TableInstruments()
         self._store = store
+        self._now = now
         self._layout = layout
         self._tenants = Tenants(store, tenants)
         self._lanes = LaneTable(store, lanes)
-        self._lanes_table = lanes
+        self._shared = shared
         self._sights = Sights()
         self._turns = JobTurns()
         self._levels = Levels(self._tenants, now)
@@ -86,7 +95,15 @@ class AzureLedger:
 
     def leases(self) -> AzureLeases:
         """Rows that say which process owns which lane."""
-        return AzureLeases(self._store, self._lanes_table)
+        return AzureLeases(self._store, self._shared)
+
+    def keys(self) -> AzureKeys:
+        """Rows of the API keys that all replicas accept."""
+        return AzureKeys(self._store, self._shared)
+
+    def notes(self) -> AzureLeases:
+        """Rows of what is known beside the jobs."""
+        return AzureLeases(self._store, self._shared, NOTES)
 
     async def close(self) -> None:
         try:
@@ -217,7 +234,7 @@ class AzureLedger:
         await self._tenants.check()
 
     async def verify(self) -> Sequence[Drift]:
-        return await Examination(self._layout, self._tenants, self._lanes).drifts()
+        return await Examination(self._layout, self._tenants, self._lanes, self._now()).drifts()
 
 
 def _turn(claim: Claim) -> str:

@@ -10,6 +10,7 @@ from azure.data.tables.aio import TableServiceClient
 from azure.identity.aio import DefaultAzureCredential
 
 from lucius.core.errors import LuciusError
+from lucius.ledgers.azure.keys import AzureKeys
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.ledger import AzureLedger
@@ -72,13 +73,19 @@ async def open_ledger(
         _layout(backend, store, tables, hot),
         tenants=tables["LUCIUS_IDEMPOTENCY_TABLE"],
         lanes=tables["LUCIUS_JOB_INDEX_TABLE"],
+        shared=tables["LUCIUS_INFLIGHT_TABLE"],
         instruments=metrics,
     )
 
 
 def leases_of(ledger: AzureLedger) -> AzureLeases:
-    """Lease rows live beside the jobs, in the table that says what is due on which lane."""
+    """Lease rows live beside the jobs."""
     return ledger.leases()
+
+
+def keys_of(ledger: AzureLedger) -> AzureKeys:
+    """API keys live beside the lane leases."""
+    return ledger.keys()
 
 
 def _layout(backend: str, store: Store, tables: Mapping[str, str], hot: Collection[str]) -> Layout:

@@ -148,7 +148,7 @@ class Projections:
         """One transaction, guarded by the head."""
         job = copy.job
         for _ in range(RACES):
-            changes = [Change(Act.REPLACE, _head_row(copy, trace.bucket), trace.head)]
+            changes = [Change(Act.MERGE, _head_row(copy, trace.bucket), trace.head)]
             changes += _step_changes(copy)
             made = await self._store.commit(self._tables.steps, changes)
             if not isinstance(made, Refused):
@@ -268,7 +268,7 @@ def _entry_rows(copy: Copy, bucket: str) -> Iterator[Row]:
 
 
 def _guarded(row: Row, etag: str | None) -> Change:
-    return Change(Act.INSERT if etag is None else Act.REPLACE, row, etag)
+    return Change(Act.INSERT if etag is None else Act.MERGE, row, etag)
 
 
 def _outrun(job: Job) -> LedgerUnavailableError:

@@ -85,16 +85,27 @@ class Scanner:
     async def next_due(
         self, lanes: Collection[int], skips: Callable[[str], bool]
     ) -> datetime | None:
-        """Not later than the first that is due. A row that is kept for what may come is passed over."""
+        """Not later than the first that is due. A row that is kept for what may come is passed over.
+
+        One request a lane: where nothing is due, no more is needed.
+        """
         firsts = [at for lane in lanes if (at := await self._first(lane, skips)) is not None]
         return instant(min(firsts)) if firsts else None
 
     async def _first(self, lane: int, skips: Callable[[str], bool]) -> int | None:
+        """A row that was kept is compared again: what it announced may have come since."""
+        now = micros(self._now())
         async for row in self._lanes.wakeups(lane, page=AHEAD):
+            if row.schema > SCHEMA or skips(row.job_id):
+                continue
             kept = row.row in self._looked and self._looked[row.row] is None
-            if row.schema <= SCHEMA and not kept and not skips(row.job_id):
+            if not kept or row.due > now or await self._again(row) is not None:
                 return row.due
         return None
+
+    async def _again(self, row: Wakeup) -> FoundRow | None:
+        self._looked.pop(row.row, None)
+        return await self._look(row)
 
     async def sweep(self, now: datetime) -> int:
         """Look at every row that has come up. How many of them announced what never came."""

@@ -34,6 +34,7 @@ class Act(StrEnum):
     MERGE = "merge"
     """Replace some columns of a row that is there."""
     UPSERT = "upsert"
+    """Insert it, or else as MERGE: columns of a newer version stay."""
     DELETE = "delete"
 
 

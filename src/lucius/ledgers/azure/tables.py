@@ -293,9 +293,9 @@ def _options(change: Change) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if change.etag is not None:
         options = {"etag": change.etag, "match_condition": MatchConditions.IfNotModified}
-    if change.act in (Act.REPLACE, Act.UPSERT):
+    if change.act is Act.REPLACE:
         options["mode"] = UpdateMode.REPLACE
-    elif change.act is Act.MERGE:
+    elif change.act in (Act.MERGE, Act.UPSERT):
         options["mode"] = UpdateMode.MERGE
     return options
 

@@ -15,6 +15,7 @@ from lucius.ledgers.sqlite.backup import write_backup
 from lucius.ledgers.sqlite.batch import Call, Create, Save
 from lucius.ledgers.sqlite.health import WriteHealth
 from lucius.ledgers.sqlite.lock import WriterLock
+from lucius.ledgers.sqlite.notes import SqliteNotes
 from lucius.ledgers.sqlite.prune import PrunePage, count_prunable
 from lucius.ledgers.sqlite.schema import (
     MIGRATIONS,
@@ -37,6 +38,7 @@ from lucius.ports.ledger import (
     Inflight,
     JobPage,
     JobQuery,
+    LedgerCapabilities,
     Limits,
     Pruned,
     ReadyEntry,
@@ -52,6 +54,8 @@ DECODED_AT_ONCE: Final = 10
 
 class SqliteLedger:
     """Reads are small and run on the event loop; writes go through the one writer thread."""
+
+    capabilities = LedgerCapabilities(exact_limits=True)
 
     def __init__(
         self,
@@ -110,6 +114,9 @@ class SqliteLedger:
         if self._writer is None:
             raise LedgerError(f"{self.path} is open for reading only")
         return self._writer
+
+    def notes(self) -> SqliteNotes:
+        return SqliteNotes(self._reader, self._writing, self._foreign)
 
     async def claimed(self, claim: Claim) -> Taken | None:
         with self._foreign:

@@ -68,6 +68,11 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         """CREATE INDEX jobs_prunable ON jobs (completed_at)
             WHERE completed_at IS NOT NULL AND dlq = 0""",
     ),
+    (
+        """CREATE TABLE notes (
+            key TEXT PRIMARY KEY, holder TEXT NOT NULL, content BLOB NOT NULL,
+            stamp TEXT NOT NULL) WITHOUT ROWID""",
+    ),
 )
 """Each makes one version of the file from the one before; `PRAGMA user_version` counts them."""
 

@@ -1,10 +1,16 @@
-"""The stored form of events: one document for all the events of a save."""
+"""The stored form of events: one document for all the events of a save.
+
+Fields of a newer version are kept: whoever copies its events to another table copies them whole.
+"""
 
 from collections.abc import Sequence
+from typing import Final
 
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerCorruptError
-from lucius.ledgers.stored.json_form import Doc, dumps, instant, loads, micros
+from lucius.ledgers.stored.json_form import Doc, dumps, extra_of, instant, loads, micros
+
+FIELDS: Final = frozenset(("seq", "type", "at", "step", "attempt", "lease", "moves", "data"))
 
 
 def encode_events(events: Sequence[Event]) -> bytes:
@@ -12,7 +18,8 @@ def encode_events(events: Sequence[Event]) -> bytes:
 
 
 def _event(event: Event) -> Doc:
-    doc: Doc = {"seq": event.seq, "type": event.type, "at": micros(event.at)}
+    doc: Doc = dict(event.extra) if event.extra else {}
+    doc |= {"seq": event.seq, "type": event.type, "at": micros(event.at)}
     if event.step_id is not None:
         doc["step"] = event.step_id
     if event.attempt_no is not None:
@@ -43,4 +50,5 @@ def _read_event(doc: Doc) -> Event:
         lease_id=doc.get("lease"),
         moves=tuple(doc.get("moves", ())),
         data=doc.get("data"),
+        extra=extra_of(doc, FIELDS),
     )

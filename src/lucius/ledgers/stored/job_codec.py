@@ -1,11 +1,11 @@
 """The stored form of jobs and events: short JSON, absent where it is the default, instants in microseconds.
 
 The encoder runs on every transition, so it builds plain dictionaries by hand. Fields that this
-version does not know are kept in `extra` and written back; a newer schema number is refused.
+version does not know are kept in `extra` and written back; a newer schema number is refused. Lists
+such as a fault are closed: to make one longer, the schema number is raised.
 What an entry shares with its latest execution is written once, with the execution.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,7 +13,15 @@ from lucius.core.errors import LedgerCorruptError, LedgerTooNewError
 from lucius.core.job import Entry, Execution, Fault, Job, Owed, Step
 from lucius.core.plan import Plan
 from lucius.core.states import AbortReason, EntryState, ExecutionState, JobState, StepState
-from lucius.ledgers.stored.json_form import Doc, dumps, instant, loads, maybe_micros, micros
+from lucius.ledgers.stored.json_form import (
+    Doc,
+    dumps,
+    extra_of,
+    instant,
+    loads,
+    maybe_micros,
+    micros,
+)
 
 SCHEMA: Final = 1
 """The number of the stored form. It is raised only when an older process could not keep the meaning."""
@@ -63,6 +71,7 @@ def _encode_rare(job: Job, doc: Doc) -> None:
 
 def _owed(owed: Owed) -> Doc:
     return {
+        **(owed.extra or {}),
         "id": owed.owed_id,
         "kind": owed.kind,
         "target": owed.target,
@@ -168,6 +177,7 @@ ENTRY_FIELDS: Final = _names("state created attempt lease released asked ready s
 RUN_FIELDS: Final = _names(
     "id attempt state leased expires owner started unclaimed finished reason final"
 )
+OWED_FIELDS: Final = _names("id kind target attempts next")
 
 
 def decode_job(plan: Plan, raw: bytes) -> Job:
@@ -212,7 +222,7 @@ def _job(plan: Plan, doc: Doc) -> Job:
         owed=tuple(_read_owed(owed) for owed in doc.get("owed", ())),
         dismissed_at=_at(doc, "dismissed"),
         redriven_by=doc.get("redriven"),
-        extra=_extra(doc, JOB_FIELDS),
+        extra=extra_of(doc, JOB_FIELDS),
     )
 
 
@@ -232,7 +242,7 @@ def _read_step(doc: Doc) -> Step:
         fault=_fault(doc),
         updated_at=_at(doc, "updated", completed_at),
         completed_at=completed_at,
-        extra=_extra(doc, STEP_FIELDS),
+        extra=extra_of(doc, STEP_FIELDS),
     )
 
 
@@ -249,7 +259,7 @@ def _read_entry(doc: Doc, runs: tuple[Execution, ...]) -> Entry:
         released_at=released_at,
         asked_at=_at(doc, "asked", released_at),
         sent_at=_at(doc, "sent", run.started_at if run else None),
-        extra=_extra(doc, ENTRY_FIELDS),
+        extra=extra_of(doc, ENTRY_FIELDS),
     )
 
 
@@ -266,12 +276,19 @@ def _read_execution(doc: Doc, place: int) -> Execution:
         finished_at=_at(doc, "finished"),
         reason=AbortReason(doc["reason"]) if "reason" in doc else None,
         final=doc.get("final", False),
-        extra=_extra(doc, RUN_FIELDS),
+        extra=extra_of(doc, RUN_FIELDS),
     )
 
 
 def _read_owed(doc: Doc) -> Owed:
-    return Owed(doc["id"], doc["kind"], doc["target"], doc["attempts"], instant(doc["next"]))
+    return Owed(
+        doc["id"],
+        doc["kind"],
+        doc["target"],
+        doc["attempts"],
+        instant(doc["next"]),
+        extra=extra_of(doc, OWED_FIELDS),
+    )
 
 
 def _whole(value: Any) -> int:
@@ -289,9 +306,3 @@ def _at(doc: Doc, name: str, default: datetime | None = None) -> datetime | None
         return default
     value = doc[name]
     return None if value is None else instant(value)
-
-
-def _extra(doc: Doc, known: frozenset[str]) -> Mapping[str, Any] | None:
-    if doc.keys() <= known:
-        return None
-    return {name: value for name, value in doc.items() if name not in known}

@@ -78,3 +78,10 @@ def loads(raw: bytes) -> Any:
 
 def maybe_micros(moment: datetime | None) -> int | None:
     return None if moment is None else micros(moment)
+
+
+def extra_of(doc: Doc, known: frozenset[str]) -> Mapping[str, Any] | None:
+    """What a newer version has written beside what is known here."""
+    if doc.keys() <= known:
+        return None
+    return {name: value for name, value in doc.items() if name not in known}

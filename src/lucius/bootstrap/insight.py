@@ -1,0 +1,110 @@
+"""What is known beside the jobs, wired: who is at work, and what is paused."""
+
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from lucius.bootstrap.outbox import Outbox
+from lucius.core.effects import Outcome
+from lucius.core.inputs import Input
+from lucius.core.job import Job
+from lucius.engines.outbox.engine import Listener
+from lucius.engines.outbox.observer import Observer
+from lucius.insight.pauses import PausedServices
+from lucius.insight.services import KnownServices
+from lucius.insight.sightings import Sightings
+from lucius.insight.why import Physician
+from lucius.insight.workers import Workers
+from lucius.ports.config import Catalog
+from lucius.ports.lanes import FixedLanes, Lanes
+from lucius.ports.ledger import Ledger
+
+
+class WorkersObserved(Observer):
+    """Tells the register of workers what the engine tells."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def applied(self, received: Input, outcome: Outcome) -> None:
+        self._workers.applied(received, outcome)
+
+    def took_up(self, job: Job) -> None:
+        self._workers.took_up(job)
+
+    def forgot(self, lanes: Collection[int]) -> None:
+        self._workers.forgot(lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """What the engine is built with: it is asked, and told, by the engine."""
+
+    workers: Workers
+    paused: PausedServices
+    alone: bool
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        return (WorkersObserved(self.workers),)
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        return (self.workers.listen,)
+
+
+def listening(ledger: Ledger, lanes: Lanes, now: Callable[[], datetime]) -> Listening:
+    alone = isinstance(lanes, FixedLanes)
+    return Listening(Workers(lanes), PausedServices(ledger.notes(), now=now, alone=alone), alone)
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What is built on the engine."""
+
+    services: KnownServices
+    sightings: Sightings
+    doctor: Physician
+
+
+def insight(
+    heard: Listening,
+    ledger: Ledger,
+    outbox: Outbox,
+    *,
+    lanes: Lanes,
+    catalog: Callable[[], Catalog],
+    troubles: Callable[[], Mapping[str, str]],
+    now: Callable[[], datetime],
+) -> Insight:
+    name = "one" if heard.alone else f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
+    sightings = Sightings(
+        ledger.notes(),
+        heard.workers,
+        name,
+        unclaimed=outbox.unclaimed.services,
+        troubles=troubles,
+        now=now,
+        alone=heard.alone,
+    )
+    services = KnownServices(
+        heard.workers,
+        sightings,
+        heard.paused,
+        catalog=catalog,
+        backlog=outbox.engine.backlog,
+        now=now,
+    )
+    doctor = Physician(
+        ledger,
+        services,
+        sightings,
+        lanes=lanes,
+        limited=outbox.windows.limited,
+        catalog=catalog,
+        now=now,
+    )
+    return Insight(services, sightings, doctor)

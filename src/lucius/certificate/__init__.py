@@ -1,0 +1,1 @@
+"""The certificate: black-box checks of whether a platform service keeps the contract."""

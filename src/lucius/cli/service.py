@@ -1,0 +1,119 @@
+"""`lucius service`: a platform service in a process of its own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lucius.cli.ledger import settings_for, with_data
+from lucius.cli.processes import logs, run_quickly, search_here, told, with_health
+from lucius.cli.session import with_json
+
+if TYPE_CHECKING:
+    from lucius.platform.chaos import Chaos
+
+
+class ChaosWords(click.ParamType["Chaos"]):
+    """Faults such as drop=0.01,delay=2s."""
+
+    name = "faults"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> "Chaos":
+        from lucius.platform.chaos import ChaosError, parse_chaos
+
+        try:
+            return parse_chaos(str(value))
+        except ChaosError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.group()
+def service() -> None:
+    """Write a platform service, and run it."""
+
+
+@service.command("run")
+@click.argument("name", metavar="MODULE:NAME")
+@click.option(
+    "--slots",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many steps run at once. A process-isolated service has its own number of processes.",
+)
+@click.option(
+    "--url",
+    metavar="URL",
+    help="Pull directives from this server over HTTP, instead of the bus of the settings.",
+)
+@click.option(
+    "--api-key",
+    envvar="LUCIUS_API_KEY",
+    show_envvar=True,
+    help="API key for --url, with the role service.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["DEFAULT", "BURST"], case_sensitive=False),
+    help="Serve only this mode. Needs a bus with LUCIUS_LANE_TOPOLOGY=filtered.  [default: both]",
+)
+@click.option(
+    "--chaos",
+    type=ChaosWords(),
+    metavar="FAULTS",
+    help="Break on purpose, for tests: drop=0.01,delay=2s,crash=0.001,duplicate=0.05,seed=7.",
+)
+@with_health
+@with_data
+@with_json
+def run_service(
+    name: str,
+    slots: int,
+    url: str | None,
+    api_key: str | None,
+    mode: str | None,
+    chaos: "Chaos | None",
+    data: Path,
+    health_host: str,
+    health: int | None,
+    as_json: bool,
+) -> None:
+    """Run a platform service until it is stopped.
+
+    With --url it works for any server, such as a plain `lucius up`. Without, it takes directives from
+    the bus that LUCIUS_BUS_BACKEND names.
+
+    On SIGTERM it takes no more steps, and those that run may finish for LUCIUS_DRAIN_SECONDS.
+
+    With --json its logs are JSON, and one line on standard output says when it is ready.
+    """
+    from lucius import bootstrap
+    from lucius.client import Client
+    from lucius.core.plan import Mode
+
+    settings = settings_for(data, **logs(as_json))
+    if url is None and settings.bus_backend == "memory":
+        raise click.ClickException(
+            "the memory bus lives inside one process, so a service outside of it receives nothing.\n"
+            f"Run it over HTTP: lucius service run {name} --url http://127.0.0.1:8700\n"
+            f"Or with the server: lucius up --service {name}\n"
+            "Or share a bus: set LUCIUS_BUS_BACKEND, for this process and for the server."
+        )
+    if url is not None and mode is not None:
+        raise click.UsageError("--mode is for a bus: a server hands out both modes over --url")
+    search_here()
+    found = bootstrap.named_service(name, settings)
+    with bootstrap.observed(settings):
+        run_quickly(
+            bootstrap.run_service(
+                settings,
+                found,
+                slots=slots,
+                ready=lambda: told(as_json, service=found.name),
+                health_host=health_host,
+                health=health,
+                mode=Mode(mode) if mode else None,
+                gateway=Client(url, api_key=api_key, retries=0) if url else None,
+                chaos=chaos,
+            )
+        )

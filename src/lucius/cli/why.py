@@ -1,0 +1,44 @@
+"""`lucius why [JOB]`: the cause, its evidence, what comes next, and the command that helps."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lucius.cli.session import Session, with_server
+
+if TYPE_CHECKING:
+    from lucius.contract.shapes import SystemWhyShape, WhyShape
+
+COLOURS = {"OUTAGE": "red", "PROBLEM": "yellow", "WAITS": "cyan", "FINE": "green"}
+
+
+@click.command()
+@click.argument("job_id", metavar="[JOB]", required=False)
+@with_server
+def why(session: Session, job_id: str | None) -> None:
+    """Say why a job waits or failed; without a job, what is wrong now, worst first."""
+    if job_id is not None:
+        session.show(session.call(lambda client: client.why_job(job_id)), _show)
+    else:
+        session.show(session.call(lambda client: client.why()), _show_all)
+
+
+def _show_all(answer: "SystemWhyShape") -> None:
+    if not answer["causes"]:
+        click.echo("nothing is wrong")
+    for number, cause in enumerate(answer["causes"]):
+        click.echo("", nl=bool(number))
+        _show(cause)
+
+
+def _show(found: "WhyShape") -> None:
+    cause = click.style(found["cause"], fg=COLOURS.get(found["severity"]), bold=True)
+    since = f" (since {found['since']})" if found["since"] else ""
+    click.echo(f"{cause}  {found['summary']}{since}")
+    for each in found["evidence"]:
+        click.echo(f"  {each['what']}" + (f" at {each['at']}" if each["at"] else ""))
+    if found["next"]["what"]:
+        at = f" at {found['next']['at']}" if found["next"]["at"] else ""
+        click.echo(f"{click.style('next', dim=True)}  {found['next']['what']}{at}")
+    if found["command"]:
+        click.echo(f"{click.style('try', dim=True)}   {found['command']}")

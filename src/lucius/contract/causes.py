@@ -1,0 +1,328 @@
+"""Every cause that `lucius why` can name: what it means, what happens by itself, and what helps.
+
+The reference pages are made from this. The rules that find them are in `insight/rules.py`.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+
+class Severity(IntEnum):
+    """How bad it is. Above `WAITS`, somebody should look."""
+
+    FINE = 0
+    """Nothing is wrong."""
+    WAITS = 1
+    """It goes on by itself."""
+    PROBLEM = 2
+    """Some jobs do not go on until someone acts, or fail."""
+    OUTAGE = 3
+    """Nothing goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    code: str
+    severity: Severity
+    title: str
+    meaning: str
+    by_itself: str
+    helps: str
+
+    @property
+    def page(self) -> str:
+        return f"{self.code}.md"
+
+
+_ALL: Final = (
+    # -- what does not answer ----------------------------------------------------------------
+    Cause(
+        "LEDGER_AWAY",
+        Severity.OUTAGE,
+        "The ledger does not answer",
+        "Jobs can be neither read nor moved. Nothing that was acknowledged is lost.",
+        "Everything goes on when the ledger answers again; no attempt is used up meanwhile.",
+        "Look at the disk or the storage service; `/readyz` says what it answers.",
+    ),
+    Cause(
+        "ENGINE_DOWN",
+        Severity.OUTAGE,
+        "A part of LUCIUS has ended and is started again",
+        "A background task ended by an error. Until it runs again, what it does for all jobs waits.",
+        "It is started again every second.",
+        "Read the log of the process, which has the error, and report it.",
+    ),
+    Cause(
+        "BUS_AWAY",
+        Severity.OUTAGE,
+        "The broker does not answer",
+        "Directives cannot be published, or replies cannot be read. They wait where they are.",
+        "Everything goes on when the broker answers again; no attempt is used up meanwhile.",
+        "Look at the broker; `lucius outbox retry` publishes at once what waits, when it is back.",
+    ),
+    Cause(
+        "CLOCK_OFF",
+        Severity.OUTAGE,
+        "The clock of this machine is wrong",
+        "It is more than two seconds away from that of the storage service, or behind what is stored.",
+        "The process goes by the storage's time where it has one, and is not ready.",
+        "Set the clock (NTP).",
+    ),
+    Cause(
+        "LANE_UNOWNED",
+        Severity.OUTAGE,
+        "No process owns the lane of these jobs",
+        "Every lane is released, published and read by the process that leases it, and none does.",
+        "The next reconciler that starts, or that notices, takes the lane within a lease.",
+        "Start `lucius reconciler`, or see why it ended.",
+    ),
+    Cause(
+        "NOT_TICKED",
+        Severity.OUTAGE,
+        "Jobs are due and nobody moves them",
+        "What is due is looked for every few seconds. These jobs were due long ago.",
+        "The next look moves them, if the process is able to.",
+        "Read the log of the process that owns the lane; restart it if it hangs.",
+    ),
+    # -- services ----------------------------------------------------------------------------
+    Cause(
+        "NO_WORKER_EVER",
+        Severity.PROBLEM,
+        "No worker of this service was ever seen",
+        "Work waits for a service, and nobody has pulled, acknowledged or answered anything of it.",
+        "Attempts end after the ACK timeout and are repeated, until they are used up.",
+        "Start a worker of the service, under exactly this name.",
+    ),
+    Cause(
+        "WORKERS_SILENT",
+        Severity.PROBLEM,
+        "The workers of this service were there and are silent",
+        "Work waits, nothing of the service is at work, and no worker has spoken since the work was sent.",
+        "Attempts end after the ACK timeout and are repeated, until they are used up.",
+        "See why the workers ended or hang, and start them again.",
+    ),
+    Cause(
+        "NOT_SUBSCRIBED",
+        Severity.PROBLEM,
+        "Nobody is subscribed to these directives",
+        "The broker has no subscription that takes directives of this step type, so no worker can get them.",
+        "The ACK timeout of the attempt runs; the step is tried again until its attempts are used up.",
+        "Start the service, or run `lucius bus provision` where subscriptions are made by hand.",
+    ),
+    Cause(
+        "SERVICE_FAILS_ALIKE",
+        Severity.PROBLEM,
+        "The service fails every job alike",
+        "The last jobs of this service failed the same way, and none succeeded in between."
+        " It is not the fault of this job.",
+        "Failed attempts are repeated after their backoff, until they are used up.",
+        "Pause the service, mend it, resume it, and redrive the group of failures.",
+    ),
+    Cause(
+        "SERVICE_PAUSED",
+        Severity.PROBLEM,
+        "The service is paused",
+        "Someone holds the service back. Nothing is released to it, and none of its leases runs out.",
+        "Nothing, until it is resumed.",
+        "`lucius service resume NAME`, when what it needs is well again.",
+    ),
+    Cause(
+        "PROTOCOL_GONE",
+        Severity.PROBLEM,
+        "No protocol names this service any more",
+        "The job keeps the steps that it was accepted with. But its protocol was taken away or changed, and"
+        " nothing subscribes for a service that no protocol names.",
+        "The ACK timeout of the attempt runs, until the attempts are used up.",
+        "Put the protocol back until these jobs have ended, or cancel them.",
+    ),
+    Cause(
+        "HELD_BY_LIMIT",
+        Severity.PROBLEM,
+        "The directives of this tenant are held back",
+        "A directive of this tenant was not acknowledged while others were. So one at a time goes out for the"
+        " tenant, until one is acknowledged.",
+        "The next one goes out when the one that is out is acknowledged, or its ACK timeout is over.",
+        "See whether workers serve this tenant: those whose key is bound to other tenants do not.",
+    ),
+    # -- one job -----------------------------------------------------------------------------
+    Cause(
+        "JOB_FAILS_ALONE",
+        Severity.PROBLEM,
+        "This job alone fails",
+        "Its step failed, and other jobs of the same service do not fail so. The error, with the place in the"
+        " service's code where the kit reported one, is in the evidence.",
+        "Nothing: the job has ended, and is in the dead-letter view until it is redriven or dismissed.",
+        "Correct the input or the payload and redrive the job: `lucius job redrive JOB --payload ...`.",
+    ),
+    Cause(
+        "ENDED_BY_SLA",
+        Severity.PROBLEM,
+        "The job took longer than it may",
+        "It went beyond its SLA (or its pause did), and the protocol says that it fails then.",
+        "Nothing more: the job has ended.",
+        "`lucius job redrive JOB` runs it again from the step that was under way.",
+    ),
+    Cause(
+        "PUBLISH_REFUSED",
+        Severity.PROBLEM,
+        "The broker refused the directive",
+        "The broker said no to this message. It is tried again, and uses up an attempt each time.",
+        "It is published again when the backoff is over.",
+        "Look why the broker refuses (quota, size, rights); `lucius outbox retry` publishes at once.",
+    ),
+    Cause(
+        "WORKER_QUIET",
+        Severity.PROBLEM,
+        "Its worker has been quiet for more than half of its lease",
+        "A worker took the step and has sent no heartbeat for a long time. It may hang, or never send any.",
+        "When the lease is over, the attempt ends and the step is tried again.",
+        "Look at the worker. A long step should send heartbeats, or have a longer `lease_seconds`.",
+    ),
+    Cause(
+        "JOB_PAUSED",
+        Severity.WAITS,
+        "The job is paused",
+        "Someone paused it. Nothing of it starts.",
+        "Nothing, until it is resumed or its pause is beyond its SLA.",
+        "`lucius job resume JOB`.",
+    ),
+    Cause(
+        "JOB_PAUSING",
+        Severity.WAITS,
+        "The job pauses when its step has ended",
+        "Someone paused it while a step was under way. That step may finish; no other starts.",
+        "It is paused when the step has ended.",
+        "`lucius job resume JOB` takes the pause back.",
+    ),
+    Cause(
+        "JOB_CANCELLING",
+        Severity.WAITS,
+        "The job is being cancelled",
+        "Someone cancelled it while a step was under way. The job ends with that step, or with its lease.",
+        "It is cancelled when the step has ended.",
+        "`lucius job cancel JOB --immediate` ends it now.",
+    ),
+    Cause(
+        "WAITS_FOR_RETRY",
+        Severity.WAITS,
+        "A step failed and is tried again",
+        "An attempt failed in a way that may pass, and the next one waits for its backoff.",
+        "The next attempt begins when the backoff is over.",
+        "`lucius job retry JOB` ends the backoff now.",
+    ),
+    Cause(
+        "BUSY",
+        Severity.WAITS,
+        "The service is busy",
+        "Workers are at work, and this job waits for its turn. Tenants take turns.",
+        "It goes out when those before it have.",
+        "Start more workers of the service if this takes too long.",
+    ),
+    Cause(
+        "WAITS_FOR_STAGE",
+        Severity.WAITS,
+        "Other steps of the same stage are not done",
+        "Steps of one stage run together, and the next stage waits for all of them. Some are done.",
+        "The next stage begins when the last of them has succeeded.",
+        "`lucius job watch JOB` follows them.",
+    ),
+    Cause(
+        "AWAITS_ACK",
+        Severity.FINE,
+        "It was just sent to its service",
+        "The directive went out a moment ago, and a worker is about to take it.",
+        "A worker acknowledges it; else the attempt ends after the ACK timeout.",
+        "`lucius job watch JOB` follows it.",
+    ),
+    Cause(
+        "AT_WORK",
+        Severity.FINE,
+        "Its worker is at work",
+        "A worker has it and was heard of lately.",
+        "The worker answers, or extends its lease with a heartbeat.",
+        "`lucius job watch JOB` follows it.",
+    ),
+    Cause(
+        "SUCCEEDED",
+        Severity.FINE,
+        "The job has succeeded",
+        "All of its steps are done.",
+        "Nothing more.",
+        "`lucius job show JOB` names the output.",
+    ),
+    Cause(
+        "CANCELLED",
+        Severity.FINE,
+        "The job was cancelled",
+        "Someone cancelled it.",
+        "Nothing more.",
+        "`lucius job redrive JOB` runs it again from the step that was under way.",
+    ),
+    Cause(
+        "REDRIVEN",
+        Severity.FINE,
+        "Another job took over from this one",
+        "It failed or was cancelled, and was redriven.",
+        "Nothing more: look at the job that took over.",
+        "`lucius why NEW`, with the id of the job that took over.",
+    ),
+    # -- the system --------------------------------------------------------------------------
+    Cause(
+        "CONFIGURATION_INVALID",
+        Severity.PROBLEM,
+        "The newest configuration is not in force",
+        "A change of the protocols is not valid or cannot be read, so the one before it stays in force.",
+        "The next valid change comes into force.",
+        "`lucius protocols check FILE` says what is wrong; so does the log.",
+    ),
+    Cause(
+        "JOBS_UNREADABLE",
+        Severity.PROBLEM,
+        "Stored jobs cannot be read",
+        "What is stored of some jobs is damaged. They do not move; all others go on.",
+        "Nothing.",
+        "`lucius verify` names them; restore a backup that has them.",
+    ),
+    Cause(
+        "LOOP_BLOCKED",
+        Severity.PROBLEM,
+        "Something held the event loop up",
+        "A service inside this process computed without letting others run, so everything was late.",
+        "It happens again whenever that service does so.",
+        'Give the service `isolation = "process"`, or a plain `def execute`.',
+    ),
+)
+
+CAUSES: Final = {cause.code: cause for cause in _ALL}
+
+
+def cause_pages() -> dict[str, str]:
+    """The reference pages by file name, with an index."""
+    rows = [f"| [`{c.code}`]({c.page}) | {c.severity.name} | {c.title} |" for c in CAUSES.values()]
+    index = [
+        "# Causes",
+        "",
+        "`lucius why JOB` and `GET /v1/jobs/{jobId}/why` name one of these causes; `lucius why` and",
+        "`GET /v1/why` list those that hold for the system now, the worst first.",
+        "",
+        "| severity | what it says |",
+        "|---|---|",
+        "| FINE | nothing is wrong |",
+        "| WAITS | it goes on by itself, or when whoever ordered it says so |",
+        "| PROBLEM | some jobs do not go on until someone acts, or fail |",
+        "| OUTAGE | nothing goes on |",
+        "",
+        "| cause | severity | what it is |",
+        "|---|---|---|",
+        *rows,
+    ]
+    return {"README.md": "\n".join(index) + "\n", **{c.page: _page(c) for c in CAUSES.values()}}
+
+
+def _page(cause: Cause) -> str:
+    lines = [f"# {cause.code}", "", f"{cause.title}. Severity {cause.severity.name}.", ""]
+    lines += ["## What it means", "", cause.meaning, ""]
+    lines += ["## What happens by itself", "", cause.by_itself, ""]
+    lines += ["## What helps", "", cause.helps]
+    return "\n".join(lines) + "\n"

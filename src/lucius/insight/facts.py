@@ -1,0 +1,107 @@
+"""What the rules look at: gathered when someone asks, once for all the jobs of a question."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import field
+from datetime import datetime, timedelta
+
+from lucius.core.effects import Event
+from lucius.core.job import Execution, Job, Step
+from lucius.core.plan import StepPlan
+from lucius.core.record import record
+from lucius.ports.services import ServiceView
+
+
+@record
+class Facts:
+    """Of the system. `owned`: lanes that some process owns; None: all of them, for ever."""
+
+    now: datetime
+    services: Mapping[str, ServiceView]
+    troubles: Mapping[str, str] = field(default_factory=dict)
+    protocols: Collection[str] = frozenset()
+    """Services that a protocol in force names."""
+    owned: Collection[int] | None = None
+    whole: bool = True
+    """Whether the asker may see what belongs to all tenants together."""
+
+
+@record
+class LinePlace:
+    """Where a held directive waits: behind so many of its own tenant, among so many queues.
+
+    `limited`: its tenant may have one directive out at a time, and has it.
+    """
+
+    ahead: int
+    queues: int
+    more: bool = False
+    limited: bool = False
+
+
+@record
+class Ordered:
+    """The last order of its kind that someone gave to the job."""
+
+    at: datetime
+    by: str | None = None
+    reason: str | None = None
+
+
+@record
+class Clues:
+    """Of one job, beside what it stores itself."""
+
+    places: Mapping[str, LinePlace] = field(default_factory=dict)
+    """By step."""
+    orders: Mapping[str, Ordered] = field(default_factory=dict)
+    """By kind: `pause` or `cancel`."""
+
+
+@record
+class Situation:
+    """One step of a job that is not finished, and all that the rules may look at."""
+
+    job: Job
+    index: int
+    facts: Facts
+    clues: Clues
+
+    @property
+    def step(self) -> Step:
+        return self.job.steps[self.index]
+
+    @property
+    def plan(self) -> StepPlan:
+        return self.job.plan.steps[self.index]
+
+    @property
+    def service(self) -> ServiceView:
+        known = self.facts.services.get(self.plan.service)
+        return known if known is not None else ServiceView(self.plan.service)
+
+    @property
+    def run(self) -> Execution | None:
+        return self.step.execution
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """Since when the directive is out and unanswered."""
+        entry = self.step.entry
+        if not self.step.unacked or entry is None:
+            return None
+        return entry.sent_at or entry.released_at
+
+    def waited(self) -> timedelta:
+        """For how long it has been where it is."""
+        since = self.sent_at or self.step.updated_at or self.job.updated_at
+        return self.facts.now - since
+
+
+def ordered(events: Collection[Event]) -> dict[str, Ordered]:
+    """The last pause and the last cancel among these events."""
+    found: dict[str, Ordered] = {}
+    for event in events:
+        if event.type in ("pause", "cancel"):
+            said = event.data or {}
+            found[event.type] = Ordered(event.at, said.get("by"), said.get("reason"))
+    return found

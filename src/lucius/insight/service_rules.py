@@ -1,0 +1,215 @@
+"""The rules about services: what is wrong with one, for a step that waits for it or for the system."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from lucius.contract.causes import Severity
+from lucius.core.fingerprint import failure_of
+from lucius.core.states import StepState
+from lucius.insight.facts import Situation
+from lucius.ports.diagnosis import Diagnosis, Evidence
+from lucius.ports.services import ServiceView, Streak
+
+MOMENT: Final = timedelta(seconds=3)
+"""A worker that is there takes a directive sooner."""
+SILENCE: Final = timedelta(seconds=10)
+"""Nobody has spoken for so long, though work was there: that is no coincidence."""
+JOBS_ALIKE: Final = 3
+"""So many different jobs that fail alike, one after the other, are the service's fault."""
+NO_FAULT: Final = Severity.WAITS
+"""The worst that is still no fault."""
+Coming = tuple[str, datetime | None]
+"""What happens next by itself, and when."""
+
+
+def paused(at: Situation) -> Diagnosis | None:
+    view = at.service
+    if view.paused_at is None or not (at.step.held or at.step.out):
+        return None
+    return paused_service(view)
+
+
+def paused_service(view: ServiceView) -> Diagnosis:
+    by = f" by {view.paused_by}" if view.paused_by else ""
+    reason = f": {view.paused_reason}" if view.paused_reason else ""
+    return Diagnosis(
+        "SERVICE_PAUSED",
+        f"{view.service} is paused{by}{reason}",
+        view.paused_at,
+        [Evidence(f"{view.service} was paused{by}{reason}", view.paused_at)],
+        "nothing, until the service is resumed",
+        command=f"lucius service resume {view.service}",
+        service=view.service,
+    )
+
+
+def streak_of(view: ServiceView) -> Streak | None:
+    """The failures of the service, if they are too many alike to be those of the jobs."""
+    found = view.failing
+    return found if found is not None and found.jobs >= JOBS_ALIKE else None
+
+
+def fails_alike(at: Situation) -> Diagnosis | None:
+    streak, fault = streak_of(at.service), at.step.fault
+    if streak is None or fault is None or not at.step.used:
+        return None
+    if failure_of(at.plan.step_id, at.plan.service, fault).group != streak.group:
+        return None
+    again = at.step.retry_at if at.step.state is StepState.FAILED_RETRY else None
+    said = f"{fault.code}: {fault.message}"
+    return failing_service(at.service, streak, said, retried=again is not None, retry_at=again)
+
+
+def failing_service(
+    view: ServiceView,
+    streak: Streak,
+    said: str,
+    *,
+    retried: bool = True,
+    retry_at: datetime | None = None,
+) -> Diagnosis:
+    """`said`: the error, as a job says it that the asker may see."""
+    return Diagnosis(
+        "SERVICE_FAILS_ALIKE",
+        f"{view.service} fails every job alike with {streak.code}",
+        streak.since,
+        [
+            Evidence("no job of it has succeeded since", streak.since),
+            Evidence(said),
+            Evidence(f"the group of these failures is {streak.group}"),
+        ],
+        "failed attempts are repeated" if retried else "nothing: the job has ended",
+        retry_at,
+        f"lucius service pause {view.service}",
+        view.service,
+    )
+
+
+def not_subscribed(at: Situation, *, ended: bool = False) -> Diagnosis | None:
+    run = at.run
+    left = run is not None and run.unclaimed_at is not None and run.started_at is None
+    waits = at.step.unacked or at.step.state is StepState.FAILED_RETRY or ended
+    if not waits or not left or run is None:
+        return None
+    return unclaimed_service(at.service, run.unclaimed_at, ended=ended)
+
+
+def unclaimed_service(
+    view: ServiceView, since: datetime | None = None, *, ended: bool = False
+) -> Diagnosis:
+    return Diagnosis(
+        "NOT_SUBSCRIBED",
+        f"no subscription takes the directives of {view.service}",
+        since,
+        [Evidence("the broker gave a directive back that nobody takes", since)],
+        "nothing: the job has ended"
+        if ended
+        else "the attempt ends without an ACK, and is repeated",
+        command="lucius bus provision",
+        service=view.service,
+    )
+
+
+def never_seen(at: Situation, *, ended: bool = False) -> Diagnosis | None:
+    if at.service.last_seen is not None or not _waits(at, MOMENT, ended=ended):
+        return None
+    return absent_service(at.service, at.step.updated_at, _next(at, ended=ended))
+
+
+def silent(at: Situation, *, ended: bool = False) -> Diagnosis | None:
+    view = at.service
+    if view.last_seen is None or not _waits(at, SILENCE, ended=ended):
+        return None
+    if not ended and not _is_silent(view, at):
+        return None
+    return silent_service(view, _next(at, ended=ended))
+
+
+def _waits(at: Situation, patience: timedelta, *, ended: bool) -> bool:
+    """For a worker, and longer than one that is there would need."""
+    if ended:
+        return True
+    if at.step.state is StepState.FAILED_RETRY:
+        return at.step.fault is not None and at.step.fault.code == "ACK_TIMEOUT"
+    if at.step.unacked:
+        return at.waited() > patience
+    oldest = at.service.oldest_sent
+    return at.step.held and oldest is not None and at.facts.now - oldest > patience
+
+
+def _is_silent(view: ServiceView, at: Situation) -> bool:
+    """Nothing is at work, and nobody has spoken since the work was there."""
+    since = at.sent_at or view.oldest_sent or at.step.updated_at
+    spoke = view.last_seen is not None and since is not None and view.last_seen > since
+    return not view.running and not spoke
+
+
+def _next(at: Situation, *, ended: bool) -> Coming:
+    if ended:
+        return "nothing: the job has ended", None
+    if at.step.retry_at is not None:
+        return "the next attempt begins", at.step.retry_at
+    until = at.run.lease_expires_at if at.run is not None else None
+    return "the attempt ends without an ACK, and is repeated", until
+
+
+def absent_service(view: ServiceView, since: datetime | None, comes: Coming) -> Diagnosis:
+    return _missing(
+        view,
+        "NO_WORKER_EVER",
+        f"no worker of {view.service} was ever seen",
+        since,
+        [Evidence("nobody has pulled, acknowledged or answered anything of it")],
+        comes,
+    )
+
+
+def silent_service(view: ServiceView, comes: Coming) -> Diagnosis:
+    known = [Evidence(f"{w.worker_id} was last seen", w.last_seen) for w in view.workers[:3]]
+    return _missing(
+        view,
+        "WORKERS_SILENT",
+        f"the workers of {view.service} are silent",
+        view.last_seen,
+        [Evidence("the last of them was seen", view.last_seen), *known],
+        comes,
+    )
+
+
+def _missing(
+    view: ServiceView,
+    code: str,
+    said: str,
+    since: datetime | None,
+    evidence: list[Evidence],
+    comes: Coming,
+) -> Diagnosis:
+    return Diagnosis(
+        code,
+        said,
+        since,
+        evidence,
+        *comes,
+        f"lucius service run MODULE:NAME  # a service whose name is {view.service}",
+        view.service,
+    )
+
+
+def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | None:
+    """What is wrong with a service by itself, if anything. `whole`: for who may see all tenants."""
+    if view.paused_at is not None:
+        return paused_service(view) if view.waiting else None
+    streak = streak_of(view)
+    if streak is not None:
+        said = f"{streak.code}: {streak.message}" if whole else streak.code
+        return failing_service(view, streak, said)
+    if not view.subscribed:
+        return unclaimed_service(view)
+    waits = now - view.oldest_sent if view.oldest_sent is not None else timedelta()
+    comes: Coming = ("attempts end without an ACK, and are repeated", None)
+    if view.last_seen is None:
+        return absent_service(view, view.oldest_sent, comes) if waits > MOMENT else None
+    heard = view.oldest_sent is not None and view.last_seen > view.oldest_sent
+    if waits > SILENCE and not heard and not view.running:
+        return silent_service(view, comes)
+    return None

@@ -1,0 +1,135 @@
+"""The services as one list: protocols, backlog, workers seen, and what is paused. Put together when asked."""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lucius.core.errors import RequestError
+from lucius.insight.pauses import PausedServices
+from lucius.insight.sightings import Sightings
+from lucius.insight.workers import ServiceSight, Workers, pace
+from lucius.ports.config import Catalog
+from lucius.ports.engine import BacklogRow
+from lucius.ports.services import ServiceView, WorkerView
+
+
+class KnownServices:
+    def __init__(
+        self,
+        workers: Workers,
+        sightings: Sightings,
+        paused: PausedServices,
+        *,
+        catalog: Callable[[], Catalog],
+        backlog: Callable[[], Awaitable[Sequence[BacklogRow]]],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._workers = workers
+        self._sightings = sightings
+        self._paused = paused
+        self._catalog = catalog
+        self._backlog = backlog
+        self._now = now
+
+    async def services(self) -> list[ServiceView]:
+        step_types, paused = step_types_of(self._catalog()), await self._paused.all()
+        seen, backlog = await self._sightings.known(), _summed(await self._backlog())
+        unclaimed = await self._sightings.unclaimed()
+        return [
+            self._view(
+                name, step_types.get(name, ()), seen.get(name), backlog[name], name in unclaimed
+            )
+            for name in sorted({*step_types, *paused, *seen, *backlog})
+        ]
+
+    def _view(
+        self,
+        name: str,
+        step_types: Sequence[str],
+        seen: ServiceSight | None,
+        counts: "_Counts",
+        unclaimed: bool,
+    ) -> ServiceView:
+        pause = self._paused.get(name)
+        rate, failure_rate = pace(seen, self._now) if seen is not None else (0.0, 0.0)
+        return ServiceView(
+            name,
+            tuple(step_types),
+            subscribed=not unclaimed,
+            paused_at=pause.at if pause is not None else None,
+            paused_by=pause.by if pause is not None else None,
+            paused_reason=pause.reason if pause is not None else None,
+            first_seen=seen.first_seen if seen is not None else None,
+            last_seen=seen.last_seen if seen is not None else None,
+            waiting=counts.held + counts.sent,
+            sent=counts.sent,
+            running=counts.running,
+            oldest_sent=self._now() - timedelta(seconds=counts.oldest) if counts.sent else None,
+            rate=rate,
+            failure_rate=failure_rate,
+            workers=_workers(seen) if seen is not None else (),
+            failing=seen.failing if seen is not None else None,
+        )
+
+    async def pause(self, service: str, by: str, reason: str | None) -> bool:
+        await self._check(service)
+        return await self._paused.pause(service, by, reason)
+
+    async def resume(self, service: str) -> bool:
+        await self._check(service)
+        return await self._paused.resume(service)
+
+    async def _check(self, service: str) -> None:
+        known = [view.service for view in await self.services()]
+        if service not in known:
+            raise RequestError(
+                "SERVICE_NOT_FOUND",
+                f"no protocol names the service {service[:128]!r}, and no job waits for it;"
+                f" there are: {', '.join(known) or 'none'}",
+                status=404,
+            )
+
+    def pulled(self, service: str, worker_id: str, slots: int | None, version: str | None) -> None:
+        """Of a service that no protocol names, nothing is remembered: a stranger may ask for any name."""
+        if service in step_types_of(self._catalog()):
+            self._workers.pulled(service, worker_id, self._now(), slots, version)
+
+
+def step_types_of(catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """Every service that a protocol names, and what it executes."""
+    found: dict[str, set[str]] = {}
+    for protocol in catalog.protocols.values():
+        for step in protocol.steps:
+            found.setdefault(step.service, set()).add(step.step_type)
+    return {service: tuple(sorted(types)) for service, types in found.items()}
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Of all lanes and modes."""
+
+    held: int = 0
+    sent: int = 0
+    running: int = 0
+    oldest: float = 0.0
+
+
+def _summed(rows: Sequence[BacklogRow]) -> defaultdict[str, _Counts]:
+    found: defaultdict[str, _Counts] = defaultdict(_Counts)
+    for row in rows:
+        counts = found[row["service"]]
+        counts.held += row["held"]
+        counts.sent += row["released"]
+        counts.running += row["in_progress"]
+        counts.oldest = max(counts.oldest, row["oldest_seconds"])
+    return found
+
+
+def _workers(seen: ServiceSight) -> list[WorkerView]:
+    """The latest first."""
+    found = [
+        WorkerView(worker_id, sight.last_seen, sight.running, sight.slots, sight.version)
+        for worker_id, sight in seen.workers.items()
+    ]
+    return sorted(found, key=lambda worker: worker.last_seen, reverse=True)

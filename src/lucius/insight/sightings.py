@@ -1,0 +1,134 @@
+"""What a process knows that others cannot see, written down: one note each, and only if there is news.
+
+Who was seen, whose directives nobody takes, and what does not answer. So every process can tell, and the
+next one after a restart knows who was there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, NoReturn
+
+from lucius.core.errors import LedgerError
+from lucius.insight.workers import ServiceSight, Workers, merged, read_note
+from lucius.ports.leases import LeaseRow, LeaseStore
+
+log = logging.getLogger("lucius.insight")
+
+_SEEN: Final = "seen|"
+EVERY: Final = timedelta(seconds=10)
+"""Between two notes of a process."""
+KEPT: Final = timedelta(days=7)
+"""For so long it is known that a worker was there once."""
+FRESH: Final = timedelta(seconds=45)
+"""A note that is older says nothing of what does not answer now."""
+
+Troubles = Callable[[], Mapping[str, str]]
+"""What does not answer this process now, and what it says: `bus`, `ledger`, or the name of a task."""
+
+
+class Sightings:
+    """`name` is that of the process. `alone`: no other process writes such notes at the same time."""
+
+    def __init__(
+        self,
+        store: LeaseStore,
+        workers: Workers,
+        name: str,
+        *,
+        unclaimed: Callable[[], list[str]],
+        troubles: Troubles,
+        now: Callable[[], datetime],
+        alone: bool,
+    ) -> None:
+        self._store = store
+        self._workers = workers
+        self._name = name
+        self._unclaimed = unclaimed
+        self._troubles = troubles
+        self._now = now
+        self._alone = alone
+        self._etag: str | None = None
+        self._wrote: object = None
+        self._swept_at: datetime | None = None
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def known(self) -> dict[str, ServiceSight]:
+        """Services by name, as all processes have seen them. Where there is one, nothing is read."""
+        others = [read_note(note["services"]) for note in await self._others()]
+        return merged([self._workers.known(), *others])
+
+    async def unclaimed(self) -> set[str]:
+        """Services whose directives nobody takes."""
+        others = [service for note in await self._recent() for service in note["unclaimed"]]
+        return {*self._unclaimed(), *others}
+
+    async def troubles(self) -> dict[str, str]:
+        """What does not answer some process now."""
+        found = dict(self._troubles())
+        for note in await self._recent():
+            for name, said in note["troubles"].items():
+                found.setdefault(name, said)
+        return found
+
+    async def _recent(self) -> list[Mapping[str, Any]]:
+        oldest = (self._now() - FRESH).timestamp()
+        return [note for note in await self._others() if note["at"] >= oldest]
+
+    async def _others(self) -> list[Mapping[str, Any]]:
+        if self._alone:
+            return []
+        rows = await self._rows()
+        return [row.content for row in rows if row.key != _SEEN + self._name]
+
+    async def _rows(self) -> list[LeaseRow]:
+        return [row for row in await self._store.rows() if row.key.startswith(_SEEN)]
+
+    # -- writing -----------------------------------------------------------------------------
+
+    async def recall(self) -> None:
+        """At the start: what earlier processes have seen, where none but this one is alive."""
+        for row in await self._rows():
+            if row.key == _SEEN + self._name:
+                self._etag = row.etag
+            if self._alone:
+                self._workers.recall(row.content["services"])
+
+    async def run(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(EVERY.total_seconds())
+            try:
+                await self.write()
+            except LedgerError as error:
+                log.info("who was seen is written down later: %s", error)
+
+    async def write(self) -> None:
+        """Nothing is written where there is no news."""
+        besides = (sorted(self._unclaimed()), dict(self._troubles()))
+        troubled = bool(besides[1]) and not self._alone
+        if not self._workers.changed and besides == self._wrote and not troubled:
+            return
+        note = {
+            "at": self._now().timestamp(),
+            "services": self._workers.note(),
+            "unclaimed": besides[0],
+            "troubles": besides[1],
+        }
+        self._workers.changed = False
+        self._etag = await self._store.put(LeaseRow(_SEEN + self._name, "", note, self._etag))
+        self._wrote = besides
+        if self._etag is None:  # an answer was lost: read what is there, and write it the next time
+            await self.recall()
+        await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Once a day what old processes left is deleted."""
+        now = self._now()
+        if self._swept_at is not None and now - self._swept_at < timedelta(days=1):
+            return
+        self._swept_at = now
+        for row in await self._rows():
+            if row.content["at"] < (now - KEPT).timestamp():
+                await self._store.delete(row)

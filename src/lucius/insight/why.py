@@ -1,0 +1,163 @@
+"""Answers why: gathers the facts when someone asks, and lets the rules name the cause."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from lucius.core.errors import LedgerError
+from lucius.core.job import Job
+from lucius.core.routing import LANES
+from lucius.core.states import JobState
+from lucius.insight.facts import Clues, Facts, LinePlace, Ordered, ordered
+from lucius.insight.rules import OUTAGES, diagnose, outage
+from lucius.insight.service_rules import NO_FAULT, wrong_with
+from lucius.insight.services import KnownServices, step_types_of
+from lucius.insight.sightings import Sightings
+from lucius.ports.config import Catalog
+from lucius.ports.diagnosis import Diagnosis, Evidence
+from lucius.ports.lanes import FixedLanes, Lanes
+from lucius.ports.ledger import Ledger
+from lucius.ports.services import ServiceView
+
+SILENCE: Final = ("NO_WORKER_EVER", "WORKERS_SILENT")
+"""What proves nothing while nobody could be heard."""
+LOOKED_AT: Final = 1000
+"""Of the queue in which a job waits: beyond it, its place is not counted."""
+LAST_EVENTS: Final = 300
+_ORDERED: Final = (JobState.PAUSING, JobState.PAUSED, JobState.CANCELLING, JobState.CANCELLED)
+Limited = Callable[[str, int, str], bool]
+"""Whether the tenant may have one directive out at a time on this line and lane, and has it."""
+
+
+class Physician:
+    def __init__(
+        self,
+        ledger: Ledger,
+        services: KnownServices,
+        sightings: Sightings,
+        *,
+        lanes: Lanes,
+        limited: Limited,
+        catalog: Callable[[], Catalog],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._ledger = ledger
+        self._services = services
+        self._sightings = sightings
+        self._lanes = lanes
+        self._limited = limited
+        self._catalog = catalog
+        self._now = now
+
+    async def job(self, job: Job, troubles: Mapping[str, str], *, whole: bool) -> Diagnosis:
+        facts = await self._facts(troubles, whole=whole)
+        return diagnose(job, facts, await self._clues(job, facts))
+
+    async def stuck(self, jobs: Sequence[Job], troubles: Mapping[str, str]) -> set[str]:
+        facts = await self._facts(troubles, whole=False)
+        found = ((job.job_id, diagnose(job, facts, Clues())) for job in jobs if not job.terminal)
+        return {job_id for job_id, finding in found if finding.severity > NO_FAULT}
+
+    async def system(
+        self, troubles: Mapping[str, str], warnings: Mapping[str, str], *, whole: bool
+    ) -> list[Diagnosis]:
+        facts = await self._facts(troubles, whole=whole)
+        outages = (outage(facts, *each) for each in OUTAGES)
+        found = [finding for finding in outages if finding is not None]
+        found += _beside(facts, warnings)
+        deaf = "bus" in facts.troubles or "ledger" in facts.troubles
+        for view in facts.services.values():
+            finding = wrong_with(view, facts.now, whole=whole)
+            if finding is not None and not (deaf and finding.cause in SILENCE):
+                found.append(finding)
+        return sorted(found, key=lambda finding: -finding.severity)
+
+    # -- gathering ---------------------------------------------------------------------------
+
+    async def _facts(self, troubles: Mapping[str, str], *, whole: bool) -> Facts:
+        """While the ledger is away, that is all there is to know."""
+        named = frozenset(step_types_of(self._catalog()))
+        facts = Facts(self._now(), {}, _known(troubles, whole=whole), named, whole=whole)
+        try:
+            elsewhere = _known(await self._sightings.troubles(), whole=whole)
+            views = await self._services.services()
+            owned = None if isinstance(self._lanes, FixedLanes) else set(await self._lanes.rows())
+        except LedgerError as error:
+            told = str(error) if whole else "it does not answer"
+            return replace(facts, troubles={**facts.troubles, "ledger": told})
+        shown = {view.service: view if whole else _bare(view) for view in views}
+        return replace(facts, services=shown, troubles={**elsewhere, **facts.troubles}, owned=owned)
+
+    async def _clues(self, job: Job, facts: Facts) -> Clues:
+        if job.terminal and job.state is not JobState.CANCELLED:
+            return Clues()
+        try:
+            return Clues(await self._places(job), await self._orders(job))
+        except LedgerError:
+            return Clues()
+
+    async def _orders(self, job: Job) -> dict[str, Ordered]:
+        if job.state not in _ORDERED:
+            return {}
+        after = max(0, job.seq - LAST_EVENTS)
+        return ordered(await self._ledger.events(job.job_id, after, LAST_EVENTS))
+
+    async def _places(self, job: Job) -> dict[str, LinePlace]:
+        found: dict[str, LinePlace] = {}
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            if step.ready:
+                found[planned.step_id] = await self._place(job, planned.step_id, planned.service)
+        return found
+
+    async def _place(self, job: Job, step_id: str, service: str) -> LinePlace:
+        line, lane = job.plan.line_of(service), job.plan.routing.lane
+        queues = await self._ledger.ready_queues([lane])
+        tenants = sum(queue.line == line for queue in queues)
+        waiting = await self._ledger.ready(line, lane, job.tenant_id, LOOKED_AT)
+        names = [(entry.job_id, entry.step_id) for entry in waiting]
+        mine = (job.job_id, step_id)
+        limited = self._limited(line, lane, job.tenant_id)
+        ahead = names.index(mine) if mine in names else len(names)
+        return LinePlace(ahead, tenants, mine not in names and len(names) == LOOKED_AT, limited)
+
+
+def _known(troubles: Mapping[str, str], *, whole: bool) -> dict[str, str]:
+    """Tasks of a process are one trouble: its engine is down."""
+    found: dict[str, str] = {}
+    for name, told in troubles.items():
+        known = name if name in ("ledger", "bus", "clock") else "reconciler"
+        found[known] = told if whole else "it does not answer"
+    return found
+
+
+def _bare(view: ServiceView) -> ServiceView:
+    """Without names of workers and what operators said: a caller bound to tenants reads neither."""
+    return replace(view, workers=(), paused_by=None, paused_reason=None)
+
+
+def _beside(facts: Facts, warnings: Mapping[str, str]) -> list[Diagnosis]:
+    found: list[Diagnosis] = []
+    if "clock" in facts.troubles:
+        told = [Evidence(facts.troubles["clock"], facts.now)]
+        comes = "the process goes on when the clock is right"
+        found.append(
+            Diagnosis("CLOCK_OFF", "the clock of this machine is wrong", None, told, comes)
+        )
+    if facts.owned is not None and (left := sorted(set(range(LANES)) - set(facts.owned))):
+        said = f"no process owns the lanes {', '.join(map(str, left))}"
+        comes = "a reconciler takes them"
+        found.append(Diagnosis("LANE_UNOWNED", said, None, (), comes, command="lucius reconciler"))
+    for name, code, command in WARNED:
+        if name in warnings:
+            told = [Evidence(warnings[name], facts.now)]
+            found.append(Diagnosis(code, warnings[name], None, told, command=command))
+    return found
+
+
+WARNED: Final = (
+    ("configuration", "CONFIGURATION_INVALID", "lucius protocols check FILE"),
+    ("ledger", "JOBS_UNREADABLE", "lucius verify"),
+    ("event_loop", "LOOP_BLOCKED", "lucius services"),
+)
+"""Warnings of `/readyz`, and the cause that each is."""

@@ -1,0 +1,71 @@
+"""What the API asks about services: who works for them, how fast, and whether they are paused."""
+
+from collections.abc import Sequence
+from dataclasses import field
+from datetime import datetime
+from typing import Protocol
+
+from lucius.core.record import record
+
+
+@record
+class WorkerView:
+    """`running`: steps that it has at work. `slots`: how many it takes at once, if it says so."""
+
+    worker_id: str
+    last_seen: datetime
+    running: int = 0
+    slots: int | None = None
+    version: str | None = None
+
+
+@record
+class Streak:
+    """Jobs of one service that failed alike, one after the other, with no success in between."""
+
+    since: datetime
+    group: str
+    code: str
+    message: str
+    jobs: int
+    """How many different ones, as far as it matters: they are counted to ten."""
+
+
+@record
+class ServiceView:
+    """`waiting`: directives that are held or on their way; of those, `sent` are with the bus.
+
+    `oldest_sent`: since when the longest of them waits for a worker. `rate`: attempts that ended in a
+    minute, lately; `failure_rate`: the part of them that failed.
+    """
+
+    service: str
+    step_types: tuple[str, ...] = ()
+    subscribed: bool = True
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    paused_reason: str | None = None
+    first_seen: datetime | None = None
+    last_seen: datetime | None = None
+    waiting: int = 0
+    sent: int = 0
+    running: int = 0
+    oldest_sent: datetime | None = None
+    rate: float = 0.0
+    failure_rate: float = 0.0
+    workers: Sequence[WorkerView] = field(default_factory=tuple)
+    failing: Streak | None = None
+
+
+class ServiceBook(Protocol):
+    async def services(self) -> Sequence[ServiceView]:
+        """Every service that a protocol names, that was seen, or that work waits for; by name."""
+
+    async def pause(self, service: str, by: str, reason: str | None) -> bool:
+        """Release nothing to it. False: it was paused already. RequestError: no such service."""
+
+    async def resume(self, service: str) -> bool:
+        """Go on. False: it was not paused. RequestError: no such service."""
+
+    def pulled(self, service: str, worker_id: str, slots: int | None, version: str | None) -> None:
+        """A worker asks for directives."""

@@ -1,0 +1,341 @@
+"""Parts of a service that break the contract, each in one way."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+from pydantic import BaseModel
+
+from lucius.buses.pull_gateway import PullBus
+from lucius.certificate.samples import Sample, Samples
+from lucius.certificate.trial import path_of
+from lucius.core.errors import BusUnavailableError, PublishRefusedError
+from lucius.platform import (
+    FatalError,
+    ObjectMissingError,
+    Output,
+    Replies,
+    ReplyAnswer,
+    RetryableError,
+    Service,
+    Task,
+)
+from lucius.platform.directive import Directive
+from lucius.platform.records import MINE, OTHERS, Begun, MemoryRecords, Result
+from lucius.ports.bus import Delivery, Message
+from tests.certificate.worker import Defect, Honest, InProcess
+
+SLOW = Samples(slow=Sample(payload={"seconds": 5}))
+
+
+# -- replies ---------------------------------------------------------------------------------
+
+
+class Said(Replies):
+    """`kind`: which replies are concerned; all if it is empty."""
+
+    def __init__(self, replies: Replies, kind: str = "", **changes: Any) -> None:
+        self._replies, self._kind, self._changes = replies, kind, changes
+
+    def meant(self, message: Message) -> bool:
+        return self._kind in ("", message.body["type"])
+
+    async def on(self, directive: Directive, message: Message, **changes: Any) -> ReplyAnswer:
+        body = {**message.body, **changes}
+        return await self._replies.send(directive, replace(message, body=body))
+
+
+def said(kind: Callable[..., Replies], *args: Any, **changes: Any) -> Defect:
+    return Defect(replies=lambda replies: kind(replies, *args, **changes))
+
+
+class Altered(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        return await self.on(directive, message, **(self._changes if self.meant(message) else {}))
+
+
+class Unsaid(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        return ReplyAnswer() if self.meant(message) else await self.on(directive, message)
+
+
+class Twice(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        if self.meant(message):
+            await self.on(directive, message)
+        return await self.on(directive, message)
+
+
+class AckLast(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        if message.body["type"] == "ACK":
+            self._ack = message
+            return ReplyAnswer()
+        await self.on(directive, message)
+        return await self.on(directive, self._ack)
+
+
+class TakesSilenceForYes(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        try:
+            return await self.on(directive, message)
+        except BusUnavailableError:
+            if not self.meant(message):
+                raise
+            return ReplyAnswer()
+
+
+class TakesNoForYes(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        try:
+            return await self.on(directive, message)
+        except PublishRefusedError:
+            if not self.meant(message):
+                raise
+            return ReplyAnswer()
+
+
+class TakesNoForSilence(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        try:
+            return await self.on(directive, message)
+        except PublishRefusedError as error:
+            raise BusUnavailableError(str(error)) from error
+
+
+class TellsItsToken(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        return await self.on(directive, message, note=message.body["callback_token"])
+
+
+class ChangesItsMind(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        if message.body["type"] != "RESULT":
+            return await self.on(directive, message)
+        return await self.on(directive, message, output_ref=f"file:///{uuid4()}")
+
+
+class OneForAll(Said):
+    _first: Any = None
+
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        if message.body["type"] != "RESULT":
+            return await self.on(directive, message)
+        self._first = self._first or message.body["output_ref"]
+        return await self.on(directive, message, output_ref=self._first)
+
+
+class LosesOutput(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        if message.body["type"] == "RESULT":
+            path_of(message.body["output_ref"]["uri"]).unlink()
+        return await self.on(directive, message)
+
+
+class VanishesAtCancel(Said):
+    _cancelled = False
+
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        if self._cancelled:
+            return ReplyAnswer()
+        answer = await self.on(directive, message)
+        self._cancelled = answer.cancel_requested
+        return answer
+
+
+class RetriesCancelled(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        cancelled = message.body.get("error", {}).get("code") == "CANCELLED"
+        return await self.on(
+            directive, message, **({"status": "FAILED_RETRY"} if cancelled else {})
+        )
+
+
+class GivesUp(Said):
+    async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
+        failed = message.body.get("status") == "FAILED_RETRY"
+        return await self.on(directive, message, **({"status": "FAILED_FINAL"} if failed else {}))
+
+
+HEEDLESS = Defect(replies=lambda replies: TakesNoForYes(replies, "HEARTBEAT"), heeds_stale=False)
+
+
+# -- services --------------------------------------------------------------------------------
+
+
+class Failing(Honest):
+    async def execute(self, task: Task) -> Output:
+        raise FatalError("it never works", code="NEVER")
+
+
+class OnlyMarks(BaseModel, extra="forbid"):
+    marks: int = 1
+
+
+class Strict(Service):
+    name, step_types, payload_model = "shout", ("SHOUT",), OnlyMarks
+
+    async def execute(self, task: Task) -> Output:
+        await task.stage("output.txt", "text")
+        return Output()
+
+
+class NeedsOptional(Honest):
+    async def execute(self, task: Task) -> Output:
+        await task.stage("order.txt", task.directive["correlation_id"])
+        return Output()
+
+
+class Scattering(Honest):
+    async def execute(self, task: Task) -> Output:
+        scratch = path_of(task.directive["workspace_ref"]) / "scratch"
+        scratch.mkdir(parents=True)
+        (scratch / "notes").write_text("mine")
+        return await super().execute(task)
+
+
+class Early(Honest):
+    """Puts its output in its place before anything else."""
+
+    async def execute(self, task: Task) -> Output:
+        place = path_of(task.directive["workspace_ref"]) / task.directive["output_folder"]
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "output.txt").write_text("soon")
+        return await super().execute(task)
+
+
+class Careless(Honest):
+    """Writes its output itself, again and again."""
+
+    commit = False
+
+    async def execute(self, task: Task) -> Output:
+        place = path_of(task.directive["workspace_ref"]) / task.directive["output_folder"]
+        place.mkdir(parents=True, exist_ok=True)
+        text, path = uuid4().hex, place / "output.txt"
+        path.unlink(missing_ok=True)
+        path.write_text(text)
+        return Output(ref={"uri": path.as_uri(), "sha256": sha256(text.encode()).hexdigest()})
+
+
+class Forgetful(MemoryRecords):
+    async def begin(self, directive: Directive, owner: str) -> Begun:
+        return MINE
+
+
+CARELESS = Defect(Careless, records=Forgetful)
+
+
+class Unchecked(Honest):
+    async def execute(self, task: Task) -> Output:
+        await task.stage("output.txt", "!" * task.payload.get("marks", 1))
+        return Output()
+
+
+class Hopeful(Honest):
+    async def execute(self, task: Task) -> Output:
+        try:
+            return await super().execute(task)
+        except ObjectMissingError as error:
+            raise RetryableError("perhaps it comes") from error
+
+
+class Sulking(Honest):
+    _hurt = False
+
+    async def execute(self, task: Task) -> Output:
+        if self._hurt:
+            raise FatalError("not after that", code="SULKING")
+        try:
+            return await super().execute(task)
+        except FatalError:
+            self._hurt = True
+            raise
+
+
+# -- records and buses -----------------------------------------------------------------------
+
+
+class Locks(MemoryRecords):
+    """Who has begun a step has it for ever, over the end of the process."""
+
+    taken: set[tuple[str, str]] = set()
+
+    async def begin(self, directive: Directive, owner: str) -> Begun:
+        step = directive.job_id, directive.step_id
+        if step in self.taken:
+            return OTHERS
+        self.taken.add(step)
+        return MINE
+
+    async def finish(self, directive: Directive, result: Result) -> None: ...
+
+
+class Between:
+    """A bus that does as the other one does."""
+
+    def __init__(self, bus: PullBus) -> None:
+        self._bus = bus
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+
+class Greedy(Between):
+    """Takes what it can get, and works on one after another."""
+
+    _kept: tuple[Delivery, ...] = ()
+
+    async def receive(self, name: str, topics: Any, limit: int, wait: timedelta, *more: Any) -> Any:
+        if not self._kept:
+            self._kept = tuple(await self._bus.receive(name, topics, 256, wait))
+        first, self._kept = self._kept[:1], self._kept[1:]
+        return first
+
+
+class Offended(Between):
+    async def receive(self, name: str, topics: Any, limit: int, wait: timedelta, *more: Any) -> Any:
+        try:
+            return await self._bus.receive(name, topics, limit, wait)
+        except BusUnavailableError:
+            await asyncio.Event().wait()
+
+
+def rewriting(**changes: Any) -> Callable[[PullBus], Any]:
+    """A bus that changes directives on the way."""
+
+    class Rewriting(Between):
+        async def receive(
+            self, name: str, topics: Any, limit: int, wait: timedelta, *more: Any
+        ) -> Any:
+            return [
+                _changed(d, changes) for d in await self._bus.receive(name, topics, limit, wait)
+            ]
+
+    return Rewriting
+
+
+class Mending(Between):
+    """Guesses what a directive without these fields may have meant."""
+
+    async def receive(
+        self, name: str, topics: Any, limit: int, wait: timedelta
+    ) -> Sequence[Delivery]:
+        found = await self._bus.receive(name, topics, limit, wait)
+        return [_changed(each, {"attempt_no": 1}) for each in found]
+
+
+def _changed(delivery: Delivery, changes: dict[str, Any]) -> Delivery:
+    body = {**delivery.message.body, **changes}
+    return replace(delivery, message=replace(delivery.message, body=body))
+
+
+def dies(process: InProcess) -> None:
+    """Ends at once, as if there were nothing under way."""
+    killing = asyncio.ensure_future(process.kill())
+    killing.add_done_callback(lambda done: None)
+    process.exit(0)

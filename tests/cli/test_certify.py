@@ -1,0 +1,94 @@
+"""`lucius certify`, as people call it: what it refuses, and one certificate of a worker that speaks HTTP."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lucius.certificate.checks import CHECKS
+from lucius.cli.main import main
+
+WORKER = """
+import json, os, sys, urllib.request
+
+def post(path, body, token=None):
+    headers = {"content-type": "application/json"}
+    if token:
+        headers["authorization"] = f"Bearer {token}"
+    request = urllib.request.Request(os.environ["LUCIUS_URL"] + path, json.dumps(body).encode(), headers)
+    return json.load(urllib.request.urlopen(request))
+
+while True:
+    answer = post("/v1/services/shout/directives:pull", {"max": 1, "wait_seconds": 20})
+    for directive in answer["directives"]:
+        names = ("jobId", "stepId", "attempt_no", "lease_id", "correlation_id", "traceparent")
+        reply = {name: directive[name] for name in names}
+        post("/v1/callbacks/ack", reply, directive["callback_token"])
+        result = {**reply, "status": "SUCCEEDED"}
+        post("/v1/callbacks/result", result, sys.argv[1] or directive["callback_token"])
+"""
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["certify", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "give one of MODULE:NAME, --command and --listen"),
+        (("x:Y", "--command", "sh"), "give one of"),
+        (("--command", "sh"), "need --service and --step-type"),
+        (("x:Y", "--check", "every"), "'every' is no check; `lucius certify --list`"),
+        (("lucius.services.ocr:Ocr", "--step-type", "SIS"), "SIS is not executed by"),
+    ],
+)
+def test_wrong_usage_is_explained(words: tuple[str, ...], said: str) -> None:
+    result = run(*words)
+    assert (result.exit_code, said in result.stderr) == (2, True), result.output
+
+
+def test_what_is_no_service_and_what_are_no_samples_is_said(tmp_path: Path) -> None:
+    assert "nowhere:Service cannot be loaded" in run("nowhere:Service").stderr
+    missing = str(tmp_path / "none.yaml")
+    result = run("lucius.services.ocr:Ocr", "--samples", missing)
+    assert (result.exit_code, f"{missing} cannot be read" in result.stderr) == (1, True)
+
+
+def test_the_list_has_every_check() -> None:
+    listed = json.loads(run("--list", "--json").stdout)
+    assert [each["name"] for each in listed] == [check.name for check in CHECKS]
+
+
+def certified(folder: Path, token: str, *words: str) -> Result:
+    worker = folder / "worker.py"
+    worker.write_text(WORKER)
+    command = f"{sys.executable} {worker} '{token}'"
+    common = ("--service", "shout", "--step-type", "SHOUT")
+    return run("--command", command, *common, "--check", "replies-carry-their-token", *words)
+
+
+@pytest.mark.xdist_group("stacks")
+def test_a_worker_that_speaks_http_is_certified_by_its_command(tmp_path: Path) -> None:
+    result = certified(tmp_path, "", "--junit", str(tmp_path / "report.xml"))
+    assert result.exit_code == 0, result.output
+    assert "ok    replies-carry-their-token" in result.stdout
+    assert 'failures="0"' in (tmp_path / "report.xml").read_text()
+
+
+@pytest.mark.xdist_group("stacks")
+def test_a_broken_promise_is_explained_and_exits_with_1(tmp_path: Path) -> None:
+    result = certified(tmp_path, "k1.wrong", "--json")
+    assert result.exit_code == 1, result.output
+    (check,) = json.loads(result.stdout)["checks"]
+    assert "the RESULT carried no token" in check["seen"]
+
+
+@pytest.mark.xdist_group("stacks")
+def test_a_service_that_never_asks_is_shown_with_its_log() -> None:
+    words = ("--command", "sh -c 'echo this is why; exit 3'", "--service", "s", "--step-type", "S")
+    result = run(*words)
+    assert result.exit_code == 1
+    assert "it has ended\nthis is why" in result.stderr

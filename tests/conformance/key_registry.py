@@ -1,0 +1,85 @@
+"""The stores of API keys that the suite runs on."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol
+
+from lucius.api.keys import FileKeys, KeyFile
+from lucius.ledgers.azure.keys import AzureKeys
+from lucius.ledgers.azure.store import Store
+from lucius.ledgers.memory_keys import MemoryKeys
+from lucius.ports.keys import KeyStore
+from tests.azurite_server import shared_azurite
+from tests.conformance.azure_ledgers import LANES, on_azurite
+from tests.memory_tables import MemoryTables
+
+Opens = Callable[[], KeyStore]
+"""A store as one more process would open it."""
+Body = Callable[[Opens], Awaitable[None]]
+
+
+class Adapter(Protocol):
+    name: str
+    capabilities: frozenset[str]
+
+    def run(self, body: Body) -> None:
+        """Run one test against an empty store."""
+
+
+class MemoryAdapter:
+    name = "memory"
+    capabilities: frozenset[str] = frozenset()
+
+    def run(self, body: Body) -> None:
+        async def main() -> None:
+            store = MemoryKeys()
+            await body(lambda: store)
+
+        asyncio.run(main())
+
+
+class FileAdapter:
+    """What an installation on SQLite has: `lucius keys` writes while the server owns the ledger."""
+
+    name = "file"
+    capabilities: frozenset[str] = frozenset()
+
+    def run(self, body: Body) -> None:
+        async def main(path: Path) -> None:
+            await body(lambda: FileKeys(KeyFile(path)))
+
+        with tempfile.TemporaryDirectory(prefix="lucius-keys-") as folder:
+            asyncio.run(main(Path(folder) / "keys.json"))
+
+
+class DoubleAdapter:
+    name = "azure-double"
+    capabilities: frozenset[str] = frozenset()
+
+    def run(self, body: Body) -> None:
+        async def main() -> None:
+            store = MemoryTables()
+            await body(lambda: AzureKeys(store, "shared"))
+
+        asyncio.run(main())
+
+
+class AzuriteAdapter:
+    name = "azure"
+    capabilities: frozenset[str] = frozenset()
+
+    def run(self, body: Body) -> None:
+        async def main(store: Store, prefix: str) -> None:
+            await body(lambda: AzureKeys(store, prefix + LANES))
+
+        on_azurite(shared_azurite().table_connection, main)
+
+
+ADAPTERS: tuple[Adapter, ...] = (
+    MemoryAdapter(),
+    FileAdapter(),
+    DoubleAdapter(),
+    AzuriteAdapter(),
+)

@@ -1,0 +1,1 @@
+"""What is known beside the jobs: services and their workers, causes, failures in groups, redrive plans."""

@@ -1,0 +1,154 @@
+"""`why` names the right cause of an injected fault, and none where nothing is wrong."""
+
+import asyncio
+
+import pytest
+
+from lucius.contract.causes import CAUSES, Severity
+from lucius.core.routing import LANES
+from lucius.insight.facts import Clues, Facts
+from lucius.insight.rules import diagnose
+from lucius.ports.diagnosis import Diagnosis
+from tests.insight.faults import FAULTS, InjectedFault
+from tests.insight.ward import Ward
+from tests.virtual import VirtualLoop, run_virtually
+
+RIGHT = 0.95
+_found: dict[str, Diagnosis] = {}
+
+
+def found(injected: InjectedFault) -> Diagnosis:
+    """Each fault is injected once, for all the tests that ask about it."""
+
+    async def main(loop: VirtualLoop) -> Diagnosis:
+        ward = injected.ward_on(loop)
+        async with ward.running(*injected.running):
+            return await ward.why(await injected.inject(ward))
+
+    if injected.name not in _found:
+        _found[injected.name] = run_virtually(main)
+    return _found[injected.name]
+
+
+def test_the_top_answer_is_right_in_95_of_100_and_the_faults_are_many() -> None:
+    wrong = {each.name: (each.cause, found(each).cause) for each in FAULTS}
+    wrong = {name: causes for name, causes in wrong.items() if causes[0] != causes[1]}
+    assert len({each.cause for each in FAULTS}) >= 25
+    assert len(FAULTS) >= 45
+    assert 1 - len(wrong) / len(FAULTS) >= RIGHT, wrong
+
+
+@pytest.mark.parametrize("injected", FAULTS, ids=lambda each: each.name)
+def test_an_answer_says_what_comes_next_and_what_helps(injected: InjectedFault) -> None:
+    finding = found(injected)
+    assert finding.cause in CAUSES
+    assert finding.summary
+    assert finding.evidence
+    assert finding.next_what
+    assert finding.command.split()[0] in ("lucius", "timedatectl")
+
+
+def test_a_worker_at_work_is_known_since_when_and_heard_of() -> None:
+    finding = found(next(each for each in FAULTS if each.cause == "AT_WORK"))
+    heard = [each for each in finding.evidence if each.what == "last heard of"]
+    assert finding.since is not None
+    assert heard[0].at is not None
+    assert heard[0].at > finding.since
+
+
+def test_the_place_of_a_defect_in_the_services_code_is_named() -> None:
+    finding = found(next(each for each in FAULTS if "defect" in each.name))
+    assert "ward.py:" in finding.summary
+
+
+def test_who_is_busy_says_the_place_in_line_and_when() -> None:
+    finding = found(next(each for each in FAULTS if each.name == "it waits behind others"))
+    assert "1 at work" in finding.summary
+    assert any("of its tenant are before it" in each.what for each in finding.evidence)
+    assert finding.next_at is not None
+
+
+def test_a_lane_that_nobody_owns_is_named() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        ward = Ward(loop)
+        job = await ward.job(await ward.submit())
+        others = set(range(LANES)) - {job.plan.routing.lane}
+        assert diagnose(job, Facts(loop.now(), {}, owned=others), Clues()).cause == "LANE_UNOWNED"
+        owned = Facts(loop.now(), {}, owned=range(LANES))
+        assert diagnose(job, owned, Clues()).cause != "LANE_UNOWNED"
+
+    run_virtually(main)
+
+
+def test_nothing_is_named_where_nothing_is_wrong() -> None:
+    """Under load, at every moment, and after a fault is over."""
+
+    async def main(loop: VirtualLoop) -> None:
+        ward = Ward(loop)
+        async with ward.running("ocr", "embedding", "sis"):
+            jobs = [await ward.submit("STAGE", f"tenant_{n % 3}") for n in range(60)]
+            for _ in range(60):
+                await asyncio.sleep(0.7)
+                assert await ward.wrong() == []
+                for job_id in jobs[::7]:
+                    assert (await ward.why(job_id)).severity <= Severity.WAITS
+            ward.bus.away = True
+            await asyncio.sleep(30)
+            assert (await ward.wrong())[0] == "BUS_AWAY"
+            ward.bus.away = False
+            await asyncio.sleep(60)
+            assert await ward.wrong() == []
+
+    run_virtually(main)
+
+
+SYSTEM = {
+    "nobody was ever there": ["NO_WORKER_EVER"],
+    "workers went away": ["WORKERS_SILENT"],
+    "its service fails every job": ["SERVICE_FAILS_ALIKE"],
+    "its service is paused": ["SERVICE_PAUSED"],
+    "the broker is away": ["BUS_AWAY"],
+    "the ledger takes no writes": ["LEDGER_AWAY"],
+    "the ledger and the broker are away": ["LEDGER_AWAY", "BUS_AWAY"],
+    "nobody is subscribed": ["NOT_SUBSCRIBED"],
+    "workers went away and another service is paused": ["WORKERS_SILENT"],
+    "it alone fails": [],
+    "it waits behind others": [],
+    "it is paused": [],
+}
+
+
+@pytest.mark.parametrize("name", SYSTEM)
+def test_the_system_says_what_is_wrong_worst_first(name: str) -> None:
+    injected = next(each for each in FAULTS if each.name == name)
+
+    async def main(loop: VirtualLoop) -> list[str]:
+        ward = injected.ward_on(loop)
+        async with ward.running(*injected.running):
+            await injected.inject(ward)
+            return await ward.wrong()
+
+    assert run_virtually(main) == SYSTEM[name]
+
+
+def test_a_caller_bound_to_tenants_reads_no_counts_names_or_words_of_others() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        ward = Ward(loop, slots=1)
+        async with ward.running():
+            await ward.start("ocr", 60)
+            for _ in range(30):
+                await ward.submit(tenant_id="tenant_a")
+            mine = await ward.submit(tenant_id="tenant_b")
+            await asyncio.sleep(100)
+            await ward.heard.paused.pause("ocr", "anna", "tenant_a floods it")
+            paused = await ward.why(mine, whole=False)
+            await ward.heard.paused.resume("ocr")
+            for _ in range(12):
+                mine = await ward.submit(tenant_id="tenant_b")
+            busy = await ward.why(mine, whole=False)
+        assert (paused.cause, busy.cause) == ("SERVICE_PAUSED", "BUSY")
+        for finding in (paused, busy):
+            said = " ".join([finding.summary, *(each.what for each in finding.evidence)])
+            assert not {"anna", "tenant_a", "waiting", "minute", "at work"} & set(said.split())
+
+    run_virtually(main)
