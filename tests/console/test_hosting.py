@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from lucius.console.site import HERE, POLICY
+from tests.cli.up import up
 from tests.console.browser import visiting
 from tests.console.conftest import IN_BROWSER
 from tests.console.served import served
@@ -93,3 +94,11 @@ async def test_templates_name_no_other_host_and_no_inline_script() -> None:
         assert " style=" not in text
         assert " onclick=" not in text
         assert "| safe" not in text
+
+
+@pytest.mark.xdist_group("stacks")
+async def test_lucius_up_names_the_page_and_the_docs(tmp_path: Path) -> None:
+    with up(tmp_path, "--no-services") as server:
+        said = server.log()
+        assert f"the console is at {server.url}/" in said
+        assert f"{server.url}/docs" in said

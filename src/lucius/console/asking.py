@@ -28,6 +28,25 @@ class Api:
             return False
         return caller.tenants is None or not operation.every_tenant
 
+    def takes(self, name: str, field: str) -> bool:
+        """Whether the body of an operation has such a field."""
+        operation = self._operations.get(name)
+        body = operation.body if operation is not None else None
+        return body is not None and field in body.get("properties", {})
+
+    async def ask_if_may(
+        self, request: Request, caller: Caller, name: str, path: Mapping[str, str] | None = None
+    ) -> Any:
+        """None where the caller may not know, or this process does not."""
+        if not self.may(caller, name):
+            return None
+        try:
+            return await self.ask(request, caller, name, path=path)
+        except Problem as problem:
+            if problem.known.code == "NOT_SUPPORTED":
+                return None
+            raise
+
     async def ask(
         self,
         request: Request,

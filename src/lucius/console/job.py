@@ -34,7 +34,8 @@ class OneJob:
     async def job(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         with self._site.pulse.rendering():
             job = await visible_job(context, request, caller)
-            why = await self._why(request, caller, job)
+            path = {"jobId": job.job_id}
+            why = await self._site.api.ask_if_may(request, caller, "why_job", path)
             events = await self._events(context, request, job)
             return self._site.page(
                 request,
@@ -49,12 +50,6 @@ class OneJob:
                 traced=(job.plan.traceparent or "").split("-")[1:2],
                 **events,
             )
-
-    async def _why(self, request: Request, caller: Caller, job: Job) -> Any:
-        if not self._site.api.may(caller, "get_why_of_job"):
-            return None
-        path = {"jobId": job.job_id}
-        return await self._site.api.ask(request, caller, "get_why_of_job", path=path)
 
     async def _events(self, context: ApiContext, request: Request, job: Job) -> dict[str, Any]:
         before = whole(request, "before", job.seq + 1, 1, _MAX_SEQ)
@@ -75,6 +70,7 @@ class OneJob:
                 "order": order,
                 "shell": order.shell(job.job_id),
                 "curl": order.curl(base, job.job_id, signs_in=signs_in),
+                "reason": self._site.api.takes(order.asks, "reason"),
             }
             for order in JOB_ORDERS
             if self._site.api.may(caller, order.asks) and order.suits(job)

@@ -80,14 +80,21 @@ class Now:
                 },
                 warnings=await warnings_of(context),
                 findings=await self._findings(request, caller),
+                services=await self._services(request, caller),
             )
 
-    async def _findings(self, request: Request, caller: Caller) -> Any:
-        if not self._site.api.may(caller, "get_why"):
-            return None
-        ask = self._site.api.ask
+    async def _findings(self, request: Request, caller: Caller) -> list[Any] | None:
+        """What `lucius why` says of the whole system; None where this process cannot say."""
+        ask = self._site.api.ask_if_may
         key = ("why", caller.tenants)
-        return await self._shared.get(key, lambda: ask(request, caller, "get_why"))
+        found = await self._shared.get(key, lambda: ask(request, caller, "why"))
+        return found["causes"] if found is not None else None
+
+    async def _services(self, request: Request, caller: Caller) -> list[Any]:
+        ask = self._site.api.ask_if_may
+        key = ("services", caller.tenants is None)
+        found = await self._shared.get(key, lambda: ask(request, caller, "list_services"))
+        return found["services"] if found is not None else []
 
     async def live(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         pulse = self._site.pulse

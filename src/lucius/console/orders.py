@@ -19,6 +19,7 @@ from lucius.api.listing import PARAMETERS
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem
+from lucius.api.queries import REPEATABLE
 from lucius.api.routes.bulk import MAX_LIMIT
 from lucius.console.site import Site
 from lucius.core.job import Job
@@ -29,7 +30,10 @@ FILTERS: Final = tuple(
     parameter["name"] for parameter in PARAMETERS if parameter["name"] not in ("limit", "cursor")
 )
 """What a list of jobs can be narrowed by, and an order for many with it."""
-REPEATED: Final = frozenset(("tenant_id", "state"))
+REPEATED: Final = frozenset(each["name"] for each in PARAMETERS if REPEATABLE in each)
+FLAGS: Final = frozenset(
+    each["name"] for each in PARAMETERS if each["schema"].get("type") == "boolean"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class JobOrder:
         """Whether the job could take it now. The API decides; this only keeps idle buttons away."""
         if self.verb == "dismiss":
             return job.in_dlq
+        if self.verb == "retry":
+            return job.retry_at is not None and job.state in self.states
         return job.state in self.states and job.redriven_by is None
 
     def shell(self, job_id: str) -> str:
@@ -61,6 +67,15 @@ class JobOrder:
 
 LIVE: Final = (*RUNNING_JOB, JobState.PAUSING, JobState.PAUSED, JobState.CANCELLING)
 JOB_ORDERS: Final = (
+    JobOrder(
+        "retry",
+        "Retry now",
+        "What waits for its backoff is tried again at once.",
+        "retry",
+        "job retry",
+        "/v1/jobs/{}:retry",
+        RUNNING_JOB,
+    ),
     JobOrder(
         "pause",
         "Pause",
@@ -110,12 +125,16 @@ JOB_ORDERS: Final = (
     ),
 )
 BULK_VERBS: Final = {
+    "retry": "Retry now",
     "pause": "Pause",
     "resume": "Resume",
     "redrive": "Redrive",
     "dismiss": "Dismiss",
     "cancel": "Cancel",
 }
+
+
+SERVICE_ORDERS: Final = ("pause", "resume")
 
 
 def curl(url: str, body: Mapping[str, Any], *, signs_in: bool) -> str:
@@ -152,13 +171,24 @@ class Orders:
         order = next((each for each in JOB_ORDERS if each.verb == verb), None)
         if order is None:
             raise Problem("NOT_FOUND", f"there is no order {verb[:64]!r} for a job")
-        body: dict[str, Any] = {}
+        body = said(fields)
         if order.immediate and fields.get("immediate"):
             body["immediate"] = True
         path = {"jobId": job_id}
         answer = await self._site.api.ask(request, caller, order.asks, path=path, body=body)
         shown = answer["jobId"]
         return self._site.to(f"/jobs/{shown}", done=verb)
+
+    async def order_service(
+        self, context: ApiContext, request: Request, caller: Caller
+    ) -> Response:
+        fields = await form_of(self._site, request)
+        verb, service = request.path_params["verb"], request.path_params["service"]
+        if verb not in SERVICE_ORDERS:
+            raise Problem("NOT_FOUND", f"there is no order {verb[:64]!r} for a service")
+        path, asks = {"service": service}, f"{verb}_service"
+        await self._site.api.ask(request, caller, asks, path=path, body=said(fields))
+        return self._site.to("/services", done=verb, service=service)
 
     async def confirm_many(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         """How many jobs an order would reach, before anyone gives it."""
@@ -174,6 +204,7 @@ class Orders:
             label=BULK_VERBS[verb],
             filters=filters,
             counted=counted,
+            reason=self._site.api.takes(f"{verb}_many", "reason"),
             shell=shell_of(verb, filters),
             curl=curl(
                 f"{base_of(self._site, request)}/v1/jobs:{verb}",
@@ -185,13 +216,12 @@ class Orders:
     async def order_many(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         """The order itself. It reaches no more jobs than were counted when it was confirmed."""
         fields = await form_of(self._site, request)
-        verb, seen = _verb(fields.pop("verb", [""])[0]), fields.pop("counted", ["0"])[0]
-        immediate = bool(fields.pop("immediate", None))
-        filters = filters_of(fields)
+        verb, seen = _verb(fields.get("verb", [""])[0]), fields.get("counted", ["0"])[0]
+        immediate, filters = bool(fields.get("immediate")), filters_of(fields)
         if not seen.isdigit() or int(seen) < 1:
             raise Problem("INVALID_BODY", "no job matched when they were counted: nothing is done")
         limit = min(int(seen), MAX_LIMIT)
-        body: dict[str, Any] = {"filter": filters, "limit": limit}
+        body = {**said(fields), "filter": filters, "limit": limit}
         if immediate and verb == "cancel":
             body["immediate"] = True
         tally = await self._site.api.ask(request, caller, f"{verb}_many", body=body)
@@ -219,8 +249,21 @@ class Orders:
                 parameters=(verb, *filters),
             ),
             add("POST", "/jobs/order", self.order_many, "An order for many", Role.OPERATE),
+            add(
+                "POST",
+                "/services/{service}/{verb}",
+                self.order_service,
+                "An order for a service",
+                Role.OPERATE,
+            ),
             add("POST", "/jobs/{jobId}/{verb}", self.order_job, "An order for a job", Role.OPERATE),
         )
+
+
+def said(fields: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Why the order is given, if the form says so."""
+    reason = fields.get("reason", [""])[0].strip()
+    return {"reason": reason} if reason else {}
 
 
 def _verb(given: str) -> str:
@@ -241,6 +284,8 @@ def filters_of(fields: Mapping[str, list[str]]) -> dict[str, Any]:
         found = [word for text in fields.get(name, []) for word in _split(name, text)]
         if found:
             filters[name] = found if name in REPEATED else found[0]
+        if found and name in FLAGS:
+            filters[name] = found[0].lower() in ("true", "1", "yes")
     return filters
 
 
@@ -261,6 +306,9 @@ def shell_of(verb: str, filters: Mapping[str, Any]) -> str:
     words = ["lucius", "jobs", verb]
     for name, value in filters.items():
         option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+        if value is True:
+            words.append(option)
+            continue
         for each in value if isinstance(value, list) else [value]:
             words += [option, str(each)]
     return shlex.join(words)
