@@ -1,5 +1,6 @@
 """What the page on observing says about credentials holds, and its scrape job works."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ async def test_only_the_metrics_need_credentials_and_the_scrape_job_has_them(
     tmp_path: Path,
 ) -> None:
     asked = scrape_job()["authorization"]
-    key = made_key(tmp_path, asked["credentials_file"])
+    key = await asyncio.to_thread(made_key, tmp_path, asked["credentials_file"])
     async with live(tmp_path, auth="keys") as lucius:
         client = lucius.client
         assert [await status(client, path) for path in ("/healthz", "/readyz")] == [200, 200]
