@@ -20,7 +20,7 @@ from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.load import load
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import orchestrator, reconciler, up
+from lucius.cli.processes import invoker, orchestrator, reconciler, up, worker
 from lucius.cli.service import service
 from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
@@ -74,6 +74,8 @@ for command in (
     up,
     orchestrator,
     reconciler,
+    invoker,
+    worker,
     demo,
     submit,
     jobs,

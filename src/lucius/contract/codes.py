@@ -642,6 +642,26 @@ _ALL: Final = (
         retry_after=True,
     ),
     ProblemCode(
+        "ORCHESTRATION_UNAVAILABLE",
+        503,
+        "What moves jobs on Temporal does not answer",
+        "The job runs on Temporal, and the invoker, which alone moves such jobs, cannot be reached. The"
+        " job is as it was, or the order has arrived and its answer was lost; repeating it is safe.",
+        "Repeat the request. If it stays so, look whether `lucius invoker` runs and whether"
+        " `LUCIUS_INVOKER_URL` and `LUCIUS_INVOKER_SECRET` of this server lead to it.",
+        answered_by=(
+            "cancel",
+            "pause",
+            "resume",
+            "dismiss",
+            "callback_ack",
+            "callback_result",
+            "callback_heartbeat",
+            "callback_release",
+        ),
+        retry_after=True,
+    ),
+    ProblemCode(
         "NOT_READY",
         503,
         "The server is not ready",
