@@ -16,6 +16,7 @@ from lucius.core.inputs import (
     EntryReleased,
     PauseRequested,
     ResumeRequested,
+    RetryRequested,
     Ticked,
 )
 from lucius.core.job import Owed
@@ -258,3 +259,14 @@ def test_a_bus_that_forgot_is_published_to_again() -> None:
 def test_an_effect_of_a_newer_version_is_left_alone() -> None:
     unknown = Owed("x", "of_tomorrow", "https://client.example", 1, NOW + timedelta(seconds=1))
     assert effect_of(unknown) is None
+
+
+def test_a_retry_lets_the_workflow_ask_at_once_and_tells_it() -> None:
+    told = begun(story())
+    told.fail()
+    assert ask(told, 2) is Outcome.STALE
+    assert told.give(RetryRequested(by="someone")) is Outcome.APPLIED
+    assert signals(told) == ["wake"]
+    assert told.step("a").state is StepState.FAILED_RETRY
+    assert [each.at for each in next_attempts(told.job)] == [NOW]
+    assert ask(told, 2) is Outcome.APPLIED
