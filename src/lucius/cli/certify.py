@@ -1,6 +1,8 @@
 """`lucius certify`: whether a platform service keeps the contract."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -52,6 +54,11 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a report for build servers to this file.",
 )
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep inputs, outputs, workspaces and logs of the service here.  [default: nowhere]",
+)
 @with_json
 def certify(
     name: str | None,
@@ -63,6 +70,7 @@ def certify(
     names: tuple[str, ...],
     listed: bool,
     junit: Path | None,
+    folder: Path | None,
     as_json: bool,
 ) -> None:
     """Check that a service keeps the contract.
@@ -80,15 +88,36 @@ def certify(
         raise click.UsageError("give one of MODULE:NAME, --command and --listen")
     samples = samples_of(samples_file)
     examined = examined_of(name, service, step_type, samples)
-    with TemporaryDirectory(prefix="lucius-certify-") as folder:
-        folders = Folders(Path(folder).resolve())
+    with folder_of(folder) as place:
+        folders = Folders(place)
         starter = starter_of(name, command, folders, samples)
-        if listen is not None and not as_json:
-            click.echo(f"waiting at http://127.0.0.1:{listen} for {examined.service}")
+        if listen is not None:
+            click.echo("\n".join(invitation(listen, examined, folders)), err=True)
         begun = time.monotonic()
         findings = looked(examined, samples, folders, starter, checks, listen or 0, as_json)
         seconds = time.monotonic() - begun
     told(examined, findings, seconds, junit, as_json)
+
+
+@contextmanager
+def folder_of(given: Path | None) -> Iterator[Path]:
+    """The user's, which is kept, or one that is not."""
+    if given is not None:
+        yield given.resolve()
+        return
+    with TemporaryDirectory(prefix="lucius-certify-") as made:
+        yield Path(made).resolve()
+
+
+def invitation(port: int, examined: "Examined", folders: "Folders") -> list[str]:
+    """What somebody needs who starts the service."""
+    from lucius.certificate.starting import given
+
+    settings = given(folders, f"http://127.0.0.1:{port}")
+    return [
+        f"Waiting for {examined.service}. Start it with these settings:",
+        *(f"  {name}={value}" for name, value in settings.items()),
+    ]
 
 
 def chosen(names: tuple[str, ...]) -> "list[Check]":
