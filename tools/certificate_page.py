@@ -4,8 +4,8 @@ from typing import Final
 
 from lucius.certificate.checks import CHECKS, GROUPS
 from lucius.certificate.checks.process import DRAIN_SECONDS
+from lucius.certificate.examined import Patience
 from lucius.certificate.samples import FILE, SLOW_SECONDS
-from lucius.certificate.trial import Patience
 
 _HEAD: Final = """# The certificate
 

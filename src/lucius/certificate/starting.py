@@ -8,9 +8,9 @@ from itertools import count
 from typing import Final
 
 from lucius.certificate.checks.process import DRAIN_SECONDS
+from lucius.certificate.examined import Folders
 from lucius.certificate.examinee import ElsewhereExaminee, Examinee, ProcessExaminee
 from lucius.certificate.gateway import ExamGateway
-from lucius.certificate.trial import Folders
 
 SLOTS: Final = 16
 MARGIN: Final = 0.5

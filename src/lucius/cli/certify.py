@@ -16,8 +16,8 @@ from lucius.cli.session import echo_json, run, with_json
 if TYPE_CHECKING:
     from lucius.certificate.certification import Grade, Starter
     from lucius.certificate.checks import Check
+    from lucius.certificate.examined import Examined, Folders
     from lucius.certificate.samples import Samples
-    from lucius.certificate.trial import Examined, Folders
 
 
 @click.command()
@@ -78,7 +78,7 @@ def certify(
     It starts the service against a small server of its own, in a temporary folder, hands out
     directives and looks at what comes back. Exits with 0 if no promise is broken.
     """
-    from lucius.certificate.trial import Folders
+    from lucius.certificate.examined import Folders
 
     checks = chosen(names)
     if listed:
@@ -151,7 +151,7 @@ def samples_of(file: Path | None) -> "Samples":
 def examined_of(
     name: str | None, service: str | None, step_type: str | None, samples: "Samples"
 ) -> "Examined":
-    from lucius.certificate.trial import Examined
+    from lucius.certificate.examined import Examined
 
     if name is None:
         if not service or not step_type:
