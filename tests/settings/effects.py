@@ -26,7 +26,13 @@ _ANSWERS: Final = (
 )
 
 AZURE_TABLES: Final = "adapters/test_azure_tables.py::test_the_settings_name_the_tables_that_exist"
+_CONSOLE: Final = "console/test_signing_in.py"
 EFFECTS: Final = {
+    "CONSOLE_URL": "console/test_hosting.py::test_the_console_lives_under_a_path",
+    "CONSOLE_SESSION_SECONDS": f"{_CONSOLE}::test_a_session_ends",
+    "CONSOLE_CLIENT_ID": f"{_CONSOLE}::test_people_sign_in_at_their_issuer",
+    "CONSOLE_CLIENT_SECRET": f"{_CONSOLE}::test_people_sign_in_at_their_issuer",
+    "CONSOLE_SCOPES": f"{_CONSOLE}::test_people_sign_in_at_their_issuer",
     "SYSTEM": "upkeep/test_retention.py::test_another_system_has_workspaces_of_its_own",
     "DATA_DIR": "security/test_private_files.py"
     "::test_keys_made_first_of_all_are_in_a_private_directory",

@@ -23,6 +23,8 @@ from lucius.api.shared_keys import SharedKeys
 from lucius.bootstrap.secrets import made_once
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
+from lucius.console.oidc import OidcClient
+from lucius.console.room import ConsoleOptions
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.ownership import EMBEDDED
@@ -209,6 +211,7 @@ def open_workspace(settings: Settings) -> Workspace:
         writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],
         protected=[settings.data_dir],
     )
+    local.recover()
     memory = MemoryWorkspace(jobs=settings.workspace_url)
     return WorkspaceByScheme({"file": local, "mem": memory, **blobs(settings)})
 
@@ -346,18 +349,42 @@ async def key_store(settings: Settings) -> AsyncIterator[KeyStore]:
 def authenticator(settings: Settings, keys: KnownKeys | None) -> Authenticate | None:
     if keys is not None:
         return KeyAccess(keys)
-    if settings.auth == "jwt":
-        return JwtAccess(
-            JwtPolicy(
-                issuer=settings.jwt_issuer,
-                audience=settings.jwt_audience,
-                jwks_url=settings.jwt_jwks_url,
-                algorithms=settings.jwt_algorithms,
-                roles_claim=settings.jwt_roles_claim,
-                tenants_claim=settings.jwt_tenants_claim,
-            )
+    return jwt_access(settings) if settings.auth == "jwt" else None
+
+
+def jwt_access(settings: Settings) -> JwtAccess:
+    return JwtAccess(
+        JwtPolicy(
+            issuer=settings.jwt_issuer,
+            audience=settings.jwt_audience,
+            jwks_url=settings.jwt_jwks_url,
+            algorithms=settings.jwt_algorithms,
+            roles_claim=settings.jwt_roles_claim,
+            tenants_claim=settings.jwt_tenants_claim,
         )
-    return None
+    )
+
+
+def console_options(
+    settings: Settings, keys: KnownKeys | None, authenticate: Authenticate | None
+) -> ConsoleOptions:
+    """People sign in with what the API takes: its keys, or tokens of its issuer."""
+    client = None
+    if settings.console_client_id:
+        client = OidcClient(
+            settings.jwt_issuer,
+            settings.console_client_id,
+            settings.console_client_secret.get_secret_value(),
+            settings.console_scopes,
+            settings.console_url,
+        )
+    return ConsoleOptions(
+        url=settings.console_url,
+        session_seconds=settings.console_session.total_seconds(),
+        keys=keys,
+        access=authenticate if isinstance(authenticate, JwtAccess) else None,
+        oidc=client,
+    )
 
 
 def rate_limit(settings: Settings) -> RateLimit | None:
@@ -371,11 +398,11 @@ def worker_rate_limit(settings: Settings) -> RateLimit | None:
 
 
 def host_check(settings: Settings) -> HostCheck | None:
-    """Where callers are not known, only the names of loopback and of the public URL are ours."""
+    """Where callers are not known, only the names of loopback and of our URLs are ours."""
     if settings.auth != "none":
         return None
-    public = host_of(settings.public_url)
-    return HostCheck([public] if public else [])
+    urls = (settings.public_url, settings.console_url)
+    return HostCheck([host_of(url) for url in urls if url])
 
 
 def packaged_services(settings: Settings) -> list[Service]:

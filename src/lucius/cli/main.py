@@ -10,9 +10,10 @@ import click
 from lucius import __version__
 from lucius.cli.bus import bus
 from lucius.cli.certify import certify
-from lucius.cli.control import cancel, pause, redrive, resume
+from lucius.cli.control import cancel, pause, redrive, resume, retry
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
+from lucius.cli.failed import failures, redrive_plan, redrive_plans
 from lucius.cli.failures import message_of, show_failure, show_usage
 from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
@@ -67,7 +68,7 @@ def job() -> None:
     """Look at one job and steer it."""
 
 
-for command in (show, watch, events, cancel, pause, resume, redrive):
+for command in (show, watch, events, cancel, pause, resume, retry, redrive):
     job.add_command(command)
 for command in (
     up,
@@ -87,6 +88,9 @@ for command in (
     service,
     services,
     why,
+    failures,
+    redrive_plan,
+    redrive_plans,
     certify,
     load,
 ):

@@ -79,6 +79,11 @@ def new_service(folder: Path, step_type: str, as_json: bool) -> None:
     help="Serve only this mode. Needs a bus with LUCIUS_LANE_TOPOLOGY=filtered.  [default: both]",
 )
 @click.option(
+    "--pool",
+    metavar="POOL",
+    help="Serve only the tenants that have this pool for the service, by their configuration.",
+)
+@click.option(
     "--chaos",
     type=ChaosWords(),
     metavar="FAULTS",
@@ -93,6 +98,7 @@ def run_service(
     url: str | None,
     api_key: str | None,
     mode: str | None,
+    pool: str | None,
     chaos: "Chaos | None",
     data: Path,
     health_host: str,
@@ -122,6 +128,10 @@ def run_service(
         )
     if url is not None and mode is not None:
         raise click.UsageError("--mode is for a bus: a server hands out both modes over --url")
+    if url is not None and pool is not None:
+        raise click.UsageError(
+            "--pool is for a bus: over --url the tenants of the key say the pool"
+        )
     search_here()
     found = bootstrap.named_service(name, settings)
     with bootstrap.observed(settings):
@@ -134,6 +144,7 @@ def run_service(
                 health_host=health_host,
                 health=health,
                 mode=Mode(mode) if mode else None,
+                pool=pool,
                 gateway=Client(url, api_key=api_key, retries=0) if url else None,
                 chaos=chaos,
             )

@@ -11,6 +11,7 @@ from lucius.core.references import ReferencePolicy
 from lucius.ports.ledger import Limits
 from lucius.settings.behaviour import (
     CommandLine,
+    Console,
     General,
     LimitsSection,
     RetriesAndTime,
@@ -30,6 +31,7 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     RetriesAndTime,
     LimitsSection,
     Security,
+    Console,
     Answers,
 )
 
@@ -53,6 +55,7 @@ ROWS: Final = {name: row for section in SECTIONS for name, row in in_use(section
 
 class Settings(
     Answers,
+    Console,
     Security,
     LimitsSection,
     RetriesAndTime,

@@ -1,0 +1,105 @@
+"""What keeps open pages up to date: a stream that tells each of them when to look again.
+
+Nothing runs while nobody looks. All pages together take at most a small share of the process's time:
+the more of them there are, and the dearer they are to render, the longer is the pause.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from time import perf_counter
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.context import ApiContext, Caller
+from lucius.api.operation import place_to_wait
+from lucius.api.problems import Problem
+from lucius.api.routes.reads import EventStream
+from lucius.api.standing import Stands
+from lucius.core.errors import LuciusError
+from lucius.core.job import Job
+
+SHORTEST: Final = 2.0
+SHORTEST_OF_A_JOB: Final = 0.5
+LONGEST: Final = 60.0
+SHARE: Final = 0.02
+"""Of the process's time, for all pages that are open."""
+_SMOOTHING: Final = 0.2
+LOOK: Final = b"event: look\ndata: \n\n"
+END: Final = b"event: end\ndata: \n\n"
+SILENCE: Final = b": nothing new\n\n"
+
+
+class Pulse:
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
+        self.listeners = 0
+        self._seconds = 0.0
+        """That one page takes to render, on the average of the last ones."""
+
+    def pause(self, shortest: float = SHORTEST) -> float:
+        """Until a page should look again."""
+        together = self.listeners * self._seconds
+        return min(max(shortest, together / SHARE), LONGEST)
+
+    @contextmanager
+    def rendering(self) -> Iterator[None]:
+        """Time in which others were served counts too: it makes the pauses longer under load."""
+        began = self._clock()
+        yield
+        self._seconds += (self._clock() - began - self._seconds) * _SMOOTHING
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        self.listeners += 1
+        try:
+            yield
+        finally:
+            self.listeners -= 1
+
+
+async def looks(pulse: Pulse, context: ApiContext, stands: Stands) -> AsyncIterator[bytes]:
+    """Now and then, until the caller may look no longer, or the process ends."""
+    with pulse.listening(), suppress(Problem):
+        yield SILENCE
+        while stands():
+            async with context.watch.while_it(stands):
+                await asyncio.sleep(pulse.pause())
+            yield LOOK
+
+
+async def looks_at(
+    pulse: Pulse, context: ApiContext, job: Job, stands: Stands
+) -> AsyncIterator[bytes]:
+    """When the job has moved; what moves it quickly is one look. Ends with the job."""
+    with pulse.listening(), suppress(LuciusError):
+        yield SILENCE
+        while stands() and not job.terminal:
+            async with context.watch.while_it(stands):
+                seconds = context.options.keep_alive_seconds
+                newer = await context.engine.wait(job.job_id, job.version, seconds)
+            if newer is None:
+                break
+            moved, job = newer.version > job.version, newer
+            yield LOOK if moved else SILENCE
+            if moved and not job.terminal:
+                async with context.watch.while_it(stands):
+                    await asyncio.sleep(pulse.pause(SHORTEST_OF_A_JOB))
+        if job.terminal:
+            yield END
+
+
+def streamed(
+    context: ApiContext,
+    request: Request,
+    caller: Caller,
+    chunks: Callable[[Stands], AsyncIterator[bytes]],
+) -> Response:
+    """Holds a place among the requests that wait, as any event stream does."""
+
+    def stands() -> bool:
+        return caller.stands() and not context.stopping()
+
+    return EventStream(chunks(stands), place_to_wait(context, request, caller))
