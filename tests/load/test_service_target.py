@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from lucius.certificate.certification import Certification
-from lucius.certificate.trial import Examined
+from lucius.certificate.examined import Examined
 from lucius.load.driver import Driver
 from lucius.load.plan import LoadPlan
 from lucius.load.service_target import DIRECTIVE_FAILURES, ServiceTarget

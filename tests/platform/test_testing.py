@@ -35,6 +35,11 @@ def test_a_step_reads_what_it_is_given_and_shows_what_it_staged() -> None:
     assert (done.output, dict(done.staged)) == (b"in", {"ocr.txt": b"text", "all.txt": b"in"})
 
 
+def test_a_large_output_is_shown_too() -> None:
+    text = "long " * 200_000
+    assert executed(Joining(), input=text).output == text.encode()
+
+
 def test_a_plain_function_without_outputs_gives_its_reference() -> None:
     done = executed(Plain(), input="in", tenant_id="acme")
     assert (done.given.ref, done.output) == ("acme in", None)

@@ -8,10 +8,11 @@ from typing import Any, Final, Protocol
 
 from lucius.certificate.checks import Check
 from lucius.certificate.exam import BrokenError, NotApplicableError, now
+from lucius.certificate.examined import Examined, Folders, Patience
 from lucius.certificate.examinee import Examinee
 from lucius.certificate.gateway import ExamGateway
 from lucius.certificate.samples import Sample, Samples
-from lucius.certificate.trial import Examined, Folders, Patience, Trial
+from lucius.certificate.trial import Trial
 from lucius.core.errors import LuciusError
 
 AT_ONCE: Final = 6

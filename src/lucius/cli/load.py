@@ -151,7 +151,7 @@ async def at_service(
     name: str, samples_file: Path | None, plan: "LoadPlan", folder: Path, as_json: bool
 ) -> "tuple[LoadTally, float]":
     from lucius.certificate.certification import Certification
-    from lucius.certificate.trial import Folders
+    from lucius.certificate.examined import Folders
     from lucius.load.service_target import ServiceTarget
 
     samples = samples_of(samples_file)

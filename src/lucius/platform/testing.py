@@ -77,7 +77,10 @@ def executed(
     )
     run = InAThread(service) if service.blocking else OnTheLoop(service)
     output = check_output(asyncio.run(_awaited(run, task)) or Output())
-    staged = {name: objects.objects[each.uri] for name, each in task.staged.items()}
+    staged = {
+        name: objects.objects[each.uri] if each.content is None else each.content
+        for name, each in task.staged.items()
+    }
     found = tuple(task.staged.values())
     main = main_output(output, found) if service.commit else None
     return Executed(output, None if main is None else staged[main.name], staged)
