@@ -10,7 +10,7 @@ from typing import Any
 
 import uvloop
 
-from bench import end_to_end, ledger, transitions
+from bench import end_to_end, ledger, transitions, why
 from bench.measure import calibration, show
 from lucius.bootstrap.serve import settle_collector
 
@@ -35,6 +35,7 @@ async def run(folder: Path) -> dict[str, Any]:
     results["client"] = await end_to_end.measure_client(folder / "client", scaled(3_000))
     results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
     results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
+    results["why"] = await why.measure(folder, scaled(100_000))
     results["calibration_s"].append(calibration())
     return results
 
@@ -66,6 +67,7 @@ def report(results: dict[str, Any]) -> None:
         ("Three-step jobs over HTTP, services in the same process, 200 in flight", "http"),
         ("The same through `lucius.client`, beside bare connections", "client"),
         ("Three-step jobs over HTTP, services over the pull gateway, 200 in flight", "pull"),
+        ("`lucius why` with many live jobs, for one of them and for the system", "why"),
     ):
         show(
             title,
