@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from time import perf_counter
+from time import thread_time
 from typing import Any, Final, Generic, TypeVar
 
 from starlette.requests import Request
@@ -62,7 +62,7 @@ class Timed(Generic[T]):
 
 
 class Pulse:
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = thread_time) -> None:
         self._clock = clock
         self.listeners = 0
         self._seconds = 0.0
