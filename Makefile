@@ -86,7 +86,7 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra dev -o requirements/dev.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra services -c requirements/dev.txt -o requirements/services.txt; \
-	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra azure --extra nats -c requirements/dev.txt \
+	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra azure --extra nats --extra temporal -c requirements/dev.txt \
 		-o requirements/image.txt; \
 	printf 'setuptools\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
 

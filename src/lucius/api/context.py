@@ -15,6 +15,8 @@ from lucius.contract.shapes import RetriedShape
 from lucius.ports.config import ConfigSource
 from lucius.ports.diagnosis import Doctor
 from lucius.ports.engine import Engine
+from lucius.ports.failures import FailureGroups
+from lucius.ports.redrives import Redrives
 from lucius.ports.services import ServiceBook
 
 
@@ -123,6 +125,8 @@ class ApiContext:
     gateway: PullGateway | None = None
     services: ServiceBook | None = None
     doctor: Doctor | None = None
+    failures: FailureGroups | None = None
+    redrives: Redrives | None = None
     watch: CallerWatch = field(default_factory=CallerWatch)
     warnings: Callable[[], Mapping[str, str]] = dict
     """What is wrong without making the process unready, by part; everyone may read it."""

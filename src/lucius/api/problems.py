@@ -16,6 +16,7 @@ from lucius.core.errors import (
     LedgerRowUnreadableError,
     LuciusError,
     RequestError,
+    WorkflowsUnavailableError,
 )
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -96,6 +97,8 @@ def _render(error: Exception) -> _Rendered:
         return _Rendered(CODES["LEDGER_UNAVAILABLE"], str(error), (), {})
     if isinstance(error, BusUnavailableError):
         return _Rendered(CODES["BUS_UNAVAILABLE"], str(error), (), {})
+    if isinstance(error, WorkflowsUnavailableError):
+        return _Rendered(CODES["ORCHESTRATION_UNAVAILABLE"], str(error), (), {})
     known = CODES["INTERNAL_ERROR"]
     return _Rendered(known, known.explanation, (), {})
 

@@ -14,7 +14,15 @@ from lucius.bootstrap.adapters import (
 from lucius.bootstrap.azure_stack import serve_azure
 from lucius.bootstrap.broker import BrokerMissingError, local_nats
 from lucius.bootstrap.provisioning import provision_bus
-from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
+from lucius.bootstrap.roles import (
+    NotSharedError,
+    check_invoker_address,
+    check_shared,
+    check_temporal,
+    invoke,
+    reconcile,
+    work,
+)
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
@@ -31,8 +39,11 @@ __all__ = [
     "Runtime",
     "build",
     "check_address",
+    "check_invoker_address",
     "check_services",
     "check_shared",
+    "check_temporal",
+    "invoke",
     "key_file",
     "key_store",
     "ledger_path",
@@ -54,4 +65,5 @@ __all__ = [
     "settings_with_stored",
     "verify",
     "webhook_secret",
+    "work",
 ]

@@ -26,6 +26,7 @@ from lucius.configs.files import FileConfig
 from lucius.console.oidc import OidcClient
 from lucius.console.room import ConsoleOptions
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
+from lucius.core.plan import OUTBOX
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
@@ -34,7 +35,7 @@ from lucius.platform import Service
 from lucius.ports.bus import Bus, Provisioner
 from lucius.ports.config import ConfigSource
 from lucius.ports.keys import KeyStore
-from lucius.ports.lanes import ALL_LANES, NO_LANES, Lanes
+from lucius.ports.lanes import ALL_LANES, BOTH_ENGINES, NO_LANES, Lanes
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.services import Embedding, Ocr, Sis, missing
@@ -80,13 +81,27 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
     return ledger
 
 
-def open_lanes(settings: Settings, ledger: Ledger, *, takes: bool) -> Lanes:
-    """Which lanes this process owns: all of an embedded ledger, a part of a shared one, or none."""
+def open_lanes(
+    settings: Settings, ledger: Ledger, *, takes: bool, engine: str | None = OUTBOX
+) -> Lanes:
+    """Which lanes this process owns: all of an embedded ledger, a part of a shared one, or none.
+
+    `engine`: whose jobs it moves; None: those of both.
+    """
     if settings.storage_backend in EMBEDDED_BACKENDS:
-        return ALL_LANES if takes else NO_LANES
+        every = BOTH_ENGINES if engine is None else ALL_LANES
+        return every if takes else NO_LANES
+    if engine is None:
+        raise UnsupportedError(
+            f"`lucius up` runs jobs on Temporal over an embedded ledger, and"
+            f" LUCIUS_STORAGE_BACKEND={settings.storage_backend} is shared: run `lucius orchestrator`,"
+            " `lucius invoker` and `lucius worker`"
+        )
     name = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
     store = azure_tables(settings).leases_of(ledger)
-    return LeasedLanes(store, name, clock=time.monotonic, term=settings.lane_lease, takes=takes)
+    return LeasedLanes(
+        store, name, clock=time.monotonic, term=settings.lane_lease, takes=takes, engine=engine
+    )
 
 
 def azure_tables(settings: Settings) -> ModuleType:
@@ -211,6 +226,7 @@ def open_workspace(settings: Settings) -> Workspace:
         writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],
         protected=[settings.data_dir],
     )
+    local.recover()
     memory = MemoryWorkspace(jobs=settings.workspace_url)
     return WorkspaceByScheme({"file": local, "mem": memory, **blobs(settings)})
 
