@@ -42,6 +42,9 @@ async def test_two_tenants_never_see_each_other(browser: Browser, tmp_path: Path
             cookies = {each["name"]: each["value"] for each in await visit.context.cookies()}
         async with httpx.AsyncClient(base_url=server.url, cookies=cookies) as visitor:
             form = {"form_token": token_in((await visitor.get("/jobs")).text), "immediate": "yes"}
+            for wanted in (theirs, "no_such_job"):
+                found = await visitor.get(f"/search?q={wanted}")
+                assert (found.status_code, "No such job" in found.text) == (200, True)
             assert (await visitor.post(f"/jobs/{live}/cancel", data=form)).status_code == 404
             many = {**form, "verb": "cancel", "counted": "9", "tenant_id": "tenant_b"}
             done = await visitor.post("/jobs/order", data=many)

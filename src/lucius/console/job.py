@@ -32,24 +32,26 @@ class OneJob:
         self._site = site
 
     async def job(self, context: ApiContext, request: Request, caller: Caller) -> Response:
-        with self._site.pulse.rendering():
-            job = await visible_job(context, request, caller)
-            path = {"jobId": job.job_id}
-            why = await self._site.api.ask_if_may(request, caller, "why_job", path)
-            events = await self._events(context, request, job)
-            return self._site.page(
-                request,
-                caller,
-                "job.html",
-                job=job_view(job),
-                why=why,
-                timeline=timeline(job, self._site.now()),
-                orders=self._orders(request, caller, job),
-                done=request.query_params.get("done"),
-                seq=job.seq,
-                traced=(job.plan.traceparent or "").split("-")[1:2],
-                **events,
-            )
+        return await self._site.pulse.page(self._job(context, request, caller))
+
+    async def _job(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        job = await visible_job(context, request, caller)
+        path = {"jobId": job.job_id}
+        why = await self._site.api.ask_if_may(request, caller, "why_job", path)
+        events = await self._events(context, request, job)
+        return self._site.page(
+            request,
+            caller,
+            "job.html",
+            job=job_view(job),
+            why=why,
+            timeline=timeline(job, self._site.now()),
+            orders=self._orders(request, caller, job),
+            done=request.query_params.get("done"),
+            seq=job.seq,
+            traced=(job.plan.traceparent or "").split("-")[1:2],
+            **events,
+        )
 
     async def _events(self, context: ApiContext, request: Request, job: Job) -> dict[str, Any]:
         before = whole(request, "before", job.seq + 1, 1, _MAX_SEQ)

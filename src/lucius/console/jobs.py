@@ -30,36 +30,35 @@ class Jobs:
         self._site = site
 
     async def jobs(self, context: ApiContext, request: Request, caller: Caller) -> Response:
-        return await self._listed(request, caller, "list_jobs", "jobs.html")
+        return await self._site.pulse.page(self._listed(request, caller, "list_jobs"))
 
     async def dead_letters(self, context: ApiContext, request: Request, caller: Caller) -> Response:
-        return await self._listed(request, caller, "list_dlq", "jobs.html")
+        return await self._site.pulse.page(self._listed(request, caller, "list_dlq"))
 
-    async def _listed(self, request: Request, caller: Caller, asks: str, template: str) -> Response:
+    async def _listed(self, request: Request, caller: Caller, asks: str) -> Response:
         filters = filters_of(dict_of(request))
         query: dict[str, Any] = {**filters, "limit": PAGE}
         if cursor := request.query_params.get("cursor"):
             query["cursor"] = cursor
-        with self._site.pulse.rendering():
-            page = await self._site.api.ask(request, caller, asks, query=query)
-            return self._site.page(
-                request,
-                caller,
-                template,
-                title="Jobs" if asks == "list_jobs" else "Dead letters",
-                path="/jobs" if asks == "list_jobs" else "/jobs/failed",
-                jobs=page["jobs"],
-                next_cursor=page["next_cursor"],
-                first=cursor is None,
-                filters=filters,
-                query=urlencode(filters, doseq=True),
-                states=list(JobState),
-                verbs={
-                    verb: label
-                    for verb, label in BULK_VERBS.items()
-                    if self._site.api.may(caller, f"{verb}_many")
-                },
-            )
+        page = await self._site.api.ask(request, caller, asks, query=query)
+        return self._site.page(
+            request,
+            caller,
+            "jobs.html",
+            title="Jobs" if asks == "list_jobs" else "Dead letters",
+            path="/jobs" if asks == "list_jobs" else "/jobs/failed",
+            jobs=page["jobs"],
+            next_cursor=page["next_cursor"],
+            first=cursor is None,
+            filters=filters,
+            query=urlencode(filters, doseq=True),
+            states=list(JobState),
+            verbs={
+                verb: label
+                for verb, label in BULK_VERBS.items()
+                if self._site.api.may(caller, f"{verb}_many")
+            },
+        )
 
     async def search(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         """A job by its whole id at once; by the beginning of any id, among the newest."""

@@ -5,10 +5,11 @@ the more of them there are, and the dearer they are to render, the longer is the
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
-from time import perf_counter
-from typing import Final
+from functools import partial
+from time import thread_time
+from typing import Any, Final, Generic, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,6 +22,7 @@ from lucius.api.standing import Stands
 from lucius.core.errors import LuciusError
 from lucius.core.job import Job
 
+T = TypeVar("T")
 SHORTEST: Final = 2.0
 SHORTEST_OF_A_JOB: Final = 0.5
 LONGEST: Final = 60.0
@@ -32,24 +34,63 @@ END: Final = b"event: end\ndata: \n\n"
 SILENCE: Final = b": nothing new\n\n"
 
 
+class Timed(Generic[T]):
+    """Some work, and how long the loop was busy with it: not how long it took, which others share."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], clock: Callable[[], float]) -> None:
+        self._work = work
+        self._clock = clock
+        self.seconds = 0.0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        step: Callable[[], Any] = partial(self._work.send, None)
+        while True:
+            began = self._clock()
+            try:
+                awaited = step()
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            finally:
+                self.seconds += self._clock() - began
+            try:
+                yield awaited
+            except BaseException as error:
+                step = partial(self._work.throw, error)
+            else:
+                step = partial(self._work.send, None)
+
+
 class Pulse:
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = thread_time) -> None:
         self._clock = clock
         self.listeners = 0
         self._seconds = 0.0
-        """That one page takes to render, on the average of the last ones."""
+        """Of the loop's time that one page takes, on the average of the last ones."""
+        self._shared = 0.0
+        """What was worked out for several pages since the last one."""
 
     def pause(self, shortest: float = SHORTEST) -> float:
         """Until a page should look again."""
         together = self.listeners * self._seconds
         return min(max(shortest, together / SHARE), LONGEST)
 
-    @contextmanager
-    def rendering(self) -> Iterator[None]:
-        """Time in which others were served counts too: it makes the pauses longer under load."""
-        began = self._clock()
-        yield
-        self._seconds += (self._clock() - began - self._seconds) * _SMOOTHING
+    async def page(self, made: Coroutine[Any, Any, T]) -> T:
+        """A page that somebody may look at again."""
+        work = Timed(made, self._clock)
+        try:
+            return await work
+        finally:
+            seconds, self._shared = work.seconds + self._shared, 0.0
+            self._seconds += (seconds - self._seconds) * _SMOOTHING
+
+    async def shared(self, made: Coroutine[Any, Any, T]) -> T:
+        """What the next page shows, and others with it."""
+        work = Timed(made, self._clock)
+        try:
+            return await work
+        finally:
+            self._shared += work.seconds
 
     @contextmanager
     def listening(self) -> Iterator[None]:

@@ -1,7 +1,7 @@
 """The first page: what is wrong now, how much goes through, what waits where."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime, timedelta
 from statistics import median
@@ -14,7 +14,7 @@ from lucius.api.context import ApiContext, Caller
 from lucius.api.operation import Operation, is_operator
 from lucius.api.readiness import OK, Readiness
 from lucius.api.routes.system import warnings_of
-from lucius.console.live import looks, streamed
+from lucius.console.live import Pulse, looks, streamed
 from lucius.console.site import Site
 from lucius.core.states import TERMINAL_JOB, JobState
 from lucius.ports.engine import Engine
@@ -33,55 +33,58 @@ HEAT: Final = (0, 1, 5, 20, 100, 1000)
 class Shared:
     """One answer for all who ask the same within a moment: it is worked out once."""
 
-    def __init__(self, now: Callable[[], datetime], kept: timedelta = KEPT) -> None:
+    def __init__(self, pulse: Pulse, now: Callable[[], datetime], kept: timedelta = KEPT) -> None:
+        self._pulse = pulse
         self._now = now
         self._kept = kept
         self._made: dict[Any, tuple[datetime, asyncio.Task[Any]]] = {}
 
-    async def get(self, key: Any, make: Callable[[], Awaitable[Any]]) -> Any:
+    async def get(self, key: Any, make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         now = self._now()
         self._made = {k: made for k, made in self._made.items() if now - made[0] < self._kept}
         if key not in self._made:
-            self._made[key] = (now, asyncio.ensure_future(make()))
+            self._made[key] = (now, asyncio.ensure_future(self._pulse.shared(make())))
         return await asyncio.shield(self._made[key][1])
 
 
 class Now:
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._shared = Shared(site.now)
+        self._shared = Shared(site.pulse, site.now)
 
     async def now(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        return await self._site.pulse.page(self._now(context, request, caller))
+
+    async def _now(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         api = self._site.api
-        with self._site.pulse.rendering():
-            numbers = await self._shared.get(
-                ("numbers", caller.tenants),
-                lambda: counted(context.engine, caller.tenants, self._site.now()),
+        numbers = await self._shared.get(
+            ("numbers", caller.tenants),
+            lambda: counted(context.engine, caller.tenants, self._site.now()),
+        )
+        backlog = None
+        if api.may(caller, "get_backlog"):
+            rows = await self._shared.get(
+                "backlog", lambda: api.ask(request, caller, "get_backlog")
             )
-            backlog = None
-            if api.may(caller, "get_backlog"):
-                rows = await self._shared.get(
-                    "backlog", lambda: api.ask(request, caller, "get_backlog")
-                )
-                backlog = heat_map(rows["backlog"])
-            readiness: Readiness = request.app.state.readiness
-            said = await self._shared.get("readiness", readiness.ask)
-            full = not self._site.signs_in or is_operator(caller)
-            return self._site.page(
-                request,
-                caller,
-                "now.html",
-                numbers=numbers,
-                backlog=backlog,
-                checks={
-                    name: each.text if full else each.word
-                    for name, each in said.items()
-                    if each.word != OK
-                },
-                warnings=await warnings_of(context),
-                findings=await self._findings(request, caller),
-                services=await self._services(request, caller),
-            )
+            backlog = heat_map(rows["backlog"])
+        readiness: Readiness = request.app.state.readiness
+        said = await self._shared.get("readiness", readiness.ask)
+        full = not self._site.signs_in or is_operator(caller)
+        return self._site.page(
+            request,
+            caller,
+            "now.html",
+            numbers=numbers,
+            backlog=backlog,
+            checks={
+                name: each.text if full else each.word
+                for name, each in said.items()
+                if each.word != OK
+            },
+            warnings=await warnings_of(context),
+            findings=await self._findings(request, caller),
+            services=await self._services(request, caller),
+        )
 
     async def _findings(self, request: Request, caller: Caller) -> list[Any] | None:
         """What `lucius why` says of the whole system; None where this process cannot say."""

@@ -23,18 +23,20 @@ class Overviews:
         return self._site.page(request, caller, "protocols.html", invalid=invalid, **answer)
 
     async def services(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        return await self._site.pulse.page(self._services(request, caller))
+
+    async def _services(self, request: Request, caller: Caller) -> Response:
         query = request.query_params
-        with self._site.pulse.rendering():
-            found = await self._site.api.ask(request, caller, "list_services")
-            return self._site.page(
-                request,
-                caller,
-                "services.html",
-                services=[self._service(request, each) for each in found["services"]],
-                whole=caller.tenants is None,
-                done=query.get("done"),
-                ordered=query.get("service"),
-            )
+        found = await self._site.api.ask(request, caller, "list_services")
+        return self._site.page(
+            request,
+            caller,
+            "services.html",
+            services=[self._service(request, each) for each in found["services"]],
+            whole=caller.tenants is None,
+            done=query.get("done"),
+            ordered=query.get("service"),
+        )
 
     def _service(self, request: Request, found: dict[str, Any]) -> dict[str, Any]:
         """With the order that it could take now, in all its forms."""
@@ -45,11 +47,13 @@ class Overviews:
         return {**found, "verb": verb, **forms}
 
     async def failures(self, context: ApiContext, request: Request, caller: Caller) -> Response:
-        with self._site.pulse.rendering():
-            found = await self._site.api.ask_if_may(request, caller, "list_failures")
-            if found is None:
-                raise Problem("NOT_SUPPORTED", "this process does not group failures")
-            return self._site.page(request, caller, "failures.html", groups=found["groups"])
+        return await self._site.pulse.page(self._failures(request, caller))
+
+    async def _failures(self, request: Request, caller: Caller) -> Response:
+        found = await self._site.api.ask_if_may(request, caller, "list_failures")
+        if found is None:
+            raise Problem("NOT_SUPPORTED", "this process does not group failures")
+        return self._site.page(request, caller, "failures.html", groups=found["groups"])
 
     def operations(self) -> tuple[Operation, ...]:
         add = self._site.operation

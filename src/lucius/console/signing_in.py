@@ -13,7 +13,7 @@ from lucius.api.problems import Problem, problem_parts
 from lucius.console.oidc import Oidc
 from lucius.console.orders import form_of
 from lucius.console.sessions import COOKIE, Sessions
-from lucius.console.site import Site
+from lucius.console.site import HEADERS, Site
 from lucius.core.errors import LuciusError
 
 PENDING: Final = "lucius_console_sign_in"
@@ -98,7 +98,7 @@ class SigningIn:
             raise Problem("NOT_FOUND")
         target = local(request.query_params.get("next"), self._site.root)
         address, pending = await self._oidc.begin(request, target)
-        response = Response(status_code=303, headers={"location": address})
+        response = Response(status_code=303, headers={**HEADERS, "location": address})
         sealed = self._site.seals.close("sign-in", pending)
         # Lax: the way back from the issuer is a link from another site.
         self._keep(request, response, PENDING, sealed, PENDING_SECONDS, "lax")
