@@ -10,8 +10,7 @@ from typing import Any
 
 import uvloop
 
-from bench import end_to_end, kit, ledger, transitions
-from bench import end_to_end, ledger, transitions, why
+from bench import end_to_end, kit, ledger, transitions, why
 from bench.measure import calibration, show
 from lucius.bootstrap.serve import settle_collector
 
