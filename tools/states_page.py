@@ -67,6 +67,7 @@ INPUTS: Final = {
     Kind.CANCEL: "a client cancels",
     Kind.PAUSE: "a client pauses",
     Kind.RESUME: "a client resumes",
+    Kind.RETRY: "an operator ends the backoff that a step or a publish waits for",
     Kind.EFFECT_SETTLED: "a webhook or a link was delivered, or given up",
     Kind.DISMISSED: "an operator dismisses a failed job",
     Kind.REDRIVEN: "another job has taken over",

@@ -184,6 +184,7 @@ async def stopping() -> Answer:
 # -- jobs ------------------------------------------------------------------------------------
 
 on_job("JOB_CANCELLING", "/v1/jobs/{}:cancel", "/v1/jobs/{}:pause")
+on_job("JOB_PAUSED", "/v1/jobs/{}:pause", "/v1/jobs/{}:retry")
 on_job("NOT_REDRIVABLE", "/v1/jobs/{}:redrive")
 on_job("NOT_IN_DLQ", "/v1/admin/dlq/{}:dismiss")
 
@@ -210,6 +211,11 @@ async def unknown_step() -> Answer:
     async with api() as client:
         return await client.get(f"/v1/jobs/{await accepted(client)}/steps?step_id=fax")
 
+
+asks("GROUP_NOT_FOUND", "GET", "/v1/failures/0123")
+asks("PLAN_NOT_FOUND", "GET", "/v1/redrives/plan_0")
+asks("NOTHING_TO_REDRIVE", "POST", "/v1/redrives", json={"filter": {"code": "BROKEN"}})
+asks("FILTER_TOO_WIDE", "POST", "/v1/redrives", json={"filter": {}})
 
 # -- workers ---------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from lucius.core.inputs import (
     EntryReleased,
     PauseRequested,
     ResumeRequested,
+    RetryRequested,
     Ticked,
 )
 from lucius.core.job import Owed
@@ -281,3 +282,14 @@ def test_what_is_being_cancelled_ends_as_cancelled() -> None:
     told.give(CancelRequested())
     told.wait(minutes=2).give(ASKED)
     assert told.job.state is JobState.CANCELLED
+
+
+def test_a_retry_lets_the_workflow_ask_at_once_and_tells_it() -> None:
+    told = begun(story())
+    told.fail()
+    assert ask(told, 2) is Outcome.STALE
+    assert told.give(RetryRequested(by="someone")) is Outcome.APPLIED
+    assert signals(told) == ["wake"]
+    assert told.step("a").state is StepState.FAILED_RETRY
+    assert [each.at for each in next_attempts(told.job)] == [NOW]
+    assert ask(told, 2) is Outcome.APPLIED

@@ -3,7 +3,8 @@
 They stand on stand-ins for Azure, and jobs of the second one run on a Temporal server.
 
 Azurite stands for Tables and Blob, our own broker for Service Bus, our own fake for App Configuration.
-Each part is a process. One that ends is started again; all of them end with this one.
+With LUCIUS_BUS_BACKEND=nats a NATS server takes the place of Service Bus. Each part is a process. One that
+ends is started again where it was; all of them end with this one.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from lucius.bootstrap.broker import die_with_parent
+from lucius.bootstrap.broker import die_with_parent, local_nats
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.secrets import made_once
@@ -32,7 +33,9 @@ from lucius.standins.azurite import create_container
 
 log = logging.getLogger("lucius")
 
+ORCHESTRATORS: Final = 2
 RECONCILERS: Final = 2
+NATS: Final = "nats"
 INVOKERS: Final = 2
 SETTINGS_FILE: Final = "stack.env"
 CONTAINER: Final = "workspaces"
@@ -146,7 +149,6 @@ class Stack:
         folder.mkdir(0o700, parents=True, exist_ok=True)
         command = [*azurite_command(), *azurite_options(folder, blob, queue, table)]
         await self._start("Azurite", command, speaks=False)
-        bus = await self._python("Service Bus stand-in", "lucius.standins.service_bus")
         config = await self._python(
             "App Configuration stand-in", "lucius.standins.app_configuration", *self._protocols
         )
@@ -160,8 +162,7 @@ class Stack:
             ),
             "LUCIUS_BLOB_CONNECTION": blobs,
             "LUCIUS_WORKSPACE_URL": f"az://{CONTAINER}/jobs",
-            "LUCIUS_BUS_BACKEND": "servicebus",
-            "LUCIUS_SERVICEBUS_CONNECTION": bus.said,
+            **await self._bus(),
             "LUCIUS_CONFIG_SOURCE": "appconfig",
             "LUCIUS_APPCONFIG_CONNECTION": config.said,
             "LUCIUS_CALLBACK_KEYS": f"k1:{made_once(self._data / 'callback.key').decode()}",
@@ -170,6 +171,20 @@ class Stack:
         }
         self.environ.setdefault("LUCIUS_REFERENCE_SCHEMES", "file,https,s3,az,abfs,abfss,gs")
         self._write_settings()
+
+    @property
+    def on_nats(self) -> bool:
+        return self.environ.get("LUCIUS_BUS_BACKEND") == NATS
+
+    async def _bus(self) -> dict[str, str]:
+        """A NATS server is there already: whoever starts the stack has it started."""
+        if self.on_nats:
+            return {}
+        part = await self._python("Service Bus stand-in", "lucius.standins.service_bus")
+        return {
+            "LUCIUS_BUS_BACKEND": "servicebus",
+            "LUCIUS_SERVICEBUS_CONNECTION": part.said,
+        }
 
     def _write_settings(self) -> None:
         """So that `lucius verify` and its like find the same ledger: `set -a; . stack.env`."""
@@ -194,16 +209,21 @@ class Stack:
         self._invokers = invokers
         return f"http://{LOOPBACK}:{ui_port}"
 
-    async def start_processes(self, host: str, port: int, services: Sequence[str]) -> str:
-        """The answer: the URL of the API."""
-        await self._provision()
-        address = ["--host", host, "--port", str(port)]
-        api, *_ = await asyncio.gather(
-            self._lucius("orchestrator", "orchestrator", *address),
+    async def start_processes(self, host: str, port: int, services: Sequence[str]) -> list[str]:
+        """The answer: the URLs of the API. Ports are chosen here, so that a later process has the same."""
+        if not self.on_nats:
+            await self._provision()
+        ports = [port or free_port(), *(free_port() for _ in range(1, ORCHESTRATORS))]
+        started = await asyncio.gather(
+            *(self._orchestrator(n, host, each) for n, each in enumerate(ports, 1)),
             *self._movers(),
             *(self._lucius(f"service {name}", "service", "run", name) for name in services),
         )
-        return str(json.loads(api.said)["url"])
+        return [str(json.loads(part.said)["url"]) for part in started[:ORCHESTRATORS]]
+
+    async def _orchestrator(self, number: int, host: str, port: int) -> Part:
+        address = ("--host", host, "--port", str(port))
+        return await self._lucius(f"orchestrator {number}", "orchestrator", *address)
 
     def _movers(self) -> list[Coroutine[Any, Any, Part]]:
         """Who moves jobs: reconcilers, or invokers and a worker."""
@@ -271,19 +291,28 @@ async def azure_stack(
     services: Sequence[str],
     temporal: bool = False,
     environ: Mapping[str, str] = os.environ,
-) -> AsyncIterator[tuple[Stack, str]]:
-    stack = Stack(settings, environ)
-    try:
-        await stack.start_stand_ins()
-        if temporal:
-            log.info("the Temporal UI is at %s", await stack.start_temporal())
-        url = await stack.start_processes(host, port, services)
-        keeping = [asyncio.create_task(part.keep()) for part in stack.parts]
-        yield stack, url
-        for task in keeping:
-            task.cancel()
-    finally:
-        await stack.stop()
+) -> AsyncIterator[tuple[Stack, list[str]]]:
+    with _nats(environ, settings.data_dir) as found:
+        stack = Stack(settings, {**environ, **found})
+        try:
+            await stack.start_stand_ins()
+            if temporal:
+                log.info("the Temporal UI is at %s", await stack.start_temporal())
+            urls = await stack.start_processes(host, port, services)
+            keeping = [asyncio.create_task(part.keep()) for part in stack.parts]
+            yield stack, urls
+            for task in keeping:
+                task.cancel()
+        finally:
+            await stack.stop()
+
+
+def _nats(
+    environ: Mapping[str, str], data: Path
+) -> contextlib.AbstractContextManager[dict[str, str]]:
+    if environ.get("LUCIUS_BUS_BACKEND") == NATS:
+        return local_nats(environ, data)
+    return contextlib.nullcontext({})
 
 
 async def serve_azure(
@@ -292,7 +321,7 @@ async def serve_azure(
     host: str,
     port: int,
     services: Sequence[str],
-    ready: Callable[[str], None],
+    ready: Callable[[Sequence[str]], None],
     temporal: bool = False,
 ) -> None:
     """Until SIGINT or SIGTERM."""
@@ -300,7 +329,7 @@ async def serve_azure(
     with Ending(settings.drain).listening(stopping.set):
         async with azure_stack(
             settings, host=host, port=port, services=services, temporal=temporal
-        ) as (_, url):
-            log.info("listening on %s", url)
-            ready(url)
+        ) as (_, urls):
+            log.info("listening on %s", " and ".join(urls))
+            ready(urls)
             await stopping.wait()

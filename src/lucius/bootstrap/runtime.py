@@ -27,6 +27,7 @@ from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
     check_workspace,
+    console_options,
     home_of,
     host_check,
     ingress_policy,
@@ -47,6 +48,7 @@ from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.secrets import callback_keys, check_shared_secrets, webhook_secret
 from lucius.bootstrap.services import check_services, runners_of
 from lucius.bootstrap.temporal import of_temporal, open_workflows, place_of
+from lucius.console.room import console, root_path_of
 from lucius.core.effects import Decision
 from lucius.core.errors import (
     LedgerError,
@@ -296,7 +298,9 @@ class Runtime:
         if isinstance(self.keys, SharedKeys):
             tasks["keys"] = self.keys.run
         tasks |= {"sightings": self.insight.sightings.run, "pauses": self.heard.paused.run}
+        tasks |= {"failures": self.heard.failures.run}
         if self.reconciles:
+            tasks |= {"redrives": self.insight.redrives.run}
             await self.reconciler.prepare()
             tasks |= {"reconciler": self.reconciler.run, "retention": self._prune_forever}
             tasks |= {"claims": self._sweep_forever}
@@ -423,7 +427,9 @@ class Runtime:
         return TemporalEngine(self.engine, self.remote_invoker)
 
     def app(self) -> Application:
-        return create_app(self.context())
+        context = self.context()
+        options = console_options(self.settings, self.keys, context.authenticate)
+        return create_app(context, [console(context, options)])
 
     def context(self, **changes: Any) -> ApiContext:
         """What the API is given."""
@@ -454,10 +460,15 @@ class Runtime:
                 gateway=self.gateway,
                 services=self.insight.services,
                 doctor=self.insight.doctor,
+                failures=self.heard.failures,
+                redrives=self.insight.redrives,
                 watch=self.watch,
                 warnings=self._warnings,
                 stopping=lambda: self.stopping,
-                options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
+                options=ApiOptions(
+                    max_body_bytes=self.settings.max_body_bytes,
+                    root_path=root_path_of(self.settings.console_url),
+                ),
             ),
             **changes,
         )

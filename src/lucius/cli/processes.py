@@ -159,7 +159,7 @@ def up_on_azure(
                 host=host,
                 port=port,
                 services=[*services, *named],
-                ready=lambda url: told(as_json, url=url),
+                ready=lambda urls: told(as_json, url=urls[0], urls=urls),
                 temporal=temporal,
             )
         )
@@ -283,7 +283,7 @@ def logs(as_json: bool) -> dict[str, str]:
     return {"LUCIUS_LOG_FORMAT": "json"} if as_json else {}
 
 
-def told(as_json: bool, **about: str) -> None:
+def told(as_json: bool, **about: Any) -> None:
     """Tell a program that started this process with --json that it is ready."""
     if as_json:
         click.echo(json.dumps({**about, "ready": True}))

@@ -23,21 +23,26 @@ from lucius.core.inputs import (
     Redriven,
     ResultReceived,
     ResumeRequested,
+    RetryRequested,
     Ticked,
 )
 from lucius.core.job import Job, Owed, Step
-from lucius.core.plan import Carried, Plan
+from lucius.core.plan import Carried, Json, Plan
 from lucius.core.retry import effect_backoff
 from lucius.core.states import JobState, StepState
 from lucius.core.table import JOB
 from lucius.core.turn import Turn
 
 
-def submit(plan: Plan, now: datetime) -> Decision:
-    """A new job, with the directives of its first stage held in the outbox, or its workflow to be started."""
+def submit(plan: Plan, now: datetime, said: Json | None = None) -> Decision:
+    """A new job, with the directives of its first stage held in the outbox, or its workflow to be started.
+
+    `said`: who redrove it.
+    """
     steps = tuple(_new_step(plan.carried.get(step.step_id), now) for step in plan.steps)
     job = Job(plan, JobState.QUEUED, steps, updated_at=now, sla_at=now + plan.sla.job)
     turn = Turn(job, Kind.SUBMITTED, now)
+    turn.data = said
     if any(step.state is StepState.PENDING for step in steps) and plan.on_temporal:
         kind = "start_workflow"
         turn.owe(Owed("start", kind, plan.job_id, 1, now + effect_backoff(1, kind)))
@@ -85,12 +90,14 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
         case CancelRequested():
             return control.cancel(turn, received)
         case PauseRequested():
-            return control.pause(turn)
+            return control.pause(turn, received)
         case ResumeRequested():
-            return control.resume(turn)
+            return control.resume(turn, received)
+        case RetryRequested():
+            return control.retry(turn, received)
         case EffectSettled():
             return control.effect_settled(turn, received)
         case Dismissed():
-            return control.dismissed(turn)
+            return control.dismissed(turn, received)
         case Redriven():
             return control.redriven(turn, received)

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     CANCEL = "cancel"
     PAUSE = "pause"
     RESUME = "resume"
+    RETRY = "retry"
     EFFECT_SETTLED = "effect_settled"
     DISMISSED = "dismissed"
     REDRIVEN = "redriven"
@@ -185,18 +186,37 @@ class BusRestarted:
 
 @record
 class CancelRequested:
+    """As every order: `by` is who gives it, and `reason` why, if they say so. The event shows both."""
+
     kind: ClassVar[Kind] = Kind.CANCEL
     immediate: bool = False
+    by: str | None = None
+    reason: str | None = None
 
 
 @record
 class PauseRequested:
     kind: ClassVar[Kind] = Kind.PAUSE
+    by: str | None = None
+    reason: str | None = None
 
 
 @record
 class ResumeRequested:
+    """Goes on at once: a backoff that began before the pause does not count any more."""
+
     kind: ClassVar[Kind] = Kind.RESUME
+    by: str | None = None
+    reason: str | None = None
+
+
+@record
+class RetryRequested:
+    """An operator does not want to wait: the backoffs of the job are over."""
+
+    kind: ClassVar[Kind] = Kind.RETRY
+    by: str | None = None
+    reason: str | None = None
 
 
 @record
@@ -215,6 +235,8 @@ class Dismissed:
     """An operator takes a failed job out of the dead-letter view."""
 
     kind: ClassVar[Kind] = Kind.DISMISSED
+    by: str | None = None
+    reason: str | None = None
 
 
 @record
@@ -225,6 +247,8 @@ class Redriven:
     job_id: str
 
 
+JobOrder = CancelRequested | PauseRequested | ResumeRequested | RetryRequested | Dismissed
+"""What somebody asks for."""
 Callback = AckReceived | HeartbeatReceived | LeaseReturned | ResultReceived
 Bound = Callback | AttemptRequested | PublishConfirmed | PublishRefused | DirectiveUnclaimed
 """Speaks of one attempt under one lease."""
@@ -237,10 +261,7 @@ Input = (
     | Callback
     | Ticked
     | BusRestarted
-    | CancelRequested
-    | PauseRequested
-    | ResumeRequested
+    | JobOrder
     | EffectSettled
-    | Dismissed
     | Redriven
 )

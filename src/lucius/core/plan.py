@@ -86,6 +86,8 @@ class StepPlan:
     service: str
     stage: int
     policy: RetryPolicy = RetryPolicy()
+    pool: str | None = None
+    """The workers that alone take it, where the tenant has some of its own; pinned with the job."""
 
 
 @record

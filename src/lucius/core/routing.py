@@ -81,11 +81,14 @@ def every_directive_topic(
     return tuple(dict.fromkeys(topic for t in topologies for topic in directive_topics(t, lanes)))
 
 
-def subscriptions_of(service: str, topology: str) -> tuple[tuple[str, Mode | None], ...]:
+def subscriptions_of(
+    service: str, topology: str, pool: str | None = None
+) -> tuple[tuple[str, Mode | None], ...]:
     """The names of a service's subscriptions, and the mode that each takes alone, if it does."""
+    name = service if pool is None else f"{service}-pool-{pool}"
     if topology == "filtered":
-        return tuple((f"{service}-{mode.value.lower()}", mode) for mode in Mode)
-    return ((service, None),)
+        return tuple((f"{name}-{mode.value.lower()}", mode) for mode in Mode)
+    return ((name, None),)
 
 
 def lanes_of(desks: Collection[int]) -> list[int]:

@@ -71,6 +71,7 @@ def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[st
         "doc_id": plan.doc_id,
         "correlation_id": plan.correlation_id,
         "traceparent": plan.traceparent,
+        **({"pool": planned.pool} if planned.pool is not None else {}),
     }
 
 
@@ -82,6 +83,7 @@ _RESERVED: Final = frozenset(
         "service",
         "lease_id",
         "attempt_no",
+        "pool",
         "callback_urls",
         "callback_token",
     )
@@ -117,6 +119,7 @@ def directive_properties(body: Mapping[str, Any]) -> dict[str, str | int]:
         "attempt_no": body["attempt_no"],
         "lease_id": body["lease_id"],
         "message_key": body["routing_key_used"],
+        **({"pool": body["pool"]} if "pool" in body else {}),
     }
 
 

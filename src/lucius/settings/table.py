@@ -12,6 +12,7 @@ from lucius.core.references import ReferencePolicy
 from lucius.ports.ledger import Limits
 from lucius.settings.behaviour import (
     CommandLine,
+    Console,
     General,
     LimitsSection,
     RetriesAndTime,
@@ -32,6 +33,7 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     RetriesAndTime,
     LimitsSection,
     Security,
+    Console,
     Temporal,
     Answers,
 )
@@ -56,6 +58,7 @@ ROWS: Final = {name: row for section in SECTIONS for name, row in in_use(section
 
 class Settings(
     Answers,
+    Console,
     Temporal,
     Security,
     LimitsSection,

@@ -11,7 +11,8 @@ from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNKNOWN, UNRELEASABLE,
 
 _LIVE: Final = {K.DISMISSED: "NOT_IN_DLQ", K.REDRIVEN: "NOT_REDRIVABLE"}
 """What only a job that has ended takes."""
-_CLOSED: Final = dict.fromkeys((K.CANCEL, K.PAUSE, K.RESUME), "JOB_TERMINAL")
+_CLOSED: Final = dict.fromkeys((K.CANCEL, K.PAUSE, K.RESUME, K.RETRY), "JOB_TERMINAL")
+_HALTED: Final = {K.RETRY: "JOB_PAUSED"}
 _STRANGE: Final = {**UNKNOWN, **_LIVE}
 """No input for a job that is under way."""
 _NOTED: Final = (K.DIRECTIVE_UNCLAIMED, K.EFFECT_SETTLED)
@@ -29,7 +30,7 @@ JOB: Final[dict[J, Row]] = {
             K.PAUSE: (J.PAUSED,),
             K.TICK: (J.FAILED_FINAL,),
         },
-        ignore=(*PUBLISHED, *CALLBACKS, K.BUS_RESTARTED, *_NOTED),
+        ignore=(*PUBLISHED, *CALLBACKS, K.BUS_RESTARTED, K.RETRY, *_NOTED),
         reject={**UNRELEASABLE, **_LIVE},
     ),
     J.DISPATCHING: row(
@@ -45,7 +46,14 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.PAUSE: (J.PAUSING, J.PAUSED),
         },
-        ignore=(K.ATTEMPT, K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.BUS_RESTARTED, *_NOTED),
+        ignore=(
+            K.ATTEMPT,
+            K.ENTRY_RELEASED,
+            K.PUBLISH_CONFIRMED,
+            K.BUS_RESTARTED,
+            K.RETRY,
+            *_NOTED,
+        ),
         already=(K.RESUME,),
         reject=_STRANGE,
     ),
@@ -67,6 +75,7 @@ JOB: Final[dict[J, Row]] = {
             K.PUBLISH_CONFIRMED,
             K.ACK,
             K.HEARTBEAT,
+            K.RETRY,
             *_NOTED,
         ),
         already=(K.RESUME,),
@@ -86,7 +95,7 @@ JOB: Final[dict[J, Row]] = {
         },
         ignore=(K.ATTEMPT, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
         already=(K.PAUSE,),
-        reject={**UNRELEASABLE, **_STRANGE},
+        reject={**UNRELEASABLE, **_HALTED, **_STRANGE},
     ),
     J.PAUSED: row(
         {
@@ -107,7 +116,7 @@ JOB: Final[dict[J, Row]] = {
             *_NOTED,
         ),
         already=(K.PAUSE,),
-        reject={**UNRELEASABLE, **_STRANGE},
+        reject={**UNRELEASABLE, **_HALTED, **_STRANGE},
     ),
     J.CANCELLING: row(
         dict.fromkeys(
@@ -126,7 +135,7 @@ JOB: Final[dict[J, Row]] = {
         ignore=(K.ATTEMPT, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
         reject={
             **UNRELEASABLE,
-            **dict.fromkeys((K.PAUSE, K.RESUME), "JOB_CANCELLING"),
+            **dict.fromkeys((K.PAUSE, K.RESUME, K.RETRY), "JOB_CANCELLING"),
             **_STRANGE,
         },
     ),
@@ -145,6 +154,7 @@ JOB: Final[dict[J, Row]] = {
             **UNRELEASABLE,
             K.PAUSE: "JOB_TERMINAL",
             K.RESUME: "JOB_TERMINAL",
+            K.RETRY: "JOB_TERMINAL",
             K.DISMISSED: "NOT_IN_DLQ",
         },
     ),

@@ -110,7 +110,13 @@ class OutboxEngine:
 
         return await self._create(admit, admit(new_job_id(now)), now)
 
-    async def redrive(self, job_id: str, *, payload: Mapping[str, Any] | None = None) -> Submitted:
+    async def redrive(
+        self,
+        job_id: str,
+        *,
+        payload: Mapping[str, Any] | None = None,
+        said: Mapping[str, str] | None = None,
+    ) -> Submitted:
         old = await self.job(job_id)
         if old is None:
             raise RequestError("JOB_NOT_FOUND", "there is no such job", status=404)
@@ -124,7 +130,7 @@ class OutboxEngine:
             held = await self._ledger.claimed(admission.claim)
             if isinstance(held, Duplicate | KeyReused):
                 return await self._duplicate(held.job_id)
-        return await self._create(admit, admission, now)
+        return await self._create(admit, admission, now, said)
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
         applied = await self.apply_all(job_id, (received,))
@@ -193,10 +199,16 @@ class OutboxEngine:
 
     # -- committing --------------------------------------------------------------------------
 
-    async def _create(self, admit: Admit, admission: Admission, now: datetime) -> Submitted:
-        outcome = await self._try_to_create(admission, now)
+    async def _create(
+        self,
+        admit: Admit,
+        admission: Admission,
+        now: datetime,
+        said: Mapping[str, str] | None = None,
+    ) -> Submitted:
+        outcome = await self._try_to_create(admission, now, said)
         if isinstance(outcome, Unfinished):  # whoever began it did not live to write the job
-            outcome = await self._try_to_create(admit(outcome.job_id), now)
+            outcome = await self._try_to_create(admit(outcome.job_id), now, said)
         match outcome:
             case Submitted():
                 return outcome
@@ -214,9 +226,9 @@ class OutboxEngine:
                 raise LedgerUnavailableError("the claim of this request is held without its job")
 
     async def _try_to_create(
-        self, admission: Admission, now: datetime
+        self, admission: Admission, now: datetime, said: Mapping[str, str] | None
     ) -> CreateOutcome | Submitted:
-        decision = submit(admission.plan, now)
+        decision = submit(admission.plan, now, said)
         owned = self._is_owned(decision.job)
         decision, reserved = self._prepared(None, decision, owned=owned)
         limits = self._limits(admission.plan.tenant_id)

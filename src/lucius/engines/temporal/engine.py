@@ -36,8 +36,14 @@ class TemporalEngine:
     ) -> Submitted:
         return await self._here.submit(envelope, idempotency_key=idempotency_key)
 
-    async def redrive(self, job_id: str, *, payload: Mapping[str, Any] | None = None) -> Submitted:
-        return await self._here.redrive(job_id, payload=payload)
+    async def redrive(
+        self,
+        job_id: str,
+        *,
+        payload: Mapping[str, Any] | None = None,
+        said: Mapping[str, str] | None = None,
+    ) -> Submitted:
+        return await self._here.redrive(job_id, payload=payload, said=said)
 
     async def job(self, job_id: str) -> Job | None:
         return await self._here.job(job_id)

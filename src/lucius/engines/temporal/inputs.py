@@ -17,6 +17,7 @@ from lucius.core.inputs import (
     ResultReceived,
     ResultStatus,
     ResumeRequested,
+    RetryRequested,
 )
 from lucius.core.job import Fault
 
@@ -32,6 +33,7 @@ PASSED_ON: Final[dict[str, type[Any]]] = {
         Redriven,
         ResultReceived,
         ResumeRequested,
+        RetryRequested,
     )
 }
 
