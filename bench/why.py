@@ -1,4 +1,4 @@
-"""How long `lucius why` takes with many live jobs: for one that waits in the middle of the line, and for all."""
+"""How long `lucius why` takes with many live jobs: for one that waits in line, and for the whole system."""
 
 import asyncio
 from datetime import UTC, datetime
