@@ -1,4 +1,4 @@
-"""How long `lucius why` takes with many live jobs: for one that waits in line, and for the whole system."""
+"""How long `lucius why` takes with many live jobs: for one in the middle of the line, and for all."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -46,6 +46,7 @@ ABOUT: Final = {
 
 INPUTS: Final = {
     Kind.SUBMITTED: "a command was accepted",
+    Kind.ATTEMPT: "the workflow of a job on Temporal asks for the next attempt of a step",
     Kind.ENTRY_RELEASED: "the dispatch window has room",
     Kind.PUBLISH_CONFIRMED: "the bus has taken the directive",
     Kind.PUBLISH_REFUSED: "the bus has refused the directive",

@@ -22,7 +22,7 @@ from tests.cli.test_usage import ALL
 NOWHERE = ("--url", "http://127.0.0.1:9")
 ELSEWHERE = {
     *(("up",), ("orchestrator",), ("reconciler",), ("demo",)),
-    *(("service", "run"), ("bus", "provision")),
+    *(("service", "run"), ("service", "new"), ("bus", "provision"), ("load",)),
 }
 """Run in processes of their own by other tests, where they end well."""
 DONE: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -93,7 +93,9 @@ FAILED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("job", "retry"): ("failed",),
     ("protocols", "check"): ("{data}/commands.jsonl",),
     ("submit-many",): ("{data}/wrong.jsonl",),
+    ("service", "new"): ("UPPER", "--step-type", "X"),
     ("certify",): ("module:Name",),
+    ("load",): ("module:Name",),
 }
 
 

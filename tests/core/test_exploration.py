@@ -55,6 +55,9 @@ COUNTS = {
 }
 
 MADE_ELSEWHERE = {
+    ("job", "QUEUED", "attempt", "DISPATCHING"),
+    ("step", "PENDING", "attempt", "DISPATCHING"),
+    ("step", "FAILED_RETRY", "attempt", "DISPATCHING"),
     ("job", "QUEUED", "cancel", "CANCELLED"),
     ("job", "QUEUED", "pause", "PAUSED"),
     ("job", "QUEUED", "submitted", "SUCCEEDED"),
@@ -68,7 +71,7 @@ MADE_ELSEWHERE = {
     ("step", "FAILED_RETRY", "lease_returned", "CANCELLED"),
     ("step", "FAILED_RETRY", "bus_restarted", "CANCELLED"),
 }
-"""What these worlds do not reach; each has a test in `test_table.py`."""
+"""What these worlds do not reach; each has a test in `test_table.py` or `test_attempts.py`."""
 
 
 def named(configuration: Configuration) -> str:

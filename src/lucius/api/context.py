@@ -43,6 +43,8 @@ class Caller:
     """Of its API key: names of keys may be the same."""
     stands: Stands = field(default=_always, compare=False)
     """Whether it may call still: its key may be revoked, its token expire."""
+    ends_at: float | None = field(default=None, compare=False)
+    """When its token expires, in seconds since 1970; None: that is not known from the start."""
 
     @property
     def counted_as(self) -> str:
@@ -96,6 +98,8 @@ class ApiOptions:
     check_seconds: float = 2.0
     """How long a health check may take."""
     docs: bool = True
+    root_path: str = ""
+    """Under which a proxy serves this to browsers, such as `/lucius`; it begins with a slash or is empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from lucius.platform.chaos import Chaos
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.records import Records
 from lucius.platform.service import slots_of
-from lucius.ports.bus import Bus
+from lucius.ports.bus import Bus, directive_filters
 from lucius.ports.workspace import Workspace
 
 DRAIN = timedelta(seconds=10)
@@ -63,16 +63,17 @@ def runners_of(
     worker_id: str | None = None,
     records: Records | None = None,
     mode: Mode | None = None,
+    pool: str | None = None,
     chaos: Chaos | None = None,
 ) -> list[ServiceRunner]:
     """Slots are split between the subscriptions, at least one to each, so that none waits for another.
 
     A process-isolated service has as many as processes, whatever `slots` says. With `mode` only that
-    one is served, by all slots.
+    one is served, by all slots; with `pool` only the tenants that have it.
     """
     slots = slots_of(service, slots)
     subscriptions = [
-        each for each in subscriptions_of(service.name, topology) if mode in (None, each[1])
+        each for each in subscriptions_of(service.name, topology, pool) if mode in (None, each[1])
     ]
     if not subscriptions:
         raise ModeNotApartError(
@@ -90,7 +91,7 @@ def runners_of(
             worker_id=worker_id,
             records=records,
             topics=every_directive_topic(topologies=topologies),
-            filters={"mode": (taken.value,)} if taken is not None else None,
+            filters=directive_filters(service.step_types, taken, pool),
             subscription=name,
             chaos=chaos,
         )

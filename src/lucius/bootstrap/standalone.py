@@ -47,6 +47,7 @@ async def run_service(
     health_host: str = LOOPBACK,
     health: int | None = None,
     mode: Mode | None = None,
+    pool: str | None = None,
     gateway: Client | None = None,
     chaos: Chaos | None = None,
 ) -> None:
@@ -60,7 +61,7 @@ async def run_service(
     if gateway is not None:
         found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos)
     else:
-        found = over_bus(settings, service, workspace, forks, slots, mode, chaos)
+        found = over_bus(settings, service, workspace, forks, slots, mode, pool, chaos)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
     with signals.listening(stopping.set):
@@ -96,6 +97,7 @@ def over_bus(
     forks: ForkServer,
     slots: int,
     mode: Mode | None,
+    pool: str | None,
     chaos: Chaos | None,
 ) -> Running:
     bus = traced(open_bus(settings))
@@ -110,6 +112,7 @@ def over_bus(
         grace=settings.drain,
         records=WorkspaceRecords(workspace),
         mode=mode,
+        pool=pool,
         chaos=chaos,
     )
     return Running(bus, runners, asyncio.get_running_loop().create_future())

@@ -18,8 +18,9 @@ from lucius.cli.failures import message_of, show_failure, show_usage
 from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
+from lucius.cli.load import load
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import orchestrator, reconciler, up
+from lucius.cli.processes import invoker, orchestrator, reconciler, up, worker
 from lucius.cli.service import service
 from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
@@ -74,6 +75,8 @@ for command in (
     up,
     orchestrator,
     reconciler,
+    invoker,
+    worker,
     demo,
     submit,
     jobs,
@@ -93,6 +96,7 @@ for command in (
     redrive_plan,
     redrive_plans,
     certify,
+    load,
 ):
     main.add_command(command)
 for command in (pause_service, resume_service):

@@ -340,8 +340,9 @@ _ALL: Final = (
         "This bus cannot serve a worker that is bound to tenants",
         "The key of the worker names tenants. The bus of this server cannot pick directives by tenant, so"
         " the worker would take those of other tenants from the workers that may have them.",
-        "Give the worker a key with the role `service` and without tenants, or run a server whose bus can"
-        " choose: `LUCIUS_BUS_BACKEND=memory`.",
+        "Give each of its tenants a pool for the service, `tenants.TENANT.pools.SERVICE` in the protocols,"
+        " that no other tenant has, and run `lucius bus provision`. Or give the worker a key with the role"
+        " `service` and without tenants.",
         answered_by=("pull_directives",),
     ),
     ProblemCode(
@@ -638,6 +639,26 @@ _ALL: Final = (
         "The broker cannot be reached.",
         "Repeat the request later.",
         answered_by=("pull_directives",),
+        retry_after=True,
+    ),
+    ProblemCode(
+        "ORCHESTRATION_UNAVAILABLE",
+        503,
+        "What moves jobs on Temporal does not answer",
+        "The job runs on Temporal, and the invoker, which alone moves such jobs, cannot be reached. The"
+        " job is as it was, or the order has arrived and its answer was lost; repeating it is safe.",
+        "Repeat the request. If it stays so, look whether `lucius invoker` runs and whether"
+        " `LUCIUS_INVOKER_URL` and `LUCIUS_INVOKER_SECRET` of this server lead to it.",
+        answered_by=(
+            "cancel",
+            "pause",
+            "resume",
+            "dismiss",
+            "callback_ack",
+            "callback_result",
+            "callback_heartbeat",
+            "callback_release",
+        ),
         retry_after=True,
     ),
     ProblemCode(

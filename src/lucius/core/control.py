@@ -7,9 +7,9 @@ from lucius.core import sequence
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import CancelRequested, Dismissed, EffectSettled, JobOrder, Redriven
 from lucius.core.plan import Json
-from lucius.core.retry import EFFECT_ATTEMPTS
+from lucius.core.retry import EFFECT_ATTEMPTS, WORKFLOW_EFFECTS
 from lucius.core.states import TERMINAL_STEP, JobState, StepState
-from lucius.core.turn import Turn
+from lucius.core.turn import WAKE, Turn
 
 
 def said(order: JobOrder) -> Json | None:
@@ -67,13 +67,20 @@ def retry(turn: Turn, received: JobOrder) -> Decision:
     if not turn.changed:
         return turn.unchanged(Outcome.ALREADY)
     turn.data = said(received)
+    if turn.job.plan.on_temporal:
+        turn.signal(WAKE)
     return turn.decision(Outcome.APPLIED)
 
 
 def _end_backoffs(turn: Turn) -> None:
-    """What waits to be tried or published again is wanted now. A job that has failed has nothing such."""
+    """What waits to be tried or published again is wanted now. A job that has failed has nothing such.
+
+    A workflow asks for its attempts itself: it may do so at once.
+    """
     for index, step in enumerate(turn.steps):
-        if step.state is StepState.FAILED_RETRY:
+        if step.state is StepState.FAILED_RETRY and turn.job.plan.on_temporal:
+            turn.own_step(index).retry_at = turn.now
+        elif step.state is StepState.FAILED_RETRY:
             turn.hold(index)
         elif step.held and turn.entry(index).ready_at is not None:
             turn.own_entry(index).ready_at = None
@@ -99,11 +106,13 @@ def effect_settled(turn: Turn, received: EffectSettled) -> Decision:
     owed = next((o for o in turn.job.owed if o.owed_id == received.owed_id), None)
     if owed is None:
         return turn.unchanged(Outcome.ALREADY)
-    given_up = received.final or owed.attempts >= EFFECT_ATTEMPTS
+    endless = owed.kind in WORKFLOW_EFFECTS
+    given_up = received.final or (owed.attempts >= EFFECT_ATTEMPTS and not endless)
     if not received.performed and not given_up:
         return turn.unchanged(Outcome.APPLIED)
-    turn.data = {"effect": owed.kind, "owed_id": owed.owed_id, "performed": received.performed}
-    if received.reason is not None:
-        turn.data["reason"] = received.reason
+    if not endless:
+        turn.data = {"effect": owed.kind, "owed_id": owed.owed_id, "performed": received.performed}
+        if received.reason is not None:
+            turn.data["reason"] = received.reason
     turn.own_job().owed = tuple(o for o in turn.job.owed if o.owed_id != received.owed_id)
     return turn.decision(Outcome.APPLIED)

@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
-from lucius.core import callbacks, control, dispatch, sequence, ticks
+from lucius.core import attempts, callbacks, control, dispatch, sequence, ticks
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import (
     AckReceived,
+    AttemptRequested,
     BusRestarted,
     CancelRequested,
     DirectiveUnclaimed,
@@ -34,12 +35,18 @@ from lucius.core.turn import Turn
 
 
 def submit(plan: Plan, now: datetime, said: Json | None = None) -> Decision:
-    """A new job, with the directives of its first stage held in the outbox. `said`: who redrove it."""
+    """A new job, with the directives of its first stage held in the outbox, or its workflow to be started.
+
+    `said`: who redrove it.
+    """
     steps = tuple(_new_step(plan.carried.get(step.step_id), now) for step in plan.steps)
     job = Job(plan, JobState.QUEUED, steps, updated_at=now, sla_at=now + plan.sla.job)
     turn = Turn(job, Kind.SUBMITTED, now)
     turn.data = said
-    if any(step.state is StepState.PENDING for step in steps):
+    if any(step.state is StepState.PENDING for step in steps) and plan.on_temporal:
+        kind = "start_workflow"
+        turn.owe(Owed("start", kind, plan.job_id, 1, now + effect_backoff(1, kind)))
+    elif any(step.state is StepState.PENDING for step in steps):
         turn.move_job(JobState.DISPATCHING)
         sequence.start_stage(turn)
     else:
@@ -68,6 +75,8 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
     match received:
         case AckReceived() | ResultReceived() | HeartbeatReceived() | LeaseReturned():
             return callbacks.callback(turn, received)
+        case AttemptRequested():
+            return attempts.attempt(turn, received)
         case EntryReleased():
             return dispatch.released(turn, received)
         case PublishConfirmed() | PublishRefused():

@@ -10,6 +10,7 @@ from lucius.core.record import record
 
 class Kind(StrEnum):
     SUBMITTED = "submitted"
+    ATTEMPT = "attempt"
     ENTRY_RELEASED = "entry_released"
     PUBLISH_CONFIRMED = "publish_confirmed"
     PUBLISH_REFUSED = "publish_refused"
@@ -45,12 +46,27 @@ RESULT_KIND = {
 
 
 @record
+class AttemptRequested:
+    """The workflow of a job asks for the next attempt of this step, under a lease that it proposes."""
+
+    kind: ClassVar[Kind] = Kind.ATTEMPT
+    step_id: str
+    attempt_no: int
+    lease_id: str
+
+
+@record
 class EntryReleased:
-    """The dispatch window has room for the held entry of this step; `lease_id` is for its attempt."""
+    """The dispatch window has room for the held entry of this step; `lease_id` is for its attempt.
+
+    An entry that has a proposed lease keeps it. `told`: whoever asked for the attempt hears of the
+    release in the answer, so that its workflow needs no signal.
+    """
 
     kind: ClassVar[Kind] = Kind.ENTRY_RELEASED
     step_id: str
     lease_id: str
+    told: bool = False
 
 
 @record
@@ -143,6 +159,8 @@ class Ticked:
     `deaf_until`: until then nobody could be heard, because the process stood still or its clock jumped.
     A lease that ran out by then begins anew.
     `on_hold`: leases that are with a service which someone has paused. They do not run out.
+    `asked`: the timer of a workflow says so. Without it, the steps of a job that has a workflow stay as they
+    are. `told`: the workflow hears of what follows in the answer.
     """
 
     kind: ClassVar[Kind] = Kind.TICK
@@ -150,6 +168,8 @@ class Ticked:
     queued: frozenset[str] = frozenset()
     deaf_until: datetime | None = None
     on_hold: frozenset[str] = frozenset()
+    asked: bool = False
+    told: bool = False
 
 
 @record
@@ -230,10 +250,11 @@ class Redriven:
 JobOrder = CancelRequested | PauseRequested | ResumeRequested | RetryRequested | Dismissed
 """What somebody asks for."""
 Callback = AckReceived | HeartbeatReceived | LeaseReturned | ResultReceived
-Bound = Callback | PublishConfirmed | PublishRefused | DirectiveUnclaimed
+Bound = Callback | AttemptRequested | PublishConfirmed | PublishRefused | DirectiveUnclaimed
 """Speaks of one attempt under one lease."""
 Input = (
-    EntryReleased
+    AttemptRequested
+    | EntryReleased
     | PublishConfirmed
     | PublishRefused
     | DirectiveUnclaimed

@@ -136,7 +136,7 @@ def ready_steps(job: Job) -> tuple[int, ...]:
 
 def queue_of(job: Job, index: int) -> QueueKey:
     plan = job.plan
-    return QueueKey(plan.line_of(plan.steps[index].service), plan.routing.lane, plan.tenant_id)
+    return QueueKey(plan.line_of(plan.steps[index].service), plan.desk, plan.tenant_id)
 
 
 # -- lists -----------------------------------------------------------------------------------

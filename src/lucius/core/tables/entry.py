@@ -28,6 +28,7 @@ ENTRY: Final[dict[N, Row]] = {
         },
         ignore=(
             K.SUBMITTED,
+            K.ATTEMPT,
             K.PUBLISH_CONFIRMED,
             K.ACK,
             K.HEARTBEAT,
@@ -44,7 +45,7 @@ ENTRY: Final[dict[N, Row]] = {
             K.TICK: (N.FAILED_FINAL,),
             K.CANCEL: (N.FAILED_FINAL,),
         },
-        ignore=(K.SUBMITTED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING),
+        ignore=(K.ATTEMPT, K.SUBMITTED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING),
         reject=UNRELEASABLE,
     ),
     N.SENT: _CLOSED,

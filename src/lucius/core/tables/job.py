@@ -17,13 +17,14 @@ _STRANGE: Final = {**UNKNOWN, **_LIVE}
 """No input for a job that is under way."""
 _NOTED: Final = (K.DIRECTIVE_UNCLAIMED, K.EFFECT_SETTLED)
 """They move no job."""
-_PASSING: Final = (*PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, *_NOTED)
+_PASSING: Final = (K.ATTEMPT, *PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, *_NOTED)
 """What a closed job takes note of, at most."""
 
 JOB: Final[dict[J, Row]] = {
     J.QUEUED: row(
         {
             K.SUBMITTED: (J.DISPATCHING, J.SUCCEEDED),
+            K.ATTEMPT: (J.DISPATCHING,),
             K.RESUME: (J.DISPATCHING,),
             K.CANCEL: (J.CANCELLED,),
             K.PAUSE: (J.PAUSED,),
@@ -45,7 +46,14 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.PAUSE: (J.PAUSING, J.PAUSED),
         },
-        ignore=(K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.BUS_RESTARTED, K.RETRY, *_NOTED),
+        ignore=(
+            K.ATTEMPT,
+            K.ENTRY_RELEASED,
+            K.PUBLISH_CONFIRMED,
+            K.BUS_RESTARTED,
+            K.RETRY,
+            *_NOTED,
+        ),
         already=(K.RESUME,),
         reject=_STRANGE,
     ),
@@ -61,7 +69,15 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.PAUSE: (J.PAUSING, J.PAUSED),
         },
-        ignore=(K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, K.RETRY, *_NOTED),
+        ignore=(
+            K.ATTEMPT,
+            K.ENTRY_RELEASED,
+            K.PUBLISH_CONFIRMED,
+            K.ACK,
+            K.HEARTBEAT,
+            K.RETRY,
+            *_NOTED,
+        ),
         already=(K.RESUME,),
         reject=_STRANGE,
     ),
@@ -77,7 +93,7 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.RESUME: (J.DISPATCHING, J.IN_PROGRESS),
         },
-        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        ignore=(K.ATTEMPT, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
         already=(K.PAUSE,),
         reject={**UNRELEASABLE, **_HALTED, **_STRANGE},
     ),
@@ -89,6 +105,7 @@ JOB: Final[dict[J, Row]] = {
             K.RESUME: (J.QUEUED, J.IN_PROGRESS),
         },
         ignore=(
+            K.ATTEMPT,
             *PUBLISHED,
             K.ACK,
             K.HEARTBEAT,
@@ -115,7 +132,7 @@ JOB: Final[dict[J, Row]] = {
             ),
             (J.CANCELLED,),
         ),
-        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        ignore=(K.ATTEMPT, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
         reject={
             **UNRELEASABLE,
             **dict.fromkeys((K.PAUSE, K.RESUME, K.RETRY), "JOB_CANCELLING"),

@@ -12,6 +12,7 @@ _RETURNED: Final = (S.DISPATCHING, S.PENDING, *_ENDED)
 _CLOSED: Final = row(
     {},
     ignore=(
+        K.ATTEMPT,
         *PUBLISHED,
         *CALLBACKS,
         K.TICK,
@@ -30,6 +31,7 @@ STEP: Final[dict[S, Row]] = {
     S.PENDING: row(
         {
             K.SUBMITTED: (S.DISPATCHING,),
+            K.ATTEMPT: (S.DISPATCHING,),
             K.SUCCESS: (S.DISPATCHING,),
             K.RESUME: (S.DISPATCHING,),
             K.CANCEL: (S.CANCELLED,),
@@ -64,7 +66,7 @@ STEP: Final[dict[S, Row]] = {
             K.PAUSE: (S.PENDING, S.FAILED_RETRY),
             K.BUS_RESTARTED: (S.CANCELLED,),
         },
-        ignore=(K.ENTRY_RELEASED, K.RESUME, K.RETRY, *UNMOVING),
+        ignore=(K.ATTEMPT, K.ENTRY_RELEASED, K.RESUME, K.RETRY, *UNMOVING),
         reject=UNKNOWN,
     ),
     S.AWAITING_ACK: row(
@@ -78,7 +80,7 @@ STEP: Final[dict[S, Row]] = {
             K.TICK: _ENDED,
             K.CANCEL: (S.CANCELLED,),
         },
-        ignore=(*PUBLISHED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING),
+        ignore=(K.ATTEMPT, *PUBLISHED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING),
         reject={**UNKNOWN, **UNRELEASABLE},
     ),
     S.IN_PROGRESS: row(
@@ -91,11 +93,12 @@ STEP: Final[dict[S, Row]] = {
             K.TICK: _ENDED,
             K.CANCEL: (S.CANCELLED,),
         },
-        ignore=(*PUBLISHED, K.ACK, K.HEARTBEAT, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING),
+        ignore=(K.ATTEMPT, *PUBLISHED, K.ACK, K.HEARTBEAT, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING),
         reject={**UNKNOWN, **UNRELEASABLE},
     ),
     S.FAILED_RETRY: row(
         {
+            K.ATTEMPT: (S.DISPATCHING,),
             K.SUCCESS: (S.SUCCEEDED,),
             K.PUBLISH_REFUSED: (S.CANCELLED,),
             K.FAILURE_RETRYABLE: (S.CANCELLED,),
