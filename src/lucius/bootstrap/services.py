@@ -9,6 +9,7 @@ from lucius.core.routing import TOPOLOGIES, every_directive_topic, subscriptions
 from lucius.platform import Service, ServiceError, ServiceRunner
 from lucius.platform.chaos import Chaos
 from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import Records
 from lucius.platform.service import slots_of
 from lucius.ports.bus import Bus
@@ -64,6 +65,7 @@ def runners_of(
     records: Records | None = None,
     mode: Mode | None = None,
     chaos: Chaos | None = None,
+    instruments: ServiceInstruments | None = None,
 ) -> list[ServiceRunner]:
     """Slots are split between the subscriptions, at least one to each, so that none waits for another.
 
@@ -93,6 +95,7 @@ def runners_of(
             filters={"mode": (taken.value,)} if taken is not None else None,
             subscription=name,
             chaos=chaos,
+            instruments=instruments,
         )
         for number, (name, taken) in enumerate(subscriptions)
     ]
