@@ -47,7 +47,10 @@ def test_a_plan_is_read_as_it_was_written() -> None:
     policy = RetryPolicy(5, timedelta(seconds=0.5), timedelta(hours=1), (timedelta(1),))
     plan = plan_of(
         1,
-        steps=(StepPlan("ocr", "OCR", "ocr", 0, policy), StepPlan("sis", "SIS", "sis", 1)),
+        steps=(
+            StepPlan("ocr", "OCR", "ocr", 0, policy),
+            StepPlan("sis", "SIS", "sis", 1, pool="gold"),
+        ),
         sla=Sla(timedelta(minutes=5), fail_job=True),
         callback_urls=("https://client.example/a", "https://client.example/b"),
         carried={"ocr": Carried({"uri": "s3://x"}, "earlier")},

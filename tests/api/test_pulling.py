@@ -265,7 +265,7 @@ class Indiscriminate(MemoryBus):
 
 async def test_on_a_bus_that_cannot_choose_a_bound_worker_is_refused_with_what_helps() -> None:
     gateway = BusGateway(Indiscriminate(), FileConfig())
-    with pytest.raises(RequestError, match=r"tenant_a.*without tenants") as refused:
+    with pytest.raises(RequestError, match=r"tenant_a.*pools.ocr.*without tenants") as refused:
         await gateway.pull("ocr", 1, 0, frozenset({"tenant_a"}), never)
     assert (refused.value.code, refused.value.status) == ("TENANT_WITHOUT_POOL", 403)
     assert not await gateway.pull("ocr", 1, 0, None, never), "one for all tenants is served"

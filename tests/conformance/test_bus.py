@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from lucius.core.errors import BusUnavailableError, LockLostError, PublishRefusedError
-from lucius.ports.bus import Message
+from lucius.ports.bus import ABSENT, Message
 from tests.bus_looks import backlog, dead_letters
 from tests.conformance.bus_registry import ADAPTERS, EXACT_WAKE, OUTAGE, REFUSAL, TOPICS, Harness
 from tests.conformance.on_every import on_every
@@ -47,6 +47,24 @@ async def test_ensuring_again_keeps_what_waits(h: Harness) -> None:
     await h.publish("m1")
     await h.subscribe()
     assert (await h.one()).message.message_id == "m1"
+
+
+@on_every_bus
+async def test_a_filter_may_ask_for_what_is_not_there(h: Harness) -> None:
+    await h.subscribe("common", step_type=("OCR",), pool=(ABSENT,))
+    await h.subscribe("gold", step_type=("OCR",), pool=("gold",))
+    await h.subscribe("either", step_type=("OCR",), pool=(ABSENT, "gold"))
+    for pool in ("gold", "silver"):
+        await h.publish(pool, step_type="OCR", pool=pool)
+    await h.publish("plain", step_type="OCR")
+    assert [(await h.one("common")).message.message_id, await h.nothing("common")] == [
+        "plain",
+        True,
+    ]
+    assert [(await h.one("gold")).message.message_id, await h.nothing("gold")] == ["gold", True]
+    found = {(await h.one("either")).message.message_id for _ in range(2)}
+    assert found == {"gold", "plain"}
+    assert await h.nothing("either")
 
 
 @on_every_bus

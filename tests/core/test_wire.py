@@ -257,6 +257,15 @@ def test_the_properties_of_a_message_are_those_that_services_filter_on() -> None
     assert message_id("job", *LEASE, "ACK") == "job:a:1:a1:ACK"
 
 
+def test_a_pool_is_named_where_the_step_has_one_and_a_client_cannot_name_it() -> None:
+    job = Story().sent().job
+    mine = replace(job.plan, extra={"pool": "theirs"})
+    assert "pool" not in directive(replace(job, plan=mine), *LEASE)
+    steps = (replace(mine.steps[0], pool="gold"), *mine.steps[1:])
+    body = directive(replace(job, plan=replace(mine, steps=steps)), *LEASE)
+    assert (body["pool"], directive_properties(body)["pool"]) == ("gold", "gold")
+
+
 def test_an_effect_key_is_that_of_the_root_job_and_of_what_is_done() -> None:
     key = effect_key("root", "a", "in", {"dpi": 300})
     assert key == effect_key("root", "a", "in", {"dpi": 300.0})

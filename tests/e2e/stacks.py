@@ -14,9 +14,9 @@ import httpx
 
 from tests.faults.server import LUCIUS, REPOSITORY, STEPS, Server
 
-STACKS = ("embedded", "nats", "azure")
+STACKS = ("embedded", "nats", "azure", "temporal")
 WAIT = 60
-LEASE = "4"
+LEASE = "8"
 """Seconds after which the lanes of a dead owner are taken over."""
 
 
@@ -27,6 +27,8 @@ class Stack:
         self.name = name
         self.server = Server(folder / "data", LUCIUS_LANE_LEASE_SECONDS=LEASE, **settings)
         self.url = ""
+        self.urls: list[str] = []
+        """Of every process that serves the API."""
         self._log = (folder / "up.log").open("ab")
         self._process: subprocess.Popen[str] | None = None
 
@@ -46,6 +48,7 @@ class Stack:
         line = self._process.stdout.readline()
         assert line, self.log()
         self.url = json.loads(line)["url"]
+        self.urls = json.loads(line).get("urls", [self.url])
 
     def parts(self, *words: str) -> list[int]:
         """The ids of the processes of this stack whose command has all these words."""

@@ -32,7 +32,7 @@ from lucius.core.idempotency import body_hash, canonical_json, key_hash
 from lucius.core.job import Job
 from lucius.core.limits import MAX_PAYLOAD_BYTES, PROPERTY_CHARACTERS
 from lucius.core.packed import Packed, opened
-from lucius.core.plan import EMPTY, Carried, Json, Mode, Plan, Sla
+from lucius.core.plan import EMPTY, Carried, Json, Mode, Plan, Sla, StepPlan
 from lucius.core.record import record
 from lucius.core.references import ReferencePolicy
 from lucius.core.routing import route
@@ -106,7 +106,9 @@ class Ingress:
         if faults or protocol is None:
             faults.raise_all()
         claim = _claim(given, read)
-        return Admission(self._plan(envelope, read, protocol, decided, claim, job_id, now), claim)
+        plan = self._plan(envelope, read, protocol, decided, claim, job_id, now)
+        pools = rules.tenant(read.tenant_id).pools
+        return Admission(replace(plan, steps=_pooled(plan.steps, pools)) if pools else plan, claim)
 
     def admit_redrive(
         self, old: Job, *, job_id: str, now: datetime, payload: Mapping[str, Any] | None = None
@@ -229,6 +231,11 @@ class Ingress:
             sla=policy.sla,
             extra=read.extra,
         )
+
+
+def _pooled(steps: tuple[StepPlan, ...], pools: Mapping[str, str]) -> tuple[StepPlan, ...]:
+    """With the pools that the tenant has for their services, by its configuration of this moment."""
+    return tuple(replace(step, pool=pools.get(step.service)) for step in steps)
 
 
 def _blotted(text: str | None) -> str | None:

@@ -10,26 +10,35 @@ from lucius.core.routing import (
     reply_topic,
     subscriptions_of,
 )
-from lucius.engines.outbox.replies import REPLIES
+from lucius.engines.outbox.replies import INVOKER_REPLIES, REPLIES
 from lucius.engines.outbox.unclaimed import UNCLAIMED
-from lucius.gateway.bus_gateway import services_of
-from lucius.ports.bus import Property, Subscription
+from lucius.gateway.bus_gateway import pools_of, services_of
+from lucius.ports.bus import Subscription, directive_filters
 from lucius.ports.config import Catalog
 from lucius.settings import Settings
 
 
 def subscriptions(
-    catalog: Catalog, topology: str, topologies: Sequence[str] = TOPOLOGIES
+    catalog: Catalog,
+    topology: str,
+    topologies: Sequence[str] = TOPOLOGIES,
+    *,
+    temporal: bool = False,
 ) -> list[Subscription]:
-    """Of every service, of the replies, and the catch-all. Processes listen on all these topics."""
-    wanted = [Subscription(reply_topic(lane), REPLIES) for lane in range(LANES)]
+    """Of every service and its pools, of the replies, and the catch-all.
+
+    Processes listen on all these topics.
+
+    `temporal`: invokers have a subscription to the replies too, of their own.
+    """
+    names = (REPLIES, INVOKER_REPLIES) if temporal else (REPLIES,)
+    wanted = [Subscription(reply_topic(lane), name) for lane in range(LANES) for name in names]
     for topic in every_directive_topic(topologies=topologies):
         for service, step_types in services_of(catalog).items():
-            for name, mode in subscriptions_of(service, topology):
-                filters: dict[str, tuple[Property, ...]] = {"step_type": tuple(step_types)}
-                if mode is not None:
-                    filters["mode"] = (mode.value,)
-                wanted.append(Subscription(topic, name, filters))
+            for pool in (None, *pools_of(catalog, service)):
+                for name, mode in subscriptions_of(service, topology, pool):
+                    filters = directive_filters(step_types, mode, pool)
+                    wanted.append(Subscription(topic, name, filters))
         wanted.append(Subscription(topic, UNCLAIMED, catch_all=True))
     return wanted
 
@@ -41,7 +50,12 @@ async def provision_bus(settings: Settings) -> Sequence[str]:
     provisioner = open_provisioner(settings)
     try:
         return await provisioner.provision(
-            subscriptions(config.catalog(), settings.lane_topology, settings.topologies())
+            subscriptions(
+                config.catalog(),
+                settings.lane_topology,
+                settings.topologies(),
+                temporal=settings.temporal_enabled,
+            )
         )
     finally:
         await provisioner.close()

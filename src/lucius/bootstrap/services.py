@@ -12,7 +12,7 @@ from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import Records
 from lucius.platform.service import slots_of
-from lucius.ports.bus import Bus
+from lucius.ports.bus import Bus, directive_filters
 from lucius.ports.workspace import Workspace
 
 DRAIN = timedelta(seconds=10)
@@ -64,17 +64,18 @@ def runners_of(
     worker_id: str | None = None,
     records: Records | None = None,
     mode: Mode | None = None,
+    pool: str | None = None,
     chaos: Chaos | None = None,
     instruments: ServiceInstruments | None = None,
 ) -> list[ServiceRunner]:
     """Slots are split between the subscriptions, at least one to each, so that none waits for another.
 
     A process-isolated service has as many as processes, whatever `slots` says. With `mode` only that
-    one is served, by all slots.
+    one is served, by all slots; with `pool` only the tenants that have it.
     """
     slots = slots_of(service, slots)
     subscriptions = [
-        each for each in subscriptions_of(service.name, topology) if mode in (None, each[1])
+        each for each in subscriptions_of(service.name, topology, pool) if mode in (None, each[1])
     ]
     if not subscriptions:
         raise ModeNotApartError(
@@ -92,7 +93,7 @@ def runners_of(
             worker_id=worker_id,
             records=records,
             topics=every_directive_topic(topologies=topologies),
-            filters={"mode": (taken.value,)} if taken is not None else None,
+            filters=directive_filters(service.step_types, taken, pool),
             subscription=name,
             chaos=chaos,
             instruments=instruments,

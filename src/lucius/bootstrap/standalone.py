@@ -50,6 +50,7 @@ async def run_service(
     health_host: str = LOOPBACK,
     health: int | None = None,
     mode: Mode | None = None,
+    pool: str | None = None,
     gateway: Client | None = None,
     chaos: Chaos | None = None,
 ) -> None:
@@ -64,7 +65,7 @@ async def run_service(
     if gateway is not None:
         found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos, counts)
     else:
-        found = over_bus(settings, service, workspace, forks, slots, mode, chaos, counts)
+        found = over_bus(settings, service, workspace, forks, slots, mode, pool, chaos, counts)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
     with signals.listening(stopping.set):
@@ -131,6 +132,7 @@ def over_bus(
     forks: ForkServer,
     slots: int,
     mode: Mode | None,
+    pool: str | None,
     chaos: Chaos | None,
     instruments: ServiceInstruments,
 ) -> Running:
@@ -146,6 +148,7 @@ def over_bus(
         grace=settings.drain,
         records=WorkspaceRecords(workspace),
         mode=mode,
+        pool=pool,
         chaos=chaos,
         instruments=instruments,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from lucius.ports.bus import Property
+from lucius.ports.bus import ABSENT, Property
 
 Filters = tuple[tuple[str, frozenset[Property]], ...]
 
@@ -13,6 +13,6 @@ def compiled(filters: Mapping[str, tuple[Property, ...]]) -> Filters:
 
 def accepts(filters: Filters, properties: Mapping[str, Property]) -> bool:
     for name, accepted in filters:  # noqa: SIM110 - without a generator: it runs for every message
-        if properties.get(name) not in accepted:
+        if properties.get(name, ABSENT) not in accepted:
             return False
     return True

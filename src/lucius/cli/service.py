@@ -8,7 +8,7 @@ import click
 
 from lucius.cli.ledger import settings_for, with_data
 from lucius.cli.processes import logs, run_quickly, search_here, told, with_health
-from lucius.cli.session import with_json
+from lucius.cli.session import echo_json, with_json
 
 if TYPE_CHECKING:
     from lucius.platform.chaos import Chaos
@@ -30,7 +30,28 @@ class ChaosWords(click.ParamType["Chaos"]):
 
 @click.group()
 def service() -> None:
-    """Write a platform service, and run it."""
+    """Write a platform service, run it, or hold back its work."""
+
+
+@service.command("new")
+@click.argument("folder", metavar="NAME", type=click.Path(path_type=Path))
+@click.option("--step-type", required=True, help="What the service executes, such as PAGE_COUNT.")
+@with_json
+def new_service(folder: Path, step_type: str, as_json: bool) -> None:
+    """Write a project for a service, to be forked.
+
+    It makes a folder NAME with the service, its tests, a protocol file, a container file and Helm
+    values. The project passes its own tests as it is.
+    """
+    from lucius.scaffold import write_project
+
+    written = write_project(folder, step_type)
+    if as_json:
+        echo_json({"folder": str(folder), "files": [str(path) for path in written]})
+        return
+    for path in written:
+        click.echo(path)
+    click.echo(f"\nNow: cd {folder}, and follow README.md")
 
 
 @service.command("run")
@@ -59,6 +80,11 @@ def service() -> None:
     help="Serve only this mode. Needs a bus with LUCIUS_LANE_TOPOLOGY=filtered.  [default: both]",
 )
 @click.option(
+    "--pool",
+    metavar="POOL",
+    help="Serve only the tenants that have this pool for the service, by their configuration.",
+)
+@click.option(
     "--chaos",
     type=ChaosWords(),
     metavar="FAULTS",
@@ -73,6 +99,7 @@ def run_service(
     url: str | None,
     api_key: str | None,
     mode: str | None,
+    pool: str | None,
     chaos: "Chaos | None",
     data: Path,
     health_host: str,
@@ -102,6 +129,10 @@ def run_service(
         )
     if url is not None and mode is not None:
         raise click.UsageError("--mode is for a bus: a server hands out both modes over --url")
+    if url is not None and pool is not None:
+        raise click.UsageError(
+            "--pool is for a bus: over --url the tenants of the key say the pool"
+        )
     search_here()
     found = bootstrap.named_service(name, settings)
     with bootstrap.observed(settings):
@@ -114,6 +145,7 @@ def run_service(
                 health_host=health_host,
                 health=health,
                 mode=Mode(mode) if mode else None,
+                pool=pool,
                 gateway=Client(url, api_key=api_key, retries=0) if url else None,
                 chaos=chaos,
             )

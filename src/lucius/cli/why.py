@@ -21,7 +21,7 @@ def why(session: Session, job_id: str | None) -> None:
     Without a job: all that is wrong with the system, worst first.
     """
     if job_id is not None:
-        session.show(session.call(lambda client: client.why_job(job_id)), _show)
+        session.show(session.call_job(job_id, lambda client, id_: client.why_job(id_)), _show)
     else:
         session.show(session.call(lambda client: client.why()), _show_all)
 

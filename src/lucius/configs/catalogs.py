@@ -208,6 +208,7 @@ def _read_tenants(reading: _Reading, document: Document) -> None:
                 mode=_mode(section),
                 burst_allowed=section.get("burst_allowed"),
                 max_inflight=section.get("max_inflight"),
+                pools=section.get("pools", {}),
             )
 
 

@@ -1,6 +1,6 @@
 """Routing: which mode a job runs in and which of the 16 lanes it takes. Decided once, at ingress."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -81,11 +81,19 @@ def every_directive_topic(
     return tuple(dict.fromkeys(topic for t in topologies for topic in directive_topics(t, lanes)))
 
 
-def subscriptions_of(service: str, topology: str) -> tuple[tuple[str, Mode | None], ...]:
+def subscriptions_of(
+    service: str, topology: str, pool: str | None = None
+) -> tuple[tuple[str, Mode | None], ...]:
     """The names of a service's subscriptions, and the mode that each takes alone, if it does."""
+    name = service if pool is None else f"{service}-pool-{pool}"
     if topology == "filtered":
-        return tuple((f"{service}-{mode.value.lower()}", mode) for mode in Mode)
-    return ((service, None),)
+        return tuple((f"{name}-{mode.value.lower()}", mode) for mode in Mode)
+    return ((name, None),)
+
+
+def lanes_of(desks: Collection[int]) -> list[int]:
+    """The lanes that these desks are of."""
+    return sorted({desk % LANES for desk in desks})
 
 
 def reply_topic(lane: int) -> str:

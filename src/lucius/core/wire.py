@@ -7,6 +7,7 @@ from typing import Any, Final
 from lucius.core.credentials import SECRET_NAMES, may_carry, without_credentials
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import canonical_json
+from lucius.core.ids import new_lease_id
 from lucius.core.inputs import (
     AckReceived,
     Callback,
@@ -70,6 +71,7 @@ def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[st
         "doc_id": plan.doc_id,
         "correlation_id": plan.correlation_id,
         "traceparent": plan.traceparent,
+        **({"pool": planned.pool} if planned.pool is not None else {}),
     }
 
 
@@ -81,6 +83,7 @@ _RESERVED: Final = frozenset(
         "service",
         "lease_id",
         "attempt_no",
+        "pool",
         "callback_urls",
         "callback_token",
     )
@@ -116,6 +119,7 @@ def directive_properties(body: Mapping[str, Any]) -> dict[str, str | int]:
         "attempt_no": body["attempt_no"],
         "lease_id": body["lease_id"],
         "message_key": body["routing_key_used"],
+        **({"pool": body["pool"]} if "pool" in body else {}),
     }
 
 
@@ -124,11 +128,16 @@ def directive_properties(body: Mapping[str, Any]) -> dict[str, str | int]:
 NUDGE: Final = "NUDGE"
 
 
-def nudge(job_id: str, version: int, lane: int) -> tuple[str, dict[str, Any], dict[str, str | int]]:
-    """Id, body and properties of a message that tells the owner of a lane to look at a job."""
+def nudge(
+    job_id: str, version: int, lane: int, *, timer: bool = False
+) -> tuple[str, dict[str, Any], dict[str, str | int]]:
+    """Id, body and properties of a message that tells the owner of a lane to look at a job.
+
+    `timer`: because a timer of its workflow has fired. Such a message may come several times a version.
+    """
     return (
-        f"{job_id}:{version}:{NUDGE}",
-        {"type": NUDGE, "jobId": job_id},
+        f"{job_id}:{version}:{NUDGE}" + (f":{new_lease_id()}" if timer else ""),
+        {"type": NUDGE, "jobId": job_id, **({"timer": True} if timer else {})},
         {"type": NUDGE, "jobId": job_id, "lane": lane},
     )
 

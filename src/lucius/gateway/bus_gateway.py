@@ -3,17 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, Protocol
 
 from lucius.core.errors import LockLostError, RequestError
 from lucius.core.routing import TOPOLOGIES, every_directive_topic, subscriptions_of
 from lucius.gateway.turns import AT_ONCE, Tenants, Turns, give_back
-from lucius.ports.bus import Bus, Delivery, Property, Subscription
+from lucius.ports.bus import Bus, Delivery, Subscription, directive_filters
 from lucius.ports.config import Catalog, ConfigSource
 
 SOON: Final = timedelta(seconds=0.25)
 """How long a pull waits for what was released for it, though it has some directives already."""
 
+Receive = Callable[[int, timedelta], Awaitable[Sequence[Delivery]]]
 Gone = Callable[[], Awaitable[object]]
 """Returns when the worker that pulls has gone away."""
 
@@ -63,7 +65,10 @@ class BusGateway:
         self._config = config
         self._backlog: Backlog = backlog if backlog is not None else Elsewhere()
         self._topology = topology
-        self._turns: dict[str, Turns] = {}
+        self._names: dict[tuple[str, str | None], list[str]] = {}
+        """Of subscriptions, by service and pool; none: what all workers share."""
+        self._turns: dict[tuple[str, ...], Turns] = {}
+        """By the subscriptions that take them."""
         self._topics = every_directive_topic(topologies=topologies)
         self._ensured: dict[str, tuple[str, ...]] = {}
         self._catalog: Catalog | None = None
@@ -75,23 +80,45 @@ class BusGateway:
         if catalog is self._catalog:
             return
         for service, step_types in services_of(catalog).items():
-            await self._ensure(service, step_types)
+            await self._ensure(service, step_types, tuple(pools_of(catalog, service)))
         self._catalog = catalog
 
-    async def _ensure(self, service: str, named: tuple[str, ...]) -> None:
+    async def _ensure(self, service: str, named: tuple[str, ...], pools: tuple[str, ...]) -> None:
         """A subscription only widens: jobs that are under way keep the step types of their protocol."""
         ensured = self._ensured.get(service, ())
         step_types = tuple(sorted({*ensured, *named}))
-        if step_types == ensured:
-            return
-        names = subscriptions_of(service, self._topology)
-        for name, mode in names:
-            filters: dict[str, tuple[Property, ...]] = {"step_type": step_types}
-            if mode is not None:
-                filters["mode"] = (mode.value,)
-            await self._bus.ensure([Subscription(topic, name, filters) for topic in self._topics])
-        self._turns[service] = Turns(self._bus, [name for name, _ in names], self._topics)
+        for pool in (None, *pools):
+            if step_types != ensured or (service, pool) not in self._names:
+                names = subscriptions_of(service, self._topology, pool)
+                for name, mode in names:
+                    filters = directive_filters(step_types, mode, pool)
+                    wanted = [Subscription(topic, name, filters) for topic in self._topics]
+                    await self._bus.ensure(wanted)
+                self._names[service, pool] = [name for name, _ in names]
         self._ensured[service] = step_types
+
+    def _receiving(self, service: str, tenants: Tenants) -> Receive:
+        """From the subscriptions that hold nothing but what such a worker may have."""
+        pools: Sequence[str | None] = (None,)
+        if tenants is not None:
+            pools = self._pools(service, tenants)
+        names = tuple(name for pool in pools for name in self._names[service, pool])
+        turns = self._turns.setdefault(names, Turns(self._bus, names, self._topics))
+        return partial(turns.receive, tenants=tenants if self._bus.by_tenant else None)
+
+    def _pools(self, service: str, tenants: frozenset[str]) -> Sequence[str | None]:
+        """Those of the worker's tenants. A bus that chooses by tenant serves the others of them as well."""
+        served = pools_of(self._config.catalog(), service)
+        mine = [pool for pool, whose in served.items() if whose & tenants]
+        if self._bus.by_tenant:
+            return (None, *mine)
+        lacking = tenants.difference(*served.values())
+        if lacking or not tenants:
+            raise no_pool(service, lacking)
+        for pool in mine:
+            if others := served[pool] - tenants:
+                raise shared_pool(service, pool, others)
+        return mine
 
     def knows(self, service: str) -> bool:
         return service in self._ensured or service in services_of(self._config.catalog())
@@ -117,12 +144,11 @@ class BusGateway:
             )
         if self._closing.is_set():
             return ()
-        if tenants is not None and not self._bus.by_tenant:
-            raise no_pool(service, tenants)
+        receive = self._receiving(service, tenants)
         found: list[Delivery] = []
         self._backlog.began(service, tenants)
         try:
-            await self._fill(found, service, limit, wait_seconds, tenants, gone)
+            await self._fill(found, receive, service, limit, wait_seconds, tenants, gone)
         except BaseException:
             await give_back(self._bus, found)
             raise
@@ -136,6 +162,7 @@ class BusGateway:
     async def _fill(
         self,
         found: list[Delivery],
+        receive: Receive,
         service: str,
         limit: int,
         wait_seconds: float,
@@ -143,17 +170,17 @@ class BusGateway:
         gone: Gone,
     ) -> None:
         """What there is, and more from the backlog; if that is nothing, whatever comes first."""
-        loop, turns = asyncio.get_running_loop(), self._turns[service]
+        loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
-        found += await turns.receive(limit, AT_ONCE, tenants)
+        found += await receive(limit, AT_ONCE)
         while True:
             if len(found) < limit:
-                await self._more(found, service, limit - len(found), tenants)
+                await self._more(found, receive, service, limit - len(found), tenants)
             left = deadline - loop.time()
             if found or left <= 0 or self._closing.is_set():
                 return
             wait = timedelta(seconds=left)
-            receiving = asyncio.ensure_future(turns.receive(limit, wait, tenants))
+            receiving = asyncio.ensure_future(receive(limit, wait))
             stayed = await self._patient(receiving, gone)
             came = () if receiving.cancelled() else receiving.result()
             if not stayed:
@@ -161,14 +188,16 @@ class BusGateway:
                 return
             found += came
 
-    async def _more(self, found: list[Delivery], service: str, room: int, tenants: Tenants) -> None:
+    async def _more(
+        self, found: list[Delivery], receive: Receive, service: str, room: int, tenants: Tenants
+    ) -> None:
         """The worker has room for more than the bus held: the backlog fills it."""
         coming = await self._backlog.release(service, room, tenants)
-        loop, turns = asyncio.get_running_loop(), self._turns[service]
+        loop = asyncio.get_running_loop()
         deadline, enough = loop.time() + SOON.total_seconds(), len(found) + coming
         while len(found) < enough and (left := deadline - loop.time()) > 0:
             wait = timedelta(seconds=left)
-            found += await turns.receive(enough - len(found), wait, tenants)
+            found += await receive(enough - len(found), wait)
 
     async def _patient(self, work: Awaitable[Any], gone: Gone) -> bool:
         """Wait for the work, unless the worker goes away or the process ends. False: it has gone."""
@@ -202,10 +231,29 @@ def no_pool(service: str, tenants: frozenset[str]) -> RequestError:
     return RequestError(
         "TENANT_WITHOUT_POOL",
         f"the key of this worker is bound to {named}, and the bus of this server cannot pick the"
-        f" directives of {service} by tenant: use a key with the role service and without tenants,"
-        " or a server with LUCIUS_BUS_BACKEND=memory",
+        f" directives of {service} by tenant: give the tenant a pool in the protocols"
+        f" (tenants.TENANT.pools.{service}) and run `lucius bus provision`, or use a key with the role"
+        " service and without tenants",
         status=403,
     )
+
+
+def shared_pool(service: str, pool: str, others: frozenset[str]) -> RequestError:
+    return RequestError(
+        "TENANT_WITHOUT_POOL",
+        f"the pool {pool} of {service} serves {len(others)} tenants that the key of this worker is not"
+        f" bound to: give its tenants a pool of their own (tenants.TENANT.pools.{service})",
+        status=403,
+    )
+
+
+def pools_of(catalog: Catalog, service: str) -> dict[str, frozenset[str]]:
+    """The pools of a service, each with the tenants that have it."""
+    found: dict[str, frozenset[str]] = {}
+    for tenant_id, tenant in catalog.tenants.items():
+        if (pool := tenant.pools.get(service)) is not None:
+            found[pool] = found.get(pool, frozenset()) | {tenant_id}
+    return dict(sorted(found.items()))
 
 
 def services_of(catalog: Catalog) -> dict[str, tuple[str, ...]]:

@@ -3,11 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from lucius.core.record import record
 
 Property = str | int
+ABSENT: Final = ""
+"""Among the accepted values of a filter: messages without the property. None has it empty."""
 
 
 @record
@@ -26,7 +28,8 @@ class Message:
 class Subscription:
     """A named, durable view of a topic.
 
-    `filters`: property name to accepted values; all must match, an empty mapping matches all.
+    `filters`: property name to accepted values; all must match, an empty mapping matches all. `ABSENT`
+    among the values takes messages that do not have the property.
     `catch_all`: takes exactly the messages that no other subscription of the topic takes.
     `by_topic`: a receiver may name some of its topics; otherwise it names all of them. A broker may
     then lock more for a receiver than it asked for, up to one message a topic.
@@ -39,6 +42,17 @@ class Subscription:
     lock: timedelta = timedelta(seconds=60)
     max_deliveries: int = 10
     by_topic: bool = False
+
+
+def directive_filters(
+    step_types: Sequence[str], mode: str | None = None, pool: str | None = None
+) -> dict[str, tuple[Property, ...]]:
+    """What a service's subscription takes. The common one leaves what is for a pool to that pool."""
+    filters: dict[str, tuple[Property, ...]] = {
+        "step_type": tuple(step_types),
+        "pool": (pool if pool is not None else ABSENT,),
+    }
+    return filters if mode is None else {**filters, "mode": (mode,)}
 
 
 @record

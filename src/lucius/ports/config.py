@@ -24,6 +24,8 @@ class TenantConfig:
     mode: Mode | None = None
     burst_allowed: bool | None = None
     max_inflight: int | None = None
+    pools: Mapping[str, str] = field(default_factory=dict)
+    """By service, the workers that alone take the tenant's directives."""
 
 
 @dataclass(frozen=True, slots=True)

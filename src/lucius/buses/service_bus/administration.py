@@ -11,7 +11,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import SqlRuleFilter, SubscriptionProperties, TopicProperties
 
-from lucius.buses.service_bus.rules import excluding, step_types_of, taking
+from lucius.buses.service_bus.rules import excluding, pools_of, step_types_of, taking
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Subscription
 
@@ -145,16 +145,20 @@ class Administrator:
     async def _renew_catch_alls(self, topic: str, named: set[str]) -> list[str]:
         """Let every catch-all of the topic exclude what the other subscriptions take now."""
         taken: list[str] = []
+        pools: list[str] | None = None
         catch_alls = set(named)
         async for each in self._client.list_subscriptions(topic):
             async for rule in self._client.list_rules(topic, each.name):
                 if rule.name == CATCH_ALL:
                     catch_alls.add(each.name)
                 elif rule.name == RULE:
-                    taken += step_types_of(getattr(rule.filter, "sql_expression", None) or "")
+                    sql = getattr(rule.filter, "sql_expression", None) or ""
+                    taken += step_types_of(sql)
+                    if (served := pools_of(sql)) is not None:
+                        pools = [*(pools or ()), *served]
         changes: list[str] = []
         for name in sorted(catch_alls):
-            changes += await self._ensure_rule(topic, name, CATCH_ALL, excluding(taken))
+            changes += await self._ensure_rule(topic, name, CATCH_ALL, excluding(taken, pools))
         return changes
 
 

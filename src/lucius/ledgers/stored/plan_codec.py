@@ -72,6 +72,8 @@ def _step(step: StepPlan) -> Doc:
     }
     if step.policy != DEFAULT_POLICY:
         doc["policy"] = _policy(step.policy)
+    if step.pool is not None:
+        doc["pool"] = step.pool
     return doc
 
 
@@ -141,7 +143,9 @@ def _payload(value: Any) -> Json:
 
 def _read_step(doc: Doc) -> StepPlan:
     policy = _read_policy(doc["policy"]) if "policy" in doc else DEFAULT_POLICY
-    return StepPlan(doc["id"], doc["type"], doc["service"], doc["stage"], policy)
+    return StepPlan(
+        doc["id"], doc["type"], doc["service"], doc["stage"], policy, pool=doc.get("pool")
+    )
 
 
 def _read_policy(doc: Doc) -> RetryPolicy:
