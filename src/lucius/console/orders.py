@@ -37,7 +37,7 @@ FLAGS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class JobOrder:
+class OrderForm:
     """`asks`: the operation of the API. `path`: its address, after `/v1/jobs/`."""
 
     verb: str
@@ -67,7 +67,7 @@ class JobOrder:
 
 LIVE: Final = (*RUNNING_JOB, JobState.PAUSING, JobState.PAUSED, JobState.CANCELLING)
 JOB_ORDERS: Final = (
-    JobOrder(
+    OrderForm(
         "retry",
         "Retry now",
         "What waits for its backoff is tried again at once.",
@@ -76,7 +76,7 @@ JOB_ORDERS: Final = (
         "/v1/jobs/{}:retry",
         RUNNING_JOB,
     ),
-    JobOrder(
+    OrderForm(
         "pause",
         "Pause",
         "The running step may finish; no other starts.",
@@ -85,7 +85,7 @@ JOB_ORDERS: Final = (
         "/v1/jobs/{}:pause",
         RUNNING_JOB,
     ),
-    JobOrder(
+    OrderForm(
         "resume",
         "Resume",
         "The job goes on where it stopped.",
@@ -94,7 +94,7 @@ JOB_ORDERS: Final = (
         "/v1/jobs/{}:resume",
         (JobState.PAUSING, JobState.PAUSED),
     ),
-    JobOrder(
+    OrderForm(
         "redrive",
         "Redrive",
         "A new job runs from the failed step on.",
@@ -103,7 +103,7 @@ JOB_ORDERS: Final = (
         "/v1/jobs/{}:redrive",
         UNSUCCESSFUL_JOB,
     ),
-    JobOrder(
+    OrderForm(
         "dismiss",
         "Dismiss",
         "It leaves the dead-letter view. Nothing else changes.",
@@ -112,7 +112,7 @@ JOB_ORDERS: Final = (
         "/v1/admin/dlq/{}:dismiss",
         (JobState.FAILED_FINAL,),
     ),
-    JobOrder(
+    OrderForm(
         "cancel",
         "Cancel",
         "The running step may finish; no other starts.",
