@@ -10,7 +10,7 @@ from typing import Any
 
 import uvloop
 
-from bench import end_to_end, kit, ledger, transitions
+from bench import end_to_end, kit, ledger, transitions, why
 from bench.measure import calibration, show
 from lucius.bootstrap.serve import settle_collector
 
@@ -37,6 +37,7 @@ async def run(folder: Path) -> dict[str, Any]:
     results["client"] = await end_to_end.measure_client(folder / "client", scaled(3_000))
     results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
     results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
+    results["why"] = await why.measure(folder, scaled(100_000))
     results["calibration_s"].append(calibration())
     return results
 
@@ -72,6 +73,7 @@ def report(results: dict[str, Any]) -> None:
         ("The kit, beside a bare loop on the same bus", "kit"),
         ("The same through `lucius.client`, beside bare connections", "client"),
         ("Three-step jobs over HTTP, services over the pull gateway, 200 in flight", "pull"),
+        ("`lucius why` with many live jobs, for one of them and for the system", "why"),
     ):
         show(
             title,

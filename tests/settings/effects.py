@@ -15,6 +15,9 @@ _SERVICE_BUS: Final = (
     "adapters/test_service_bus_provision.py"
     "::test_the_settings_reach_the_broker_and_later_changes_too"
 )
+_NATS_TLS: Final = (
+    "adapters/test_nats_tls.py::test_a_server_that_asks_for_a_certificate_is_served_over_tls"
+)
 _SLOW: Final = "security/test_slow_clients.py::test_lucius_up_has_the_guard_and_its_settings"
 _CONNECTIONS: Final = (
     "security/test_connections.py::test_lucius_up_has_the_limits_and_their_settings"
@@ -81,6 +84,9 @@ EFFECTS: Final = {
     "BUS_PROVISION": f"{_HERE}::test_a_process_creates_topics_only_where_it_may",
     "NATS_URL": "adapters/test_nats_processes.py"
     "::test_services_of_their_own_processes_work_over_the_broker",
+    "NATS_CA": _NATS_TLS,
+    "NATS_CERTIFICATE": _NATS_TLS,
+    "NATS_PRIVATE_KEY_PATH": _NATS_TLS,
     "SERVICEBUS_CONNECTION": _SERVICE_BUS,
     "SERVICEBUS_LOCK_SECONDS": _SERVICE_BUS,
     "SERVICEBUS_MAX_DELIVERIES": _SERVICE_BUS,

@@ -30,7 +30,7 @@ from lucius.bootstrap.services import check_services
 from lucius.bootstrap.standalone import run_service
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.telemetry import observed
-from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify
+from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify, verify_against_temporal
 
 __all__ = [
     "BrokerMissingError",
@@ -64,6 +64,7 @@ __all__ = [
     "serve_azure",
     "settings_with_stored",
     "verify",
+    "verify_against_temporal",
     "webhook_secret",
     "work",
 ]

@@ -4,6 +4,7 @@ import importlib
 import os
 import re
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -183,7 +184,29 @@ def open_nats(settings: Settings) -> Bus:
             f"LUCIUS_BUS_BACKEND=nats needs the package {error.name}: pip install 'lucius[nats]'"
         ) from error
     servers = [each.strip() for each in settings.nats_url.split(",") if each.strip()]
-    return NatsBus(servers, system=settings.system)
+    return NatsBus(servers, system=settings.system, **nats_tls(settings))
+
+
+def nats_tls(settings: Settings) -> dict[str, Any]:
+    """Where a certificate is named, or an address that asks for encryption."""
+    named = (settings.nats_ca, settings.nats_certificate, settings.nats_private_key_path)
+    if not any(named) and not settings.nats_url.startswith("tls://"):
+        return {}
+    if bool(settings.nats_certificate) != bool(settings.nats_private_key_path):
+        raise UnsupportedError(
+            "LUCIUS_NATS_CERTIFICATE and LUCIUS_NATS_PRIVATE_KEY_PATH are given together: a certificate"
+            " and its key"
+        )
+    try:
+        context = ssl.create_default_context(cafile=settings.nats_ca or None)
+        if settings.nats_certificate:
+            context.load_cert_chain(settings.nats_certificate, settings.nats_private_key_path)
+    except (OSError, ValueError) as error:
+        raise UnsupportedError(
+            "LUCIUS_NATS_CA, LUCIUS_NATS_CERTIFICATE and LUCIUS_NATS_PRIVATE_KEY_PATH name files in PEM"
+            f" form, and one of {', '.join(name for name in named if name)} cannot be used: {error}"
+        ) from error
+    return {"tls": context}
 
 
 def service_bus() -> ModuleType:

@@ -50,16 +50,22 @@ from lucius.bootstrap.services import check_services, runners_of
 from lucius.bootstrap.temporal import of_temporal, open_workflows, place_of
 from lucius.console.room import console, root_path_of
 from lucius.core.effects import Decision
-from lucius.core.errors import LedgerError, LedgerUnavailableError, LuciusError
+from lucius.core.errors import (
+    LedgerError,
+    LedgerUnavailableError,
+    LuciusError,
+    WorkflowsUnavailableError,
+)
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
-from lucius.core.plan import OUTBOX
+from lucius.core.plan import FIRST_DESK, OUTBOX
 from lucius.core.states import StepState
 from lucius.engines.outbox.clock import SteadyClock, StorageClock
 from lucius.engines.outbox.engine import Listener
 from lucius.engines.outbox.observer import Incident
 from lucius.engines.outbox.publish_now import OutboxRetry
 from lucius.engines.temporal.asking import AskingHere
+from lucius.engines.temporal.drift import WorkflowDrift
 from lucius.engines.temporal.engine import TemporalEngine
 from lucius.engines.temporal.invoker import Invoker
 from lucius.engines.temporal.remote import RemoteInvoker
@@ -88,6 +94,8 @@ RESTART_PAUSE: Final = timedelta(seconds=1)
 SHARED_LOOK: Final = timedelta(seconds=1)
 """Other processes leave jobs that are due at once, and their nudge may be lost."""
 SWEEP_PAUSE: Final = timedelta(minutes=1)
+REPAIR_PAUSE: Final = timedelta(minutes=5)
+"""Between two comparisons of the ledger with Temporal."""
 PRUNE_PAUSE: Final = timedelta(minutes=10)
 """Between two looks for jobs that are kept no longer."""
 
@@ -296,6 +304,8 @@ class Runtime:
             await self.reconciler.prepare()
             tasks |= {"reconciler": self.reconciler.run, "retention": self._prune_forever}
             tasks |= {"claims": self._sweep_forever}
+            if self.workflows is not None:
+                tasks |= {"drift": partial(self._repair_forever, self.workflows)}
         else:
             tasks |= {"nudges": self.outbox.nudges.run}
             if self._starter is not None:
@@ -380,6 +390,16 @@ class Runtime:
                 log.info("%d jobs that ended before %s ago are deleted", deleted, retention)
             await asyncio.sleep(PRUNE_PAUSE.total_seconds())
 
+    async def _repair_forever(self, workflows: Workflows) -> None:
+        """Workflows that have not heard of the end of their jobs are told."""
+        drift = WorkflowDrift(workflows, self.ledger)
+        while True:
+            await asyncio.sleep(REPAIR_PAUSE.total_seconds())
+            with contextlib.suppress(LedgerError, WorkflowsUnavailableError):
+                told = await drift.repair() if self._is_first_owner() else 0
+                if told:
+                    log.warning("%d workflows were told that their jobs have ended", told)
+
     async def _sweep_forever(self) -> None:
         """Requests that were claimed and never written are forgotten, where the ledger can have such."""
         while isinstance(self.ledger, Sweeps):
@@ -391,7 +411,7 @@ class Runtime:
 
     def _is_first_owner(self) -> bool:
         """What one process should do for all is done by the owner of the first lane."""
-        return 0 in self.lanes.owned
+        return any(first in self.lanes.owned for first in FIRST_DESK.values())
 
     def now(self) -> datetime:
         """The time that jobs go by."""

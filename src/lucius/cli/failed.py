@@ -101,7 +101,10 @@ def redrive_plan(
     reason: str | None,
     **filters: Any,
 ) -> None:
-    """Redrive failed jobs by a plan: a few first, the rest at a pace, until too many fail again."""
+    """Redrive failed jobs: a few first, then at a pace.
+
+    It stops by itself when too many fail again, and survives a restart of the server.
+    """
     given = {n: list(v) if isinstance(v, tuple) else v for n, v in filters.items() if v}
     plan = session.call(
         lambda client: client.start_redrive(
@@ -121,7 +124,7 @@ def _started(plan: "RedrivePlanShape") -> None:
 @click.option("--stop", is_flag=True, help="Stop the plan; what it has redriven goes on.")
 @with_server
 def redrive_plans(session: Session, plan_id: str | None, stop: bool) -> None:
-    """List redrive plans and how far they are, or show or stop one."""
+    """List redrive plans, or show or stop one."""
     if plan_id is None:
         if stop:
             raise click.UsageError("name the plan to stop: lucius redrives PLAN --stop")

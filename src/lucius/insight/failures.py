@@ -91,11 +91,11 @@ class FailureBook:
     # -- counting ----------------------------------------------------------------------------
 
     def listen(self, before: Job | None, decision: Decision) -> None:
-        job = decision.job
         if before is None:
             return
+        job, earlier = decision.job, before.steps
         for index, step in enumerate(job.steps):
-            if step.fault is not None and _has_failed(before.steps[index], step):
+            if step.fault is not None and _has_failed(earlier[index], step):
                 planned = job.plan.steps[index]
                 self._count(job, failure_of(planned.step_id, planned.service, step.fault))
 

@@ -1,5 +1,6 @@
 """The workflows port: where jobs of the Temporal engine have their sequence and their time."""
 
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from lucius.core.effects import SignalWorkflow
@@ -14,6 +15,11 @@ class Workflows(Protocol):
 
     async def signal(self, job: Job, effect: SignalWorkflow) -> None:
         """Tell it how the job stands. One that has ended, or never was, is not told."""
+
+    def running(self) -> AsyncIterator[str]:
+        """Ids of the jobs whose workflows have not ended."""
+
+    async def is_running(self, job_id: str) -> bool: ...
 
     async def check(self) -> None:
         """Return if workflows can be reached; else raise with a sentence that says what is wrong."""

@@ -142,6 +142,20 @@ class BusAndRouting(Section):
         "How long after its last sign of life the lanes of a process are taken over by others",
     )
     nats_url: Text = setting("NATS_URL", "nats://127.0.0.1:4222", "NATS servers, comma-separated")
+    nats_ca: Text = setting(
+        "NATS_CA",
+        "",
+        "File with the certificates of the authorities that NATS servers are checked by; with it, or with a"
+        " tls:// address, the connection is encrypted. Empty: those of the system",
+    )
+    nats_certificate: Text = setting(
+        "NATS_CERTIFICATE",
+        "",
+        "File with the certificate that this process shows to NATS servers, which may ask for one",
+    )
+    nats_private_key_path: Text = setting(
+        "NATS_PRIVATE_KEY_PATH", "", "File with the private key of that certificate"
+    )
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"
     )

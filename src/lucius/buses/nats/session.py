@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import nats.errors
@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 ANSWER: Final = 5.0
 """Seconds that a request may stay unanswered; then the broker counts as gone."""
+OPENING: Final = 5.0
+"""Seconds within which a connection is opened: the library may wait for ever where TLS fails."""
+CLOSING: Final = 1.0
 PING: Final = 5
 """Seconds between two pings on a quiet connection. Two unanswered pings end it."""
 CONNECT: Final[Mapping[str, Any]] = {
@@ -52,12 +55,15 @@ class Session:
                 lost.set_result(None)
 
         try:
-            await client.connect(
-                list(servers), error_cb=failed, closed_cb=closed, **{**CONNECT, **options}
-            )
+            async with asyncio.timeout(OPENING):
+                await client.connect(
+                    list(servers), error_cb=failed, closed_cb=closed, **{**CONNECT, **options}
+                )
         except (nats.errors.Error, OSError, ValueError) as error:
             why = reasons[-1] if reasons else str(error) or type(error).__name__
-            await client.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await client.close()
             where = ", ".join(each.rpartition("@")[2] for each in servers)
             raise BusUnavailableError(
                 f"no connection to NATS at {where}: {why}. Start a server with JetStream"

@@ -49,10 +49,11 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
+        self._applied = tuple(each.applied for each in observers)
 
     def applied(self, received: Input, outcome: Outcome) -> None:
-        for each in self._observers:
-            each.applied(received, outcome)
+        for applied in self._applied:
+            applied(received, outcome)
 
     def took_up(self, job: Job) -> None:
         for each in self._observers:

@@ -36,17 +36,21 @@ class JobWorkflow:
 
     @workflow.run
     async def run(self, start: dict[str, Any]) -> dict[str, Any]:
-        """`start`: `jobId`, `tenant_id`, and the snapshot of the new job."""
+        """`start`: `jobId`, `tenant_id`, the snapshot of the new job, and `most_events` of a history."""
         self._job = {"jobId": start["jobId"], "tenant_id": start["tenant_id"]}
         self._take(start.get("snapshot"))
         if not self._due():
             await self._ask(TIMEOUT, {})
         while not self._snapshot.get("terminal"):
-            if workflow.info().get_current_history_length() > MOST_EVENTS:
-                await workflow.wait_condition(workflow.all_handlers_finished)
+            if self._is_long(start.get("most_events", MOST_EVENTS)):
                 workflow.continue_as_new({**self._job, "snapshot": None})
             await self._advance()
         return {"state": self._snapshot["state"], "error": self._snapshot.get("error")}
+
+    def _is_long(self, most: int) -> bool:
+        """Signals that come meanwhile are not lost: the new history begins by asking how the job stands."""
+        info = workflow.info()
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() > most
 
     async def _advance(self) -> None:
         """Do what is next, or wait for a signal or the next moment."""

@@ -1,12 +1,12 @@
 """Workflows on a Temporal server: started once a job, signalled until they have ended."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
@@ -46,6 +46,11 @@ async def connected(place: TemporalPlace) -> Client:
     )
 
 
+def start_of(job: Job, now: datetime) -> dict[str, Any]:
+    """What a workflow begins with."""
+    return {"jobId": job.job_id, "tenant_id": job.tenant_id, "snapshot": snapshot(job, now)}
+
+
 class TemporalWorkflows:
     def __init__(
         self,
@@ -59,12 +64,10 @@ class TemporalWorkflows:
         self._now = now
 
     async def start(self, job: Job) -> None:
-        standing = snapshot(job, max(self._now(), job.updated_at))
-        start = {"jobId": job.job_id, "tenant_id": job.tenant_id, "snapshot": standing}
         try:
             await self._client.start_workflow(
                 JobWorkflow.run,
-                start,
+                start_of(job, max(self._now(), job.updated_at)),
                 id=job.job_id,
                 task_queue=self._place.task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
@@ -93,6 +96,28 @@ class TemporalWorkflows:
             (s for s in standing["steps"] if s["stepId"] == effect.step_id), {}
         )
         return {"jobId": job.job_id, **about, "error": standing["error"], "snapshot": standing}
+
+    async def running(self) -> AsyncIterator[str]:
+        """Ids of the jobs whose workflows have not ended, as the server lists them."""
+        name = "LuciusJob"
+        query = f"WorkflowType = '{name}' AND ExecutionStatus = 'Running'"
+        try:
+            async for found in self._client.list_workflows(query):
+                yield found.id
+        except (RPCError, RuntimeError) as error:
+            raise self._unavailable(error) from error
+
+    async def is_running(self, job_id: str) -> bool:
+        """Asked of the workflow itself: a list may be behind."""
+        try:
+            found = await self._client.get_workflow_handle(job_id).describe(rpc_timeout=PATIENCE)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise self._unavailable(error) from error
+        except RuntimeError as error:
+            raise self._unavailable(error) from error
+        return found.status is WorkflowExecutionStatus.RUNNING
 
     async def check(self) -> None:
         """One cheap request. A namespace that is missing is named."""
