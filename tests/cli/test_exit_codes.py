@@ -21,7 +21,7 @@ from tests.cli.test_usage import ALL
 
 NOWHERE = ("--url", "http://127.0.0.1:9")
 ELSEWHERE = {
-    *(("up",), ("orchestrator",), ("reconciler",), ("demo",)),
+    *(("up",), ("orchestrator",), ("reconciler",), ("invoker",), ("worker",), ("demo",)),
     *(("service", "run"), ("service", "new"), ("bus", "provision"), ("load",)),
 }
 """Run in processes of their own by other tests, where they end well."""
@@ -57,6 +57,7 @@ DONE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("jobs", "retry"): ("--yes",),
     ("job", "retry"): ("live",),
     ("certify",): ("--list",),
+    ("service", "schema"): ("tests.faults.kill_services:alpha",),
     ("settings",): (),
     ("verify",): ("--data", "{data}"),
     ("ledger", "prune"): ("--older-than", "1d", "--data", "{data}"),
@@ -86,6 +87,7 @@ FAILED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("ledger", "info"): ("--data", "{data}/corrupt"),
     ("keys", "revoke"): ("nobody", "--data", "{data}"),
     ("service", "run"): ("module:Name",),
+    ("service", "schema"): ("module:Name",),
     ("service", "pause"): ("fax",),
     ("service", "resume"): ("fax",),
     ("redrive",): ("--code", "NOPE"),

@@ -10,6 +10,7 @@ from lucius.bootstrap.standalone import over_gateway
 from lucius.client import Client
 from lucius.platform import Output, Service, Task
 from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.measures import ServiceInstruments
 from lucius.settings import load_settings
 from tests.adapters.test_pull_gateway import directive
 
@@ -58,7 +59,9 @@ async def test_a_refused_heartbeat_stops_the_work(tmp_path: Path) -> None:
     server = Replacing({**directive(), "workspace_ref": home, "lease_seconds": 1.0})
     service, forks = Endless(), ForkServer()
     workspace = open_workspace(settings)
-    found = over_gateway(settings, service, cast(Client, server), workspace, forks, 1, None)
+    found = over_gateway(
+        settings, service, cast(Client, server), workspace, forks, 1, None, ServiceInstruments()
+    )
     (runner,) = found.runners
     await runner.start()
     async with asyncio.timeout(30):

@@ -155,8 +155,12 @@ def run_service(
 @service.command("schema")
 @click.argument("name", metavar="MODULE:NAME")
 @with_data
-def service_schema(name: str, data: Path) -> None:
-    """Print the JSON schema of the payload that a service takes, for its step type in a protocol file."""
+@with_json
+def service_schema(name: str, data: Path, as_json: bool) -> None:
+    """Print the JSON schema of a service's payload.
+
+    It is what a protocol file has under the step type. There is only JSON to print.
+    """
     from lucius.bootstrap import named_service
     from lucius.platform import payload_schema
 
