@@ -22,7 +22,14 @@ from tests.cli.test_usage import ALL
 NOWHERE = ("--url", "http://127.0.0.1:9")
 ELSEWHERE = {
     *(("up",), ("orchestrator",), ("reconciler",), ("demo",)),
-    *(("service", "run"), ("service", "new"), ("bus", "provision"), ("load",)),
+    *(
+        ("service", "run"),
+        ("service", "new"),
+        ("bus", "provision"),
+        ("worker",),
+        ("invoker",),
+        ("load",),
+    ),
 }
 """Run in processes of their own by other tests, where they end well."""
 DONE: dict[tuple[str, ...], tuple[str, ...]] = {

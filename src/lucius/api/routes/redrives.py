@@ -112,7 +112,7 @@ def _rules(body: Mapping[str, Any]) -> RedriveRules:
 
 
 def _stop_after(value: Any) -> tuple[float, bool]:
-    text = value.strip() if isinstance(value, str) else str(value)
+    text = value.strip() if isinstance(value, str) else str(whole(value))
     number = text.removesuffix("%")
     if isinstance(value, bool) or not number.isascii() or not number.isdigit() or len(number) > 6:
         raise field_problem("/stop_after", "must be a part such as 10%, or a count such as 25")
