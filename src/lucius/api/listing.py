@@ -37,7 +37,11 @@ PARAMETERS: Final = (
     | {REPEATABLE: True},
     query_parameter("request_type", "Only this request type"),
     *(
-        query_parameter(name, f"{about}; several with commas, or the parameter several times")
+        query_parameter(
+            name,
+            f"{about}; several with commas, or the parameter several times",
+            {"type": "string", "pattern": r"[^,\s]"},
+        )
         | {REPEATABLE: True}
         for name, about in (
             (

@@ -5,14 +5,14 @@ Each is called only where the job's table does not answer by itself.
 
 from lucius.core import sequence
 from lucius.core.effects import Decision, Outcome
-from lucius.core.inputs import CancelRequested, Dismissed, EffectSettled, JobOrder, Redriven
+from lucius.core.inputs import CancelRequested, Dismissed, EffectSettled, OrderInput, Redriven
 from lucius.core.plan import Json
 from lucius.core.retry import EFFECT_ATTEMPTS, WORKFLOW_EFFECTS
 from lucius.core.states import TERMINAL_STEP, JobState, StepState
 from lucius.core.turn import WAKE, Turn
 
 
-def said(order: JobOrder) -> Json | None:
+def said(order: OrderInput) -> Json | None:
     """Who gave the order and why, for its event."""
     given = {"by": order.by, "reason": order.reason}
     return {name: value for name, value in given.items() if value is not None} or None
@@ -34,7 +34,7 @@ def cancel(turn: Turn, received: CancelRequested) -> Decision:
     return turn.decision(Outcome.APPLIED)
 
 
-def pause(turn: Turn, received: JobOrder) -> Decision:
+def pause(turn: Turn, received: OrderInput) -> Decision:
     turn.data = said(received)
     for index, step in enumerate(turn.steps):
         if step.held:
@@ -44,7 +44,7 @@ def pause(turn: Turn, received: JobOrder) -> Decision:
     return turn.decision(Outcome.APPLIED)
 
 
-def resume(turn: Turn, received: JobOrder) -> Decision:
+def resume(turn: Turn, received: OrderInput) -> Decision:
     if turn.state is JobState.QUEUED:
         return turn.unchanged(Outcome.ALREADY)
     turn.data = said(received)
@@ -61,7 +61,7 @@ def resume(turn: Turn, received: JobOrder) -> Decision:
     return turn.decision(Outcome.APPLIED)
 
 
-def retry(turn: Turn, received: JobOrder) -> Decision:
+def retry(turn: Turn, received: OrderInput) -> Decision:
     """ALREADY: nothing of the job waits for a backoff."""
     _end_backoffs(turn)
     if not turn.changed:

@@ -247,7 +247,7 @@ class Redriven:
     job_id: str
 
 
-JobOrder = CancelRequested | PauseRequested | ResumeRequested | RetryRequested | Dismissed
+OrderInput = CancelRequested | PauseRequested | ResumeRequested | RetryRequested | Dismissed
 """What somebody asks for."""
 Callback = AckReceived | HeartbeatReceived | LeaseReturned | ResultReceived
 Bound = Callback | AttemptRequested | PublishConfirmed | PublishRefused | DirectiveUnclaimed
@@ -261,7 +261,7 @@ Input = (
     | Callback
     | Ticked
     | BusRestarted
-    | JobOrder
+    | OrderInput
     | EffectSettled
     | Redriven
 )

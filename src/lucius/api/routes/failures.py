@@ -17,7 +17,12 @@ from lucius.ports.failures import FailureGroup
 
 _SHOWN_TENANTS: Final = 20
 _FILTERS: Final = tuple(
-    query_parameter(name, f"Only failures of {about}; several with commas") | {REPEATABLE: True}
+    query_parameter(
+        name,
+        f"Only failures of {about}; several with commas",
+        {"type": "string", "pattern": r"[^,\s]"},
+    )
+    | {REPEATABLE: True}
     for name, about in (
         ("tenant_id", "this tenant"),
         ("service", "this service"),

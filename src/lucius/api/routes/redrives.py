@@ -29,6 +29,10 @@ _FILTER: Final[dict[str, Any]] = {
     **FILTER,
     "description": "Which jobs of the dead-letter view; it must name something",
     "properties": {n: rule for n, rule in FILTER["properties"].items() if n not in _NOT_HERE},
+    "anyOf": [
+        {"required": [name]}
+        for name in ("group", "code", "step", "service", "request_type", "tenant_id")
+    ],
 }
 _PLAN_ID: Final = path_parameter("planId", "The plan's id")
 _BODY: Final[dict[str, Any]] = {
@@ -51,7 +55,10 @@ _BODY: Final[dict[str, Any]] = {
             "description": "Jobs that are redriven in a second",
         },
         "stop_after": {
-            "type": ["string", "integer"],
+            "anyOf": [
+                {"type": "string", "pattern": "^([0-9]{1,6}|[0-9]{1,2}%|100%)$"},
+                {"type": "integer", "minimum": 0, "maximum": 999_999},
+            ],
             "default": "10%",
             "description": "Stop when more have failed again: a part of those that ended (`10%`), or a count",
         },
@@ -105,7 +112,7 @@ def _rules(body: Mapping[str, Any]) -> RedriveRules:
 
 
 def _stop_after(value: Any) -> tuple[float, bool]:
-    text = value.strip() if isinstance(value, str) else str(value)
+    text = value.strip() if isinstance(value, str) else str(whole(value))
     number = text.removesuffix("%")
     if isinstance(value, bool) or not number.isascii() or not number.isdigit() or len(number) > 6:
         raise field_problem("/stop_after", "must be a part such as 10%, or a count such as 25")
