@@ -155,7 +155,8 @@ def run_service(
 @service.command("schema")
 @click.argument("name", metavar="MODULE:NAME")
 @with_data
-def service_schema(name: str, data: Path) -> None:
+@with_json
+def service_schema(name: str, data: Path, as_json: bool) -> None:
     """Print the JSON schema of the payload that a service takes, for its step type in a protocol file."""
     from lucius.bootstrap import named_service
     from lucius.platform import payload_schema
