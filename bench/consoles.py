@@ -60,7 +60,10 @@ async def measure(folder: Path, rounds: int, jobs: int) -> None:
                 rates[consoles].append(jobs / seconds)
                 cpu[consoles].append((server.cpu() - before) / jobs * 1000)
                 looked += len(looks)
-                print(f"{consoles:3} consoles: {jobs / seconds:7.1f} jobs/s, {len(looks)} looks")
+                print(
+                    f"{consoles:3} consoles: {rates[consoles][-1]:7.1f} jobs/s,"
+                    f" {cpu[consoles][-1]:.2f} ms of CPU a job, {len(looks)} looks"
+                )
     without, with_them = (median(rates[number]) for number in (0, CONSOLES))
     print(
         f"median: {without:.1f} jobs/s without, {with_them:.1f} with: {with_them / without - 1:+.1%}"

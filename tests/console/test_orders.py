@@ -12,6 +12,7 @@ from tests.console.conftest import IN_BROWSER
 from tests.console.served import Served, served
 
 pytestmark = IN_BROWSER
+OVERVIEWS = ("/jobs", "/", "/failures", "/services")
 
 
 async def state_of(server: Served, job_id: str) -> str:
@@ -41,6 +42,20 @@ async def test_every_order_for_a_job(browser: Browser, tmp_path: Path) -> None:
             await visit.order("Dismiss")
             assert (await server.job(other))["dismissed_at"] is not None
             assert await visit.page.get_by_text("Dismiss…", exact=True).count() == 0
+
+
+async def test_a_backoff_can_be_ended(browser: Browser, tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        job_id = await server.accepted()
+        await server.work("FAILED_RETRY")
+        assert (await server.job(job_id))["retry_at"] is not None
+        async with visiting(browser, server.url) as visit:
+            await visit.to(f"/jobs/{job_id}")
+            await visit.page.get_by_text("Retry now…", exact=True).click()
+            await visit.page.fill(".order[open] input[name=reason]", "the model is back")
+            await visit.submit("Retry now this job")
+            assert "the model is back" in await visit.text("#events")
+        assert (await server.job(job_id))["retry_at"] is None
 
 
 async def test_an_order_for_many_counts_first(browser: Browser, tmp_path: Path) -> None:
@@ -155,12 +170,13 @@ async def test_who_may_only_read_has_no_buttons_and_gives_no_orders(
         failed, job_id = await server.failed("failed"), await server.accepted("live")
         async with visiting(browser, server.url) as visit:
             await visit.sign_in(server.key(Role.READ))
-            for path in (f"/jobs/{job_id}", f"/jobs/{failed}", "/jobs", "/"):
+            for path in (f"/jobs/{job_id}", f"/jobs/{failed}", *OVERVIEWS):
                 assert await visit.to(path) == 200
                 assert await visit.page.locator("main form[method=post]").count() == 0
                 assert await visit.page.locator("main a[href*='/jobs/order']").count() == 0
-                assert await visit.page.get_by_role("link", name="Failures").count() == 0
+                assert await visit.page.locator("main a[href*='/redrive']").count() == 0
             assert await visit.to("/jobs/order?verb=cancel") == 403
+            assert await visit.to("/failures/redrive?group=x") == 403
             assert await visit.to("/jobs/failed") == 403
             own = await visit.page.context.cookies()
             cookies = {each["name"]: each["value"] for each in own}

@@ -31,7 +31,16 @@ async def test_every_page_is_accessible_and_fits(
 ) -> None:
     async with served(tmp_path) as server:
         jobs = await one_of_each(server)
-        paths = ["/", "/jobs", "/jobs/failed", "/services", "/protocols", "/docs", "/search?q=job_"]
+        paths = [
+            "/",
+            "/jobs",
+            "/jobs/failed",
+            "/failures",
+            "/services",
+            "/protocols",
+            "/docs",
+            "/search?q=job_",
+        ]
         paths += [f"/jobs/{job_id}" for job_id in jobs.values()]
         paths += ["/jobs/order?verb=cancel", "/jobs/order?verb=resume", "/jobs/nobody"]
         how = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}

@@ -37,7 +37,7 @@ FLAGS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class JobOrder:
+class OrderForm:
     """`asks`: the operation of the API. `path`: its address, after `/v1/jobs/`."""
 
     verb: str
@@ -67,7 +67,7 @@ class JobOrder:
 
 LIVE: Final = (*RUNNING_JOB, JobState.PAUSING, JobState.PAUSED, JobState.CANCELLING)
 JOB_ORDERS: Final = (
-    JobOrder(
+    OrderForm(
         "retry",
         "Retry now",
         "What waits for its backoff is tried again at once.",
@@ -76,7 +76,7 @@ JOB_ORDERS: Final = (
         "/v1/jobs/{}:retry",
         RUNNING_JOB,
     ),
-    JobOrder(
+    OrderForm(
         "pause",
         "Pause",
         "The running step may finish; no other starts.",
@@ -85,7 +85,7 @@ JOB_ORDERS: Final = (
         "/v1/jobs/{}:pause",
         RUNNING_JOB,
     ),
-    JobOrder(
+    OrderForm(
         "resume",
         "Resume",
         "The job goes on where it stopped.",
@@ -94,7 +94,7 @@ JOB_ORDERS: Final = (
         "/v1/jobs/{}:resume",
         (JobState.PAUSING, JobState.PAUSED),
     ),
-    JobOrder(
+    OrderForm(
         "redrive",
         "Redrive",
         "A new job runs from the failed step on.",
@@ -103,7 +103,7 @@ JOB_ORDERS: Final = (
         "/v1/jobs/{}:redrive",
         UNSUCCESSFUL_JOB,
     ),
-    JobOrder(
+    OrderForm(
         "dismiss",
         "Dismiss",
         "It leaves the dead-letter view. Nothing else changes.",
@@ -112,7 +112,7 @@ JOB_ORDERS: Final = (
         "/v1/admin/dlq/{}:dismiss",
         (JobState.FAILED_FINAL,),
     ),
-    JobOrder(
+    OrderForm(
         "cancel",
         "Cancel",
         "The running step may finish; no other starts.",
@@ -134,6 +134,7 @@ BULK_VERBS: Final = {
 }
 
 
+ENDED_VERBS: Final = ("redrive", "dismiss")
 SERVICE_ORDERS: Final = ("pause", "resume")
 
 
@@ -193,7 +194,7 @@ class Orders:
     async def confirm_many(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         """How many jobs an order would reach, before anyone gives it."""
         verb = _verb(request.query_params.get("verb", ""))
-        filters = filters_of(dict_of(request))
+        filters = order_filters(verb, dict_of(request))
         body = {"filter": filters, "dry_run": True, "limit": MAX_LIMIT}
         counted = await self._site.api.ask(request, caller, f"{verb}_many", body=body)
         return self._site.page(
@@ -217,7 +218,7 @@ class Orders:
         """The order itself. It reaches no more jobs than were counted when it was confirmed."""
         fields = await form_of(self._site, request)
         verb, seen = _verb(fields.get("verb", [""])[0]), fields.get("counted", ["0"])[0]
-        immediate, filters = bool(fields.get("immediate")), filters_of(fields)
+        immediate, filters = bool(fields.get("immediate")), order_filters(verb, fields)
         if not seen.isdigit() or int(seen) < 1:
             raise Problem("INVALID_BODY", "no job matched when they were counted: nothing is done")
         limit = min(int(seen), MAX_LIMIT)
@@ -286,6 +287,14 @@ def filters_of(fields: Mapping[str, list[str]]) -> dict[str, Any]:
             filters[name] = found if name in REPEATED else found[0]
         if found and name in FLAGS:
             filters[name] = found[0].lower() in ("true", "1", "yes")
+    return filters
+
+
+def order_filters(verb: str, fields: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Orders for live jobs reach no others. One for ended jobs cannot be narrowed to live ones."""
+    filters = filters_of(fields)
+    if filters.pop("live", False) and verb in ENDED_VERBS:
+        raise Problem("INVALID_PARAMETER", f"live: {verb} is for jobs that have ended")
     return filters
 
 

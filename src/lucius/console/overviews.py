@@ -53,7 +53,15 @@ class Overviews:
         found = await self._site.api.ask_if_may(request, caller, "list_failures")
         if found is None:
             raise Problem("NOT_SUPPORTED", "this process does not group failures")
-        return self._site.page(request, caller, "failures.html", groups=found["groups"])
+        plans = await self._site.api.ask_if_may(request, caller, "list_redrives")
+        return self._site.page(
+            request,
+            caller,
+            "failures.html",
+            groups=found["groups"],
+            plans=plans["plans"] if plans is not None else [],
+            done=request.query_params.get("done"),
+        )
 
     def operations(self) -> tuple[Operation, ...]:
         add = self._site.operation
@@ -69,5 +77,12 @@ class Overviews:
                 Role.READ,
                 parameters=(done, ordered),
             ),
-            add("GET", "/failures", self.failures, "Failures in groups", Role.READ),
+            add(
+                "GET",
+                "/failures",
+                self.failures,
+                "Failures in groups",
+                Role.READ,
+                parameters=(done,),
+            ),
         )

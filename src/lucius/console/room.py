@@ -19,6 +19,7 @@ from lucius.console.now import Now
 from lucius.console.oidc import Oidc, OidcClient
 from lucius.console.orders import Orders
 from lucius.console.overviews import Overviews
+from lucius.console.plans import Plans
 from lucius.console.reference import docs_operation
 from lucius.console.sessions import Seals, Sessions
 from lucius.console.signing_in import SigningIn
@@ -58,6 +59,7 @@ def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], floa
         *Jobs(site).operations(),
         *OneJob(site).operations(),
         *Overviews(site).operations(),
+        *Plans(site).operations(),
     ]
     if context.options.docs:
         pages.append(docs_operation(site))

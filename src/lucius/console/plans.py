@@ -1,0 +1,87 @@
+"""Redrive plans: counted and given from a group of failures, watched and stopped on the page of failures."""
+
+import shlex
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.openapi import query_parameter
+from lucius.api.operation import Operation
+from lucius.api.problems import Problem
+from lucius.console.orders import base_of, curl, form_of, said
+from lucius.console.site import Site
+
+DEFAULTS: Final = {"canary": "5", "rate": "10", "stop_after": "10%"}
+
+
+class Plans:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def confirm_plan(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        """How many jobs the plan would take, before anyone starts it."""
+        group = request.query_params.get("group", "")
+        found = await self._site.api.ask(
+            request, caller, "get_failure_group", path={"group": group}
+        )
+        filters = {"group": group}
+        counted = await self._site.api.ask(
+            request, caller, "redrive_many", body={"filter": filters, "dry_run": True}
+        )
+        url = f"{base_of(self._site, request)}/v1/redrives"
+        words = ["lucius", "redrive", "--group", group]
+        return self._site.page(
+            request,
+            caller,
+            "plan.html",
+            group=found,
+            matched=counted["matched"],
+            defaults=DEFAULTS,
+            shell=f"{shlex.join(words)} --canary 5 --rate 10/s --stop-after 10%",
+            curl=curl(url, {"filter": filters}, signs_in=self._site.signs_in),
+        )
+
+    async def start_plan(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        fields = await form_of(self._site, request)
+        given = {name: fields.get(name, [text])[0] for name, text in DEFAULTS.items()}
+        body: dict[str, Any] = {
+            **said(fields),
+            "filter": {"group": fields.get("group", [""])[0]},
+            "canary": number_in(given["canary"]),
+            "rate": number_in(given["rate"]),
+            "stop_after": given["stop_after"],
+        }
+        await self._site.api.ask(request, caller, "start_redrive", body=body)
+        return self._site.to("/failures", done="redrive")
+
+    async def stop_plan(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        await form_of(self._site, request)
+        path = {"planId": request.path_params["planId"]}
+        await self._site.api.ask(request, caller, "stop_redrive", path=path, body={})
+        return self._site.to("/failures", done="stop")
+
+    def operations(self) -> tuple[Operation, ...]:
+        add = self._site.operation
+        group = query_parameter("group", "The group of failures")
+        about = "Redrive by a plan"
+        return (
+            add(
+                "GET",
+                "/failures/redrive",
+                self.confirm_plan,
+                about,
+                Role.OPERATE,
+                parameters=(group,),
+            ),
+            add("POST", "/failures/redrive", self.start_plan, about, Role.OPERATE),
+            add("POST", "/redrives/{planId}/stop", self.stop_plan, "Stop a plan", Role.OPERATE),
+        )
+
+
+def number_in(text: str) -> int | float:
+    try:
+        return int(text) if text.strip().isdigit() else float(text)
+    except ValueError:
+        raise Problem("INVALID_BODY", f"{text[:32]!r} is no number") from None
