@@ -48,6 +48,7 @@ DONE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("protocols", "check"): (str(PACKAGED),),
     ("why",): ("live",),
     ("services",): (),
+    ("service", "schema"): ("lucius.services.ocr:Ocr", "--data", "{data}"),
     ("service", "pause"): ("ocr-service",),
     ("service", "resume"): ("ocr-service",),
     ("failures",): (),

@@ -134,7 +134,7 @@ def over_bus(
     mode: Mode | None,
     pool: str | None,
     chaos: Chaos | None,
-    instruments: ServiceInstruments,
+    instruments: ServiceInstruments | None = None,
 ) -> Running:
     bus = traced(open_bus(settings))
     runners = runners_of(
@@ -163,7 +163,7 @@ def over_gateway(
     forks: ForkServer,
     slots: int,
     chaos: Chaos | None,
-    instruments: ServiceInstruments,
+    instruments: ServiceInstruments | None = None,
 ) -> Running:
     """The gateway knows lanes and modes; a worker pulls whatever its service is sent."""
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
