@@ -10,7 +10,7 @@ from typing import Any
 
 import uvloop
 
-from bench import end_to_end, kit, ledger, transitions, why
+from bench import azure, end_to_end, kit, ledger, transitions, why
 from bench.measure import calibration, show
 from lucius.bootstrap.serve import settle_collector
 
@@ -38,6 +38,7 @@ async def run(folder: Path) -> dict[str, Any]:
     results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
     results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
     results["why"] = await why.measure(folder, scaled(100_000))
+    results["azure"] = await azure.measure(scaled(10_000), 20 if QUICK else 200)
     results["calibration_s"].append(calibration())
     return results
 
@@ -83,6 +84,12 @@ def report(results: dict[str, Any]) -> None:
             ],
         )
     report_components(results["http_components"])
+    for title, key in (
+        ("Taking over a lane of the Azure ledger, on Azurite", "take_over"),
+        ("Three-step jobs on the Azure ledger, beside the same requests bare", "beside_bare"),
+    ):
+        rows = results["azure"][key].items()
+        show(title, [{"measure": name, "value": value} for name, value in rows])
 
 
 def report_components(found: dict[str, Any]) -> None:

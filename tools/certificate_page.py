@@ -27,7 +27,8 @@ reason. So is every check that says nothing about a service.
 
 `--check NAME` looks at one promise alone, `--list` prints them all. `--json` prints a report for
 programs, `--junit FILE` writes one for a build server. `--folder DIR` keeps what was handed out and
-written, with the logs of the service. The exit code is 0 if no promise is broken.
+written, with the logs of the service. The exit code is 0 if no promise is broken. What is broken while
+the machine stood still for a moment is looked at again, up to three times in all.
 
 ## What the service is fed
 

@@ -155,6 +155,20 @@ STORAGE: Final = (
         about="Each is tried again later. If it goes on, the account is at its limit.",
     ),
 )
+SERVICES: Final = (
+    Panel(
+        "Attempts of services apart",
+        _rate("lucius_service_attempts_total", "service", "status"),
+        "ops",
+        about="Of processes started with `lucius service run --health-port`.",
+    ),
+    Panel("How long attempts take", _quantiles("lucius_service_attempt_seconds", "service"), "s"),
+    Panel(
+        "Slots",
+        (("sum by (service, state) (lucius_service_slots)", "{{service}} {{state}}"),),
+        "short",
+    ),
+)
 ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     "Is it well?": WELL,
     "Jobs": JOBS,
@@ -162,6 +176,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     "Dispatch": DISPATCH,
     "HTTP and process": SURFACE,
     "Storage on Azure": STORAGE,
+    "Services apart": SERVICES,
 }
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from lucius.api.metrics import HttpInstruments
 from lucius.engines.outbox.metric_table import EngineInstruments
 from lucius.ledgers.azure.metrics import TableInstruments
+from lucius.platform.measures import ServiceInstruments
 from lucius.telemetry.instruments import Instrument
 
 _HEAD: Final = """# Metrics
@@ -25,14 +26,19 @@ Besides these there are the usual `process_*` metrics: CPU, memory, file descrip
 
 
 def instruments() -> list[Instrument]:
-    return [*EngineInstruments().all(), *HttpInstruments().all(), *TableInstruments().all()]
+    made = (EngineInstruments(), HttpInstruments(), TableInstruments(), ServiceInstruments())
+    return [instrument for each in made for instrument in each.all()]
 
 
 def metrics_page() -> str:
     engine = _section("Jobs, steps and dispatch", list(EngineInstruments().all()))
     http = _section("HTTP", list(HttpInstruments().all()))
     tables = _section("Azure Table Storage", list(TableInstruments().all()))
-    return _HEAD + engine + http + tables + _TAIL
+    services = _section(
+        "Processes of a service (`lucius service run --health-port`)",
+        list(ServiceInstruments().all()),
+    )
+    return _HEAD + engine + http + tables + services + _TAIL
 
 
 def _section(title: str, rows: Sequence[Instrument]) -> str:

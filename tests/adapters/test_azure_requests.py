@@ -1,6 +1,7 @@
 """How many requests a three-step job costs on an Azure ledger, wake-ups and their tidying included."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -8,8 +9,11 @@ from lucius.core.decide import decide
 from lucius.core.job import Job
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.opening import open_tables
+from lucius.ledgers.azure.scanning import AHEAD
 from lucius.ledgers.azure.store import Store
-from lucius.ports.ledger import Created
+from lucius.ledgers.azure.wakeups import LaneTable, new_wakeup
+from lucius.ledgers.stored.json_form import micros
+from lucius.ports.ledger import Created, DueJob
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import JOBS, LANES, TENANTS, fresh_prefix, single, split
 from tests.conformance.jobs import at, life_of, make, release_of
@@ -87,3 +91,19 @@ def test_the_double_counts_what_the_sdk_sends() -> None:
         await tables.close()
 
     asyncio.run(main())
+
+
+async def test_paging_through_a_full_lane_reads_each_of_its_rows_about_once() -> None:
+    """A lane that is taken over is read whole, a page at a time."""
+    store, rows, page = MemoryTables(), 3000, 500
+    ledger, lanes = single(store, "", Clock(at(0))), LaneTable(store, LANES)
+    lane = make(0).job.plan.routing.lane
+    for number in range(rows):
+        job = replace(make(number).job, version=1)
+        await lanes.announce(new_wakeup(job, micros(at(60)) + number, "claim", 0), ())
+    store.requests, found, after = 0, list[DueJob](), None
+    while got := await ledger.due(at(10**6), [lane], page, after):
+        found += got
+        after = got[-1]
+    assert len({each.job_id for each in found}) == len(found) == rows
+    assert store.requests <= 2 * rows / AHEAD + rows / page + 2

@@ -209,6 +209,20 @@ async def test_the_settings_name_the_tables_that_exist(tmp_path: Path, backend: 
     assert sorted(found) == sorted(value.replace("_", "") for value in named.values())
 
 
+async def test_a_table_that_is_gone_is_named_and_the_process_is_not_ready(tmp_path: Path) -> None:
+    connection, prefix = shared_azurite().table_connection, fresh_prefix()
+    tables = {name: f"{prefix}{no}" for no, name in enumerate([*NAMES["ledger"], *SHARED])}
+    given = {"LUCIUS_STORAGE_BACKEND": "ledger", "LUCIUS_TABLE_CONNECTION": connection, **tables}
+    ledger = await open_ledger(load_settings({"LUCIUS_DATA_DIR": str(tmp_path), **given}))
+    try:
+        async with TableServiceClient.from_connection_string(connection) as service:
+            await service.delete_table(tables["LUCIUS_IDEMPOTENCY_TABLE"])
+        with pytest.raises(LedgerError, match="a table does not exist"):
+            await ledger.check()
+    finally:
+        await ledger.close()
+
+
 async def test_an_account_that_refuses_us_is_named_with_its_setting(tmp_path: Path) -> None:
     wrong = connection_of(shared_azurite().table_port, "d3Jvbmc=")
     with pytest.raises(LedgerForbiddenError, match="LUCIUS_TABLE_CONNECTION needs"):

@@ -58,6 +58,19 @@ async def test_a_later_service_is_excluded_from_the_catch_all() -> None:
         assert f"changed rule of unclaimed on topic t: {wanted}" in changes
 
 
+async def test_a_rule_that_is_missing_is_made_again() -> None:
+    async with StandIn() as stand_in, provisioner(stand_in) as made:
+        await made.provision([SERVICE, CATCH_ALL])
+        ocr = stand_in.broker.subscription("t", "ocr")
+        assert ocr is not None
+        for name in list(ocr.rules):
+            ocr.remove(name)
+        changes = await made.provision([SERVICE, CATCH_ALL])
+        rule = "mode IN ('BURST') AND step_type IN ('OCR')"
+        assert changes == [f"created rule of ocr on topic t: {rule}"]
+        assert _rules(stand_in, "ocr") == [rule]
+
+
 async def test_the_settings_reach_the_broker_and_later_changes_too() -> None:
     async with StandIn() as stand_in:
         async with provisioner(stand_in) as made:

@@ -1,6 +1,7 @@
 """Every command: 0 done, 1 failed, 2 wrong usage. Whatever is typed, nobody sees a traceback."""
 
 import asyncio
+import json
 import sqlite3
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from click.testing import CliRunner, Result
 
 from lucius.bootstrap import open_ledger
 from lucius.cli.main import main
+from lucius.configs.files import PACKAGED
 from lucius.core.inputs import CancelRequested, PauseRequested, ResultStatus
 from lucius.settings import load_settings
+from tests.api.world import ENVELOPE
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 from tests.cli.test_commands import SUBMIT, finish
@@ -41,12 +44,19 @@ DONE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("dlq", "dismiss"): ("failed",),
     ("dlq", "redrive"): ("failed",),
     ("outbox", "retry"): (),
-    ("protocols",): (),
-    ("certify",): ("--list",),
+    ("protocols", "list"): (),
+    ("protocols", "check"): (str(PACKAGED),),
+    ("why",): ("live",),
     ("services",): (),
     ("service", "pause"): ("ocr-service",),
     ("service", "resume"): ("ocr-service",),
-    ("why",): ("live",),
+    ("failures",): (),
+    ("redrive",): ("--code", "MODEL_GONE"),
+    ("redrives",): (),
+    ("submit-many",): ("{data}/commands.jsonl",),
+    ("jobs", "retry"): ("--yes",),
+    ("job", "retry"): ("live",),
+    ("certify",): ("--list",),
     ("settings",): (),
     ("verify",): ("--data", "{data}"),
     ("ledger", "prune"): ("--older-than", "1d", "--data", "{data}"),
@@ -76,6 +86,13 @@ FAILED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("ledger", "info"): ("--data", "{data}/corrupt"),
     ("keys", "revoke"): ("nobody", "--data", "{data}"),
     ("service", "run"): ("module:Name",),
+    ("service", "pause"): ("fax",),
+    ("service", "resume"): ("fax",),
+    ("redrive",): ("--code", "NOPE"),
+    ("redrives",): ("plan_0",),
+    ("job", "retry"): ("failed",),
+    ("protocols", "check"): ("{data}/commands.jsonl",),
+    ("submit-many",): ("{data}/wrong.jsonl",),
     ("service", "new"): ("UPPER", "--step-type", "X"),
     ("certify",): ("module:Name",),
     ("load",): ("module:Name",),
@@ -108,6 +125,8 @@ def data(tmp_path: Path) -> Path:
     create = ["keys", "create", "fixed", "--role", "read", "--all-tenants", "--data", here]
     key = runner.invoke(main, create)
     (tmp_path / "key").write_text(key.stderr.split()[3])
+    (tmp_path / "commands.jsonl").write_text(json.dumps(ENVELOPE) + "\n")
+    (tmp_path / "wrong.jsonl").write_text(json.dumps({**ENVELOPE, "request_type": "FAX"}) + "\n")
     (tmp_path / "corrupt").mkdir()
     (tmp_path / "corrupt" / "ledger.db").write_bytes(b"this is no database" * 1000)
     return tmp_path

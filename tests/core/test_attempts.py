@@ -20,7 +20,7 @@ from lucius.core.inputs import (
     Ticked,
 )
 from lucius.core.job import Owed
-from lucius.core.plan import TEMPORAL
+from lucius.core.plan import TEMPORAL, Sla
 from lucius.core.retry import EFFECT_ATTEMPTS, OVERDUE
 from lucius.core.states import JobState, StepState
 from tests.core.explore.configurations import small_plan
@@ -259,6 +259,29 @@ def test_a_bus_that_forgot_is_published_to_again() -> None:
 def test_an_effect_of_a_newer_version_is_left_alone() -> None:
     unknown = Owed("x", "of_tomorrow", "https://client.example", 1, NOW + timedelta(seconds=1))
     assert effect_of(unknown) is None
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_workflow_that_has_run_too_long_fails_its_job(paused: bool) -> None:
+    plan = small_plan(0, 1, sla=Sla(limit=timedelta(minutes=1)))
+    told = begun(Story(replace(plan, engine=TEMPORAL)))
+    if paused:
+        told.give(PauseRequested())
+    told.wait(seconds=59).give(ASKED)
+    assert not told.job.terminal
+    told.wait(seconds=1).give(ASKED)
+    assert told.job.state is JobState.FAILED_FINAL
+    assert told.job.fault is not None
+    assert told.job.fault.code == "WORKFLOW_TIMEOUT"
+
+
+def test_what_is_being_cancelled_ends_as_cancelled() -> None:
+    plan = small_plan(0, sla=Sla(limit=timedelta(minutes=1)))
+    told = begun(Story(replace(plan, engine=TEMPORAL)))
+    told.confirm()
+    told.give(CancelRequested())
+    told.wait(minutes=2).give(ASKED)
+    assert told.job.state is JobState.CANCELLED
 
 
 def test_a_retry_lets_the_workflow_ask_at_once_and_tells_it() -> None:

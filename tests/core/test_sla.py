@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from lucius.core.inputs import CancelRequested, PauseRequested, ResumeRequested
 from lucius.core.job import phase_of
@@ -14,7 +15,7 @@ J, S = JobState, StepState
 CANCEL, PAUSE, RESUME = CancelRequested(), PauseRequested(), ResumeRequested()
 
 
-def strict(**sla: bool) -> Plan:
+def strict(**sla: Any) -> Plan:
     level = replace(Sla(), job=timedelta(hours=2), pause=timedelta(hours=3), **sla)
     return small_plan(0, sla=level)
 

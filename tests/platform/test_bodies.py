@@ -2,11 +2,12 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable
 
 import pytest
 
-from lucius.platform import Output, Service, Task
+from lucius.platform import Output, Service, SyncTask, Task
 from tests.platform.bench import Bench, Writer, on_the_bench
 from tests.platform.isolated import Threaded
 
@@ -104,3 +105,29 @@ def test_a_real_interrupt_still_ends_the_process(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(KeyboardInterrupt):
         story()
+
+
+class Computing(Service):
+    """Computes without a pause until it is told to stop."""
+
+    name = "ocr"
+    step_types = ("OCR",)
+
+    def __init__(self) -> None:
+        self.enough = threading.Event()
+
+    def execute(self, task: SyncTask) -> Output:
+        while not self.enough.is_set():
+            sum(range(10_000))
+        task.stage("output.txt", "done")
+        return Output()
+
+
+async def test_heartbeats_go_on_while_plain_code_computes(bench: Bench) -> None:
+    service = Computing()
+    await bench.runner(service)
+    await bench.send(1, lease_seconds=1.5)
+    await bench.replies("HEARTBEAT", 3)
+    assert not bench.of("RESULT"), "it is still at it"
+    service.enough.set()
+    await bench.result()

@@ -1,8 +1,11 @@
 """What `execute()` raises decides whether the step is tried again."""
 
+import errno
 import json
 import logging
 import re
+import socket
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,9 +22,10 @@ from lucius.platform import (
     service,
 )
 from lucius.platform.errors import classify
+from lucius.platform.measures import ServiceInstruments
 from lucius.telemetry.logs import JsonFormatter
 from tests.observability.world import logged
-from tests.platform.bench import Bench, on_the_bench
+from tests.platform.bench import Bench, Writer, on_the_bench
 
 HERE = Path(__file__).name
 CUT_MARK_AT = re.escape(CUT_MARK)
@@ -37,12 +41,72 @@ CUT_MARK_AT = re.escape(CUT_MARK)
         (WorkspaceError("disk full"), "FAILED_RETRY", "WORKSPACE_UNAVAILABLE"),
         (WorkspaceRefusedError("outside"), "FAILED_FINAL", "REFERENCE_REFUSED"),
         (KeyError("surprise"), "FAILED_RETRY", "UNEXPECTED_ERROR"),
+        (ConnectionRefusedError("no one there"), "FAILED_RETRY", "DEPENDENCY_UNAVAILABLE"),
+        (TimeoutError("too late"), "FAILED_RETRY", "DEPENDENCY_UNAVAILABLE"),
+        (socket.gaierror("who is that"), "FAILED_RETRY", "DEPENDENCY_UNAVAILABLE"),
+        (MemoryError("too much"), "FAILED_FINAL", "MEMORY_LIMIT"),
+        (
+            ExceptionGroup("of a TaskGroup", [TimeoutError("late")]),
+            "FAILED_RETRY",
+            "DEPENDENCY_UNAVAILABLE",
+        ),
     ],
 )
 def test_errors_are_classified(error: Exception, status: str, code: str) -> None:
     failure = classify(error)
     assert (failure.status.value, failure.code) == (status, code)
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
     assert str(error.args[0]) in failure.message
+    assert failure.unexpected == (code == "UNEXPECTED_ERROR")
+
+
+def test_a_full_disk_of_the_service_is_tried_again() -> None:
+    failure = classify(OSError(errno.ENOSPC, "No space left on device"))
+    assert (failure.status.value, failure.code) == ("FAILED_RETRY", "DISK_FULL")
+    assert classify(OSError(errno.EPERM, "no")).code == "UNEXPECTED_ERROR"
+
+
+class BadScanError(FatalError):
+    default_code = "BAD_SCAN"
+
+
+@on_the_bench
+async def test_a_service_says_what_the_errors_of_its_libraries_mean(bench: Bench) -> None:
+    class Careful(Writer):
+        errors = {zipfile.BadZipFile: BadScanError, TimeoutError: FatalError}
+
+        async def execute(self, task: Task) -> Output:
+            raise zipfile.BadZipFile("cut off") if task.attempt_no == 1 else TimeoutError("late")
+
+    await bench.runner(Careful())
+    await bench.send(1)
+    await bench.send(2)
+    found = [
+        (each["attempt_no"], each["status"], each["error"]["code"])
+        for each in await bench.replies("RESULT", 2)
+    ]
+    assert sorted(found) == [(1, "FAILED_FINAL", "BAD_SCAN"), (2, "FAILED_FINAL", "STEP_FAILED")]
+
+
+@on_the_bench
+async def test_attempts_are_counted_by_status_and_code(bench: Bench) -> None:
+    class Uneven(Writer):
+        async def execute(self, task: Task) -> Output | None:
+            if task.attempt_no == 1:
+                raise FatalError("never", code="BAD_SCAN")
+            return await super().execute(task)
+
+    counts = ServiceInstruments()
+    await bench.runner(Uneven(3), instruments=counts)
+    for attempt_no in (1, 2):
+        await bench.send(attempt_no)
+        await bench.result(attempt_no)
+    assert counts.attempts.cells == {
+        ("ocr", "FAILED_FINAL", "BAD_SCAN"): 1,
+        ("ocr", "SUCCEEDED", ""): 1,
+    }
+    assert counts.seconds.count("ocr") == 2
 
 
 def test_a_long_message_is_cut_with_a_mark() -> None:

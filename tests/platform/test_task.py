@@ -4,10 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from pydantic import BaseModel, Field
 
-from lucius.platform import FatalError, InvalidPayloadError, ObjectMissingError, Task
+from lucius.platform import (
+    FatalError,
+    InvalidPayloadError,
+    ObjectMissingError,
+    Task,
+    payload_schema,
+)
 from lucius.platform.commit import folders
 from lucius.platform.directive import parse_directive
 from lucius.platform.payload import parse_payload
@@ -70,6 +77,29 @@ def test_a_payload_may_go_through_a_function() -> None:
     assert parse_payload(positive, {"n": 3}) == 3
     with pytest.raises(InvalidPayloadError):
         parse_payload(positive, {"n": -3})
+
+
+def test_a_model_produces_the_schema_of_its_step() -> None:
+    class Chunks(BaseModel):
+        size: int = Field(ge=1, le=4096)
+        language: str = "en"
+
+    schema = payload_schema(Chunks)
+    jsonschema_rs.meta.validate(schema)
+    valid = jsonschema_rs.validator_for(schema).is_valid
+    right: list[Any] = [{"size": 1}, {"size": 9, "language": "de", "later": True}]
+    wrong: list[Any] = [{}, {"size": 0}, {"size": "1"}, {"size": 1, "language": 3}]
+    for payload in right:
+        assert valid(payload)
+        assert parse_payload(Chunks, payload)
+    for payload in wrong:
+        assert not valid(payload)
+        with pytest.raises(InvalidPayloadError):
+            parse_payload(Chunks, payload)
+
+
+def test_a_service_without_a_model_takes_any_object() -> None:
+    assert payload_schema(None) == payload_schema(lambda payload: payload) == {"type": "object"}
 
 
 @on_the_bench

@@ -171,6 +171,18 @@ async def test_a_bus_reply_for_another_tenant_is_set_aside(tmp_path: Path, tenan
         assert await state_after(lucius, directive["jobId"], before["version"]) == "IN_PROGRESS"
 
 
+async def test_a_reply_for_another_deployment_on_the_same_bus_is_set_aside_and_the_rest_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Two deployments that share a namespace by mistake: neither takes the other's replies for its own."""
+    async with live(tmp_path / "one", callback_keys=key("k1")) as other:
+        foreign = await given_out(other)
+    async with live(tmp_path / "two", callback_keys=key("k1")) as lucius:
+        token = foreign["callback_token"]
+        assert await set_aside(lucius, foreign, callback_token=token) == ["BAD_TOKEN"]
+        await lucius.answer(await given_out(lucius))
+
+
 async def test_the_kit_sends_its_tokens(tmp_path: Path) -> None:
     services = packaged()
     async with live(tmp_path, services=services, require_reply_token="true") as lucius:

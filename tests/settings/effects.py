@@ -101,6 +101,8 @@ EFFECTS: Final = {
     "::test_a_namespace_that_is_missing_is_named_by_readyz",
     "TEMPORAL_TLS": "temporal/test_one_process.py::test_tls_and_key_reach_the_connection",
     "TEMPORAL_API_KEY": "temporal/test_one_process.py::test_tls_and_key_reach_the_connection",
+    "TEMPORAL_WORKFLOW_EXECUTION_TIMEOUT": "temporal/test_one_process.py"
+    "::test_a_job_whose_workflow_runs_too_long_fails_with_a_code_of_its_own",
     "STEP_RESULT_TIMEOUT_SECONDS": "temporal/test_invoker_api.py"
     "::test_the_lease_of_a_step_is_the_result_timeout",
     "INVOKER_URL": "temporal/test_invoker_api.py"

@@ -60,6 +60,19 @@ async def test_a_long_history_goes_on_in_a_new_one(
         assert len(directives) == len(set(directives)) == 4
 
 
+async def test_a_job_whose_workflow_runs_too_long_fails_with_a_code_of_its_own(
+    tmp_path: Path,
+) -> None:
+    server = shared_server()
+    await server.client()
+    settings = settings_of(tmp_path, server, LUCIUS_TEMPORAL_WORKFLOW_EXECUTION_TIMEOUT="1")
+    async with running(settings, ()) as (runtime, _):
+        job = await ended(runtime, await submitted(runtime, envelope()))
+        assert job.state is JobState.FAILED_FINAL
+        assert job.fault is not None
+        assert job.fault.code == "WORKFLOW_TIMEOUT"
+
+
 async def test_a_query_tells_how_a_job_stands(tmp_path: Path) -> None:
     server = shared_server()
     client = await server.client()

@@ -19,7 +19,7 @@ def instant(at: datetime) -> str:
 def explain(job: Job) -> str:
     match job.state:
         case JobState.SUCCEEDED:
-            return f"all {len(job.steps)} steps succeeded"
+            return f"all {len(job.steps)} steps succeeded" if len(job.steps) > 1 else "it succeeded"
         case JobState.FAILED_FINAL:
             return _failed(job)
         case JobState.CANCELLED:

@@ -105,6 +105,7 @@ def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step, payload: A
         "last_error_code": step.fault.code if step.fault else None,
         "last_error_message": step.fault.message if step.fault else None,
         "created_at": instant(plan.accepted_at),
+        "started_at": _at(execution.started_at) if execution else None,
         "updated_at": _at(step.updated_at),
         "completed_at": _at(step.completed_at),
         "outbox": _outbox_view(plan, step.entry) if step.entry else None,

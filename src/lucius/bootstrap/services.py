@@ -9,6 +9,7 @@ from lucius.core.routing import TOPOLOGIES, every_directive_topic, subscriptions
 from lucius.platform import Service, ServiceError, ServiceRunner
 from lucius.platform.chaos import Chaos
 from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import Records
 from lucius.platform.service import slots_of
 from lucius.ports.bus import Bus, directive_filters
@@ -65,6 +66,7 @@ def runners_of(
     mode: Mode | None = None,
     pool: str | None = None,
     chaos: Chaos | None = None,
+    instruments: ServiceInstruments | None = None,
 ) -> list[ServiceRunner]:
     """Slots are split between the subscriptions, at least one to each, so that none waits for another.
 
@@ -94,6 +96,7 @@ def runners_of(
             filters=directive_filters(service.step_types, taken, pool),
             subscription=name,
             chaos=chaos,
+            instruments=instruments,
         )
         for number, (name, taken) in enumerate(subscriptions)
     ]

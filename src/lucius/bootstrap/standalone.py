@@ -1,7 +1,7 @@
 """`lucius service run`: one platform service in a process of its own, on a shared bus or a pull gateway."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,20 @@ from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.bootstrap.services import check_services, runners_of
 from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
 from lucius.client import Client
+from lucius.core.errors import BusUnavailableError
 from lucius.core.plan import Mode
 from lucius.platform import Service, ServiceRunner
 from lucius.platform.chaos import Chaos
 from lucius.platform.directive import uri_of
 from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import WorkspaceRecords
-from lucius.platform.service import slots_of
+from lucius.platform.service import DependencyCheck, slots_of
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.telemetry.spans import traced
+from lucius.upkeep.job_workspaces import OWNER
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,11 @@ async def run_service(
     check_workspace(settings)
     check_services([service])
     forks, workspace = ForkServer(), open_workspace(settings)
+    counts = ServiceInstruments()
     if gateway is not None:
-        found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos)
+        found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos, counts)
     else:
-        found = over_bus(settings, service, workspace, forks, slots, mode, pool, chaos)
+        found = over_bus(settings, service, workspace, forks, slots, mode, pool, chaos, counts)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
     with signals.listening(stopping.set):
@@ -70,7 +74,13 @@ async def run_service(
                 await runner.start()
             registry = CollectorRegistry()
             ProcessCollector(registry=registry)
-            app = health_app({}, registry)
+            counts.register(registry)
+
+            async def measure(said: Mapping[str, bool]) -> None:
+                counts.slots.show(slots_now(service, found.runners))
+
+            checks = checks_of(service, found.runners, workspace, settings)
+            app = health_app(checks, registry, measure)
             async with health_port(app, health_host, health):
                 with watch.watching():
                     ready()
@@ -80,6 +90,31 @@ async def run_service(
             await forks.close()
             await found.bus.close()
         signals.leave_behind(sum(runner.left_behind for runner in found.runners))
+
+
+def checks_of(
+    service: Service, runners: Sequence[ServiceRunner], workspace: Workspace, settings: Settings
+) -> dict[str, DependencyCheck]:
+    """What the process needs: its bus or gateway, the workspaces, and what the service itself names."""
+
+    async def bus() -> None:
+        for runner in runners:
+            if (outage := runner.health().outage) is not None:
+                raise BusUnavailableError(outage)
+
+    async def workspaces() -> None:
+        await workspace.read(f"{settings.workspace_url.rstrip('/')}/{settings.system}/{OWNER}")
+
+    own = {f"service {name}": check for name, check in service.checks().items()}
+    return {"bus": bus, **({"workspace": workspaces} if service.commit else {}), **own}
+
+
+def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[str, ...], float]:
+    found = [runner.health() for runner in runners]
+    return {
+        (service.name, "busy"): sum(each.running for each in found),
+        (service.name, "free"): sum(each.free_slots for each in found),
+    }
 
 
 async def _until(stopping: asyncio.Event, refused: "asyncio.Future[None]") -> None:
@@ -99,6 +134,7 @@ def over_bus(
     mode: Mode | None,
     pool: str | None,
     chaos: Chaos | None,
+    instruments: ServiceInstruments,
 ) -> Running:
     bus = traced(open_bus(settings))
     runners = runners_of(
@@ -114,6 +150,7 @@ def over_bus(
         mode=mode,
         pool=pool,
         chaos=chaos,
+        instruments=instruments,
     )
     return Running(bus, runners, asyncio.get_running_loop().create_future())
 
@@ -126,6 +163,7 @@ def over_gateway(
     forks: ForkServer,
     slots: int,
     chaos: Chaos | None,
+    instruments: ServiceInstruments,
 ) -> Running:
     """The gateway knows lanes and modes; a worker pulls whatever its service is sent."""
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -148,6 +186,7 @@ def over_gateway(
         records=WorkspaceRecords(workspace),
         replies=BatchedReplies(gateway, service.name, lambda lease: runner.end_lease(lease)),
         chaos=chaos,
+        instruments=instruments,
     )
     return Running(bus, [runner], refused)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lucius.cli.moments import Moment
 from lucius.cli.session import Session, reason_option, with_server
 from lucius.cli.submit import read_payload
 
@@ -27,11 +28,14 @@ FILTER = (
     click.option(
         "--to",
         "created_to",
-        metavar="INSTANT",
-        help="Created before this, such as 2026-01-31T12:00:00Z.",
+        type=Moment(),
+        help="Created before this, such as 2026-01-31T12:00:00Z, or 1h for an hour ago.",
     ),
     click.option(
-        "--from", "created_from", metavar="INSTANT", help="Created at this instant or later."
+        "--from",
+        "created_from",
+        type=Moment(),
+        help="Created at this moment or later, such as 1h for the last hour.",
     ),
     click.option("--stuck", is_flag=True, help="Only jobs that do not go on by themselves."),
     click.option("--group", help="Only jobs that failed as this group (`lucius failures`)."),

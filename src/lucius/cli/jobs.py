@@ -6,7 +6,7 @@ import click
 
 from lucius.cli.bulk import FILTER, ORDERS
 from lucius.cli.groups import ListByDefault
-from lucius.cli.screen import event_line, show_job, show_jobs
+from lucius.cli.screen import event_line, show_attempts, show_job, show_jobs
 from lucius.cli.session import Session, echo_json, with_server
 from lucius.cli.watching import conclude, exit_code, watch_job
 
@@ -85,8 +85,16 @@ def show_page(page: "JobsShape") -> None:
 @click.argument("job_id", metavar="JOB")
 @with_server
 def show(session: Session, job_id: str) -> None:
-    """Show a job, its steps, and why it is in its state."""
-    session.show(session.call_job(job_id, lambda client, id_: client.job(id_)), show_job)
+    """Show a job, every attempt of its steps, and why it waits."""
+
+    async def ask(client: "Client", whole: str) -> tuple[Any, Any]:
+        return await client.job(whole), await client.executions(whole)
+
+    job, attempts = session.call_job(job_id, ask)
+    session.show({**job, "executions": attempts["executions"]}, show_job)
+    if not session.as_json:
+        click.echo("")
+        show_attempts(attempts["executions"])
 
 
 @click.command()
@@ -101,7 +109,11 @@ def watched(session: Session, job_id: str) -> None:
     async def ask(client: "Client", whole: str) -> "JobShape":
         return await watch_job(client, whole, quiet=session.as_json)
 
-    job = session.call_job(job_id, ask)
+    try:
+        job = session.call_job(job_id, ask)
+    except KeyboardInterrupt:
+        click.echo(f"the job goes on; `lucius job watch {job_id}` follows it again", err=True)
+        click.get_current_context().exit(130)
     session.show(job, conclude)
     click.get_current_context().exit(exit_code(job))
 

@@ -25,6 +25,7 @@ from lucius.cli.service import service
 from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
+from lucius.cli.submit_many import submit_many
 from lucius.cli.why import why
 
 AS_JSON: Final = "lucius.json"
@@ -90,6 +91,7 @@ for command in (
     service,
     services,
     why,
+    submit_many,
     failures,
     redrive_plan,
     redrive_plans,

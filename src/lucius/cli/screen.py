@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from lucius.contract.shapes import EventShape, JobShape, StepShape
+    from lucius.contract.shapes import EventShape, ExecutionShape, JobShape, StepShape
 
 T = TypeVar("T")
 COLOURS = {
@@ -139,13 +139,40 @@ def _note(step: "StepShape") -> str:
 
 
 def _took(step: "StepShape") -> str:
-    outbox = step["outbox"]
-    begun = outbox["created_at"] if outbox else None
-    if not begun or step["state"] == "PENDING":
+    """Since a worker took it: what it waited before does not count."""
+    at_work = step["state"] == "IN_PROGRESS"
+    return span(step["started_at"], step["completed_at"]) if step["completed_at"] or at_work else ""
+
+
+def span(begun: str | None, ended: str | None) -> str:
+    """How long it took, or has taken by now."""
+    if not begun:
         return ""
-    end = _instant(step["completed_at"]) if step["completed_at"] else datetime.now(UTC)
+    end = _instant(ended) if ended else datetime.now(UTC)
     seconds = max((end - _instant(begun)).total_seconds(), 0)
     return f"{seconds:.2f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+
+
+def show_attempts(attempts: "Sequence[ExecutionShape]") -> None:
+    """Every attempt of every step: when it went out, who took it, how long it ran and how it ended."""
+    names = ("step", "attempt", "sent", "waited", "ran", "worker", "ended")
+    rows = [
+        (
+            each["step_id"],
+            str(each["attempt_no"]),
+            each["leased_at"][:19] + "Z",
+            span(each["leased_at"], each["started_at"] or each["finished_at"]),
+            span(each["started_at"], each["finished_at"]),
+            each["lease_owner"] or "",
+            each["reason"] or each["state"],
+        )
+        for each in attempts
+        if each["attempt_no"]
+    ]
+    widths = column_widths(names, rows)
+    for number, row in enumerate((names, *rows) if rows else ()):
+        line = "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True))
+        click.secho(f"   {line}".rstrip(), bold=number == 0)
 
 
 def _instant(text: str) -> datetime:

@@ -1,5 +1,6 @@
 """`lucius service`: a platform service in a process of its own."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,3 +150,16 @@ def run_service(
                 chaos=chaos,
             )
         )
+
+
+@service.command("schema")
+@click.argument("name", metavar="MODULE:NAME")
+@with_data
+def service_schema(name: str, data: Path) -> None:
+    """Print the JSON schema of the payload that a service takes, for its step type in a protocol file."""
+    from lucius.bootstrap import named_service
+    from lucius.platform import payload_schema
+
+    search_here()
+    found = named_service(name, settings_for(data))
+    click.echo(json.dumps(payload_schema(found.payload_model), indent=2))

@@ -1,10 +1,12 @@
 """`lucius settings` and `lucius protocols`: what is in force."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
+from lucius.cli.groups import ListByDefault
 from lucius.cli.ledger import settings_in_force
 from lucius.cli.screen import column_widths, printed
 from lucius.cli.session import Session, echo_json, with_json, with_server
@@ -25,14 +27,35 @@ def settings(as_json: bool) -> None:
         click.echo(f"lucius: warning: {printed(warning)}", err=True)
 
 
-@click.command()
+@click.group(cls=ListByDefault)
+def protocols() -> None:
+    """Show the protocols of the server, or check a file."""
+
+
+@protocols.command("list")
 @with_server
-def protocols(session: Session) -> None:
+def listed(session: Session) -> None:
     """Show the protocols that the server has loaded."""
     session.show(session.call(lambda client: client.protocols()), _show)
 
 
+@protocols.command("check")
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
+@with_json
+def check(file: Path, as_json: bool) -> None:
+    """Say whether a file or folder of protocols is valid. No server is asked."""
+    from lucius.configs.files import FileConfig
+
+    found = FileConfig(file).catalog().protocols
+    if as_json:
+        echo_json({"file": str(file), "request_types": sorted(found)})
+        return
+    click.echo(f"{file} is valid: {', '.join(sorted(found)) or 'no protocols'}")
+
+
 def _show(answer: Any) -> None:
+    if answer["warning"]:
+        click.echo(f"lucius: warning: {answer['warning']}", err=True)
     rows = [
         (protocol["request_type"], protocol["protocol_id"], _steps(protocol["steps"]))
         for protocol in answer["protocols"]

@@ -24,6 +24,8 @@ class OutboxShape(TypedDict):
 
 
 class StepShape(TypedDict):
+    """`started_at` is when a worker took the latest attempt; until then the step only waits."""
+
     stepId: str
     step_id: str
     step_index: int
@@ -51,6 +53,7 @@ class StepShape(TypedDict):
     last_error_code: str | None
     last_error_message: str | None
     created_at: str
+    started_at: str | None
     updated_at: str | None
     completed_at: str | None
     outbox: OutboxShape | None
@@ -201,7 +204,10 @@ class ProtocolShape(TypedDict):
 
 
 class ProtocolsShape(TypedDict):
+    """`warning`: the newest change is not in force; the log says why."""
+
     version: str
+    warning: str | None
     protocols: list[ProtocolShape]
 
 

@@ -75,6 +75,8 @@ class Sla:
     pause: timedelta = timedelta(days=7)
     fail_job: bool = False
     fail_pause: bool = False
+    limit: timedelta | None = None
+    """How long the workflow of a job may run at all; then the job fails."""
 
 
 @record
@@ -135,6 +137,10 @@ class Plan:
     def on_temporal(self) -> bool:
         """Its sequence and its time are a workflow's: nothing of it starts that was not asked for."""
         return self.engine == TEMPORAL
+
+    @property
+    def limit_at(self) -> datetime | None:
+        return self.accepted_at + self.sla.limit if self.sla.limit is not None else None
 
     @property
     def desk(self) -> int:

@@ -65,7 +65,8 @@ def _reminder_at(job: Job) -> datetime:
 
 def timer_at(job: Job) -> datetime:
     """The next moment at which time alone moves a job that has not ended."""
-    due = job.sla_at
+    limit_at = job.plan.limit_at
+    due = job.sla_at if limit_at is None else min(job.sla_at, limit_at)
     starting = job.state in RUNNING_JOB
     for step in job.steps:
         rule = _RULES.get(step.state)

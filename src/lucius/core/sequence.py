@@ -9,6 +9,10 @@ from lucius.core.states import AbortReason, ExecutionState, JobState, StepState
 from lucius.core.turn import Turn
 
 SLA_EXCEEDED = Fault("SLA_EXCEEDED", "the job took longer than it may")
+WORKFLOW_TIMEOUT = Fault("WORKFLOW_TIMEOUT", "the workflow of the job ran longer than it may")
+
+
+OUT_OF_TIME = (SLA_EXCEEDED, WORKFLOW_TIMEOUT)
 
 
 def doomed(turn: Turn) -> bool:
@@ -88,7 +92,7 @@ def _mark_unfinished(turn: Turn, fault: Fault | None) -> None:
         state=ExecutionState.ABORTED,
         leased_at=turn.now,
         finished_at=turn.now,
-        reason=AbortReason.SLA if fault is SLA_EXCEEDED else AbortReason.CANCELLED,
+        reason=AbortReason.SLA if fault in OUT_OF_TIME else AbortReason.CANCELLED,
         final=True,
     )
     step = turn.own_step(index)

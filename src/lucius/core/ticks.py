@@ -13,6 +13,8 @@ from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, AbortReason, JobState,
 from lucius.core.turn import WAKE, Turn
 
 ACK_TIMEOUT = Fault("ACK_TIMEOUT", "no service acknowledged the directive in time")
+STOPPABLE = (*RUNNING_JOB, JobState.PAUSING, JobState.PAUSED)
+"""What is being cancelled ends as cancelled."""
 PATIENCE = 4
 """Leases for which a directive may wait behind others: the window lets few more out at the start."""
 LEASE_EXPIRED = Fault("LEASE_EXPIRED", "the service fell silent: its lease ran out")
@@ -34,6 +36,9 @@ def tick(turn: Turn, received: Ticked) -> Decision:
         for index in range(len(turn.steps)):
             _tick_step(turn, index, received)
         sequence.advance(turn)
+    limit_at = turn.job.plan.limit_at
+    if limit_at is not None and limit_at <= turn.now and turn.state in STOPPABLE:
+        _fail(turn, sequence.WORKFLOW_TIMEOUT)
     if turn.job.sla_at <= turn.now and turn.state not in TERMINAL_JOB:
         _escalate(turn)
     return turn.decision(Outcome.APPLIED)
@@ -113,11 +118,16 @@ def _escalate(turn: Turn) -> None:
     if turn.state is JobState.CANCELLING:
         return
     if sla.fail_pause if paused else sla.fail_job:
-        for index, step in enumerate(turn.steps):
-            if step.out or step.held or step.state is StepState.FAILED_RETRY:
-                turn.abort(index, AbortReason.SLA, final=True)
-                turn.give_up(index, sequence.SLA_EXCEEDED)
-        sequence.end_job(turn, JobState.FAILED_FINAL, sequence.SLA_EXCEEDED)
+        _fail(turn, sequence.SLA_EXCEEDED)
+
+
+def _fail(turn: Turn, fault: Fault) -> None:
+    """Its time is over, whatever it was about."""
+    for index, step in enumerate(turn.steps):
+        if step.out or step.held or step.state is StepState.FAILED_RETRY:
+            turn.abort(index, AbortReason.SLA, final=True)
+            turn.give_up(index, fault)
+    sequence.end_job(turn, JobState.FAILED_FINAL, fault)
 
 
 def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:

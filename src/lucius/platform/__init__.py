@@ -2,6 +2,7 @@
 
 from lucius.platform.commit import CommitRecord, Commits
 from lucius.platform.errors import (
+    DependencyUnavailableError,
     FatalError,
     InvalidPayloadError,
     ObjectMissingError,
@@ -9,6 +10,7 @@ from lucius.platform.errors import (
     StepCancelledError,
     StepError,
 )
+from lucius.platform.payload import payload_schema
 from lucius.platform.records import MemoryRecords, Records, WorkspaceRecords
 from lucius.platform.replies import BusReplies, Replies, ReplyAnswer
 from lucius.platform.runner import Health, ServiceRunner
@@ -20,6 +22,7 @@ __all__ = [
     "BusReplies",
     "CommitRecord",
     "Commits",
+    "DependencyUnavailableError",
     "FatalError",
     "Health",
     "InvalidPayloadError",
@@ -38,5 +41,6 @@ __all__ = [
     "SyncTask",
     "Task",
     "WorkspaceRecords",
+    "payload_schema",
     "service",
 ]

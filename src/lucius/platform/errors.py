@@ -1,10 +1,13 @@
 """What a step may fail with. A class of error decides whether the step is tried again."""
 
+import errno
+import socket
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import ClassVar, Final
 
 from lucius.core.errors import LuciusError, WorkspaceError, WorkspaceRefusedError
@@ -56,6 +59,18 @@ class StepCancelledError(FatalError):
     """The job is being cancelled, and the service stopped for it."""
 
     default_code = "CANCELLED"
+
+
+class DependencyUnavailableError(RetryableError):
+    """What the service calls did not answer, or cut the connection."""
+
+    default_code = "DEPENDENCY_UNAVAILABLE"
+
+
+class DiskFullError(RetryableError):
+    """There is no room left where the service itself writes."""
+
+    default_code = "DISK_FULL"
 
 
 class TimeLimitError(RetryableError):
@@ -144,10 +159,25 @@ class Failure:
     """A defect: whoever mends it wants the whole traceback."""
 
 
-def classify(error: Exception) -> Failure:
+Mapped = Mapping[type[Exception], type[StepError]]
+"""What exceptions of libraries mean to a service; the first class that fits decides."""
+COMMON: Final[Mapped] = {
+    ConnectionError: DependencyUnavailableError,
+    TimeoutError: DependencyUnavailableError,
+    socket.gaierror: DependencyUnavailableError,
+    MemoryError: MemoryLimitError,
+}
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def classify(error: Exception, mapped: Mapped = MappingProxyType({})) -> Failure:
     """What nobody foresaw is tried again; the attempts are counted elsewhere."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]  # as a TaskGroup wraps it
+    known = _meaning(error, mapped)
+    if known is not None:
+        text = redacted(f"{type(error).__name__}: {error}")
+        return Failure(known.status, known.default_code, bounded(text))
     match error:
         case StepError():
             return Failure(error.status, error.code, bounded(str(error)))
@@ -159,6 +189,17 @@ def classify(error: Exception) -> Failure:
     where = f" (at {place})" if place else ""
     message = bounded(text, MAX_STRING - len(where)) + where
     return Failure(ResultStatus.FAILED_RETRY, "UNEXPECTED_ERROR", message, unexpected=True)
+
+
+def _meaning(error: Exception, mapped: Mapped) -> type[StepError] | None:
+    if isinstance(error, LuciusError):
+        return None
+    for kinds in (mapped, COMMON):
+        for kind, meaning in kinds.items():
+            if isinstance(error, kind):
+                return meaning
+    full = isinstance(error, OSError) and error.errno in FULL
+    return DiskFullError if full else None
 
 
 def _place(error: Exception) -> str:

@@ -22,6 +22,7 @@ from lucius.platform.errors import (
     step_failure,
 )
 from lucius.platform.lease import Lease
+from lucius.platform.measures import ServiceInstruments
 from lucius.platform.outputs import uncommitted
 from lucius.platform.records import Begun, Records
 from lucius.platform.replies import (
@@ -44,6 +45,7 @@ from lucius.telemetry.tracing import NO_SPAN, NoSpan
 
 log = logging.getLogger(__name__)
 NO_OUTPUT: Final = Output()
+NO_ERROR: Final = {"code": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Kit:
     commits: Commits
     worker_id: str
     clock: Callable[[], datetime]
+    instruments: ServiceInstruments
     said: Mapping[str, Any] | None = None
     """What the worker says of itself with every ACK: `slots` and `version`."""
 
@@ -193,6 +196,7 @@ class Attempt:
                 raise asyncio.CancelledError
             result = await self._result(directive, lease)
             self.progress = Progress.CLOSING
+            self._count(result, sent_at)
             await self._finish(directive, result)
             await self._send_result(directive, result)
         except asyncio.CancelledError:
@@ -205,6 +209,12 @@ class Attempt:
         finally:
             lease.stop()
 
+    def _count(self, result: Mapping[str, Any], sent_at: float) -> None:
+        name, counts = self._kit.service.name, self._kit.instruments
+        code = str(result.get("error", NO_ERROR)["code"])
+        counts.attempts.add(name, result["status"], code)
+        counts.seconds.add(asyncio.get_running_loop().time() - sent_at, name)
+
     async def _result(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:
         try:
             workspace = self._workspace(directive)
@@ -213,7 +223,7 @@ class Attempt:
             output = await self._executed(directive, workspace)
             return succeeded(uncommitted(output, self._task.staged if self._task else {}))
         except Exception as error:
-            failure = classify(error)
+            failure = classify(error, self._kit.service.errors)
             self._span.failed(failure.code)
             said = (self.message_id, failure.code, failure.message)
             self._log.warning("%s failed: %s: %s", *said, exc_info=failure.unexpected)

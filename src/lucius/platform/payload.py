@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from lucius.platform.errors import InvalidPayloadError
 
 PayloadModel = Callable[..., Any]
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def parse_payload(model: PayloadModel | None, payload: Any) -> Any:
@@ -33,6 +34,17 @@ def parse_payload(model: PayloadModel | None, payload: Any) -> Any:
         raise InvalidPayloadError("; ".join(map(_line, error.errors()))) from error
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidPayloadError(str(error)) from error
+
+
+def payload_schema(model: PayloadModel | None) -> dict[str, Any]:
+    """The JSON schema of a step's payload, for `payload_schema` of its step type in the protocol file.
+
+    A function tells nothing about what it takes, and a service without a model takes anything.
+    """
+    if not isinstance(model, type):
+        return {"type": "object"}
+    schema = _adapter(model).json_schema()
+    return {"$schema": DIALECT, **schema}
 
 
 @lru_cache(maxsize=256)

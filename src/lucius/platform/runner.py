@@ -17,6 +17,7 @@ from lucius.platform.commit import Commits
 from lucius.platform.execution import Attempt, Kit
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
+from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import MemoryRecords, Records
 from lucius.platform.replies import BusReplies, Replies
 from lucius.platform.service import Service, slots_of
@@ -73,6 +74,7 @@ class ServiceRunner:
         records: Records | None = None,
         commits: Commits | None = None,
         clock: Callable[[], datetime] = _utc_now,
+        instruments: ServiceInstruments | None = None,
         chaos: Chaos | None = None,
     ) -> None:
         self._own_forks = ForkServer() if forks is None else None
@@ -90,6 +92,7 @@ class ServiceRunner:
             commits or Commits(workspace),
             worker_id or f"{service.name}-{uuid4().hex[:12]}",
             clock,
+            instruments or ServiceInstruments(),
             {"slots": slots or slots_of(service, SLOTS), "version": service.version},
         )
         self._name = subscription or service.name

@@ -3,16 +3,20 @@
 import importlib
 import inspect
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from lucius import __version__
 from lucius.core.errors import LuciusError
+from lucius.platform.errors import StepError
 from lucius.platform.payload import PayloadModel
 
 Isolation = Literal["none", "process"]
+DependencyCheck = Callable[[], Awaitable[None]]
+"""Returns if a dependency is well; raises with a sentence that says what is wrong."""
 MIB: Final = 1024 * 1024
 
 
@@ -47,6 +51,8 @@ class Service:
     """Which release of the service this is; `lucius services` shows it for each worker."""
     payload_model: PayloadModel | None = None
     """A dataclass (or a static method that takes the payload): what `task.payload` becomes."""
+    errors: Mapping[type[Exception], type[StepError]] = MappingProxyType({})
+    """What exceptions of libraries mean: `{httpx.TransportError: RetryableError, BadZipFile: FatalError}`."""
     commit: bool = True
     """False for a service without outputs: no staging, no commit record, no promotion."""
     input_limit: int | None = None
@@ -67,6 +73,10 @@ class Service:
 
     def execute(self, task: Any) -> Awaitable[Output | None] | Output | None:
         raise NotImplementedError
+
+    def checks(self) -> Mapping[str, DependencyCheck]:
+        """What `execute()` depends on, by name. A process of the service is ready while all are well."""
+        return {}
 
     @property
     def blocking(self) -> bool:

@@ -9,6 +9,5 @@ RESERVED: Final = {
     "LUCIUS_SERVICEBUS_LANES": "there are always 16 lanes",
     "LUCIUS_SERVICEBUS_REPLY_PREFIX": "reply topics are always global-bus-replies-p0 to p15",
     "LUCIUS_SERVICEBUS_REPLY_SUBSCRIPTION": "replies come to lucius-reconciler or lucius-invoker",
-    "LUCIUS_TEMPORAL_WORKFLOW_EXECUTION_TIMEOUT": "LUCIUS_JOB_SLA_SECONDS and LUCIUS_SLA_ACTION end jobs",
 }
 """Why each does nothing, by variable."""

@@ -132,5 +132,11 @@ class Settings(
             max_payload_bytes=self.max_payload_bytes,
             allow_payload_secrets=self.allow_payload_secrets,
             limits=self.limits(),
-            sla=Sla(job=self.job_sla, pause=self.pause_sla, fail_job=fails, fail_pause=fails),
+            sla=Sla(
+                job=self.job_sla,
+                pause=self.pause_sla,
+                fail_job=fails,
+                fail_pause=fails,
+                limit=self.temporal_workflow_execution_timeout if self.temporal_enabled else None,
+            ),
         )

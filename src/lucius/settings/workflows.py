@@ -25,6 +25,12 @@ class Temporal(Section):
     temporal_api_key: Secret = setting(
         "TEMPORAL_API_KEY", "", "API key that the Temporal server is sent; it needs TLS"
     )
+    temporal_workflow_execution_timeout: SecondsOrNone = setting(
+        "TEMPORAL_WORKFLOW_EXECUTION_TIMEOUT",
+        "none",
+        "How many seconds the workflow of a job may run in all; then the job fails with"
+        " `WORKFLOW_TIMEOUT`. none: as long as it takes",
+    )
     step_result_timeout: SecondsOrNone = setting(
         "STEP_RESULT_TIMEOUT_SECONDS",
         "none",

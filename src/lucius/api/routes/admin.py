@@ -14,6 +14,7 @@ from lucius.api.orders import REASON, said_by
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.control import moved
+from lucius.api.routes.system import BAD_CONFIG
 from lucius.api.views import protocol_view
 from lucius.contract.shapes import (
     BacklogShape,
@@ -71,7 +72,9 @@ async def retry_outbox(context: ApiContext, request: Request, caller: Caller) ->
 async def list_protocols(context: ApiContext, request: Request, caller: Caller) -> Response:
     catalog = context.config.catalog()
     protocols = [protocol_view(protocol) for protocol in catalog.protocols.values()]
-    return json_response({"version": catalog.version, "protocols": protocols})
+    warning = BAD_CONFIG if context.config.fault() is not None else None
+    answer = {"version": catalog.version, "warning": warning, "protocols": protocols}
+    return json_response(answer)
 
 
 OPERATIONS: Final = (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
 from typing import Any, Final, TypeVar
 
 from lucius.core.plan import FIRST_DESK, OUTBOX
@@ -154,7 +155,10 @@ class LeasedLanes:
     async def _write(
         self, lanes: Sequence[int], stored: Mapping[str, LeaseRow], holder: str, rows: LaneRows
     ) -> None:
-        """Whoever has written one since it was read has it."""
+        """Whoever has written one since it was read has it.
+
+        A lease that had lapsed is trusted again: whoever found nothing to own meanwhile must look.
+        """
         began = self._clock()
         wanted = [
             replace(
@@ -168,6 +172,8 @@ class LeasedLanes:
             if etag is None:
                 self._drop(self._until.keys() & {lane})
             elif holder == self._name:
+                if self._until.get(lane, inf) <= self._clock():
+                    self._changed.set()
                 self._until[lane] = began + self._term * (1 - MARGIN)
 
     # -- change ------------------------------------------------------------------------------

@@ -46,10 +46,10 @@ def _unsent(step: Step) -> bool:
 
 
 def _wake_at(job: Job) -> datetime:
-    """Leases and the SLA. Backoffs are with the attempts that they hold up."""
+    """Leases, the SLA and the limit. Backoffs are with the attempts that they hold up."""
     waiting = (StepState.AWAITING_ACK, StepState.IN_PROGRESS)
     leases = (step.executions[-1].lease_expires_at for step in job.steps if step.state in waiting)
-    return min([job.sla_at, *(at for at in leases if at is not None)])
+    return min(at for at in (job.sla_at, job.plan.limit_at, *leases) if at is not None)
 
 
 def _until(at: datetime | None, now: datetime) -> float:

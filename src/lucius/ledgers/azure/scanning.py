@@ -6,6 +6,7 @@ late writer is fenced off.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -59,6 +60,8 @@ class Scanner:
         self._now = now
         self._looked: dict[str, FoundRow | None] = {}
         """Rows that were compared for the pages so far, so that the next page does not do it again."""
+        self._met: defaultdict[int, list[FoundRow]] = defaultdict(list)
+        """By lane, what they led to: a page may have left some of it to the next one."""
 
     async def due(
         self,
@@ -70,6 +73,7 @@ class Scanner:
     ) -> Sequence[DueJob]:
         if after is None:
             self._looked.clear()
+            self._met.clear()
             await self._lanes.settle(lanes)
         start = (micros(after.due_at), after.job_id) if after is not None else (-1, "")
         found: dict[str, FoundRow] = {}
@@ -122,9 +126,16 @@ class Scanner:
     async def _in_lane(
         self, lane: int, before: int, limit: int, start: tuple[int, str]
     ) -> AsyncIterator[FoundRow]:
-        """At least the first `limit` that are due after the start, not in order."""
+        """At least the first `limit` that are due after the start, not in order.
+
+        Rows that come up before the start were met for earlier pages, and are not read again.
+        """
         enough: list[int] = []
-        async for batch in _batches(self._lanes.wakeups(lane, before, AHEAD)):
+        for met in list(self._met[lane]):
+            if (met.due, met.job_id) > start and met.due <= before:
+                enough.append(met.due)
+                yield met
+        async for batch in _batches(self._lanes.wakeups(lane, before, AHEAD, start[0])):
             if len(enough) >= limit and batch[0].due > sorted(enough)[limit - 1]:
                 return
             for found in await asyncio.gather(*(self._look(row) for row in batch)):
@@ -137,7 +148,9 @@ class Scanner:
         if row.schema > SCHEMA:
             return None
         if row.row not in self._looked:
-            self._looked[row.row] = await self._found(row)
+            self._looked[row.row] = found = await self._found(row)
+            if found is not None:
+                self._met[row.lane].append(found)
         return self._looked[row.row]
 
     async def _found(self, row: Wakeup) -> FoundRow | None:

@@ -157,11 +157,11 @@ class LaneTable:
     # -- reading -----------------------------------------------------------------------------
 
     async def wakeups(
-        self, lane: int, before: int | None = None, page: int = 1000
+        self, lane: int, before: int | None = None, page: int = 1000, since: int = -1
     ) -> AsyncIterator[Wakeup]:
-        """In the order in which they come up."""
+        """In the order in which they come up, from `since` on."""
         end = names.past(WAKE) if before is None else names.key(WAKE, names.rising(before + 1))
-        first = names.prefix(WAKE)
+        first = names.prefix(WAKE) if since < 0 else names.key(WAKE, names.rising(since))
         scan = self._store.scan(self._table, partition_of(lane), first, end, page=page)
         async for row in scan:
             if not self.hides(lane, row[ROW]):

@@ -106,6 +106,7 @@ def _sla(sla: Sla) -> Doc:
         "pause": sla.pause // MICROSECOND,
         "fail_job": sla.fail_job,
         "fail_pause": sla.fail_pause,
+        **({"limit": sla.limit // MICROSECOND} if sla.limit is not None else {}),
     }
 
 
@@ -172,7 +173,13 @@ def _read_routing(doc: Doc) -> Routing:
 
 
 def _read_sla(doc: Doc) -> Sla:
-    return Sla(_span(doc["job"]), _span(doc["pause"]), doc["fail_job"], doc["fail_pause"])
+    return Sla(
+        _span(doc["job"]),
+        _span(doc["pause"]),
+        doc["fail_job"],
+        doc["fail_pause"],
+        limit=_span(doc["limit"]) if "limit" in doc else None,
+    )
 
 
 def _span(value: int) -> timedelta:

@@ -153,7 +153,7 @@ class Worker:
         except MemoryError:
             failure = classify(MemoryLimitError("the memory of the process is used up"))
         except BaseException as error:
-            failure = classify(step_failure(error))
+            failure = classify(step_failure(error), self._service.errors)
             if failure.code == "UNEXPECTED_ERROR":
                 log.error("%s failed unexpectedly", self._service.name, exc_info=error)
         status, code, message = failure.status.value, failure.code, failure.message

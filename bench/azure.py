@@ -1,0 +1,213 @@
+"""The Azure ledger on Azurite: taking over a full lane, and our CPU beside that of the same calls bare."""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bench.measure import spending
+from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.bootstrap.outbox import outbox
+from lucius.buses.memory import MemoryBus
+from lucius.configs.files import FileConfig
+from lucius.core.routing import lane_of
+from lucius.engines.outbox.lane_leases import LeasedLanes
+from lucius.ledgers.azure.opening import open_tables
+from lucius.ledgers.azure.store import Act, Change, Etags, Refused, Row, Store, row_of
+from lucius.ledgers.azure.tables import AzureTables
+from lucius.ledgers.azure.wakeups import new_wakeup, partition_of, ready_row
+from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.ledgers.stored.json_form import micros
+from tests.azurite_server import Azurite
+from tests.conformance.azure_ledgers import ALL, LANES, fresh_prefix, single
+from tests.conformance.jobs import at, life_of, make
+from tests.faults.stopping_store import Clock
+
+OUT = 100
+"""Of the live jobs, those that a service has: the window keeps them few. They alone are read."""
+PORTION = 100
+TENANT = "tenant_a"
+
+
+class Broker(MemoryBus):
+    volatile = False
+
+
+async def measure(jobs: int, lives: int) -> dict[str, Any]:
+    server = Azurite()
+    try:
+        return {
+            "take_over": await take_over(server, jobs),
+            "beside_bare": await beside_bare(server, lives),
+        }
+    finally:
+        server.stop()
+
+
+# -- taking over a lane ------------------------------------------------------------------------
+
+
+async def take_over(server: Azurite, jobs: int) -> dict[str, float]:
+    """From the lease to the moment at which the lane is owned: all that is known about it is read."""
+    tables, prefix = await _opened(server)
+    await _fill(tables, prefix, jobs)
+    sent = tables.instruments.requests.cells
+    before = sum(sent.values())
+    lanes = LeasedLanes(MemoryLeases(), "bench", clock=time.monotonic, term=timedelta(hours=1))
+    ledger = single(tables, prefix)
+    parts = outbox(
+        ledger,
+        Broker(),
+        Ingress(FileConfig(), IngressPolicy()),
+        now=lambda: datetime.now(UTC),
+        lanes=lanes,
+    )
+    with spending() as spent:
+        await parts.reconciler.prepare()
+    requests = sum(sent.values()) - before
+    assert lane_of(TENANT) in lanes.owned
+    await parts.tasks.close()
+    await _closed(tables, prefix)
+    return {
+        "live_jobs": float(jobs),
+        "seconds": spent.seconds,
+        "cpu_seconds": spent.cpu,
+        "requests": float(requests),
+    }
+
+
+async def _fill(tables: AzureTables, prefix: str, jobs: int) -> None:
+    """A few jobs that are out, and the rows by which the lane knows all the others."""
+    ledger = single(tables, prefix)
+    soon = datetime.now(UTC)
+    for number in range(OUT):
+        made = make(f"out-{number}", TENANT, released=True, now=soon)
+        await ledger.create(made.claim, made.job, made.events)
+    for start in range(OUT, jobs, PORTION // 2):
+        changes: list[Change] = []
+        for number in range(start, min(start + PORTION // 2, jobs)):
+            job = make(f"held-{number}", TENANT, now=soon).job
+            due = micros(soon + timedelta(hours=1)) + number
+            wakeup = new_wakeup(job, due, "claim", micros(soon))
+            changes += _rows(wakeup.row, ready_row(job, 0, due), job.job_id)
+        await tables.commit(prefix + LANES, changes)
+    await ledger._lanes.close()
+
+
+def _rows(wake: str, ready: str, job_id: str) -> list[Change]:
+    partition = partition_of(lane_of(TENANT))
+    common = {"version": 1, "schema": 1, "job_id": job_id}
+    more = {"tenant_id": TENANT, "claim_hash": "claim", "written": 0, "held": True}
+    return [
+        Change(Act.INSERT, row_of(partition, wake, {**common, **more})),
+        Change(Act.INSERT, row_of(partition, ready, common)),
+    ]
+
+
+# -- our code beside the same calls --------------------------------------------------------------
+
+
+class Recorder:
+    """Notes every call that the ledger makes, so that it can be made again without a ledger."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.dated = store.dated
+
+    async def get(
+        self, table: str, partition: str, row: str, columns: Sequence[str] | None = None
+    ) -> Row | None:
+        self.calls.append(("get", (table, partition, row, columns), {}))
+        return await self._store.get(table, partition, row, columns)
+
+    async def scan(
+        self,
+        table: str,
+        partition: str | None,
+        first: str = "",
+        end: str | None = None,
+        *,
+        equal: Mapping[str, str | bool] | None = None,
+        columns: Sequence[str] | None = None,
+        page: int = 1000,
+    ) -> AsyncIterator[Row]:
+        named = {"equal": equal, "columns": columns, "page": page}
+        self.calls.append(("scan", (table, partition, first, end), named))
+        async for row in self._store.scan(table, partition, first, end, **named):  # type: ignore[arg-type]
+            yield row
+
+    async def commit(
+        self, table: str, changes: Sequence[Change], *, once: bool = False
+    ) -> Etags | Refused:
+        self.calls.append(("commit", (table, list(changes)), {"once": once}))
+        return await self._store.commit(table, changes, once=once)
+
+    async def close(self) -> None:
+        """The bench closes the store itself."""
+
+
+async def beside_bare(server: Azurite, lives: int) -> dict[str, float]:
+    """Three-step jobs through the ledger, and then the very requests of that from a plain loop.
+
+    Both go through the same client of the SDK, which takes most of it. The bare loop decides, encodes and
+    remembers nothing; ETags are left out of it, because its rows have others.
+    """
+    tables, prefix = await _opened(server)
+    recorder, clock = Recorder(tables), Clock(at(0))
+    ledger = single(recorder, prefix, clock)
+    await _live(ledger, 0, clock)
+    recorder.calls.clear()
+    with spending() as ours:
+        for number in range(1, lives + 1):
+            await _live(ledger, number, clock)
+    calls = [_without_etags(call) for call in recorder.calls]
+    with spending() as bare:
+        for name, given, named in calls:
+            if name == "scan":
+                async for _ in tables.scan(*given, **named):
+                    pass
+            else:
+                await getattr(tables, name)(*given, **named)
+    await _closed(tables, prefix)
+    return {
+        "jobs": float(lives),
+        "requests_per_job": len(calls) / lives,
+        "cpu_ms_per_job": 1000 * ours.cpu / lives,
+        "bare_cpu_ms_per_job": 1000 * bare.cpu / lives,
+        "times_bare": ours.cpu / bare.cpu,
+    }
+
+
+async def _live(ledger: Any, number: int, clock: Clock) -> None:
+    made = make(number, released=True, now=clock())
+    assert await ledger.claimed(made.claim) is None
+    await ledger.create(made.claim, made.job, made.events)
+    for decision in life_of(made.job, (made.job.updated_at - at(0)).total_seconds()):
+        clock.moment = decision.job.updated_at
+        assert await ledger.save(decision.job, decision.job.version - 1, decision.events)
+
+
+def _without_etags(call: tuple[str, tuple[Any, ...], dict[str, Any]]) -> tuple[str, Any, Any]:
+    """Rows that are there already are replaced, so that the service does the same work again."""
+    name, given, named = call
+    if name != "commit":
+        return call
+    table, changes = given
+    return name, (table, [Change(Act.UPSERT, each.row) for each in changes]), named
+
+
+# -- tables --------------------------------------------------------------------------------------
+
+
+async def _opened(server: Azurite) -> tuple[AzureTables, str]:
+    tables, prefix = open_tables(server.table_connection), fresh_prefix()
+    for table in ALL:
+        await tables.ensure(prefix + table, "LUCIUS_LEDGER_TABLE")
+    return tables, prefix
+
+
+async def _closed(tables: AzureTables, prefix: str) -> None:
+    for table in ALL:
+        await tables.remove(prefix + table)
+    await tables.close()

@@ -1,0 +1,140 @@
+"""What a new user tries: short ids, `last`, how long ago, every attempt, Ctrl-C, files of commands."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+import pytest
+
+from lucius.cli import ids
+from lucius.cli.main import main
+from lucius.cli.moments import Moment
+from lucius.core.ids import new_job_id
+from lucius.core.inputs import ResultStatus
+from tests.api.world import ENVELOPE
+from tests.cli.conftest import Shell
+from tests.cli.server import Server
+from tests.cli.test_commands import SUBMIT, finish
+
+
+def test_the_last_job_is_the_newest(shell: Shell) -> None:
+    shell.run(*SUBMIT, "--key", "a")
+    newest = shell.json(*SUBMIT, "--key", "b")["jobId"]
+    assert shell.json("job", "show", "last")["jobId"] == newest
+
+
+def test_there_is_no_last_job_before_the_first(shell: Shell) -> None:
+    result = shell.run("job", "show", "last")
+    assert (result.exit_code, "no job yet" in result.stderr) == (2, True)
+
+
+class Listed:
+    """A client that lists these jobs, as the server would by their time."""
+
+    def __init__(self, *job_ids: str) -> None:
+        self._ids = job_ids
+
+    async def jobs(self, **query: object) -> dict[str, object]:
+        first, after = str(query["created_from"]), str(query["created_to"])
+        found = [j for j in self._ids if first <= _accepted(j) < after]
+        return {"jobs": [{"jobId": j} for j in found], "next_cursor": None}
+
+
+def _accepted(job_id: str) -> str:
+    milliseconds = int(job_id[4:16], 16)
+    at = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+
+
+NOW = datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
+ONE, OTHER = new_job_id(NOW), new_job_id(NOW + timedelta(days=40))
+
+
+@pytest.mark.parametrize("length", [9, 12, 16, 20, 35])
+async def test_the_beginning_of_an_id_names_its_job(length: int) -> None:
+    client = Listed(ONE, OTHER)
+    assert await ids.whole_id(client, ONE[:length]) == ONE  # type: ignore[arg-type]
+    assert await ids.whole_id(client, ONE[4:length]) == ONE  # type: ignore[arg-type]
+    assert await ids.whole_id(client, ONE) == ONE  # type: ignore[arg-type]
+
+
+async def test_a_beginning_that_several_ids_have_is_refused_with_them() -> None:
+    with pytest.raises(click.UsageError, match="several ids") as caught:
+        await ids.whole_id(Listed(ONE, OTHER), ONE[:6])  # type: ignore[arg-type]
+    assert ONE in caught.value.message
+    assert OTHER in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("2d", 172800)]
+)
+def test_a_moment_may_be_how_long_ago(text: str, ago: int) -> None:
+    given = datetime.fromisoformat(Moment().convert(text, None, None))
+    assert abs((datetime.now(UTC) - given).total_seconds() - ago) < 60
+
+
+def test_a_moment_that_is_none_says_what_to_give(shell: Shell) -> None:
+    result = shell.run("jobs", "--from", "yesterday")
+    assert result.exit_code == 2
+    assert "2026-01-31T12:00:00Z" in result.stderr
+    assert shell.run("jobs", "--from", "1h").exit_code == 0
+
+
+def test_every_attempt_is_shown_and_waiting_is_not_working(server: Server, shell: Shell) -> None:
+    job_id = shell.json(*SUBMIT)["jobId"]
+    assert shell.run("job", "show", job_id).exit_code == 0
+    server.do(finish(server, job_id, ResultStatus.SUCCEEDED))
+    shown = shell.run("job", "show", job_id).stdout
+    assert "attempt  sent" in shown
+    assert shown.count("DONE") == 2
+    attempts = shell.json("job", "show", job_id)["executions"]
+    assert [each["step_id"] for each in attempts] == ["ocr", "embedding"]
+
+
+def test_ctrl_c_while_waiting_says_that_the_job_goes_on(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = shell.json(*SUBMIT)["jobId"]
+
+    async def interrupted(*given: object, **more: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lucius.cli.jobs.watch_job", interrupted)
+    result = shell.run("job", "watch", job_id)
+    assert result.exit_code == 130
+    assert f"the job goes on; `lucius job watch {job_id}`" in result.stderr
+
+
+def test_a_file_of_commands_is_submitted_and_finds_its_jobs_again(
+    shell: Shell, tmp_path: Path
+) -> None:
+    file = tmp_path / "commands.jsonl"
+    commands = [{**ENVELOPE, "doc_id": f"d{n}", "idempotency_key": f"k{n}"} for n in range(3)]
+    file.write_text("\n".join(map(json.dumps, commands)) + "\n\n")
+    first, again = shell.run("submit-many", str(file)), shell.run("submit-many", str(file))
+    assert len(set(first.stdout.split())) == 3
+    assert first.stdout == again.stdout
+    file.write_text(json.dumps({**ENVELOPE, "request_type": "FAX"}) + "\n{}\n")
+    refused = shell.run("submit-many", str(file))
+    assert refused.exit_code == 1
+    assert "line 1: UNKNOWN_REQUEST_TYPE" in refused.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]\n"])
+def test_a_file_that_is_none_of_commands_sends_nothing(
+    server: Server, shell: Shell, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "commands.jsonl"
+    file.write_text(json.dumps(ENVELOPE) + "\n" + text if text else "")
+    assert shell.run("submit-many", str(file)).exit_code == 2
+    assert server.world.jobs == {}
+
+
+def test_a_protocol_file_is_checked_without_a_server(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "protocols.yaml"
+    file.write_text("protocols: [")
+    result = shell.run("protocols", "check", str(file))
+    assert result.exit_code == 1
+    assert "protocols.yaml" in result.stderr
+    assert main.commands["protocols"] is not None
