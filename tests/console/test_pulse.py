@@ -1,17 +1,22 @@
 """What open pages cost: nothing while nobody looks, and together no more than a small share."""
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+from jinja2 import Environment
 from playwright.async_api import Browser
 
 from lucius.console.live import LONGEST, SHARE, SHORTEST, Pulse
 from lucius.console.now import KEPT, Shared
+from lucius.console.site import environment
 from tests.api.world import World
 from tests.console.browser import visiting
 from tests.console.conftest import IN_BROWSER
-from tests.console.served import served
+from tests.console.served import served, served_world
 
 pytestmark = IN_BROWSER
 
@@ -129,3 +134,24 @@ async def test_a_hidden_page_and_a_closed_one_are_not_listened_for(
                 }"""
         )
         assert await visit.text("#stream") == ""
+
+
+async def test_templates_are_compiled_beside_the_loop_and_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environment.cache_clear()
+    compiled: list[bool] = []
+    plain = Environment.compile
+
+    def noted(*given: Any, **more: Any) -> Any:
+        compiled.append(threading.current_thread() is threading.main_thread())
+        return plain(*given, **more)
+
+    monkeypatch.setattr(Environment, "compile", noted)
+    async with served_world(World()) as url, httpx.AsyncClient(base_url=url, timeout=60) as visitor:
+        assert compiled == [], "not before somebody looks"
+        for _ in range(2):
+            for path in ("/", "/jobs", "/protocols", "/docs", "/jobs/nobody"):
+                await visitor.get(path)
+    assert compiled
+    assert not any(compiled)

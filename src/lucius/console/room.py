@@ -23,7 +23,7 @@ from lucius.console.plans import Plans
 from lucius.console.reference import docs_operation
 from lucius.console.sessions import Seals, Sessions
 from lucius.console.signing_in import SigningIn
-from lucius.console.site import Assets, Site, asset_operation, environment
+from lucius.console.site import Assets, Site, Templates, asset_operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], floa
         api=Api(inner, OPERATIONS),
         seals=seals,
         assets=Assets(),
-        templates=environment(),
+        templates=Templates(),
         pulse=Pulse(),
         now=lambda: datetime.fromtimestamp(now(), UTC),
         root=context.options.root_path,

@@ -1,9 +1,11 @@
 """What every page has in common: templates, headers, the frame around its content, and how it refuses."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -54,6 +56,7 @@ def finalized(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+@cache
 def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -66,6 +69,26 @@ def environment() -> Environment:
     )
     made.filters |= words.FILTERS
     return made
+
+
+class Templates:
+    """Compiled beside the loop, when somebody first looks: a loop should not stand still so long."""
+
+    def __init__(self) -> None:
+        self._environment = environment()
+        self._compiling: asyncio.Task[None] | None = None
+
+    async def compiled(self) -> None:
+        if self._compiling is None:
+            self._compiling = asyncio.create_task(asyncio.to_thread(self._compile))
+        await asyncio.shield(self._compiling)
+
+    def _compile(self) -> None:
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
+
+    def render(self, name: str, data: dict[str, Any]) -> str:
+        return self._environment.get_template(name).render(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +116,7 @@ class Site:
     api: Api
     seals: Seals
     assets: Assets
-    templates: Environment
+    templates: Templates
     pulse: Pulse
     now: Callable[[], datetime]
     root: str = ""
@@ -114,7 +137,7 @@ class Site:
             "now": self.now(),
             "may": lambda name: caller is not None and self.api.may(caller, name),
         }
-        text = self.templates.get_template(template).render(frame | data)
+        text = self.templates.render(template, frame | data)
         return Response(text, status, dict(HEADERS), media_type=HTML)
 
     def address(self, request: Request) -> str:
@@ -156,6 +179,14 @@ class Site:
             return Response(status_code=401, headers={**HEADERS, "hx-redirect": target})
         return self.to("/sign-in", **query)
 
+    def _prepared(self, handler: Handler) -> Handler:
+        @wraps(handler)
+        async def prepared(context: ApiContext, request: Request, caller: Caller) -> Response:
+            await self.templates.compiled()
+            return await handler(context, request, caller)
+
+        return prepared
+
     def operation(
         self,
         method: str,
@@ -169,7 +200,7 @@ class Site:
         return Operation(
             method,
             path,
-            handler,
+            self._prepared(handler),
             summary,
             "console",
             role,

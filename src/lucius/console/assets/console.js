@@ -117,11 +117,14 @@
   });
 
   // What somebody is filling in is not taken from under their hands.
+  const inUse = (part) =>
+    part.id === "live" && (part.querySelector("details[open]") || part.querySelector("form :focus"));
   document.body.addEventListener("htmx:beforeRequest", (event) => {
-    const part = event.detail.elt;
-    if (part.id !== "live") return;
-    const busy = part.querySelector("details[open]") || part.querySelector("form :focus");
-    if (busy) event.preventDefault();
+    if (inUse(event.detail.elt)) event.preventDefault();
+  });
+  // It may have been opened while the answer was on its way.
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    if (inUse(event.detail.target)) event.detail.shouldSwap = false;
   });
   document.body.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.elt.id === "live") event.detail.path = location.pathname + location.search;
