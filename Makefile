@@ -9,6 +9,8 @@ STAMP := $(VENV)/.stamp
 DEV_STAMP := $(VENV)/.stamp-dev
 AZURITE := tests/azurite
 AZURITE_STAMP := $(VENV)/azurite/.stamp
+BROWSER := tests/browser
+BROWSER_STAMP := $(VENV)/browser/.stamp
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The trees the type checker covers, as far as they exist.
 CODE := $(wildcard src tests bench tools)
@@ -58,7 +60,14 @@ $(AZURITE_STAMP): $(DEV_STAMP) $(AZURITE)/package.json $(AZURITE)/package-lock.j
 
 azurite: $(AZURITE_STAMP) ## Install Azurite, for `lucius up --stack azure`
 
-test: $(DEV_STAMP) $(AZURITE_STAMP) ## Run the tests (ARGS= is passed to pytest)
+# Chromium and axe-core, for the tests of the console.
+$(BROWSER_STAMP): $(DEV_STAMP) $(BROWSER)/package.json $(BROWSER)/package-lock.json $(BROWSER)/unpack.py
+	mkdir -p $(@D) && cp $(BROWSER)/package.json $(BROWSER)/package-lock.json $(BROWSER)/.npmrc $(@D)
+	cd $(@D) && PATH="$(abspath $(BIN)):$$PATH" npm ci --silent --no-audit --no-fund --ignore-scripts
+	$(BIN)/python $(BROWSER)/unpack.py $(@D)
+	@touch $@
+
+test: $(DEV_STAMP) $(AZURITE_STAMP) $(BROWSER_STAMP) ## Run the tests (ARGS= is passed to pytest)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 explore: $(DEV_STAMP) ## Explore the core's state space in depth
@@ -77,7 +86,7 @@ lock: ## Regenerate the pinned requirements (ARGS=--upgrade to move all pins)
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra dev -o requirements/dev.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml -c requirements/dev.txt -o requirements/runtime.txt; \
 	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra services -c requirements/dev.txt -o requirements/services.txt; \
-	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra azure --extra nats -c requirements/dev.txt \
+	"$$tmp/bin/"$(COMPILE) $(ARGS) pyproject.toml --extra azure --extra nats --extra temporal -c requirements/dev.txt \
 		-o requirements/image.txt; \
 	printf 'setuptools\n' | "$$tmp/bin/"$(COMPILE) - -c requirements/dev.txt -o requirements/build.txt
 

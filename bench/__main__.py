@@ -10,7 +10,7 @@ from typing import Any
 
 import uvloop
 
-from bench import azure, end_to_end, ledger, transitions
+from bench import azure, end_to_end, kit, ledger, transitions, why
 from bench.measure import calibration, show
 from lucius.bootstrap.serve import settle_collector
 
@@ -32,10 +32,13 @@ async def run(folder: Path) -> dict[str, Any]:
     results["http"], results["http_components"] = await end_to_end.measure(
         folder / "http", scaled(6_000), sampled_seconds=3 if QUICK else 8
     )
+    results["committed"] = await end_to_end.measure_committed(folder / "commit", scaled(4_000))
+    results["kit"] = await kit.measure(scaled(10_000))
     results["client"] = await end_to_end.measure_client(folder / "client", scaled(3_000))
     results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
     results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
     results["azure"] = await azure.measure(scaled(10_000), 20 if QUICK else 200)
+    results["why"] = await why.measure(folder, scaled(100_000))
     results["calibration_s"].append(calibration())
     return results
 
@@ -56,6 +59,8 @@ MEANING = {
     "share_of_bare": "transitions_per_s / bare_transitions_per_s",
     "bare_rows_transitions_per_s": "the same rows and commits, one statement a row",
     "share_of_bare_rows": "transitions_per_s / bare_rows_transitions_per_s",
+    "share_of_uncommitted": "jobs_per_s / uncommitted_jobs_per_s: what exactly-once costs",
+    "share_of_bare_loop": "CPU of the kit / CPU of a loop that receives, ACKs and answers",
     "read_p50_ms": "GET /v1/jobs/{id} during the load",
     "read_p99_ms": "GET /v1/jobs/{id} during the load",
 }
@@ -65,8 +70,11 @@ def report(results: dict[str, Any]) -> None:
     for title, key in (
         ("Durable transitions through the engine, 200 jobs in flight", "transitions"),
         ("Three-step jobs over HTTP, services in the same process, 200 in flight", "http"),
+        ("The same with outputs: each step commits and promotes a small file", "committed"),
+        ("The kit, beside a bare loop on the same bus", "kit"),
         ("The same through `lucius.client`, beside bare connections", "client"),
         ("Three-step jobs over HTTP, services over the pull gateway, 200 in flight", "pull"),
+        ("`lucius why` with many live jobs, for one of them and for the system", "why"),
     ):
         show(
             title,

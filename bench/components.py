@@ -89,6 +89,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
         *("lucius/engines/outbox/observer", "lucius/telemetry/", "lucius/api/metrics"),
         *("lucius/api/tracing", "opentelemetry/", "prometheus_client/", "logging/"),
     ),
+    "what is known beside the jobs": ("lucius/insight/", "lucius/core/fingerprint"),
     "dispatching": ("lucius/engines/outbox/dispatcher", "lucius/engines/outbox/publish_now"),
     "bus": ("lucius/buses/",),
     "kit and services": ("lucius/platform/", "lucius/workspaces/", "bench/echo"),

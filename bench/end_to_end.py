@@ -42,15 +42,23 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(data: Path, *, services: bool = True) -> AsyncIterator[Server]:
+async def serving(data: Path, *, services: bool = True, kind: str = "") -> AsyncIterator[Server]:
+    """`kind` is how the names of its services in `bench.echo` end."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    named = [w for n in SERVICES for w in ("--service", f"bench.echo:{n}")] if services else []
+    named = (
+        [w for n in SERVICES for w in ("--service", f"bench.echo:{n}{kind}")] if services else []
+    )
     process = subprocess.Popen(  # noqa: ASYNC220 - started before the clock
         [LUCIUS, "up", "--port", str(port), "--data", str(data), "--no-services", *named],
         cwd=Path(__file__).parents[1],
-        env={**os.environ, "LUCIUS_MAX_INFLIGHT_PER_TENANT": "none", "LUCIUS_LOG_LEVEL": "WARNING"},
+        env={
+            **os.environ,
+            "LUCIUS_MAX_INFLIGHT_PER_TENANT": "none",
+            "LUCIUS_LOG_LEVEL": "WARNING",
+            "LUCIUS_OUTPUT_ROOTS": str(outputs_of(data)),
+        },
     )
     try:
         await _ready(port, process)
@@ -58,6 +66,11 @@ async def serving(data: Path, *, services: bool = True) -> AsyncIterator[Server]
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)
+
+
+def outputs_of(data: Path) -> Path:
+    """Where the jobs of a server want their results."""
+    return data.with_name(f"{data.name}-outputs")
 
 
 async def _ready(port: int, process: subprocess.Popen[bytes]) -> None:
@@ -80,11 +93,15 @@ class Load:
 
     latencies: list[float] = field(default_factory=list)
     decisions: int = 0
+    outputs: Path | None = None
+    """Where the results are to go, where they are real."""
 
     async def one_job(self, connection: Connection, number: int) -> None:
         """Submit, then wait for the end."""
         started = time.perf_counter()
         body = envelope(number, f"t{number % 16}")
+        if self.outputs is not None:
+            body["output_ref"] = (self.outputs / f"{number}.json").as_uri()
         status, answer = await connection.post("/v1/orchestrate", body)
         assert status == 202, answer
         job = await _ended(connection, answer["jobId"])
@@ -101,8 +118,10 @@ async def _ended(connection: Connection, job_id: str) -> dict[str, Any]:
             return cast(dict[str, Any], job)
 
 
-async def closed_loop(server: Server, numbers: Iterable[int], in_flight: int) -> Load:
-    load, left = Load(), iter(numbers)
+async def closed_loop(
+    server: Server, numbers: Iterable[int], in_flight: int, outputs: Path | None = None
+) -> Load:
+    load, left = Load(outputs=outputs), iter(numbers)
 
     async def worker() -> None:
         connection = await Connection.open(server.port)
@@ -114,16 +133,18 @@ async def closed_loop(server: Server, numbers: Iterable[int], in_flight: int) ->
     return load
 
 
-async def warm(server: Server) -> None:
-    await closed_loop(server, range(1_000_000, 1_000_200), 20)
+async def warm(server: Server, outputs: Path | None = None) -> None:
+    await closed_loop(server, range(1_000_000, 1_000_200), 20, outputs)
 
 
-async def under_load(server: Server, jobs: int, in_flight: int) -> tuple[Numbers, Spent]:
-    """What both ways to run services have in common."""
+async def under_load(
+    server: Server, jobs: int, in_flight: int, outputs: Path | None = None
+) -> tuple[Numbers, Spent]:
+    """What all ways to run services have in common."""
     before = server.cpu()
     async with reading(server) as reads:
         with spending() as spent:
-            load = await closed_loop(server, range(jobs), in_flight)
+            load = await closed_loop(server, range(jobs), in_flight, outputs)
     cpu = server.cpu() - before
     return {
         "jobs_per_s": jobs / spent.seconds,
@@ -199,6 +220,35 @@ async def by_component(
         "components": profile.rows(cpu_ms_per_job),
         "files_of_other": dict(profile.unknown.most_common(10)),
     }
+
+
+# -- services with outputs, beside the same without -------------------------------------------
+
+
+async def measure_committed(folder: Path, jobs: int = 3000, in_flight: int = 200) -> Numbers:
+    """Each step stages one small file, which is committed and promoted; the last one to `output_ref` too.
+
+    The same jobs run on services without outputs before and after.
+    """
+    before = await _with_services(folder / "before", "", jobs // 2, in_flight)
+    numbers = await _with_services(folder / "committed", "_committed", jobs, in_flight)
+    after = await _with_services(folder / "after", "", jobs // 2, in_flight)
+    uncommitted = {name: (before[name] + after[name]) / 2 for name in before}
+    return {
+        **numbers,
+        "uncommitted_jobs_per_s": uncommitted["jobs_per_s"],
+        "share_of_uncommitted": numbers["jobs_per_s"] / uncommitted["jobs_per_s"],
+        "uncommitted_server_cpu_ms_per_job": uncommitted["server_cpu_ms_per_job"],
+    }
+
+
+async def _with_services(data: Path, kind: str, jobs: int, in_flight: int) -> Numbers:
+    outputs = outputs_of(data)
+    outputs.mkdir(parents=True)
+    async with serving(data, kind=kind) as server:
+        await warm(server, outputs)
+        numbers, _ = await under_load(server, jobs, in_flight, outputs)
+    return numbers
 
 
 # -- with the client that users import ---------------------------------------------------------

@@ -13,9 +13,9 @@ from lucius.bootstrap.azure_stack import (
     PartMissingError,
     azurite_command,
     azurite_options,
-    free_port,
 )
 from lucius.bootstrap.broker import die_with_parent
+from lucius.bootstrap.temporal_server import free_port
 
 PATIENCE = 60
 """Seconds within which it answers, on a busy machine too."""

@@ -4,8 +4,8 @@ from typing import Final
 
 from lucius.certificate.checks import CHECKS, GROUPS
 from lucius.certificate.checks.process import DRAIN_SECONDS
+from lucius.certificate.examined import Patience
 from lucius.certificate.samples import FILE, SLOW_SECONDS
-from lucius.certificate.trial import Patience
 
 _HEAD: Final = """# The certificate
 
@@ -21,10 +21,13 @@ lucius certify --listen 8799 --service shout --step-type SHOUT   # a service tha
 ```
 
 `--command` gets the address in `LUCIUS_URL`, and folders to work in by the settings of the same names
-(`LUCIUS_WORKSPACE_URL`, `LUCIUS_INPUT_ROOTS`, `LUCIUS_OUTPUT_ROOTS`). `--check NAME` looks at one
-promise alone, `--list` prints them all. `--json` prints a report for programs, `--junit FILE` writes one
-for a build server. The exit code is 0 if no promise is broken. A check that says nothing about a service
-is skipped, with the reason.
+(`LUCIUS_WORKSPACE_URL`, `LUCIUS_INPUT_ROOTS`, `LUCIUS_OUTPUT_ROOTS`). `--listen` prints them and waits:
+start the service with them. There nothing can be stopped or killed, so some checks are skipped, with the
+reason. So is every check that says nothing about a service.
+
+`--check NAME` looks at one promise alone, `--list` prints them all. `--json` prints a report for
+programs, `--junit FILE` writes one for a build server. `--folder DIR` keeps what was handed out and
+written, with the logs of the service. The exit code is 0 if no promise is broken.
 
 ## What the service is fed
 

@@ -46,6 +46,7 @@ ABOUT: Final = {
 
 INPUTS: Final = {
     Kind.SUBMITTED: "a command was accepted",
+    Kind.ATTEMPT: "the workflow of a job on Temporal asks for the next attempt of a step",
     Kind.ENTRY_RELEASED: "the dispatch window has room",
     Kind.PUBLISH_CONFIRMED: "the bus has taken the directive",
     Kind.PUBLISH_REFUSED: "the bus has refused the directive",
@@ -66,6 +67,7 @@ INPUTS: Final = {
     Kind.CANCEL: "a client cancels",
     Kind.PAUSE: "a client pauses",
     Kind.RESUME: "a client resumes",
+    Kind.RETRY: "an operator ends the backoff that a step or a publish waits for",
     Kind.EFFECT_SETTLED: "a webhook or a link was delivered, or given up",
     Kind.DISMISSED: "an operator dismisses a failed job",
     Kind.REDRIVEN: "another job has taken over",

@@ -23,7 +23,10 @@ from lucius.core.errors import (
     LedgerRowUnreadableError,
     LedgerUnavailableError,
 )
+from lucius.core.plan import TEMPORAL
 from lucius.core.references import ReferencePolicy
+from lucius.engines.temporal.engine import TemporalEngine
+from lucius.engines.temporal.remote import RemoteInvoker
 from lucius.gateway.bus_gateway import BusGateway
 from lucius.ports.bus import Subscription
 from lucius.ports.config import TenantConfig
@@ -181,6 +184,7 @@ async def stopping() -> Answer:
 # -- jobs ------------------------------------------------------------------------------------
 
 on_job("JOB_CANCELLING", "/v1/jobs/{}:cancel", "/v1/jobs/{}:pause")
+on_job("JOB_PAUSED", "/v1/jobs/{}:pause", "/v1/jobs/{}:retry")
 on_job("NOT_REDRIVABLE", "/v1/jobs/{}:redrive")
 on_job("NOT_IN_DLQ", "/v1/admin/dlq/{}:dismiss")
 
@@ -207,6 +211,11 @@ async def unknown_step() -> Answer:
     async with api() as client:
         return await client.get(f"/v1/jobs/{await accepted(client)}/steps?step_id=fax")
 
+
+asks("GROUP_NOT_FOUND", "GET", "/v1/failures/0123")
+asks("PLAN_NOT_FOUND", "GET", "/v1/redrives/plan_0")
+asks("NOTHING_TO_REDRIVE", "POST", "/v1/redrives", json={"filter": {"code": "BROKEN"}})
+asks("FILTER_TOO_WIDE", "POST", "/v1/redrives", json={"filter": {}})
 
 # -- workers ---------------------------------------------------------------------------------
 
@@ -240,6 +249,16 @@ BOUND = Caller("worker", frozenset(Role), frozenset({"tenant_a"}))
 pulls("BUS_UNAVAILABLE", BrokenBus())
 pulls("SERVICE_NOT_FOUND", MemoryBus(), PULL.replace("ocr-service", "fax"))
 pulls("TENANT_WITHOUT_POOL", PlainBus(), caller=BOUND)
+
+
+@provokes("ORCHESTRATION_UNAVAILABLE")
+async def invoker_away() -> Answer:
+    """The server creates jobs on Temporal, and nobody is there to move them."""
+    world = World(policy=IngressPolicy(engine=TEMPORAL))
+    engine = TemporalEngine(world.engine, RemoteInvoker(["http://127.0.0.1:1"], ""))
+    async with client_of(replace(context_of(world), engine=engine)) as client:
+        return await client.post(f"/v1/jobs/{await accepted(client)}:cancel")
+
 
 # -- callers ---------------------------------------------------------------------------------
 

@@ -1,59 +1,50 @@
-"""The pages about the API are rendered once, beside the loop, however often they are asked for."""
+"""The OpenAPI document is rendered once, beside the loop, however often it is asked for."""
 
 import asyncio
 import threading
 from typing import Any
 
 import pytest
-from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 
-from lucius.api import openapi, pages
+from lucius.api import openapi
 from lucius.api.context import ApiOptions
 from tests.api.world import World, client_of, context_of
+
+PATH = "/openapi.json"
 
 
 @pytest.fixture
 def rendered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The threads in which pages were rendered."""
+    """The threads in which it was rendered."""
     threads: list[str] = []
+    document = openapi.document
 
-    def noted(function: Any) -> Any:
-        def call(*given: Any, **more: Any) -> Any:
-            threads.append(threading.current_thread().name)
-            return function(*given, **more)
+    def noted(*given: Any, **more: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return document(*given, **more)
 
-        return call
-
-    monkeypatch.setattr(openapi, "document", noted(openapi.document))
-    monkeypatch.setattr(pages, "get_swagger_ui_html", noted(get_swagger_ui_html))
-    monkeypatch.setattr(pages, "get_redoc_html", noted(get_redoc_html))
+    monkeypatch.setattr(openapi, "document", noted)
     return threads
 
 
-@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/redoc"])
-async def test_a_page_is_rendered_once(world: World, rendered: list[str], path: str) -> None:
+async def test_the_document_is_rendered_once(world: World, rendered: list[str]) -> None:
     async with client_of(context_of(world)) as client:
-        together = await asyncio.gather(*(client.get(path) for _ in range(5)))
-        answers = [*together, await client.get(path)]
+        together = await asyncio.gather(*(client.get(PATH) for _ in range(5)))
+        answers = [*together, await client.get(PATH)]
     assert len({answer.content for answer in answers}) == 1
     assert {answer.status_code for answer in answers} == {200}
     assert len(rendered) == 1
     assert rendered[0] != threading.main_thread().name
 
 
-async def test_pages_are_what_they_say(world: World) -> None:
+async def test_the_document_lists_operations_and_no_pages(world: World) -> None:
     async with client_of(context_of(world)) as client:
-        document = await client.get("/openapi.json")
-        assert document.headers["content-type"] == "application/json"
-        assert "/v1/jobs" in document.json()["paths"]
-        assert "/docs" not in document.json()["paths"]
-        for path in ("/docs", "/redoc"):
-            page = await client.get(path)
-            assert page.headers["content-type"].startswith("text/html")
-            assert "/openapi.json" in page.text
+        document = await client.get(PATH)
+    assert document.headers["content-type"] == "application/json"
+    assert "/v1/jobs" in document.json()["paths"]
+    assert PATH not in document.json()["paths"]
 
 
-async def test_without_docs_there_are_none(world: World) -> None:
+async def test_without_docs_there_is_none(world: World) -> None:
     async with client_of(context_of(world, options=ApiOptions(docs=False))) as client:
-        for path in ("/openapi.json", "/docs", "/redoc"):
-            assert (await client.get(path)).status_code == 404
+        assert (await client.get(PATH)).status_code == 404

@@ -46,6 +46,16 @@ async def answered(lucius: Live) -> None:
     await lucius.answer(again, "FAILED_FINAL")
 
 
+async def failures_of(lucius: Live) -> None:
+    await lucius.failed("four")
+    groups = (await lucius.client.get("/v1/failures")).json()["groups"]
+    await lucius.client.get(f"/v1/failures/{groups[0]['group']}")
+    plan = (await lucius.post("/v1/redrives", {"filter": {"code": "BROKEN"}})).json()["planId"]
+    await lucius.client.get("/v1/redrives")
+    await lucius.client.get(f"/v1/redrives/{plan}")
+    await lucius.post(f"/v1/redrives/{plan}:stop")
+
+
 async def test_every_operation_answers_in_its_shape_and_no_other(tmp_path: Path) -> None:
     conforming = Conforming()
     async with live(tmp_path, conforming=conforming) as lucius:
@@ -56,9 +66,9 @@ async def test_every_operation_answers_in_its_shape_and_no_other(tmp_path: Path)
         await lucius.post(f"/v1/admin/dlq/{await lucius.failed('two')}:dismiss")
         await lucius.order(job_id, "redrive")
         other = await lucius.accepted("three")
-        for verb in ("pause", "resume", "cancel"):
+        for verb in ("pause", "resume", "retry", "cancel"):
             await lucius.order(other, verb)
-        for verb in ("pause", "resume", "cancel", "redrive", "dismiss"):
+        for verb in ("pause", "resume", "retry", "cancel", "redrive", "dismiss"):
             await lucius.bulk(verb, {"tenant_id": ["tenant_a"]}, dry_run=True)
         await lucius.post("/v1/admin/outbox/retry")
         await lucius.client.get("/v1/admin/backlog/ocr")
@@ -67,6 +77,7 @@ async def test_every_operation_answers_in_its_shape_and_no_other(tmp_path: Path)
         await lucius.client.get("/v1/why")
         await lucius.post("/v1/services/ocr:pause")
         await lucius.post("/v1/services/ocr:resume")
+        await failures_of(lucius)
         await lucius.client.post("/v1/commands", json=dict(ENVELOPE))
         await lucius.client.get("/v1/jobs/nobody")
     assert conforming.seen == DOCUMENTED

@@ -147,7 +147,7 @@ class World:
         self.now = START
         self.ledger = WatchedLedger()
         self.config = Config(catalog)
-        heard = listening(self.ledger, ALL_LANES, lambda: self.now)
+        heard = self.heard = listening(self.ledger, ALL_LANES, lambda: self.now)
         parts = outbox(
             self.ledger,
             MemoryBus(),
@@ -228,6 +228,7 @@ TOKENS = CallbackTokens({"k1": b"0123456789abcdef0123456789abcdef"})
 
 def context_of(world: World, **more: Any) -> ApiContext:
     given: dict[str, Any] = {"registry": CollectorRegistry(), "services": world.insight.services}
+    given |= {"failures": world.heard.failures, "redrives": world.insight.redrives}
     given |= {"doctor": world.insight.doctor, **more}
     return ApiContext(world.engine, world.config, TOKENS, **given)
 

@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 
 from lucius.certificate.certification import BROKEN, KEPT, SKIPPED, Grade
 from lucius.certificate.checks import CHECKS
+from lucius.certificate.examined import Examined
 from lucius.certificate.report import as_document, as_junit, explained, kept, line, summary
-from lucius.certificate.trial import Examined
 
 SHOUT = Examined("shout", "SHOUT")
 FINDINGS = [

@@ -7,10 +7,11 @@ import pytest
 
 from lucius.certificate.checks.effects import expect_same
 from lucius.certificate.exam import BrokenError, NotApplicableError
+from lucius.certificate.examined import Examined, Folders, Patience
 from lucius.certificate.examinee import ElsewhereExaminee
 from lucius.certificate.gateway import ExamGateway
 from lucius.certificate.samples import Samples
-from lucius.certificate.trial import Examined, Folders, Patience, Trial
+from lucius.certificate.trial import Trial
 
 COUNT = "import sys; print(open(sys.argv[1]).read().split().count(sys.argv[2]))"
 

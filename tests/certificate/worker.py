@@ -15,10 +15,10 @@ from lucius.buses.pull_gateway import BatchedReplies, PullBus
 from lucius.certificate.certification import Certification, Grade
 from lucius.certificate.checks import CHECKS
 from lucius.certificate.exam import ReplyVerdict
+from lucius.certificate.examined import Examined, Folders
 from lucius.certificate.examinee import Examinee
 from lucius.certificate.gateway import ExamGateway
 from lucius.certificate.samples import Samples
-from lucius.certificate.trial import Examined, Folders
 from lucius.client import Client, ProblemError
 from lucius.platform import FatalError, Output, Records, Replies, Service, ServiceRunner, Task
 from lucius.platform.chaos import Chaos

@@ -1,14 +1,19 @@
 """`lucius certify`, as people call it: what it refuses, and one certificate of a worker that speaks HTTP."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from lucius.bootstrap.broker import die_with_parent
 from lucius.certificate.checks import CHECKS
 from lucius.cli.main import main
+from tests.cli.up import clean_environment, free_port
 
 WORKER = """
 import json, os, sys, urllib.request
@@ -92,3 +97,29 @@ def test_a_service_that_never_asks_is_shown_with_its_log() -> None:
     result = run(*words)
     assert result.exit_code == 1
     assert "it has ended\nthis is why" in result.stderr
+
+
+@pytest.mark.xdist_group("stacks")
+def test_a_service_that_somebody_else_starts_is_certified_where_it_can_be(tmp_path: Path) -> None:
+    """It is told where to pull from; what needs a process to be stopped is skipped."""
+    port, worker = free_port(), tmp_path / "worker.py"
+    worker.write_text(WORKER)
+    words = ["--listen", str(port), "--service", "shout", "--step-type", "SHOUT", "--json"]
+    words += ["--check", "replies-carry-their-token", "--check", "drain-ends-in-order"]
+    env = clean_environment(LUCIUS_URL=f"http://127.0.0.1:{port}")
+    tries = f"until {sys.executable} {worker} ''; do sleep 0.2; done"
+    with subprocess.Popen(
+        ["sh", "-c", tries],
+        env=env,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    ) as started:
+        try:
+            result = run(*words, "--folder", str(tmp_path / "kept"))
+        finally:
+            os.killpg(started.pid, signal.SIGKILL)
+    assert result.exit_code == 0, result.output
+    assert f"LUCIUS_WORKSPACE_URL=file://{tmp_path}/kept/workspace" in result.stderr
+    outcomes = {each["name"]: each["outcome"] for each in json.loads(result.stdout)["checks"]}
+    assert outcomes == {"replies-carry-their-token": "kept", "drain-ends-in-order": "skipped"}

@@ -19,7 +19,7 @@ from tests.cli.test_usage import ALL
 NOWHERE = ("--url", "http://127.0.0.1:9")
 ELSEWHERE = {
     *(("up",), ("orchestrator",), ("reconciler",), ("demo",)),
-    *(("service", "run"), ("bus", "provision")),
+    *(("service", "run"), ("service", "new"), ("bus", "provision"), ("load",)),
 }
 """Run in processes of their own by other tests, where they end well."""
 DONE: dict[tuple[str, ...], tuple[str, ...]] = {
@@ -43,6 +43,10 @@ DONE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("outbox", "retry"): (),
     ("protocols",): (),
     ("certify",): ("--list",),
+    ("services",): (),
+    ("service", "pause"): ("ocr-service",),
+    ("service", "resume"): ("ocr-service",),
+    ("why",): ("live",),
     ("settings",): (),
     ("verify",): ("--data", "{data}"),
     ("ledger", "prune"): ("--older-than", "1d", "--data", "{data}"),
@@ -72,7 +76,9 @@ FAILED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("ledger", "info"): ("--data", "{data}/corrupt"),
     ("keys", "revoke"): ("nobody", "--data", "{data}"),
     ("service", "run"): ("module:Name",),
+    ("service", "new"): ("UPPER", "--step-type", "X"),
     ("certify",): ("module:Name",),
+    ("load",): ("module:Name",),
 }
 
 

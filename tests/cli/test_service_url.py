@@ -104,9 +104,31 @@ def test_a_service_with_a_url_and_a_key_executes_steps_and_drains(folder: Path) 
             job = client.run(command(folder), timeout_seconds=ENDS)
         assert job["state"] == "SUCCEEDED"
         assert (folder / "out.txt").read_text() == "HELLO"
+        assert_loaded(folder, running)
         worker.send_signal(signal.SIGTERM)
         _, complaints = worker.communicate(timeout=ENDS)
         assert worker.returncode == 0, complaints
+
+
+def assert_loaded(folder: Path, running: Up) -> None:
+    """A load of twenty jobs, of which some are meant to fail."""
+    words = ["load", "--type", "SHOUT", "--input", str(folder / "in.txt"), "--jobs", "20"]
+    words += [
+        "--output",
+        str(folder / "load"),
+        "--concurrency",
+        "4",
+        "--tenants",
+        "acme=2,globex=1",
+    ]
+    words += ["--failures", "missing=0.3,duplicate=0.3,cancel=0.2", "--url", running.url, "--json"]
+    env = {"LUCIUS_API_KEY": key(folder, "submit", "read", "operate")}
+    result = CliRunner().invoke(main, words, env=env)
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["started"] == document["ended"] == 20
+    assert document["succeeded"] + document["failed_as_meant"] == 20
+    assert sum(document["histogram"].values()) == 20
 
 
 def test_a_service_without_a_key_ends_and_says_what_it_needs(folder: Path) -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from lucius.core.errors import RequestError
+from lucius.core.fingerprint import fingerprint
 from lucius.core.inputs import CancelRequested, Dismissed, Redriven
-from lucius.core.job import Job
+from lucius.core.job import Fault, Job
 from lucius.core.states import JobState
 from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
@@ -17,6 +18,7 @@ from tests.conformance.on_every import on_every
 TENANTS = ("tenant_a", "tenant_b", "tenant_c")
 TYPES = (("OCR", "EMBEDDING", "SIS"), ("SIS",))
 JOBS = 36
+IN_OCR = fingerprint("ocr", Fault("BROKEN", "the page cannot be read"))
 
 
 async def fill(on: Harness) -> list[Job]:
@@ -76,6 +78,12 @@ QUERIES = (
         tenant_ids=[f"tenant_{n}" for n in range(100)] + ["tenant_a"],
         states=[JobState.CANCELLED],
     ),
+    JobQuery(codes=["BROKEN"]),
+    JobQuery(codes=["OTHER"], dlq=True),
+    JobQuery(group=IN_OCR, tenant_ids=["tenant_a", "tenant_b"]),
+    JobQuery(services=["sis-service"], dlq=True),
+    JobQuery(steps=["ocr", "fax"]),
+    JobQuery(steps=["sis"], codes=["BROKEN", "OTHER"], request_type="SIS"),
 )
 
 
@@ -87,6 +95,19 @@ def wanted(query: JobQuery, job: Job) -> bool:
         and query.request_type in (None, plan.request_type)
         and (query.created_from or at(-1)) <= plan.accepted_at < (query.created_to or at(10**6))
         and (not query.dlq or job.in_dlq)
+        and wanted_inside(query, job)
+    )
+
+
+def wanted_inside(query: JobQuery, job: Job) -> bool:
+    """Every job that failed did so in its first step, and every live one is held there."""
+    first, failed = job.plan.steps[0], job.state is JobState.FAILED_FINAL
+    touched = failed or job.state is JobState.DISPATCHING
+    return (
+        (query.codes is None or (failed and "BROKEN" in query.codes))
+        and (query.group is None or (failed and first.step_id == "ocr"))
+        and (query.steps is None or (touched and first.step_id in query.steps))
+        and (query.services is None or (touched and first.service in query.services))
     )
 
 

@@ -197,3 +197,43 @@ async def test_remove_takes_an_object_or_all_of_a_folder(h: Harness) -> None:
     assert await h.workspace.list(h.root) == [h.root + "a/job_10/x"]
     for uri in (h.root + "a/file", h.root + "a/job_1/"):
         await h.workspace.remove(uri)
+
+
+# -- several objects in order ------------------------------------------------------------------
+
+
+@on_every_workspace
+async def test_objects_are_created_in_order_up_to_the_first_that_is_there(h: Harness) -> None:
+    record, first, second = (h.root + name for name in ("job/_commits/r.json", "job/ocr/a", "out"))
+    objects = [(record, b"record"), (first, b"first"), (second, b"second")]
+    await h.workspace.write(second, b"another's")
+    assert await h.workspace.create_all(objects) == 2
+    assert await h.workspace.create_all(objects) == 0, "who comes second creates nothing"
+    contents = [await h.workspace.read(uri) for uri in (record, first, second)]
+    assert contents == [b"record", b"first", b"another's"]
+    assert await h.workspace.create_all([(h.root + "x", b"x"), (h.root + "y", b"y")]) == 2
+
+
+@on_every_workspace
+async def test_notes_are_objects_like_others(h: Harness) -> None:
+    note = h.root + "sys/a/job_1/_attempts/ocr/begun.json"
+    assert await h.workspace.create(note, b"one")
+    await h.workspace.write(note, b"three")
+    assert await h.workspace.read(note) == b"three"
+    assert await h.workspace.size(note) == 5
+    assert await h.workspace.digest(note) == digest_of(b"three")
+    assert await h.workspace.list(h.root + "sys/a/job_1/") == [note]
+    assert await h.workspace.folders(h.root + "sys/a/") == [h.root + "sys/a/job_1/"]
+    await h.workspace.remove(h.root + "sys/a/job_1/")
+    assert await h.workspace.list(h.root) == []
+    assert await h.workspace.create(note, b"again")
+
+
+@on_every_workspace
+async def test_the_notes_of_other_jobs_are_out_of_reach(h: Harness) -> None:
+    other = h.root + "sys/a/job_10/_commits/r.json"
+    await h.workspace.create(other, b"other's")
+    scoped = h.workspace.within(h.root + "sys/a/job_1/")
+    for attempt in (scoped.read(other), scoped.create(other, b"x"), scoped.write(other, b"x")):
+        with pytest.raises(WorkspaceRefusedError):
+            await attempt

@@ -1,5 +1,6 @@
 """What is particular to local files: when they are durable, and what a crash may leave behind."""
 
+import asyncio
 import errno
 import os
 import stat
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
-from lucius.workspaces.local import TEMPORARY, LocalWorkspace
+from lucius.workspaces import together
+from lucius.workspaces.files import NOTES_FILE, TEMPORARY, sync_file_system
+from lucius.workspaces.local import LocalWorkspace
+from lucius.workspaces.notes import Notes
 
 
 def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -53,7 +57,7 @@ async def test_new_folders_are_made_durable_too(
     workspace = LocalWorkspace(tmp_path)
     calls = _recorded(monkeypatch)
     await workspace.write((tmp_path / "one" / "two" / "a").as_uri(), b"x")
-    assert calls == ["folder", "folder", "file", "name", "folder"]
+    assert calls == ["file", "name", "folder", "folder", "folder"]
 
 
 async def test_a_full_disk_is_reported_and_leaves_the_old_object(
@@ -136,3 +140,84 @@ async def test_a_replaced_object_is_durable_before_it_is_named(
     calls = _recorded(monkeypatch)
     assert await workspace.replace(uri, b"new", old)
     assert calls == ["file", "name", "folder"]
+
+
+async def test_notes_that_an_earlier_version_kept_as_files_are_found(tmp_path: Path) -> None:
+    folder = tmp_path / "job_1" / "_commits"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_bytes(b"kept")
+    workspace, uri = LocalWorkspace(tmp_path), (folder / "a.json").as_uri()
+    assert not await workspace.create(uri, b"new")
+    assert await workspace.read(uri) == b"kept"
+    assert await workspace.list(folder.as_uri() + "/") == [uri]
+
+
+async def test_a_folder_of_notes_that_is_a_link_leads_nowhere(tmp_path: Path) -> None:
+    root, job = tmp_path / "root", tmp_path / "root" / "job_1"
+    job.mkdir(parents=True)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "a.json").write_bytes(b"x")
+    (job / "_commits").symlink_to(tmp_path / "secrets")
+    scoped = LocalWorkspace(root).within(job.as_uri() + "/")
+    with pytest.raises(WorkspaceRefusedError):
+        await scoped.read((job / "_commits" / "a.json").as_uri())
+
+
+async def test_notes_are_for_their_owner_alone(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.create((tmp_path / "_commits" / "a").as_uri(), b"x")
+    kept = [tmp_path / name for name in os.listdir(tmp_path) if name.startswith(NOTES_FILE)]
+    assert kept
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in kept)
+
+
+async def test_files_that_come_together_share_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two turns for a hundred files: one makes them durable, one their names."""
+    workspace, syncs = LocalWorkspace(tmp_path), 0
+
+    def counted(handle: int) -> None:
+        nonlocal syncs
+        syncs += 1
+        sync_file_system(handle)
+
+    monkeypatch.setattr(together, "sync_file_system", counted)
+    uris = [(tmp_path / "folder" / f"{number}").as_uri() for number in range(100)]
+    await asyncio.gather(*(workspace.write(uri, b"x") for uri in uris))
+    assert syncs == 2
+    assert len(await workspace.list(tmp_path.as_uri() + "/")) == 100
+
+
+async def test_small_effects_that_come_together_share_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record and its file for each of a hundred jobs: one commit, no other sync, few folders."""
+    workspace, commits = LocalWorkspace(tmp_path), 0
+    committed = Notes._committed
+
+    def counted(notes: Notes, asked: Any) -> None:
+        nonlocal commits
+        commits += 1
+        committed(notes, asked)
+
+    monkeypatch.setattr(Notes, "_committed", counted)
+    await workspace.create((tmp_path / "_commits" / "first").as_uri(), b"x")
+    calls, made, mkdir = _recorded(monkeypatch), 0, os.mkdir
+
+    def counted_mkdir(*arguments: Any) -> None:
+        nonlocal made
+        mkdir(*arguments)
+        made += 1
+
+    monkeypatch.setattr(os, "mkdir", counted_mkdir)
+    jobs = [f"{tmp_path.as_uri()}/t/job_{number}/" for number in range(100)]
+    effects = (
+        workspace.create_all([(f"{job}_commits/r.json", b"{}"), (f"{job}ocr/a.txt", b"a")])
+        for job in jobs
+    )
+    assert await asyncio.gather(*effects) == [2] * 100
+    assert commits == 2, "the first alone, and all others together"
+    assert "file" not in calls
+    assert "folder" not in calls
+    assert made == 1 + 2 * 100, "the tenant's, and for each job its own and its step's"

@@ -226,7 +226,6 @@ def test_an_attempt_that_fails_while_pausing_waits_for_the_resume(how: str) -> N
     story.wait(days=1).tick()
     assert story.step().state is S.FAILED_RETRY
     story.give(RESUME)
-    story.tick_due()
     story.release()
     assert story.lease() == ("a", 2, "a2")
 

@@ -236,6 +236,12 @@ def drafts_are_the_job_itself(patch: Patch) -> None:
     patch.setattr(Turn, "own_step", taken)
 
 
+def retries_go_past_a_pause(patch: Patch) -> None:
+    """4: a paused job does not refuse to be tried again."""
+    cells = {**JOB[JobState.PAUSED], Kind.RETRY: IGNORE}
+    patch.setitem(JOB, JobState.PAUSED, cells)
+
+
 SHORT_APART = replace(APART, plan=small_plan(0, 1, attempts=1))
 SHORT_DRAIN = replace(DRAIN, plan=small_plan(0, attempts=1), refusals=False, controls=())
 
@@ -247,6 +253,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], Configuration, str]] = [
     (every_reply_counts, NETWORK, "2: "),
     (stages_do_not_wait, NETWORK, "3: only the active step moves"),
     (pauses_withdraw_nothing, CONTROL, "4: a paused job has nothing in the outbox"),
+    (retries_go_past_a_pause, CONTROL, "4: a paused job has nothing in the outbox"),
     (releases_ask_nobody, DRAIN, "4: nothing is released after cancel or pause"),
     (failures_stop_nothing, STAGE, "phase: FAILED of a job that is "),
     (routing_follows_configuration, NETWORK, "5: "),

@@ -17,6 +17,7 @@ from lucius.core.inputs import (
     PauseRequested,
     Redriven,
     ResumeRequested,
+    RetryRequested,
     Ticked,
 )
 from lucius.core.job import Job, Step
@@ -62,7 +63,14 @@ def test_every_rejection_of_an_input_has_a_code() -> None:
                 assert (cell.code is not None) == coded, f"{machine} {state} {kind}"
 
 
-ORDERS = (CancelRequested(), PauseRequested(), ResumeRequested(), Dismissed(), Redriven("other"))
+ORDERS = (
+    CancelRequested(),
+    PauseRequested(),
+    ResumeRequested(),
+    RetryRequested(),
+    Dismissed(),
+    Redriven("other"),
+)
 ANSWERED = [
     (state, received)
     for state in JobState

@@ -14,7 +14,7 @@ import httpx
 
 from tests.faults.server import LUCIUS, REPOSITORY, STEPS, Server
 
-STACKS = ("embedded", "nats", "azure")
+STACKS = ("embedded", "nats", "azure", "temporal")
 WAIT = 60
 LEASE = "8"
 """Seconds after which the lanes of a dead owner are taken over."""

@@ -88,13 +88,24 @@ async def freeze(stack: Stack, victim: str) -> None:
 
 
 Blow = tuple[Callable[..., Awaitable[None]], tuple[str, ...]]
-BLOWS: tuple[Blow, ...] = (
-    (kill, ("/reconciler-1",)),
-    (kill, ("/orchestrator-1",)),
-    (freeze, ("/reconciler-2",)),
-    (kill, tuple(f"run tests.faults.kill_services:{name}" for name in ("alpha", "beta", "gamma"))),
-    (kill, ("/orchestrator-2", "/reconciler-2")),
-)
+SERVICES = tuple(f"run tests.faults.kill_services:{name}" for name in ("alpha", "beta", "gamma"))
+BLOWS: dict[str, tuple[Blow, ...]] = {
+    "azure": (
+        (kill, ("/reconciler-1",)),
+        (kill, ("/orchestrator-1",)),
+        (freeze, ("/reconciler-2",)),
+        (kill, SERVICES),
+        (kill, ("/orchestrator-2", "/reconciler-2")),
+    ),
+    "temporal": (
+        (kill, ("lucius worker",)),
+        (kill, ("/invoker-1", "/orchestrator-1")),
+        (kill, ("server start-dev",)),
+        (freeze, ("/invoker-2",)),
+        (kill, SERVICES),
+        (kill, ("/orchestrator-2", "/invoker-2")),
+    ),
+}
 """Who is hit: what only its command line has."""
 
 
@@ -110,7 +121,7 @@ async def one_job(stack: Stack, client: Client, numbers: Numbers) -> str:
 
 async def havoc(stack: Stack, client: Client, numbers: Numbers) -> None:
     """After each blow, and before the next one, a job that comes then ends well."""
-    for blow, victims in BLOWS:
+    for blow, victims in BLOWS[stack.name]:
         await blow(stack, *victims)
         assert await one_job(stack, client, numbers) == "SUCCEEDED", victims
 
@@ -125,13 +136,18 @@ async def load(
 
 
 @pytest.mark.parametrize(
-    ("storage", "bus"),
-    [("ledger", "servicebus"), ("table", "nats")],
-    ids=["ledger-servicebus", "table-nats"],
+    ("name", "storage", "bus"),
+    [
+        ("azure", "ledger", "servicebus"),
+        ("azure", "table", "nats"),
+        ("temporal", "ledger", "servicebus"),
+    ],
 )
-async def test_every_accepted_job_survives(tmp_path: Path, storage: str, bus: str) -> None:
+async def test_every_accepted_job_survives(
+    tmp_path: Path, name: str, storage: str, bus: str
+) -> None:
     settings = {"LUCIUS_STORAGE_BACKEND": storage, "LUCIUS_BUS_BACKEND": bus, **PATIENT}
-    with running("azure", tmp_path, **settings) as stack:
+    with running(name, tmp_path, **settings) as stack:
         assert len(stack.urls) == 2
         client, numbers = Client(stack), count()
         breaking = asyncio.create_task(havoc(stack, client, numbers))

@@ -6,7 +6,7 @@ to have the process die there. What a dead process still tries to do never happe
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -84,6 +84,13 @@ class _Pointed:
     def __getattr__(self, operation: str) -> Any:
         found = getattr(self._target, operation)
         return partial(self._call, operation) if inspect.iscoroutinefunction(found) else found
+
+    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+        """As a store does it that has no better way: a process may die between any two."""
+        for number, (uri, data) in enumerate(objects):
+            if not await self._call("create", uri, data):
+                return number
+        return len(objects)
 
     async def _call(self, operation: str, *args: Any, **options: Any) -> Any:
         await self._points.pass_by(f"before {self._name}.{operation}", args)

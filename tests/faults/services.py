@@ -94,10 +94,10 @@ class NoCommitRecord(Commits):
 
     async def commit(
         self, directive: Directive, worker_id: str, output: Output, staged: Mapping[str, Staged]
-    ) -> CommitRecord:
+    ) -> tuple[CommitRecord, int]:
         record = self._proposal(directive, worker_id, output, tuple(staged.values()))
         await self._workspace.write(record_uri(directive), record.encoded())
-        return record
+        return record, 0
 
 
 class NoRecords(MemoryRecords):

@@ -14,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import pytest
 
+from lucius.ports.workspace import COMMITS
+from lucius.workspaces.notes import Notes
 from tests.faults.server import STEPS, Server, command, ready
 
 KILLS = 20
@@ -159,7 +161,8 @@ async def test_fm_022_recover_every_accepted_job_ends_as_scripted_after_twenty_k
 
 def check_effects(jobs: list[dict[str, Any]], data: Path) -> None:
     """Each finished step has one commit record, and what is promoted is what it names."""
-    records = Counter(path.parent.parent.name for path in data.rglob("_commits/*.json"))
+    notes = Notes(f"{data}/workspace").below(f"{data}/workspace")
+    records = Counter(Path(note).parent.parent.name for note in notes if f"/{COMMITS}/" in note)
     for job in jobs:
         done = [step for step in job["steps"] if step["state"] == "SUCCEEDED"]
         assert records[job["jobId"]] == len(done), job["jobId"]

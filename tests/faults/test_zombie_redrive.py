@@ -100,12 +100,13 @@ async def test_fm_025_prevent_an_old_worker_commits_nothing_after_the_redrive(
 def test_fm_025_prevent_what_was_committed_before_the_redrive_is_not_promoted_after_it(
     place: str, when: str
 ) -> None:
-    """The old worker is held at each of its two places, before and after it looks for the other's."""
+    """The old worker is held at each of its two places, before it fills it and after it has looked."""
 
     @staged
     async def story(stage: Stage) -> None:
         lucius, worker, zombie, job_id = await cancelled(stage)
-        point = "before workspace.create" if when == "before" else "after workspace.digest"
+        looked = "digest" if place == WANTED else "create"
+        point = "before workspace.create" if when == "before" else f"after workspace.{looked}"
         gate = worker.points.hold(point, lambda uri, *_: uri.endswith(place))
         zombie.go.set()
         await gate.reached()

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from lucius.platform import FatalError, ObjectMissingError, Output, Service, SyncTask, Task, service
+from lucius.platform.task import SMALL
 
 MIB = 1024 * 1024
 log = logging.getLogger("tests.isolated")
@@ -44,6 +45,11 @@ DEEDS: dict[str, Callable[[], Any]] = {
     "memory": lose_memory,
     "for ever": never_end,
 }
+
+
+def written_at_once(text: str) -> str:
+    """Long enough to be staged as an object, so that a test sees it before the step ends."""
+    return text.ljust(SMALL + 1)
 
 
 class Deeds(Service):
@@ -78,7 +84,7 @@ class Attentive(Deeds):
     cancel_grace = None
 
     def execute(self, task: SyncTask) -> Output:
-        task.stage("begun.txt", "yes")
+        task.stage("begun.txt", written_at_once("yes"))
         while not task.cancel_requested:
             time.sleep(0.01)
         task.check_cancelled()
@@ -110,7 +116,7 @@ class Parent(Deeds):
 
     def execute(self, task: SyncTask) -> Output:
         started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        task.stage("pids.txt", f"{os.getpid()} {started.pid}")
+        task.stage("pids.txt", written_at_once(f"{os.getpid()} {started.pid}"))
         started.wait()
         return Output()
 

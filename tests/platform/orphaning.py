@@ -13,7 +13,7 @@ async def main() -> None:
     await bench.runner(Parent())
     await bench.send(1)
     pids = await bench.workspace.written("mem://lucius/tenant_a/job_1/ocr/1/lease_1/pids.txt")
-    print(pids.decode(), flush=True)
+    print(pids.decode().strip(), flush=True)
     await asyncio.Event().wait()
 
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from unittest.mock import patch
 
 from lucius.core.errors import BusUnavailableError, WorkspaceError
-from lucius.platform import CommitRecord, Commits, Output
+from lucius.platform import CommitRecord, Commits, Output, Task
 from lucius.platform.commit import record_uri
 from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.lease import Lease
 from lucius.platform.records import MemoryRecords
-from lucius.platform.task import Staged
+from lucius.platform.task import SMALL, Staged
 from tests.platform.bench import Bench, Writer, kill, on_the_bench
 
 PROMOTED = "mem://lucius/tenant_a/job_1/ocr/output.txt"
@@ -24,15 +24,36 @@ class Careless(Commits):
 
     async def commit(
         self, directive: Directive, worker_id: str, output: Output, staged: Mapping[str, Staged]
-    ) -> CommitRecord:
+    ) -> tuple[CommitRecord, int]:
         record = self._proposal(directive, worker_id, output, tuple(staged.values()))
         await self._workspace.write(record_uri(directive), record.encoded())
-        return record
+        return record, 0
+
+    async def promote(self, directive: Directive, record: CommitRecord, filled: int = 0) -> None:
+        for promotion, target in record.places():
+            await self._workspace.write(target, promotion.content or b"")
 
 
-class DiesBeforePromotion(Commits):
-    async def promote(self, directive: Directive, record: CommitRecord) -> None:
+class RecordAlone(Commits):
+    """As on a storage that has no better way: nothing is promoted together with the record."""
+
+    async def commit(
+        self, directive: Directive, worker_id: str, output: Output, staged: Mapping[str, Staged]
+    ) -> tuple[CommitRecord, int]:
+        record = self._proposal(directive, worker_id, output, tuple(staged.values()))
+        assert await self._workspace.create(record_uri(directive), record.encoded())
+        return record, 0
+
+
+class DiesBeforePromotion(RecordAlone):
+    async def promote(self, directive: Directive, record: CommitRecord, filled: int = 0) -> None:
         await asyncio.Event().wait()
+
+
+class LargeWriter(Writer):
+    async def execute(self, task: Task) -> Output | None:
+        await task.stage("output.txt", "x" * (SMALL + 1))
+        return None
 
 
 async def _two_attempts(bench: Bench, commits: Commits | None = None) -> Writer:
@@ -175,7 +196,7 @@ async def test_another_input_or_payload_is_another_effect(bench: Bench) -> None:
 
 @on_the_bench
 async def test_a_committed_output_that_is_gone_fails_for_good(bench: Bench) -> None:
-    runner = await bench.runner(Writer(), commits=DiesBeforePromotion(bench.workspace))
+    runner = await bench.runner(LargeWriter(), commits=DiesBeforePromotion(bench.workspace))
     body = await bench.send(1)
     await asyncio.sleep(1)
     await kill(runner)
@@ -189,8 +210,10 @@ async def test_a_committed_output_that_is_gone_fails_for_good(bench: Bench) -> N
 
 @on_the_bench
 async def test_a_promotion_that_failed_is_finished_by_the_next_attempt(bench: Bench) -> None:
-    class Full(Commits):
-        async def promote(self, directive: Directive, record: CommitRecord) -> None:
+    class Full(RecordAlone):
+        async def promote(
+            self, directive: Directive, record: CommitRecord, filled: int = 0
+        ) -> None:
             raise WorkspaceError("the disk is full")
 
     writer = Writer()

@@ -138,9 +138,11 @@ async def test_without_giving_back_the_lease_is_held_by_nobody(bench: Bench) -> 
 @on_the_bench
 async def test_draining_never_gives_back_what_may_be_committed(bench: Bench) -> None:
     class Slow(Commits):
-        async def promote(self, directive: Directive, record: CommitRecord) -> None:
+        async def promote(
+            self, directive: Directive, record: CommitRecord, filled: int = 0
+        ) -> None:
             await asyncio.sleep(3)
-            await super().promote(directive, record)
+            await super().promote(directive, record, filled)
 
     service = await bench.runner(
         Writer(), grace=timedelta(seconds=1), commits=Slow(bench.workspace)

@@ -11,6 +11,7 @@ from lucius.platform import FatalError, InvalidPayloadError, ObjectMissingError,
 from lucius.platform.commit import folders
 from lucius.platform.directive import parse_directive
 from lucius.platform.payload import parse_payload
+from lucius.platform.task import SMALL, SMALL_TOGETHER
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.platform.bench import Bench, Writer, on_the_bench
 
@@ -149,12 +150,32 @@ async def test_a_reference_to_nothing_is_fatal() -> None:
 
 async def test_staged_output_lies_under_its_attempt_and_lease() -> None:
     task, workspace = _task()
-    uri = await task.stage("parts/result.json", "{}")
+    uri = await task.stage("parts/result.json", "x" * (SMALL + 1))
     assert uri == "mem://w/job_1/sis/2/l9/parts/result.json"
-    assert workspace.objects == {uri: b"{}"}
+    assert set(workspace.objects) == {uri}
 
 
-@pytest.mark.parametrize("name", ["", "/etc/passwd", "../x", "a//b", "a/../b", "1/l1/output.txt"])
+async def test_a_small_output_is_written_nowhere_before_it_is_committed() -> None:
+    task, workspace = _task()
+    uri = await task.stage("parts/result.json", "{}")
+    assert workspace.objects == {}
+    assert await task.read(uri) == b"{}", "the attempt itself can read it"
+
+
+async def test_many_small_outputs_are_not_all_kept_in_memory() -> None:
+    task, workspace = _task()
+    for number in range(6):
+        await task.stage(f"page{number}.bin", bytes(SMALL))
+    assert sum(each.size for each in task.staged.values() if each.content) == SMALL_TOGETHER
+    assert len(workspace.objects) == 2
+    await task.stage("page0.bin", b"now empty")
+    last = await task.stage("page6.bin", bytes(SMALL // 2))
+    assert last not in workspace.objects, "there is room for it again"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "/etc/passwd", "../x", "a//b", "a/../b", "1/l1/output.txt", "a/_commits/b"]
+)
 async def test_a_name_that_leaves_its_place_is_refused(name: str) -> None:
     task, _ = _task()
     with pytest.raises(FatalError, match="cannot name an output"):

@@ -13,8 +13,8 @@ from tests.api.world import ENVELOPE, World, context_of
 
 PUBLIC = {"/healthz", "/readyz"}
 """Open to everyone by design: they name no tenant."""
-PUBLIC_PAGES = {"/openapi.json", "/docs", "/redoc"}
-"""Pages about the API itself, which the document does not list."""
+PUBLIC_PAGES = {"/openapi.json"}
+"""About the API itself; the document does not list it."""
 
 
 @dataclass(frozen=True)

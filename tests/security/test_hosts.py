@@ -65,7 +65,7 @@ async def defective(scope: Any, receive: Any, send: Any) -> None:
     ("asked", "status"),
     [
         (request("GET /healthz HTTP/1.1", "host: a"), 200),
-        (request("GET /docs HTTP/1.1", "host: a"), 200),
+        (request("GET /openapi.json HTTP/1.1", "host: a"), 200),
         (request("GET /nope HTTP/1.1", "host: a"), 404),
         (request("GET /v1/jobs?x=1 HTTP/1.1", "host: a"), 422),
         (b"nonsense\r\n\r\n", 400),

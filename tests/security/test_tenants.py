@@ -12,6 +12,8 @@ from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.inputs import ResultReceived, ResultStatus
 from lucius.core.job import Fault
 from lucius.core.states import JobState
+from lucius.ports.ledger import JobQuery
+from lucius.ports.redrives import RedriveRules
 from tests.api.world import ENVELOPE, World, client_of, context_of
 from tests.security.routes import GUARDED, DocumentedRoute
 
@@ -128,6 +130,30 @@ async def _counts_nothing(world: World, client: httpx.AsyncClient, route: Docume
         assert (numbers, service["workers"]) == ((None,) * 4, [])
 
 
+async def _groups_nothing(world: World, client: httpx.AsyncClient, route: DocumentedRoute) -> None:
+    (ours,) = await world.heard.failures.groups(None)
+    assert (await client.get("/v1/failures")).json() == {"groups": []}
+    assert (await client.get(f"/v1/failures?tenant_id={OURS}")).json() == {"groups": []}
+    theirs = await client.get(f"/v1/failures/{ours.group}")
+    assert (theirs.status_code, theirs.json()["code"]) == (404, "GROUP_NOT_FOUND")
+
+
+async def _plans_nothing(world: World, client: httpx.AsyncClient, route: DocumentedRoute) -> None:
+    """Neither for the jobs of another tenant, nor a plan of theirs."""
+    (ours,) = await world.heard.failures.groups(None)
+    query = JobQuery(dlq=True, group=ours.group)
+    plan = await world.insight.redrives.start(query, RedriveRules(), "anna", None)
+    for given in ({"code": "BROKEN"}, {"tenant_id": OURS}, {"group": ours.group}):
+        answer = await client.post("/v1/redrives", json={"filter": given})
+        assert answer.json()["code"] in ("NOTHING_TO_REDRIVE", "GROUP_NOT_FOUND")
+    assert (await client.get("/v1/redrives")).json() == {"plans": []}
+    for asked in (
+        await client.get(f"/v1/redrives/{plan.plan_id}"),
+        await client.post(f"/v1/redrives/{plan.plan_id}:stop"),
+    ):
+        assert (asked.status_code, asked.json()["code"]) == (404, "PLAN_NOT_FOUND")
+
+
 CHECKS: dict[str, Check] = {
     "POST /v1/orchestrate": _submits_nothing,
     "POST /v1/commands": _submits_nothing,
@@ -136,11 +162,18 @@ CHECKS: dict[str, Check] = {
     "POST /v1/jobs:cancel": _moves_nothing,
     "POST /v1/jobs:pause": _moves_nothing,
     "POST /v1/jobs:resume": _moves_nothing,
+    "POST /v1/jobs:retry": _moves_nothing,
     "POST /v1/jobs:redrive": _moves_nothing,
     "POST /v1/jobs:dismiss": _moves_nothing,
     "GET /v1/protocols": _names_no_tenant,
     "GET /v1/services": _counts_nothing,
     "GET /v1/why": _names_no_tenant,
+    "GET /v1/failures": _groups_nothing,
+    "GET /v1/failures/{group}": _groups_nothing,
+    "POST /v1/redrives": _plans_nothing,
+    "GET /v1/redrives": _plans_nothing,
+    "GET /v1/redrives/{planId}": _plans_nothing,
+    "POST /v1/redrives/{planId}:stop": _plans_nothing,
     "POST /v1/services/{service}/directives:pull": _names_no_tenant,
     "POST /v1/services/{service}/replies": _names_no_tenant,
 }

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
@@ -17,7 +18,8 @@ from lucius.services.documents import Picture, Sheets
 from lucius.services.limits import NICENESS
 from lucius.services.ocr import OcrOptions, recognised
 from lucius.services.recognition import Recogniser
-from lucius.workspaces import local
+from lucius.workspaces import files
+from lucius.workspaces.notes import Notes
 from tests.services import hostile
 from tests.services.papers import image_bytes, scanned
 from tests.services.stage import SAMPLE, Stage, failure
@@ -78,13 +80,32 @@ async def test_a_process_keeps_its_model_and_steps_aside_for_the_server(tmp_path
 async def test_a_workspace_that_is_full_or_read_only_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
-    def refuse(path: str, data: bytes) -> None:
+    def refuse(directory: str) -> None:
         raise OSError(reason, "no more")
 
     async with Stage(tmp_path, [Ocr()]) as stage:
         with monkeypatch.context() as full:
-            full.setattr(local, "_replace", refuse)
+            full.setattr(files, "open_temporary", refuse)
             assert failure(await stage.step("OCR")) == ("FAILED_RETRY", "WORKSPACE_UNAVAILABLE")
+        again = await stage.step("OCR", attempt_no=2)
+        assert again["status"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize(
+    "reason", ["database or disk is full", "attempt to write a readonly database"]
+)
+async def test_notes_that_cannot_be_written_fail_the_step_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    def refuse(notes: Notes, asked: object) -> None:
+        raise sqlite3.OperationalError(reason)
+
+    async with Stage(tmp_path, [Ocr()]) as stage:
+        with monkeypatch.context() as full:
+            full.setattr(Notes, "_committed", refuse)
+            result = await stage.step("OCR")
+            assert failure(result) == ("FAILED_RETRY", "WORKSPACE_UNAVAILABLE")
+            assert reason in result["error"]["message"]
         again = await stage.step("OCR", attempt_no=2)
         assert again["status"] == "SUCCEEDED"
 

@@ -28,8 +28,15 @@ _ANSWERS: Final = (
     "::test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_key"
 )
 
+_TEMPORAL: Final = "temporal/test_one_process.py::test_a_job_of_three_steps_succeeds"
 AZURE_TABLES: Final = "adapters/test_azure_tables.py::test_the_settings_name_the_tables_that_exist"
+_CONSOLE: Final = "console/test_signing_in.py"
 EFFECTS: Final = {
+    "CONSOLE_URL": "console/test_hosting.py::test_the_console_lives_under_a_path",
+    "CONSOLE_SESSION_SECONDS": f"{_CONSOLE}::test_a_session_ends",
+    "CONSOLE_CLIENT_ID": f"{_CONSOLE}::test_people_sign_in_at_their_issuer",
+    "CONSOLE_CLIENT_SECRET": f"{_CONSOLE}::test_people_sign_in_at_their_issuer",
+    "CONSOLE_SCOPES": f"{_CONSOLE}::test_people_sign_in_at_their_issuer",
     "SYSTEM": "upkeep/test_retention.py::test_another_system_has_workspaces_of_its_own",
     "DATA_DIR": "security/test_private_files.py"
     "::test_keys_made_first_of_all_are_in_a_private_directory",
@@ -87,6 +94,19 @@ EFFECTS: Final = {
     "SERVICEBUS_EXPIRY": _SERVICE_BUS,
     "LANE_TOPOLOGY": "api/test_pulling.py::test_both_modes_are_pulled_in_every_topology",
     "ROUTING_DELIMITER": _PLAN,
+    "TEMPORAL_ENABLED": _TEMPORAL,
+    "TEMPORAL_ADDRESS": _TEMPORAL,
+    "TEMPORAL_TASK_QUEUE": _TEMPORAL,
+    "TEMPORAL_NAMESPACE": "temporal/test_one_process.py"
+    "::test_a_namespace_that_is_missing_is_named_by_readyz",
+    "TEMPORAL_TLS": "temporal/test_one_process.py::test_tls_and_key_reach_the_connection",
+    "TEMPORAL_API_KEY": "temporal/test_one_process.py::test_tls_and_key_reach_the_connection",
+    "STEP_RESULT_TIMEOUT_SECONDS": "temporal/test_invoker_api.py"
+    "::test_the_lease_of_a_step_is_the_result_timeout",
+    "INVOKER_URL": "temporal/test_invoker_api.py"
+    "::test_invokers_are_called_in_turn_and_one_that_is_away_is_passed_over",
+    "INVOKER_SECRET": "temporal/test_invoker_api.py"
+    "::test_without_a_secret_it_listens_on_loopback_only",
     "MAX_ATTEMPTS": _PLAN,
     "ACK_TIMEOUT_SECONDS": "api/test_pulling.py"
     "::test_a_worker_that_vanishes_is_covered_by_the_ack_clock",

@@ -228,12 +228,17 @@ def test_a_bad_value_is_not_blamed_on_the_defaults_that_follow_from_it() -> None
 
 
 def test_a_reserved_name_is_warned_about_and_does_nothing() -> None:
-    settings = load(TEMPORAL_ENABLED="true", SERVICEBUS_LANES="8")
+    settings = load(SERVICEBUS_REPLY_SUBSCRIPTION="mine", SERVICEBUS_LANES="8")
     assert settings.warnings == (
         "LUCIUS_SERVICEBUS_LANES is not used by this version: there are always 16 lanes",
-        "LUCIUS_TEMPORAL_ENABLED is not used by this version: jobs do not run on Temporal yet",
+        "LUCIUS_SERVICEBUS_REPLY_SUBSCRIPTION is not used by this version: replies come to"
+        " lucius-reconciler or lucius-invoker",
     )
-    assert settings.ingress_policy().engine == "outbox"
+
+
+def test_new_jobs_run_on_the_engine_that_is_set() -> None:
+    assert load().ingress_policy().engine == "outbox"
+    assert load(TEMPORAL_ENABLED="true").ingress_policy().engine == "temporal"
 
 
 # -- printing and documentation --------------------------------------------------------------

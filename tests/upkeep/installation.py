@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from lucius.bootstrap import open_workspace
 from lucius.core.job import Job
+from lucius.platform.commit import COMMITS
 from lucius.settings import Settings, load_settings
 
 PROTOCOL = """
@@ -43,3 +45,10 @@ def folder_of(settings: Settings, job: Job) -> Path:
 
 def job_folders(settings: Settings) -> list[Path]:
     return sorted((settings.data_dir / "workspace" / settings.system).glob("*/job_*"))
+
+
+async def record_of(settings: Settings, job: Job) -> tuple[str, bytes]:
+    """The commit record of a job that has one: where it is, and what it says."""
+    workspace = open_workspace(settings)
+    (uri,) = await workspace.list(f"{folder_of(settings, job).as_uri()}/{COMMITS}")
+    return uri, await workspace.read(uri) or b""

@@ -6,13 +6,12 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from lucius.bootstrap import build, verify
+from lucius.bootstrap import build, open_workspace, verify
 from lucius.core.job import Job
-from lucius.platform.commit import COMMITS
 from lucius.settings import Settings
 from lucius.upkeep import effects
 from tests.services.scripted import Scripted
-from tests.upkeep.installation import envelope, folder_of, settings_in
+from tests.upkeep.installation import envelope, folder_of, record_of, settings_in
 
 TWICE = """
 step_types: {SCRIPTED: {service: scripted}}
@@ -91,8 +90,8 @@ async def test_two_steps_of_one_type_keep_their_outputs_apart(tmp_path: Path) ->
 
 
 async def test_two_steps_with_one_place_are_reported(settings: Settings, job: Job) -> None:
-    (record,) = (folder_of(settings, job) / COMMITS).glob("*.json")
-    fields = json.loads(record.read_text())
-    record.with_name("other.json").write_text(json.dumps({**fields, "step_id": "another"}))
+    uri, record = await record_of(settings, job)
+    other = json.dumps({**json.loads(record), "step_id": "another"})
+    await open_workspace(settings).write(uri.replace(".json", "0.json"), other.encode())
     kinds = {kind for kind, _ in await found(settings)}
     assert "outputs_collide" in kinds

@@ -4,12 +4,11 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from lucius.bootstrap import build, prune, verify
+from lucius.bootstrap import build, open_workspace, prune, verify
 from lucius.core.job import Job
-from lucius.platform.commit import COMMITS
 from lucius.settings import Settings
 from tests.services.scripted import Scripted
-from tests.upkeep.installation import envelope, folder_of, job_folders, settings_in
+from tests.upkeep.installation import envelope, folder_of, job_folders, record_of, settings_in
 
 
 async def test_what_a_runtime_leaves_behind_is_clean(settings: Settings, job: Job) -> None:
@@ -17,20 +16,20 @@ async def test_what_a_runtime_leaves_behind_is_clean(settings: Settings, job: Jo
 
 
 async def test_an_effect_without_its_job_is_found(settings: Settings, job: Job) -> None:
-    folder = folder_of(settings, job)
-    orphan = folder.with_name("job_000000000000aaaaaaaaaaaaaaaaaaaa")
-    folder.rename(orphan)
-    (record,) = (orphan / COMMITS).glob("*.json")
-    record.write_text(record.read_text().replace(job.job_id, orphan.name))
+    uri, record = await record_of(settings, job)
+    orphan, workspace = "job_000000000000aaaaaaaaaaaaaaaaaaaa", open_workspace(settings)
+    moved = uri.replace(job.job_id, orphan)
+    await workspace.remove(folder_of(settings, job).as_uri() + "/")
+    await workspace.write(moved, record.replace(job.job_id.encode(), orphan.encode()))
     (drift,) = await verify(settings)
-    assert (drift.kind, drift.subject) == ("effect_without_job", record.as_uri())
+    assert (drift.kind, drift.subject) == ("effect_without_job", moved)
 
 
 async def test_a_commit_record_that_cannot_be_read_is_found(settings: Settings, job: Job) -> None:
-    (record,) = (folder_of(settings, job) / COMMITS).glob("*.json")
-    record.write_text("{")
+    uri, _ = await record_of(settings, job)
+    await open_workspace(settings).write(uri, b"{")
     (drift,) = await verify(settings)
-    assert drift.kind == "commit_record_corrupt"
+    assert (drift.kind, drift.subject) == ("commit_record_corrupt", uri)
 
 
 async def test_pruning_takes_a_job_and_its_workspace_and_leaves_what_is_younger(

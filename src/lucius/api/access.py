@@ -79,8 +79,7 @@ class JwtPolicy:
             raise UnsafePolicyError(f"LUCIUS_JWT_ALGORITHMS: not accepted: {names}")
         if not self.issuer or not self.audience:
             raise UnsafePolicyError("LUCIUS_JWT_ISSUER and LUCIUS_JWT_AUDIENCE are needed")
-        parts = urlsplit(self.jwks_url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and _loopback(parts.hostname)):
+        if not is_guarded(self.jwks_url):
             raise UnsafePolicyError("LUCIUS_JWT_JWKS_URL must be https, or http on loopback")
 
 
@@ -97,8 +96,14 @@ class JwtAccess:
 
     async def __call__(self, request: Request) -> Caller:
         text = bearer(request)
-        if not text or len(text) > MAX_TOKEN:
+        if not text:
             raise unauthenticated("a bearer token is needed")
+        return await self.caller(text)
+
+    async def caller(self, text: str) -> Caller:
+        """Who a token speaks for. Raises the 401, or that nobody can say."""
+        if len(text) > MAX_TOKEN:
+            raise unauthenticated("the token is not accepted: it is too long")
         try:
             claims = self._claims(text, await self._key(text))
         except jwt.PyJWTError as error:
@@ -106,7 +111,8 @@ class JwtAccess:
         except JwksUnavailableError as error:
             raise Problem("AUTHENTICATION_UNAVAILABLE") from error
         ends = int(claims["exp"]) + self._policy.leeway_seconds
-        return replace(caller_of(claims, self._policy), stands=lambda: self._now() < ends)
+        caller = caller_of(claims, self._policy)
+        return replace(caller, stands=lambda: self._now() < ends, ends_at=ends)
 
     async def _key(self, text: str) -> jwt.PyJWK:
         """The algorithm is judged before any key is looked for."""
@@ -166,6 +172,12 @@ def _texts(value: Any) -> list[str]:
 def _reason(error: jwt.PyJWTError) -> str:
     """What is wrong with a token, never what is in it or in a key."""
     return str(error) if isinstance(error, _PLAIN) else "it cannot be verified"
+
+
+def is_guarded(address: str) -> bool:
+    """https, or http on this machine."""
+    parts = urlsplit(address)
+    return parts.scheme == "https" or (parts.scheme == "http" and _loopback(parts.hostname))
 
 
 def _loopback(host: str | None) -> bool:

@@ -1,6 +1,6 @@
 """The application: every operation by its route, with problem documents for all that goes wrong."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from lucius import __version__
 from lucius.api import openapi
 from lucius.api.context import ApiContext
 from lucius.api.metrics import HttpMetrics
-from lucius.api.operation import Operation, charge_stranger, endpoint
+from lucius.api.operation import Operation, Room, charge_stranger, endpoint
 from lucius.api.pages import pages
 from lucius.api.problems import Problem, problem_response
 from lucius.api.readiness import Readiness
@@ -23,9 +23,11 @@ from lucius.api.routes import (
     bulk,
     callbacks,
     control,
+    failures,
     gateway,
     ingress,
     reads,
+    redrives,
     services,
     system,
     why,
@@ -41,6 +43,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *control.OPERATIONS,
     *bulk.OPERATIONS,
     *why.OPERATIONS,
+    *failures.OPERATIONS,
+    *redrives.OPERATIONS,
     *reads.OPERATIONS,
     *admin.OPERATIONS,
     *system.OPERATIONS,
@@ -55,18 +59,20 @@ _DESCRIPTION: Final = (
 class Application(Starlette):
     """Every operation by its route. An endpoint answers for its own errors, so no layer is in between."""
 
-    def __init__(self, context: ApiContext) -> None:
+    def __init__(self, context: ApiContext, rooms: Sequence[Room] = ()) -> None:
         super().__init__(lifespan=_lifespan)
         self.state.feeds = Feeds(context)
         self.state.readiness = Readiness(context.checks, context.options.check_seconds)
         self._context = context
         self._metrics = HttpMetrics(context.registry)
         self._table = RouteTable()
+        self._root = context.options.root_path
         self.operations = OPERATIONS + (pages(self.openapi) if context.options.docs else ())
-        for operation in self.operations:
-            observe = self._metrics.observer(operation.method, operation.path)
-            call = traced(operation, endpoint(context, operation, observe))
-            self._table.add(operation.method, operation.path, call)
+        for room in (Room(context, self.operations), *rooms):
+            for operation in room.operations:
+                observe = self._metrics.observer(operation.method, operation.path)
+                call = traced(operation, endpoint(room.context, operation, observe))
+                self._table.add(operation.method, operation.path, call)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -78,12 +84,17 @@ class Application(Starlette):
             hosts = self._context.hosts
             if hosts is not None and (refusal := hosts.refusal(scope)) is not None:
                 raise refusal
-            call, scope["path_params"] = self._table.find(scope["method"], scope["path"])
+            call, scope["path_params"] = self._table.find(scope["method"], self._path(scope))
         except Problem as problem:
             response = self._unrouted(request, problem)
         else:
             response = await call(request)
         await response(scope, receive, send)
+
+    def _path(self, scope: Scope) -> str:
+        """Without the path under which a proxy serves us, whether or not the proxy takes it away."""
+        path: str = scope["path"]
+        return path.removeprefix(self._root) if path.startswith(self._root + "/") else path
 
     def _unrouted(self, request: Request, problem: Problem) -> Response:
         """The answer to what no operation takes. It is charged like what one does."""
@@ -106,5 +117,5 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     await app.state.feeds.close()
 
 
-def create_app(context: ApiContext) -> Application:
-    return Application(context)
+def create_app(context: ApiContext, rooms: Sequence[Room] = ()) -> Application:
+    return Application(context, rooms)

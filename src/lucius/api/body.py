@@ -14,6 +14,7 @@ BEYOND: Final = 2**80
 """Stands for an integer of more digits than 64 bits have."""
 _OWN_SITES: Final = (b"same-origin", b"none")
 """What browsers say of a page of ours, and of a user who typed the address. `same-site` is another port."""
+_FORM: Final = b"application/x-www-form-urlencoded"
 _EXACT_IN_ORJSON: Final = range(-(2**63), 2**64)
 
 
@@ -36,9 +37,12 @@ async def optional_object(request: Request, limit: int) -> dict[str, Any]:
     return value
 
 
-async def read(request: Request, limit: int) -> bytes:
-    """The raw body. A body that is too large is refused before it is read, or as soon as it shows."""
-    _check_headers(request, limit)
+async def read(request: Request, limit: int, *, form: bool = False) -> bytes:
+    """The raw body. A body that is too large is refused before it is read, or as soon as it shows.
+
+    `form`: it is what a browser sends of a form, not JSON.
+    """
+    _check_headers(request, limit, form=form)
     size, chunks = 0, []
     async for chunk in request.stream():
         size += len(chunk)
@@ -95,7 +99,7 @@ def _keys(value: Any) -> int:
     return keys
 
 
-def _check_headers(request: Request, limit: int) -> None:
+def _check_headers(request: Request, limit: int, *, form: bool) -> None:
     """One pass: this is on the path of every callback."""
     origin = host = site = b""
     for name, value in request.scope["headers"]:
@@ -104,7 +108,8 @@ def _check_headers(request: Request, limit: int) -> None:
                 _too_large(limit)
         elif name == b"content-type":
             media = value.partition(b";")[0].strip().lower()
-            if media != b"application/json" and not media.endswith(b"+json"):
+            json_body = media == b"application/json" or media.endswith(b"+json")
+            if media != _FORM if form else not json_body:
                 raise Problem("UNSUPPORTED_MEDIA_TYPE")
         elif name == b"origin":
             origin = value

@@ -6,7 +6,7 @@ where it stopped, because jobs that were moved no longer match.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ MAX_LISTED_REFUSALS: Final = 100
 """Refusals beyond these are counted, not listed."""
 
 Condition = Callable[[Job], bool]
+Among = Callable[[Sequence[Job]], Awaitable[Collection[str]]]
+"""Of the jobs of a page, the ids of those that are meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,12 @@ class Tally:
 
 
 async def order_matching(
-    engine: Engine, query: JobQuery, accepts: Condition, order: Order, limit: int
+    engine: Engine,
+    query: JobQuery,
+    accepts: Condition,
+    order: Order,
+    limit: int,
+    among: Among | None = None,
 ) -> Tally:
     """Give the order to at most `limit` jobs that match the query and that `accepts` takes."""
     tally, slots = Tally(), asyncio.Semaphore(JOBS_AT_ONCE)
@@ -71,7 +78,7 @@ async def order_matching(
         async with slots:
             tally.add(job_id, await order(job_id))
 
-    async for found in _matching_ids(engine, query, accepts):
+    async for found in _matching_ids(engine, query, accepts, among):
         page = found[: limit - tally.matched]
         tally.matched += len(page)
         await asyncio.gather(*map(order_one, page))
@@ -81,28 +88,33 @@ async def order_matching(
     return tally
 
 
-async def count_matching(engine: Engine, query: JobQuery, accepts: Condition | None) -> int:
-    """All jobs that match, without a limit. With `accepts`, each job is loaded and asked."""
-    if accepts is None:
+async def count_matching(
+    engine: Engine, query: JobQuery, accepts: Condition | None, among: Among | None = None
+) -> int:
+    """All jobs that match, without a limit. With `accepts` or `among`, each job is loaded and asked."""
+    if accepts is None and among is None:
         return await engine.count(query)
-    return sum([len(found) async for found in _matching_ids(engine, query, accepts)])
+    each = accepts or (lambda job: True)
+    return sum([len(found) async for found in _matching_ids(engine, query, each, among)])
 
 
 async def _matching_ids(
-    engine: Engine, query: JobQuery, accepts: Condition
+    engine: Engine, query: JobQuery, accepts: Condition, among: Among | None
 ) -> AsyncIterator[Sequence[str]]:
     """The ids of matching jobs in pages, newest first. Jobs that move meanwhile do not disturb the cursor."""
     cursor: str | None = None
     while True:
         page = await engine.jobs(replace(query, limit=PAGE_SIZE, cursor=cursor))
-        yield [job.job_id for job in page.jobs if accepts(job)]
+        jobs = [job for job in page.jobs if accepts(job)]
+        kept = await among(jobs) if among is not None else None
+        yield [job.job_id for job in jobs if kept is None or job.job_id in kept]
         cursor = page.next_cursor
         if cursor is None:
             return
 
 
 def order_to_move(engine: Engine, received: Input) -> Order:
-    """Cancel, pause, resume, dismiss: one input for each job."""
+    """Cancel, pause, resume, retry, dismiss: one input for each job."""
 
     async def order(job_id: str) -> Outcome | Refusal:
         applied = await engine.apply(job_id, received)
@@ -115,12 +127,16 @@ def order_to_move(engine: Engine, received: Input) -> Order:
     return order
 
 
-def order_to_redrive(engine: Engine, payload: Mapping[str, Any] | None = None) -> Order:
+def order_to_redrive(
+    engine: Engine,
+    payload: Mapping[str, Any] | None = None,
+    said: Mapping[str, str] | None = None,
+) -> Order:
     """A new job for each, with the payload that it has, or with this one if it suits the job."""
 
     async def order(job_id: str) -> Outcome | Refusal:
         try:
-            submitted = await engine.redrive(job_id, payload=payload)
+            submitted = await engine.redrive(job_id, payload=payload, said=said)
         except RequestError as error:
             return Refusal(error.code, error.detail, error.faults)
         return Outcome.ALREADY if submitted.duplicate else Outcome.APPLIED

@@ -15,6 +15,8 @@ from lucius.contract.shapes import RetriedShape
 from lucius.ports.config import ConfigSource
 from lucius.ports.diagnosis import Doctor
 from lucius.ports.engine import Engine
+from lucius.ports.failures import FailureGroups
+from lucius.ports.redrives import Redrives
 from lucius.ports.services import ServiceBook
 
 
@@ -41,6 +43,8 @@ class Caller:
     """Of its API key: names of keys may be the same."""
     stands: Stands = field(default=_always, compare=False)
     """Whether it may call still: its key may be revoked, its token expire."""
+    ends_at: float | None = field(default=None, compare=False)
+    """When its token expires, in seconds since 1970; None: that is not known from the start."""
 
     @property
     def counted_as(self) -> str:
@@ -94,6 +98,8 @@ class ApiOptions:
     check_seconds: float = 2.0
     """How long a health check may take."""
     docs: bool = True
+    root_path: str = ""
+    """Under which a proxy serves this to browsers, such as `/lucius`; it begins with a slash or is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,8 @@ class ApiContext:
     gateway: PullGateway | None = None
     services: ServiceBook | None = None
     doctor: Doctor | None = None
+    failures: FailureGroups | None = None
+    redrives: Redrives | None = None
     watch: CallerWatch = field(default_factory=CallerWatch)
     warnings: Callable[[], Mapping[str, str]] = dict
     """What is wrong without making the process unready, by part; everyone may read it."""

@@ -19,6 +19,7 @@ def one_or_several(word: dict[str, Any], description: str) -> dict[str, Any]:
     return {"anyOf": [word, several], "description": description}
 
 
+_WORD: Final[dict[str, Any]] = {"type": "string", "minLength": 1}
 FILTER: Final[dict[str, Any]] = {
     "type": "object",
     "description": "All that is given must match; an empty filter matches every job",
@@ -27,6 +28,11 @@ FILTER: Final[dict[str, Any]] = {
         "tenant_id": one_or_several({"type": "string", "minLength": 1}, "One tenant or several"),
         "state": one_or_several({"type": "string"}, "One state or several"),
         "request_type": {"type": "string", "minLength": 1},
+        "code": one_or_several(_WORD, "A step failed with this code, and has not succeeded since"),
+        "step": one_or_several(_WORD, "This step failed so, or is under way"),
+        "service": one_or_several(_WORD, "A step of this service failed so, or is under way"),
+        "group": {**_WORD, "description": "A step failed as this group of failures did"},
+        "stuck": {"type": "boolean", "description": "It does not go on by itself"},
         "created_from": {"type": "string", "format": "date-time"},
         "created_to": {"type": "string", "format": "date-time"},
     },
@@ -63,7 +69,29 @@ def job_filter(
         request_type=normal_request_type(request_type) if request_type else None,
         created_from=_moment(given, "created_from"),
         created_to=_moment(given, "created_to"),
+        codes=_some(given, "code"),
+        steps=_some(given, "step"),
+        services=_some(given, "service"),
+        group=_group(given),
     )
+
+
+def wants_stuck(body: Mapping[str, Any]) -> bool:
+    value = body["filter"].get("stuck", False)
+    if not isinstance(value, bool):
+        raise field_problem("/filter/stuck", "must be true or false")
+    return value
+
+
+def _some(given: Mapping[str, Any], name: str) -> frozenset[str] | None:
+    return frozenset(_words(given, name)) if name in given else None
+
+
+def _group(given: Mapping[str, Any]) -> str | None:
+    value = given.get("group")
+    if "group" in given and (not isinstance(value, str) or not value):
+        raise field_problem("/filter/group", "must be the id of a group of failures")
+    return value
 
 
 def _tenants(given: Mapping[str, Any], caller: Caller) -> frozenset[str] | None:

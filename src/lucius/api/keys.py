@@ -57,6 +57,9 @@ class KnownKeys(Protocol):
     def caller_of(self, text: str) -> Caller | None:
         """Who a key speaks for, or None. Takes the same time whether or not the id is known."""
 
+    def holder_of(self, key_id: str) -> Caller | None:
+        """Who the key of this id speaks for, while it may: for whoever has shown the key before."""
+
     async def check(self) -> None:
         """For readiness, which everyone may ask for."""
 
@@ -91,6 +94,11 @@ def matching(text: str, keys: Mapping[str, ApiKey], now: datetime) -> ApiKey | N
     if key is None or not matches or key.state(now) != "active":
         return None
     return key
+
+
+def active(key_id: str, keys: Mapping[str, ApiKey], now: datetime) -> ApiKey | None:
+    key = keys.get(key_id)
+    return key if key is not None and key.state(now) == "active" else None
 
 
 def id_of(text: str) -> str:
@@ -150,6 +158,11 @@ class KeyFile:
     def caller_of(self, text: str) -> Caller | None:
         self._refresh()
         key = matching(text, self._keys, self._now())
+        return caller(key, partial(self._stands, key)) if key is not None else None
+
+    def holder_of(self, key_id: str) -> Caller | None:
+        self._refresh()
+        key = active(key_id, self._keys, self._now())
         return caller(key, partial(self._stands, key)) if key is not None else None
 
     def _stands(self, key: ApiKey) -> bool:

@@ -27,6 +27,7 @@ from lucius.core.errors import LuciusError
 Json = dict[str, Any]
 Handler = Callable[[ApiContext, Request, Caller], Awaitable[Response]]
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+Refuse = Callable[[Request, Exception], Response]
 OPERATORS: Final = frozenset((Role.OPERATE, Role.ADMIN))
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,8 @@ class Operation:
     """For monitors: anyone is answered, uncounted, and on the reserve of connections too."""
     every_tenant: bool = False
     """It shows or moves what belongs to all tenants: not for a caller that is bound to some."""
+    refuse: Refuse | None = None
+    """How it answers with an error; None: with a problem document."""
 
     @property
     def operation_id(self) -> str:
@@ -96,6 +99,17 @@ class Operation:
             yield Operations.NOT_FOR_MONITORS
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Operations beside those of the API, in the same process and under the same limits.
+
+    `context` is that of the API, with another way to know a caller.
+    """
+
+    context: ApiContext
+    operations: tuple[Operation, ...]
+
+
 JSON: Final = "application/json"
 
 
@@ -107,7 +121,7 @@ def json_response(
 
 def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> Endpoint:
     """The way into every operation: who calls, may they, and what comes out if it goes wrong."""
-    handler = operation.handler
+    handler, refuse = operation.handler, operation.refuse or _problem_document
     rate = context.worker_rate if operation.worker else context.rate
     check_query = query_check(operation.parameters)
 
@@ -119,18 +133,22 @@ def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> End
                 check_query(request)
             response = await handler(context, request, caller)
         except LuciusError as error:
-            response = problem_response(error)
+            response = refuse(request, error)
             if response.status_code >= 500:
                 log.warning("%s %s: %r", operation.method, operation.path, error)
         except ClientDisconnect:
             response = Response(status_code=400)
         except Exception as error:
             log.exception("%s %s failed", operation.method, operation.path)
-            response = problem_response(error)
+            response = refuse(request, error)
         observe(response.status_code, perf_counter() - started)
         return response
 
     return call
+
+
+def _problem_document(request: Request, error: Exception) -> Response:
+    return problem_response(error)
 
 
 async def _caller(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lucius.api.body import field_problem
+from lucius.api.context import Caller
 from lucius.telemetry.redaction import redacted
 
 MAX_REASON: Final = 500
@@ -14,6 +15,12 @@ REASON: Final[dict[str, Any]] = {
         "description": "Why: events and `lucius why` show it, with the caller's name",
     }
 }
+
+
+def said_by(caller: Caller, body: Mapping[str, Any]) -> dict[str, str]:
+    """Who gives an order, and why: what its event shows."""
+    reason = reason_in(body)
+    return {"by": caller.known_as} | ({"reason": reason} if reason is not None else {})
 
 
 def reason_in(body: Mapping[str, Any]) -> str | None:

@@ -1,11 +1,10 @@
-"""The pages about the API itself: its OpenAPI document, and two that show it in a browser. Rendered once."""
+"""The OpenAPI document of the running server. Rendered once, beside the loop."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
-from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,41 +12,22 @@ from lucius.api.context import ApiContext, Caller
 from lucius.api.operation import JSON, Answer, Handler, Operation
 
 DOCUMENT: Final = "/openapi.json"
-_HTML: Final = "text/html; charset=utf-8"
 
 
 def pages(openapi: Callable[[], dict[str, Any]]) -> tuple[Operation, ...]:
-    def document() -> bytes:
-        return orjson.dumps(openapi())
-
-    def swagger() -> bytes:
-        return bytes(get_swagger_ui_html(openapi_url=DOCUMENT, title="LUCIUS").body)
-
-    def redoc() -> bytes:
-        return bytes(get_redoc_html(openapi_url=DOCUMENT, title="LUCIUS").body)
-
-    return (
-        _page(DOCUMENT, JSON, document),
-        _page("/docs", _HTML, swagger),
-        _page("/redoc", _HTML, redoc),
-    )
+    handler = rendered_once(lambda request: orjson.dumps(openapi()), {"content-type": JSON})
+    answers = {200: Answer("The document", media=JSON)}
+    about = "The API as an OpenAPI document"
+    return (Operation("GET", DOCUMENT, handler, about, "pages", None, answers, hidden=True),)
 
 
-def _page(path: str, media: str, render: Callable[[], bytes]) -> Operation:
-    about = render.__name__
-    answers = {200: Answer(about, media=media)}
-    return Operation(
-        "GET", path, _handler(render, media), about, "pages", None, answers, hidden=True
-    )
-
-
-def _handler(render: Callable[[], bytes], media: str) -> Handler:
+def rendered_once(render: Callable[[Request], bytes], headers: dict[str, str]) -> Handler:
     """Rendering takes a while, so it is done beside the loop, and whoever asks meanwhile waits for it."""
     made: asyncio.Task[bytes] | None = None
 
     async def page(context: ApiContext, request: Request, caller: Caller) -> Response:
         nonlocal made
-        made = made or asyncio.create_task(asyncio.to_thread(render))
-        return Response(await asyncio.shield(made), headers={"content-type": media})
+        made = made or asyncio.create_task(asyncio.to_thread(render, request))
+        return Response(await asyncio.shield(made), headers=headers)
 
     return page

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 from starlette.responses import Response
@@ -16,6 +16,7 @@ from lucius.core.errors import (
     LedgerRowUnreadableError,
     LuciusError,
     RequestError,
+    WorkflowsUnavailableError,
 )
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -96,8 +97,26 @@ def _render(error: Exception) -> _Rendered:
         return _Rendered(CODES["LEDGER_UNAVAILABLE"], str(error), (), {})
     if isinstance(error, BusUnavailableError):
         return _Rendered(CODES["BUS_UNAVAILABLE"], str(error), (), {})
+    if isinstance(error, WorkflowsUnavailableError):
+        return _Rendered(CODES["ORCHESTRATION_UNAVAILABLE"], str(error), (), {})
     known = CODES["INTERNAL_ERROR"]
     return _Rendered(known, known.explanation, (), {})
+
+
+class Parts(NamedTuple):
+    """An error, for whoever shows it as something else than a document."""
+
+    status: int
+    code: str
+    detail: str
+    errors: Sequence[FaultShape]
+    headers: Mapping[str, str]
+
+
+def problem_parts(error: Exception) -> Parts:
+    rendered = _render(error)
+    known = rendered.known
+    return Parts(known.status, known.code, rendered.detail, rendered.errors, rendered.headers)
 
 
 def outcome_of(error: Exception) -> ReplyOutcomeShape:

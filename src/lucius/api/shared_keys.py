@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from lucius.api.context import Caller, Role
-from lucius.api.keys import KeysUnavailableError, caller, id_of, matching, utc_now
+from lucius.api.keys import KeysUnavailableError, active, caller, id_of, matching, utc_now
 from lucius.core.errors import LedgerError
 from lucius.ports.keys import ApiKey, KeyStore
 
@@ -50,10 +50,18 @@ class SharedKeys:
             await self._read()
 
     def caller_of(self, text: str) -> Caller | None:
+        return self._caller(matching(text, self._known(), self._now()))
+
+    def holder_of(self, key_id: str) -> Caller | None:
+        return self._caller(active(key_id, self._known(), self._now()))
+
+    def _known(self) -> dict[str, ApiKey]:
         if not self._is_younger(OLDEST):
             raise KeysTooOldError("the API keys could not be read from the ledger for 30 s")
         self._asked = True
-        key = matching(text, self._keys, self._now())
+        return self._keys
+
+    def _caller(self, key: ApiKey | None) -> Caller | None:
         return caller(key, partial(self._stands, key)) if key is not None else None
 
     def _stands(self, key: ApiKey) -> bool:

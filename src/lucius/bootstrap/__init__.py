@@ -14,7 +14,15 @@ from lucius.bootstrap.adapters import (
 from lucius.bootstrap.azure_stack import serve_azure
 from lucius.bootstrap.broker import BrokerMissingError, local_nats
 from lucius.bootstrap.provisioning import provision_bus
-from lucius.bootstrap.roles import NotSharedError, check_shared, reconcile
+from lucius.bootstrap.roles import (
+    NotSharedError,
+    check_invoker_address,
+    check_shared,
+    check_temporal,
+    invoke,
+    reconcile,
+    work,
+)
 from lucius.bootstrap.runtime import Runtime, build
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
@@ -22,7 +30,7 @@ from lucius.bootstrap.services import check_services
 from lucius.bootstrap.standalone import run_service
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.telemetry import observed
-from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify
+from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify, verify_against_temporal
 
 __all__ = [
     "BrokerMissingError",
@@ -31,8 +39,11 @@ __all__ = [
     "Runtime",
     "build",
     "check_address",
+    "check_invoker_address",
     "check_services",
     "check_shared",
+    "check_temporal",
+    "invoke",
     "key_file",
     "key_store",
     "ledger_path",
@@ -53,5 +64,7 @@ __all__ = [
     "serve_azure",
     "settings_with_stored",
     "verify",
+    "verify_against_temporal",
     "webhook_secret",
+    "work",
 ]

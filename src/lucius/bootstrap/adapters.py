@@ -24,7 +24,10 @@ from lucius.api.shared_keys import SharedKeys
 from lucius.bootstrap.secrets import made_once
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
+from lucius.console.oidc import OidcClient
+from lucius.console.room import ConsoleOptions
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
+from lucius.core.plan import OUTBOX
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ledgers.memory import MemoryLedger
@@ -33,7 +36,7 @@ from lucius.platform import Service
 from lucius.ports.bus import Bus, Provisioner
 from lucius.ports.config import ConfigSource
 from lucius.ports.keys import KeyStore
-from lucius.ports.lanes import ALL_LANES, NO_LANES, Lanes
+from lucius.ports.lanes import ALL_LANES, BOTH_ENGINES, NO_LANES, Lanes
 from lucius.ports.ledger import Ledger
 from lucius.ports.workspace import Workspace
 from lucius.services import Embedding, Ocr, Sis, missing
@@ -79,13 +82,27 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
     return ledger
 
 
-def open_lanes(settings: Settings, ledger: Ledger, *, takes: bool) -> Lanes:
-    """Which lanes this process owns: all of an embedded ledger, a part of a shared one, or none."""
+def open_lanes(
+    settings: Settings, ledger: Ledger, *, takes: bool, engine: str | None = OUTBOX
+) -> Lanes:
+    """Which lanes this process owns: all of an embedded ledger, a part of a shared one, or none.
+
+    `engine`: whose jobs it moves; None: those of both.
+    """
     if settings.storage_backend in EMBEDDED_BACKENDS:
-        return ALL_LANES if takes else NO_LANES
+        every = BOTH_ENGINES if engine is None else ALL_LANES
+        return every if takes else NO_LANES
+    if engine is None:
+        raise UnsupportedError(
+            f"`lucius up` runs jobs on Temporal over an embedded ledger, and"
+            f" LUCIUS_STORAGE_BACKEND={settings.storage_backend} is shared: run `lucius orchestrator`,"
+            " `lucius invoker` and `lucius worker`"
+        )
     name = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
     store = azure_tables(settings).leases_of(ledger)
-    return LeasedLanes(store, name, clock=time.monotonic, term=settings.lane_lease, takes=takes)
+    return LeasedLanes(
+        store, name, clock=time.monotonic, term=settings.lane_lease, takes=takes, engine=engine
+    )
 
 
 def azure_tables(settings: Settings) -> ModuleType:
@@ -232,6 +249,7 @@ def open_workspace(settings: Settings) -> Workspace:
         writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],
         protected=[settings.data_dir],
     )
+    local.recover()
     memory = MemoryWorkspace(jobs=settings.workspace_url)
     return WorkspaceByScheme({"file": local, "mem": memory, **blobs(settings)})
 
@@ -369,18 +387,42 @@ async def key_store(settings: Settings) -> AsyncIterator[KeyStore]:
 def authenticator(settings: Settings, keys: KnownKeys | None) -> Authenticate | None:
     if keys is not None:
         return KeyAccess(keys)
-    if settings.auth == "jwt":
-        return JwtAccess(
-            JwtPolicy(
-                issuer=settings.jwt_issuer,
-                audience=settings.jwt_audience,
-                jwks_url=settings.jwt_jwks_url,
-                algorithms=settings.jwt_algorithms,
-                roles_claim=settings.jwt_roles_claim,
-                tenants_claim=settings.jwt_tenants_claim,
-            )
+    return jwt_access(settings) if settings.auth == "jwt" else None
+
+
+def jwt_access(settings: Settings) -> JwtAccess:
+    return JwtAccess(
+        JwtPolicy(
+            issuer=settings.jwt_issuer,
+            audience=settings.jwt_audience,
+            jwks_url=settings.jwt_jwks_url,
+            algorithms=settings.jwt_algorithms,
+            roles_claim=settings.jwt_roles_claim,
+            tenants_claim=settings.jwt_tenants_claim,
         )
-    return None
+    )
+
+
+def console_options(
+    settings: Settings, keys: KnownKeys | None, authenticate: Authenticate | None
+) -> ConsoleOptions:
+    """People sign in with what the API takes: its keys, or tokens of its issuer."""
+    client = None
+    if settings.console_client_id:
+        client = OidcClient(
+            settings.jwt_issuer,
+            settings.console_client_id,
+            settings.console_client_secret.get_secret_value(),
+            settings.console_scopes,
+            settings.console_url,
+        )
+    return ConsoleOptions(
+        url=settings.console_url,
+        session_seconds=settings.console_session.total_seconds(),
+        keys=keys,
+        access=authenticate if isinstance(authenticate, JwtAccess) else None,
+        oidc=client,
+    )
 
 
 def rate_limit(settings: Settings) -> RateLimit | None:
@@ -394,11 +436,11 @@ def worker_rate_limit(settings: Settings) -> RateLimit | None:
 
 
 def host_check(settings: Settings) -> HostCheck | None:
-    """Where callers are not known, only the names of loopback and of the public URL are ours."""
+    """Where callers are not known, only the names of loopback and of our URLs are ours."""
     if settings.auth != "none":
         return None
-    public = host_of(settings.public_url)
-    return HostCheck([public] if public else [])
+    urls = (settings.public_url, settings.console_url)
+    return HostCheck([host_of(url) for url in urls if url])
 
 
 def packaged_services(settings: Settings) -> list[Service]:

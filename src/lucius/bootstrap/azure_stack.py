@@ -1,4 +1,6 @@
-"""`lucius up --stack azure`: the processes of a deployment on one machine, over stand-ins for Azure.
+"""`lucius up --stack azure` and `temporal`: the processes of a deployment on one machine.
+
+They stand on stand-ins for Azure, and jobs of the second one run on a Temporal server.
 
 Azurite stands for Tables and Blob, our own broker for Service Bus, our own fake for App Configuration.
 With LUCIUS_BUS_BACKEND=nats a NATS server takes the place of Service Bus. Each part is a process. One that
@@ -14,15 +16,16 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from lucius.bootstrap.broker import die_with_parent, local_nats
 from lucius.bootstrap.ending import Ending
-from lucius.bootstrap.listening import LOOPBACK, listen
+from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.secrets import made_once
+from lucius.bootstrap.temporal_server import free_port, server_command
 from lucius.configs.files import files_of
 from lucius.core.errors import LuciusError
 from lucius.settings import Settings
@@ -33,6 +36,7 @@ log = logging.getLogger("lucius")
 ORCHESTRATORS: Final = 2
 RECONCILERS: Final = 2
 NATS: Final = "nats"
+INVOKERS: Final = 2
 SETTINGS_FILE: Final = "stack.env"
 CONTAINER: Final = "workspaces"
 ACCOUNT: Final = "devstoreaccount1"
@@ -68,12 +72,6 @@ def azurite_options(folder: Path | None, blob: int, queue: int, table: int) -> l
     kept = ["--location", str(folder)] if folder is not None else ["--inMemoryPersistence"]
     ports = ["--blobPort", str(blob), "--queuePort", str(queue), "--tablePort", str(table)]
     return [*kept, *ports, "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
-
-
-def free_port() -> int:
-    with contextlib.closing(listen(LOOPBACK, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Part:
@@ -142,6 +140,8 @@ class Stack:
         self._protocols = [str(path) for path in files_of(settings.protocol_paths())]
         self.environ = dict(environ)
         self.parts: list[Part] = []
+        self._invokers: list[int] = []
+        """Their ports."""
 
     async def start_stand_ins(self) -> None:
         blob, queue, table = free_port(), free_port(), free_port()
@@ -193,6 +193,22 @@ class Stack:
         path.touch(0o600)
         path.write_text("".join(f"{name}={shlex.quote(text)}\n" for name, text in named.items()))
 
+    async def start_temporal(self) -> str:
+        """The answer: where its user interface is."""
+        folder = self._data / "temporal"
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        port, ui_port, invokers = free_port(), free_port(), [free_port() for _ in range(INVOKERS)]
+        await self._start("Temporal server", server_command(folder / "temporal.db", port, ui_port))
+        self.environ |= {
+            "LUCIUS_TEMPORAL_ENABLED": "true",
+            "LUCIUS_TEMPORAL_ADDRESS": f"{LOOPBACK}:{port}",
+            "LUCIUS_INVOKER_URL": ",".join(f"http://{LOOPBACK}:{each}" for each in invokers),
+            "LUCIUS_INVOKER_SECRET": made_once(self._data / "invoker.key").decode(),
+        }
+        self._write_settings()
+        self._invokers = invokers
+        return f"http://{LOOPBACK}:{ui_port}"
+
     async def start_processes(self, host: str, port: int, services: Sequence[str]) -> list[str]:
         """The answer: the URLs of the API. Ports are chosen here, so that a later process has the same."""
         if not self.on_nats:
@@ -200,7 +216,7 @@ class Stack:
         ports = [port or free_port(), *(free_port() for _ in range(1, ORCHESTRATORS))]
         started = await asyncio.gather(
             *(self._orchestrator(n, host, each) for n, each in enumerate(ports, 1)),
-            *(self._lucius(f"reconciler {n}", "reconciler") for n in range(1, RECONCILERS + 1)),
+            *self._movers(),
             *(self._lucius(f"service {name}", "service", "run", name) for name in services),
         )
         return [str(json.loads(part.said)["url"]) for part in started[:ORCHESTRATORS]]
@@ -208,6 +224,19 @@ class Stack:
     async def _orchestrator(self, number: int, host: str, port: int) -> Part:
         address = ("--host", host, "--port", str(port))
         return await self._lucius(f"orchestrator {number}", "orchestrator", *address)
+
+    def _movers(self) -> list[Coroutine[Any, Any, Part]]:
+        """Who moves jobs: reconcilers, or invokers and a worker."""
+        if not self._invokers:
+            numbers = range(1, RECONCILERS + 1)
+            return [self._lucius(f"reconciler {number}", "reconciler") for number in numbers]
+        return [
+            self._lucius("worker", "worker"),
+            *(
+                self._lucius(f"invoker {number}", "invoker", "--port", str(port))
+                for number, port in enumerate(self._invokers, 1)
+            ),
+        ]
 
     async def _provision(self) -> None:
         """Once for all of them, as a deployment does it."""
@@ -260,12 +289,15 @@ async def azure_stack(
     host: str,
     port: int,
     services: Sequence[str],
+    temporal: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[tuple[Stack, list[str]]]:
     with _nats(environ, settings.data_dir) as found:
         stack = Stack(settings, {**environ, **found})
         try:
             await stack.start_stand_ins()
+            if temporal:
+                log.info("the Temporal UI is at %s", await stack.start_temporal())
             urls = await stack.start_processes(host, port, services)
             keeping = [asyncio.create_task(part.keep()) for part in stack.parts]
             yield stack, urls
@@ -290,11 +322,14 @@ async def serve_azure(
     port: int,
     services: Sequence[str],
     ready: Callable[[Sequence[str]], None],
+    temporal: bool = False,
 ) -> None:
     """Until SIGINT or SIGTERM."""
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
-        async with azure_stack(settings, host=host, port=port, services=services) as (_, urls):
+        async with azure_stack(
+            settings, host=host, port=port, services=services, temporal=temporal
+        ) as (_, urls):
             log.info("listening on %s", " and ".join(urls))
             ready(urls)
             await stopping.wait()

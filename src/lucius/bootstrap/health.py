@@ -1,4 +1,4 @@
-"""The health port of a process that has no API: probes and scrapes, nothing else."""
+"""A port of a process that has no API: probes and scrapes, or the questions of other processes."""
 
 import asyncio
 import contextlib
@@ -23,15 +23,17 @@ class _Quiet(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def health_port(app: Starlette, host: str, port: int | None) -> AsyncIterator[None]:
-    """Serve as long as it is entered; `port` None: not at all."""
+async def health_port(
+    app: Starlette, host: str, port: int | None, *, most: int = MOST_CONNECTIONS
+) -> AsyncIterator[int | None]:
+    """Serve as long as it is entered; `port` None: not at all. The port is told."""
     if port is None:
-        yield
+        yield None
         return
     with contextlib.closing(listen(host, port)) as listener:
         config = uvicorn.Config(
             app,
-            http=bounded(Connections(MOST_CONNECTIONS, MOST_CONNECTIONS)),
+            http=bounded(Connections(most, most)),
             ws="none",
             lifespan="off",
             headers=list(ALWAYS),
@@ -43,7 +45,8 @@ async def health_port(app: Starlette, host: str, port: int | None) -> AsyncItera
         server = _Quiet(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            yield
+            bound: int = listener.getsockname()[1]
+            yield bound
         finally:
             server.should_exit = True
             await serving

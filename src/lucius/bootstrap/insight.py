@@ -13,7 +13,9 @@ from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.engines.outbox.engine import Listener
 from lucius.engines.outbox.observer import Observer
+from lucius.insight.failures import FailureBook
 from lucius.insight.pauses import PausedServices
+from lucius.insight.redrives import RedrivePlans
 from lucius.insight.services import KnownServices
 from lucius.insight.sightings import Sightings
 from lucius.insight.why import Physician
@@ -45,6 +47,7 @@ class Listening:
 
     workers: Workers
     paused: PausedServices
+    failures: FailureBook
     alone: bool
 
     @property
@@ -53,12 +56,14 @@ class Listening:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        return (self.workers.listen,)
+        return (self.workers.listen, self.failures.listen)
 
 
 def listening(ledger: Ledger, lanes: Lanes, now: Callable[[], datetime]) -> Listening:
     alone = isinstance(lanes, FixedLanes)
-    return Listening(Workers(lanes), PausedServices(ledger.notes(), now=now, alone=alone), alone)
+    notes = ledger.notes()
+    paused = PausedServices(notes, now=now, alone=alone)
+    return Listening(Workers(lanes), paused, FailureBook(notes, now=now), alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class Insight:
     services: KnownServices
     sightings: Sightings
     doctor: Physician
+    redrives: RedrivePlans
 
 
 def insight(
@@ -107,4 +113,5 @@ def insight(
         catalog=catalog,
         now=now,
     )
-    return Insight(services, sightings, doctor)
+    redrives = RedrivePlans(ledger.notes(), outbox.engine, runs=lambda: 0 in lanes.owned, now=now)
+    return Insight(services, sightings, doctor, redrives)

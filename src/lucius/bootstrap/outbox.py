@@ -38,6 +38,7 @@ from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus
 from lucius.ports.lanes import ALL_LANES, FixedLanes, Lanes
 from lucius.ports.ledger import Ledger, Limits
+from lucius.ports.workflows import Workflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,15 @@ def outbox(
     guard: Guard = lambda body, job_id, received: None,
     home: str = EMBEDDED,
     alive: str = EMBEDDED,
+    workflows: Workflows | None = None,
+    engine_name: str | None = None,
     held_back: HeldBack | None = None,
     observers: Sequence[Observer] = (),
 ) -> Outbox:
-    """`held_back`: services that nothing is released to. `observers` hear what the metrics hear."""
+    """`held_back`: services that nothing is released to. `observers` hear what the metrics hear.
+
+    `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all.
+    """
     held_back = held_back or NoneHeldBack()
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
     releases = Releases(windows, ready, lanes, held_back)
@@ -119,6 +125,7 @@ def outbox(
         observer=metrics,
         decorate=decorate,
         notify=notify,
+        workflows=workflows,
     )
     reporter = UnclaimedReporter(
         engine, bus, unclaimed, lanes=lanes, topologies=topologies, now=now, observer=metrics
@@ -146,6 +153,7 @@ def outbox(
         pace=pace,
         observer=metrics,
         guard=guard,
+        engine_name=engine_name,
     )
     ownership = Ownership(
         engine,

@@ -10,7 +10,7 @@ from lucius.core.routing import (
     reply_topic,
     subscriptions_of,
 )
-from lucius.engines.outbox.replies import REPLIES
+from lucius.engines.outbox.replies import INVOKER_REPLIES, REPLIES
 from lucius.engines.outbox.unclaimed import UNCLAIMED
 from lucius.gateway.bus_gateway import pools_of, services_of
 from lucius.ports.bus import Subscription, directive_filters
@@ -19,10 +19,20 @@ from lucius.settings import Settings
 
 
 def subscriptions(
-    catalog: Catalog, topology: str, topologies: Sequence[str] = TOPOLOGIES
+    catalog: Catalog,
+    topology: str,
+    topologies: Sequence[str] = TOPOLOGIES,
+    *,
+    temporal: bool = False,
 ) -> list[Subscription]:
-    """Of every service and its pools, of the replies, and the catch-all. Processes listen on all of them."""
-    wanted = [Subscription(reply_topic(lane), REPLIES) for lane in range(LANES)]
+    """Of every service and its pools, of the replies, and the catch-all.
+
+    Processes listen on all these topics.
+
+    `temporal`: invokers have a subscription to the replies too, of their own.
+    """
+    names = (REPLIES, INVOKER_REPLIES) if temporal else (REPLIES,)
+    wanted = [Subscription(reply_topic(lane), name) for lane in range(LANES) for name in names]
     for topic in every_directive_topic(topologies=topologies):
         for service, step_types in services_of(catalog).items():
             for pool in (None, *pools_of(catalog, service)):
@@ -40,7 +50,12 @@ async def provision_bus(settings: Settings) -> Sequence[str]:
     provisioner = open_provisioner(settings)
     try:
         return await provisioner.provision(
-            subscriptions(config.catalog(), settings.lane_topology, settings.topologies())
+            subscriptions(
+                config.catalog(),
+                settings.lane_topology,
+                settings.topologies(),
+                temporal=settings.temporal_enabled,
+            )
         )
     finally:
         await provisioner.close()

@@ -1,20 +1,31 @@
-"""`lucius orchestrator` and `lucius reconciler`: the parts of `lucius up` as processes of their own.
+"""`lucius orchestrator`, `reconciler`, `invoker`, `worker`: parts of `lucius up` as processes of their own.
 
 They meet only in the ledger and on the bus, so both must be shared. A backend that several
 processes can use needs no change here: it is not in the table of those that cannot.
 """
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Callable
 from typing import Final
 
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from lucius.api.health import health_app
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
-from lucius.bootstrap.runtime import build
+from lucius.bootstrap.runtime import build, remote_invoker
+from lucius.bootstrap.serve import UnsafeAddressError, is_loopback
+from lucius.bootstrap.temporal import of_temporal, place_of
 from lucius.core.errors import LuciusError
+from lucius.core.plan import OUTBOX, TEMPORAL
+from lucius.engines.temporal.remote import RemoteInvoker
+from lucius.invoker.app import invoker_app
 from lucius.settings import Settings
 
+log = logging.getLogger("lucius")
 ALONE: Final = {
     "storage_backend": {
         "sqlite": "one process writes the file",
@@ -23,6 +34,15 @@ ALONE: Final = {
     "bus_backend": {"memory": "it lives inside one process"},
 }
 """Backends that no two processes can share, and why."""
+
+
+RETRY_SECONDS: Final = 1.0
+MOST_CALLERS: Final = 4096
+"""Connections of workers and orchestrators to one invoker."""
+
+
+class TemporalOffError(LuciusError):
+    """A process of the Temporal engine, where jobs do not run on Temporal."""
 
 
 class NotSharedError(LuciusError):
@@ -52,9 +72,72 @@ async def reconcile(
     health: int | None = None,
 ) -> None:
     """Dispatcher, sweepers and reply consumers, without the API. Until SIGINT or SIGTERM."""
-    runtime = await build(settings)
+    runtime = await build(settings, engine=OUTBOX)
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
         async with runtime.running(), health_port(runtime.health_app(), health_host, health):
             ready()
             await stopping.wait()
+
+
+def check_temporal(settings: Settings, verb: str) -> None:
+    if not settings.temporal_enabled:
+        raise TemporalOffError(
+            f"`lucius {verb}` serves jobs on Temporal, and LUCIUS_TEMPORAL_ENABLED is false: set it to"
+            " true for the orchestrators, invokers and workers alike"
+        )
+
+
+def check_invoker_address(settings: Settings, host: str) -> None:
+    if not settings.invoker_secret and not is_loopback(host):
+        raise UnsafeAddressError(
+            f"{host} can be reached from other machines, and callers need no secret: set"
+            " LUCIUS_INVOKER_SECRET for invokers, workers and orchestrators, or listen on 127.0.0.1"
+        )
+
+
+async def invoke(settings: Settings, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """The internal API, and all that moves jobs on Temporal but their time. Until SIGINT or SIGTERM."""
+    runtime = await build(settings, engine=TEMPORAL)
+    app = invoker_app(runtime.invoker, settings.invoker_secret.get_secret_value())
+    app.mount("/", runtime.health_app())
+    stopping = asyncio.Event()
+    with Ending(settings.drain).listening(stopping.set):
+        async with runtime.running(), health_port(app, host, port, most=MOST_CALLERS) as bound:
+            ready(f"http://{host}:{bound}")
+            await stopping.wait()
+
+
+async def work(
+    settings: Settings,
+    *,
+    ready: Callable[[], None],
+    health_host: str = LOOPBACK,
+    health: int | None = None,
+) -> None:
+    """Workflows and their activities. Until SIGINT or SIGTERM; a server that is away is waited for."""
+    registry, invoker, place = CollectorRegistry(), remote_invoker(settings), place_of(settings)
+    ProcessCollector(registry=registry)
+    module = of_temporal("workflows")
+    workflows = module.TemporalWorkflows(await module.connected(place), place)
+    app = health_app({"temporal": workflows.check, "invoker": invoker.check}, registry)
+    stopping = asyncio.Event()
+    with Ending(settings.drain).listening(stopping.set):
+        async with health_port(app, health_host, health):
+            working = asyncio.create_task(_work_forever(settings, invoker))
+            ready()
+            await stopping.wait()
+            working.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await working
+    await invoker.close()
+
+
+async def _work_forever(settings: Settings, invoker: RemoteInvoker) -> None:
+    run_worker, place = of_temporal("worker").run_worker, place_of(settings)
+    while True:
+        try:
+            await run_worker(place, invoker)
+        except RuntimeError as error:
+            log.warning("the Temporal server at %s is waited for: %s", place.address, error)
+            await asyncio.sleep(RETRY_SECONDS)

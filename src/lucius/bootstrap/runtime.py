@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.adapters import (
     authenticator,
     check_workspace,
+    console_options,
     home_of,
     host_check,
     ingress_policy,
@@ -45,22 +47,38 @@ from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.secrets import callback_keys, check_shared_secrets, webhook_secret
 from lucius.bootstrap.services import check_services, runners_of
+from lucius.bootstrap.temporal import of_temporal, open_workflows, place_of
+from lucius.console.room import console, root_path_of
 from lucius.core.effects import Decision
-from lucius.core.errors import LedgerError, LedgerUnavailableError, LuciusError
+from lucius.core.errors import (
+    LedgerError,
+    LedgerUnavailableError,
+    LuciusError,
+    WorkflowsUnavailableError,
+)
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
+from lucius.core.plan import FIRST_DESK, OUTBOX
 from lucius.core.states import StepState
 from lucius.engines.outbox.clock import SteadyClock, StorageClock
 from lucius.engines.outbox.engine import Listener
 from lucius.engines.outbox.observer import Incident
 from lucius.engines.outbox.publish_now import OutboxRetry
+from lucius.engines.temporal.asking import AskingHere
+from lucius.engines.temporal.drift import WorkflowDrift
+from lucius.engines.temporal.engine import TemporalEngine
+from lucius.engines.temporal.invoker import Invoker
+from lucius.engines.temporal.remote import RemoteInvoker
+from lucius.engines.temporal.starter import WorkflowStarter
 from lucius.gateway.bus_gateway import BusGateway
 from lucius.platform import Service, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
 from lucius.ports.bus import Bus
 from lucius.ports.config import ConfigSource
+from lucius.ports.engine import Engine
 from lucius.ports.lanes import ALL_LANES, FixedLanes, Lanes
 from lucius.ports.ledger import Dated, Ledger, Sweeps
+from lucius.ports.workflows import Workflows
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.telemetry.instruments import Measured
@@ -76,6 +94,8 @@ RESTART_PAUSE: Final = timedelta(seconds=1)
 SHARED_LOOK: Final = timedelta(seconds=1)
 """Other processes leave jobs that are due at once, and their nudge may be lost."""
 SWEEP_PAUSE: Final = timedelta(minutes=1)
+REPAIR_PAUSE: Final = timedelta(minutes=5)
+"""Between two comparisons of the ledger with Temporal."""
 PRUNE_PAUSE: Final = timedelta(minutes=10)
 """Between two looks for jobs that are kept no longer."""
 
@@ -94,6 +114,14 @@ class Runtime:
     """Whether what is due is moved here too, or by other processes."""
     lanes: Lanes = ALL_LANES
     """Those that this process owns."""
+    engine_name: str | None = None
+    """The engine whose replies come here; None: those of all engines."""
+    workflows: Workflows | None = None
+    """Of jobs on Temporal, where this process starts or signals them."""
+    remote_invoker: RemoteInvoker | None = None
+    """Who moves the jobs on Temporal that are created here."""
+    worker: Callable[[Invoker], Coroutine[Any, Any, None]] | None = None
+    """Runs the workflows in this process too."""
     listeners: Sequence[Listener] = ()
     """Told of every committed decision, besides those that are built here."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
@@ -128,6 +156,7 @@ class Runtime:
         wall = self._storage_clock.now if self._storage_clock is not None else utc_now
         self._clock = SteadyClock(wall, time.monotonic)
         shared = not isinstance(self.lanes, FixedLanes)
+        self._starter = self._starter_of(self.workflows) if self.workflows is not None else None
         self.heard = listening(self.ledger, self.lanes, self._clock.now)
         self.outbox = outbox(
             self.ledger,
@@ -135,7 +164,12 @@ class Runtime:
             ingress,
             now=self._clock.now,
             limits=ingress.limits,
-            listeners=(self._pass_cancel_on, *self.heard.listeners, *self.listeners),
+            listeners=(
+                self._pass_cancel_on,
+                *self._starts(),
+                *self.heard.listeners,
+                *self.listeners,
+            ),
             cache_bytes=settings.job_cache_bytes,
             lanes=self.lanes,
             topologies=settings.topologies(),
@@ -147,6 +181,8 @@ class Runtime:
             guard=self._guard,
             home=home,
             alive=self._incarnation,
+            workflows=self.workflows,
+            engine_name=self.engine_name,
             held_back=self.heard.paused,
             observers=self.heard.observers,
         )
@@ -156,6 +192,14 @@ class Runtime:
             self.ledger.instruments.register(self.registry)
         ProcessCollector(registry=self.registry)
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
+        self.invoker = Invoker(
+            self.engine,
+            self.dispatcher,
+            self.outbox.ticks,
+            self.outbox.nudges,
+            lanes=self.lanes,
+            now=self._clock.now,
+        )
         self.gateway = BusGateway(
             self.bus,
             self.config,
@@ -173,6 +217,13 @@ class Runtime:
             now=self._clock.now,
         )
         self.loop_watch = LoopWatch(settings.loop_blocked, self._whose, self._blocked)
+
+    def _starter_of(self, workflows: Workflows) -> WorkflowStarter:
+        return WorkflowStarter(workflows, self.ledger, now=self._clock.now)
+
+    def _starts(self) -> tuple[Listener, ...]:
+        """Where lanes are owned, starting a workflow is an effect like others."""
+        return () if self._starter is None or self.reconciles else (self._starter.listen,)
 
     def _runners(self, service: Service) -> list[ServiceRunner]:
         return runners_of(
@@ -247,12 +298,20 @@ class Runtime:
         if isinstance(self.keys, SharedKeys):
             tasks["keys"] = self.keys.run
         tasks |= {"sightings": self.insight.sightings.run, "pauses": self.heard.paused.run}
+        tasks |= {"failures": self.heard.failures.run}
         if self.reconciles:
+            tasks |= {"redrives": self.insight.redrives.run}
             await self.reconciler.prepare()
             tasks |= {"reconciler": self.reconciler.run, "retention": self._prune_forever}
             tasks |= {"claims": self._sweep_forever}
+            if self.workflows is not None:
+                tasks |= {"drift": partial(self._repair_forever, self.workflows)}
         else:
             tasks |= {"nudges": self.outbox.nudges.run}
+            if self._starter is not None:
+                tasks |= {"starter": self._starter.run}
+        if self.worker is not None:
+            tasks |= {"worker": partial(self.worker, self.invoker)}
         background = [
             asyncio.create_task(self._supervise(name, run)) for name, run in tasks.items()
         ]
@@ -274,6 +333,8 @@ class Runtime:
             for forks in self.forks:
                 await forks.close()
             await self.bus.close()
+            if self.remote_invoker is not None:
+                await self.remote_invoker.close()
             await self.config.close()
             await self.ledger.close()
 
@@ -329,6 +390,16 @@ class Runtime:
                 log.info("%d jobs that ended before %s ago are deleted", deleted, retention)
             await asyncio.sleep(PRUNE_PAUSE.total_seconds())
 
+    async def _repair_forever(self, workflows: Workflows) -> None:
+        """Workflows that have not heard of the end of their jobs are told."""
+        drift = WorkflowDrift(workflows, self.ledger)
+        while True:
+            await asyncio.sleep(REPAIR_PAUSE.total_seconds())
+            with contextlib.suppress(LedgerError, WorkflowsUnavailableError):
+                told = await drift.repair() if self._is_first_owner() else 0
+                if told:
+                    log.warning("%d workflows were told that their jobs have ended", told)
+
     async def _sweep_forever(self) -> None:
         """Requests that were claimed and never written are forgotten, where the ledger can have such."""
         while isinstance(self.ledger, Sweeps):
@@ -340,20 +411,31 @@ class Runtime:
 
     def _is_first_owner(self) -> bool:
         """What one process should do for all is done by the owner of the first lane."""
-        return 0 in self.lanes.owned
+        return any(first in self.lanes.owned for first in FIRST_DESK.values())
+
+    def now(self) -> datetime:
+        """The time that jobs go by."""
+        return self._clock.now()
 
     def end_waits(self) -> None:
         """Requests that wait for something are answered now, so that they do not delay the end."""
         self.engine.end_waits()
 
+    def _port(self) -> Engine:
+        if self.remote_invoker is None:
+            return self.engine
+        return TemporalEngine(self.engine, self.remote_invoker)
+
     def app(self) -> Application:
-        return create_app(self.context())
+        context = self.context()
+        options = console_options(self.settings, self.keys, context.authenticate)
+        return create_app(context, [console(context, options)])
 
     def context(self, **changes: Any) -> ApiContext:
         """What the API is given."""
         return replace(
             ApiContext(
-                engine=self.engine,
+                engine=self._port(),
                 config=self.config,
                 tokens=self.tokens,
                 checks={
@@ -378,10 +460,15 @@ class Runtime:
                 gateway=self.gateway,
                 services=self.insight.services,
                 doctor=self.insight.doctor,
+                failures=self.heard.failures,
+                redrives=self.insight.redrives,
                 watch=self.watch,
                 warnings=self._warnings,
                 stopping=lambda: self.stopping,
-                options=ApiOptions(max_body_bytes=self.settings.max_body_bytes),
+                options=ApiOptions(
+                    max_body_bytes=self.settings.max_body_bytes,
+                    root_path=root_path_of(self.settings.console_url),
+                ),
             ),
             **changes,
         )
@@ -393,6 +480,7 @@ class Runtime:
             **({"clock": self._check_clock} if self._storage_clock is not None else {}),
             "bus": self._check_bus,
             "reconciler": self._check_tasks,
+            **({"temporal": self.workflows.check} if self.workflows is not None else {}),
         }
 
     def health_app(self) -> Starlette:
@@ -433,38 +521,68 @@ class Runtime:
 
 
 async def build(
-    settings: Settings, services: Sequence[Service] = (), *, reconciles: bool = True
+    settings: Settings,
+    services: Sequence[Service] = (),
+    *,
+    reconciles: bool = True,
+    engine: str | None = None,
 ) -> Runtime:
-    """A runtime of the adapters that the settings name."""
+    """A runtime of the adapters that the settings name. `engine`: whose jobs it moves; None: of all."""
     if services:
         check_workspace(settings)
     config = await open_config(settings)
     try:
-        return await _built(settings, services, config, reconciles=reconciles)
+        return await _built(settings, services, config, reconciles, engine)
     except BaseException:
         await config.close()
         raise
 
 
 async def _built(
-    settings: Settings, services: Sequence[Service], config: ConfigSource, *, reconciles: bool
+    settings: Settings,
+    services: Sequence[Service],
+    config: ConfigSource,
+    reconciles: bool,
+    engine: str | None,
 ) -> Runtime:
     check_shared_secrets(settings)
     bus = traced(open_bus(settings))
     own_data(settings)
     workspace = open_workspace(settings)
     await job_workspaces(settings, workspace).claim()
+    workflows = await open_workflows(settings) if with_workflows(settings, engine) else None
     ledger = await open_ledger(settings)
+    both = engine is None and reconciles and workflows is not None
     return Runtime(
         settings=settings,
         ledger=ledger,
-        lanes=open_lanes(settings, ledger, takes=reconciles),
+        lanes=open_lanes(
+            settings, ledger, takes=reconciles, engine=None if both else engine or OUTBOX
+        ),
+        engine_name=engine if settings.temporal_enabled else None,
+        workflows=workflows,
+        remote_invoker=remote_invoker(settings) if workflows and not reconciles else None,
+        worker=partial(work, settings) if both else None,
         bus=bus,
         config=config,
         workspace=workspace,
         services=services,
         reconciles=reconciles,
     )
+
+
+def with_workflows(settings: Settings, engine: str | None) -> bool:
+    """A reconciler of the outbox engine has nothing to do with them."""
+    return settings.temporal_enabled and engine != OUTBOX
+
+
+def remote_invoker(settings: Settings) -> RemoteInvoker:
+    return RemoteInvoker(settings.invoker_url, settings.invoker_secret.get_secret_value())
+
+
+async def work(settings: Settings, invoker: Invoker) -> None:
+    """The worker, in the process of the invoker."""
+    await of_temporal("worker").run_worker(place_of(settings), AskingHere(invoker))
 
 
 def ended_leases(before: Job, job: Job) -> list[str]:

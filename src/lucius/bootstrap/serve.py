@@ -144,11 +144,13 @@ async def serve(
             settings = settings.model_copy(update={"public_url": address})
         runtime = await build(settings, services, reconciles=reconciles)
         with _private_socket(settings) as private:
-            await _serve_on(listener, private, runtime, lambda: _tell(address, ready))
+            page = (settings.console_url or address).rstrip("/")
+            await _serve_on(listener, private, runtime, lambda: _tell(address, page, ready))
 
 
-def _tell(address: str, ready: Callable[[str], None]) -> None:
+def _tell(address: str, page: str, ready: Callable[[str], None]) -> None:
     log.info("listening on %s", address)
+    log.info("the console is at %s/ and the API is described at %s/docs", page, page)
     ready(address)
 
 

@@ -9,6 +9,8 @@ from lucius.bootstrap.adapters import (
     open_ledger,
     open_workspace,
 )
+from lucius.bootstrap.temporal import open_workflows
+from lucius.engines.temporal.drift import WorkflowDrift
 from lucius.ledgers.sqlite.backup import restore
 from lucius.ports.ledger import Drift
 from lucius.settings import Settings
@@ -23,6 +25,16 @@ async def verify(settings: Settings) -> list[Drift]:
         drifts = list(await ledger.verify())
         workspaces = job_workspaces(settings, open_workspace(settings), readonly=True)
         return drifts + await check_effects(ledger, workspaces)
+    finally:
+        await ledger.close()
+
+
+async def verify_against_temporal(settings: Settings) -> list[Drift]:
+    """Where the ledger and Temporal contradict each other."""
+    workflows = await open_workflows(settings)
+    ledger = await open_ledger(settings, readonly=True)
+    try:
+        return await WorkflowDrift(workflows, ledger).found()
     finally:
         await ledger.close()
 

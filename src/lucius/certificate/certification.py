@@ -8,10 +8,11 @@ from typing import Any, Final, Protocol
 
 from lucius.certificate.checks import Check
 from lucius.certificate.exam import BrokenError, NotApplicableError, now
+from lucius.certificate.examined import Examined, Folders, Patience
 from lucius.certificate.examinee import Examinee
 from lucius.certificate.gateway import ExamGateway
 from lucius.certificate.samples import Sample, Samples
-from lucius.certificate.trial import Examined, Folders, Patience, Trial
+from lucius.certificate.trial import Trial
 from lucius.core.errors import LuciusError
 
 AT_ONCE: Final = 6
@@ -90,6 +91,12 @@ class Certification:
                 task.cancel()
         order = [check.name for check in checks]
         return sorted(found, key=lambda finding: order.index(finding.check.name))
+
+    @asynccontextmanager
+    async def trial(self) -> AsyncIterator[Trial]:
+        """One process of the service with its gateway, for whoever wants to hand out directives."""
+        async with self._stage(delayed=False) as trial:
+            yield trial
 
     async def _looked_at(
         self, checks: Sequence[Check], told: Callable[[Grade], None], *, delayed: bool

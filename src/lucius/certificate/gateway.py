@@ -13,6 +13,7 @@ from lucius.certificate.exam import KINDS, NOT_PROVEN, UNAVAILABLE, Exam, Heard,
 
 LONGEST_WAIT: Final = 20.0
 HOST: Final = "127.0.0.1"
+NAMING: Final = ("callback_token", "lease_id", "jobId")
 
 
 class ExamGateway:
@@ -21,7 +22,8 @@ class ExamGateway:
     def __init__(self, service: str) -> None:
         self._service = service
         self._queue: deque[Exam] = deque()
-        self._exams: list[Exam] = []
+        self._exams: dict[tuple[str, Any], Exam] = {}
+        """By what a reply may name: token, lease, job."""
         self._news = asyncio.Event()
         self._outages = 0
         self.asked = asyncio.Event()
@@ -54,8 +56,9 @@ class ExamGateway:
         """Put it into the queue; more than once is a duplicate."""
         kinds = {kind.lower(): f"{self.url}/v1/callbacks/{kind.lower()}" for kind in KINDS}
         exam.directive.setdefault("callback_urls", kinds)
-        if exam not in self._exams:
-            self._exams.append(exam)
+        for name in NAMING:
+            if isinstance(value := exam.directive.get(name), str):
+                self._exams.setdefault((name, value), exam)
         self._queue.append(exam)
         self._news.set()
 
@@ -127,14 +130,11 @@ class ExamGateway:
 
     def _meant(self, body: Mapping[str, Any], token: Any) -> Exam | None:
         """Whose reply it is: by its token, or else by what it names."""
-        for name, value in (
-            ("callback_token", token),
-            ("lease_id", body.get("lease_id")),
-            ("jobId", body.get("jobId")),
+        for name, value in zip(
+            NAMING, (token, body.get("lease_id"), body.get("jobId")), strict=True
         ):
-            for exam in self._exams:
-                if value and exam.directive.get(name) == value:
-                    return exam
+            if isinstance(value, str) and (name, value) in self._exams:
+                return self._exams[name, value]
         return None
 
 

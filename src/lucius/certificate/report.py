@@ -5,7 +5,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from lucius.certificate.certification import BROKEN, KEPT, SKIPPED, Grade
-from lucius.certificate.trial import Examined
+from lucius.certificate.examined import Examined
 from lucius.core.printable import printable
 
 MARKS = {KEPT: "ok  ", BROKEN: "FAIL", SKIPPED: "skip"}

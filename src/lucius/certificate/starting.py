@@ -8,19 +8,18 @@ from itertools import count
 from typing import Final
 
 from lucius.certificate.checks.process import DRAIN_SECONDS
+from lucius.certificate.examined import Folders
 from lucius.certificate.examinee import ElsewhereExaminee, Examinee, ProcessExaminee
 from lucius.certificate.gateway import ExamGateway
-from lucius.certificate.trial import Folders
 
 SLOTS: Final = 16
 MARGIN: Final = 0.5
 """Seconds that the delay of slow work is longer than it says."""
 
 
-def environment(folders: Folders, url: str) -> dict[str, str]:
-    """Ours, with the folders of the exams in place of the user's."""
+def given(folders: Folders, url: str) -> dict[str, str]:
+    """The settings of the service under examination: where it pulls, reads and writes."""
     return {
-        **os.environ,
         "LUCIUS_URL": url,
         "LUCIUS_API_KEY": "certificate",
         "LUCIUS_DATA_DIR": str(folders.root / "data"),
@@ -30,6 +29,11 @@ def environment(folders: Folders, url: str) -> dict[str, str]:
         "LUCIUS_DRAIN_SECONDS": f"{DRAIN_SECONDS:g}",
         "LUCIUS_LOG_FORMAT": "text",
     }
+
+
+def environment(folders: Folders, url: str) -> dict[str, str]:
+    """Ours, with the folders of the exams in place of the user's."""
+    return {**os.environ, **given(folders, url)}
 
 
 class NamedStarter:

@@ -1,11 +1,11 @@
-"""One order for many jobs: `lucius jobs cancel | pause | resume | redrive | dismiss`."""
+"""One order for many jobs: `lucius jobs cancel | pause | resume | retry | redrive | dismiss`."""
 
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lucius.cli.session import Session, with_server
+from lucius.cli.session import Session, reason_option, with_server
 from lucius.cli.submit import read_payload
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ OUTCOMES = {
     "cancel": "cancelled or being cancelled",
     "pause": "paused or pausing",
     "resume": "resumed",
+    "retry": "tried again",
     "redrive": "redriven",
     "dismiss": "dismissed",
 }
@@ -32,6 +33,17 @@ FILTER = (
     click.option(
         "--from", "created_from", metavar="INSTANT", help="Created at this instant or later."
     ),
+    click.option("--stuck", is_flag=True, help="Only jobs that do not go on by themselves."),
+    click.option("--group", help="Only jobs that failed as this group (`lucius failures`)."),
+    click.option(
+        "--service",
+        multiple=True,
+        help="Only jobs with a step of this service that failed or is under way.",
+    ),
+    click.option(
+        "--step", multiple=True, help="Only jobs of which this step failed or is under way."
+    ),
+    click.option("--code", multiple=True, help="Only jobs of which a step failed with this code."),
     click.option("--type", "request_type", help="Only jobs of this request type."),
     click.option(
         "--state", multiple=True, help="Only jobs in this state; may be given several times."
@@ -51,6 +63,7 @@ def filter_options(command: Any) -> Any:
     for option in (
         click.option("--yes", "-y", is_flag=True, help="Do it without asking."),
         click.option("--dry-run", is_flag=True, help="Only count the jobs that match."),
+        reason_option,
         *FILTER,
     ):
         command = option(command)
@@ -61,8 +74,11 @@ def bulk_command(verb: str, about: str) -> click.Command:
     @click.command(verb, help=f"{about} Count them and ask first.")
     @filter_options
     @with_server
-    def command(session: Session, dry_run: bool, yes: bool, **filters: Any) -> None:
-        run_order(session, verb, _named_filters(filters), dry_run=dry_run, yes=yes)
+    def command(
+        session: Session, dry_run: bool, yes: bool, reason: str | None, **filters: Any
+    ) -> None:
+        named = _named_filters(filters)
+        run_order(session, verb, named, dry_run=dry_run, yes=yes, **_said(reason))
 
     return command
 
@@ -74,11 +90,15 @@ def bulk_command(verb: str, about: str) -> click.Command:
 )
 @with_server
 def cancel_many(
-    session: Session, dry_run: bool, yes: bool, immediate: bool, **filters: Any
+    session: Session,
+    dry_run: bool,
+    yes: bool,
+    immediate: bool,
+    reason: str | None,
+    **filters: Any,
 ) -> None:
-    run_order(
-        session, "cancel", _named_filters(filters), dry_run=dry_run, yes=yes, immediate=immediate
-    )
+    options = {"immediate": immediate, **_said(reason)}
+    run_order(session, "cancel", _named_filters(filters), dry_run=dry_run, yes=yes, **options)
 
 
 @click.command("redrive", help="Redrive all failed jobs that match. Count them and ask first.")
@@ -86,10 +106,20 @@ def cancel_many(
 @click.option("--payload", metavar="JSON|@FILE", help="A corrected payload, the same for each job.")
 @with_server
 def redrive_many(
-    session: Session, dry_run: bool, yes: bool, payload: str | None, **filters: Any
+    session: Session,
+    dry_run: bool,
+    yes: bool,
+    payload: str | None,
+    reason: str | None,
+    **filters: Any,
 ) -> None:
-    options = {"payload": read_payload(payload)} if payload is not None else {}
+    options: dict[str, Any] = {"payload": read_payload(payload)} if payload is not None else {}
+    options |= _said(reason)
     run_order(session, "redrive", _named_filters(filters), dry_run=dry_run, yes=yes, **options)
+
+
+def _said(reason: str | None) -> dict[str, str]:
+    return {"reason": reason} if reason else {}
 
 
 def _named_filters(filters: dict[str, Any]) -> dict[str, Any]:
@@ -191,6 +221,7 @@ ORDERS: tuple[click.Command, ...] = (
     cancel_many,
     bulk_command("pause", "Pause all jobs that match."),
     bulk_command("resume", "Resume all paused jobs that match."),
+    bulk_command("retry", "Try again now what waits for its backoff, of all jobs that match."),
     redrive_many,
     bulk_command("dismiss", "Take all failed jobs that match out of `lucius dlq`."),
 )

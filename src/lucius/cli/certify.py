@@ -1,6 +1,8 @@
 """`lucius certify`: whether a platform service keeps the contract."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -14,8 +16,8 @@ from lucius.cli.session import echo_json, run, with_json
 if TYPE_CHECKING:
     from lucius.certificate.certification import Grade, Starter
     from lucius.certificate.checks import Check
+    from lucius.certificate.examined import Examined, Folders
     from lucius.certificate.samples import Samples
-    from lucius.certificate.trial import Examined, Folders
 
 
 @click.command()
@@ -52,6 +54,11 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a report for build servers to this file.",
 )
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep inputs, outputs, workspaces and logs of the service here.  [default: nowhere]",
+)
 @with_json
 def certify(
     name: str | None,
@@ -63,6 +70,7 @@ def certify(
     names: tuple[str, ...],
     listed: bool,
     junit: Path | None,
+    folder: Path | None,
     as_json: bool,
 ) -> None:
     """Check that a service keeps the contract.
@@ -70,7 +78,7 @@ def certify(
     It starts the service against a small server of its own, in a temporary folder, hands out
     directives and looks at what comes back. Exits with 0 if no promise is broken.
     """
-    from lucius.certificate.trial import Folders
+    from lucius.certificate.examined import Folders
 
     checks = chosen(names)
     if listed:
@@ -80,15 +88,36 @@ def certify(
         raise click.UsageError("give one of MODULE:NAME, --command and --listen")
     samples = samples_of(samples_file)
     examined = examined_of(name, service, step_type, samples)
-    with TemporaryDirectory(prefix="lucius-certify-") as folder:
-        folders = Folders(Path(folder).resolve())
+    with folder_of(folder) as place:
+        folders = Folders(place)
         starter = starter_of(name, command, folders, samples)
-        if listen is not None and not as_json:
-            click.echo(f"waiting at http://127.0.0.1:{listen} for {examined.service}")
+        if listen is not None:
+            click.echo("\n".join(invitation(listen, examined, folders)), err=True)
         begun = time.monotonic()
         findings = looked(examined, samples, folders, starter, checks, listen or 0, as_json)
         seconds = time.monotonic() - begun
     told(examined, findings, seconds, junit, as_json)
+
+
+@contextmanager
+def folder_of(given: Path | None) -> Iterator[Path]:
+    """The user's, which is kept, or one that is not."""
+    if given is not None:
+        yield given.resolve()
+        return
+    with TemporaryDirectory(prefix="lucius-certify-") as made:
+        yield Path(made).resolve()
+
+
+def invitation(port: int, examined: "Examined", folders: "Folders") -> list[str]:
+    """What somebody needs who starts the service."""
+    from lucius.certificate.starting import given
+
+    settings = given(folders, f"http://127.0.0.1:{port}")
+    return [
+        f"Waiting for {examined.service}. Start it with these settings:",
+        *(f"  {name}={value}" for name, value in settings.items()),
+    ]
 
 
 def chosen(names: tuple[str, ...]) -> "list[Check]":
@@ -122,7 +151,7 @@ def samples_of(file: Path | None) -> "Samples":
 def examined_of(
     name: str | None, service: str | None, step_type: str | None, samples: "Samples"
 ) -> "Examined":
-    from lucius.certificate.trial import Examined
+    from lucius.certificate.examined import Examined
 
     if name is None:
         if not service or not step_type:

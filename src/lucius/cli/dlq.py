@@ -1,15 +1,19 @@
 """`lucius dlq`: jobs that failed, until they are redriven or dismissed."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lucius.cli.groups import ListByDefault
+from lucius.cli.ids import whole_id
 from lucius.cli.jobs import filter_options, first_found, query_of, show_page
-from lucius.cli.session import Session, echo_json, with_server
+from lucius.cli.session import Session, echo_json, reason_option, with_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from lucius.client import Client
 
     Line = Callable[[Any], str]
 
@@ -30,23 +34,38 @@ def listed(session: Session, **filters: Any) -> None:
 
 @dlq.command()
 @click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
+@reason_option
 @with_server
-def dismiss(session: Session, job_ids: tuple[str, ...]) -> None:
+def dismiss(session: Session, job_ids: tuple[str, ...], reason: str | None) -> None:
     """Take failed jobs out of this list. The jobs stay as they are."""
-    told(session, job_ids, "dismiss", lambda job: f"{job['jobId']} dismissed")
+    told(session, job_ids, "dismiss", reason, lambda job: f"{job['jobId']} dismissed")
 
 
 @dlq.command()
 @click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
+@reason_option
 @with_server
-def redrive(session: Session, job_ids: tuple[str, ...]) -> None:
+def redrive(session: Session, job_ids: tuple[str, ...], reason: str | None) -> None:
     """Run failed jobs again as new jobs, from the failed step on."""
-    told(session, job_ids, "redrive", lambda job: f"{job['redrive_of']} redriven as {job['jobId']}")
+    told(
+        session,
+        job_ids,
+        "redrive",
+        reason,
+        lambda job: f"{job['redrive_of']} redriven as {job['jobId']}",
+    )
 
 
-def told(session: Session, job_ids: tuple[str, ...], order: str, line: "Line") -> None:
+def told(
+    session: Session, job_ids: tuple[str, ...], order: str, reason: str | None, line: "Line"
+) -> None:
     """Show what became of each job. A refusal for one does not hide what was done to the others."""
-    jobs, refused = session.call(lambda client: _ordered(getattr(client, order), job_ids))
+
+    async def ask(client: "Client") -> tuple[list[Any], list[dict[str, str]]]:
+        whole = tuple([await whole_id(client, job_id) for job_id in job_ids])
+        return await _ordered(partial(getattr(client, order), reason=reason), whole)
+
+    jobs, refused = session.call(ask)
     if session.as_json:
         echo_json({"jobs": jobs, "refused": refused})
     else:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def filter_options(command: Any) -> Any:
     for option in (
+        click.option("--live", is_flag=True, help="Only jobs that have not ended."),
         click.option("--cursor", help="Continue after the page that showed this cursor."),
         click.option(
             "--limit",
@@ -41,6 +42,7 @@ def query_of(filters: dict[str, Any]) -> dict[str, Any]:
         name: ",".join(value) if isinstance(value, tuple) else value
         for name, value in filters.items()
     }
+    joined = {name: "true" if value is True else value for name, value in joined.items()}
     return {name: value for name, value in joined.items() if value}
 
 
@@ -84,7 +86,7 @@ def show_page(page: "JobsShape") -> None:
 @with_server
 def show(session: Session, job_id: str) -> None:
     """Show a job, its steps, and why it is in its state."""
-    session.show(session.call(lambda client: client.job(job_id)), show_job)
+    session.show(session.call_job(job_id, lambda client, id_: client.job(id_)), show_job)
 
 
 @click.command()
@@ -96,10 +98,10 @@ def watch(session: Session, job_id: str) -> None:
 
 
 def watched(session: Session, job_id: str) -> None:
-    async def ask(client: "Client") -> "JobShape":
-        return await watch_job(client, job_id, quiet=session.as_json)
+    async def ask(client: "Client", whole: str) -> "JobShape":
+        return await watch_job(client, whole, quiet=session.as_json)
 
-    job = session.call(ask)
+    job = session.call_job(job_id, ask)
     session.show(job, conclude)
     click.get_current_context().exit(exit_code(job))
 
@@ -117,9 +119,9 @@ def watched(session: Session, job_id: str) -> None:
 def events(session: Session, job_id: str, after: int, follow: bool) -> None:
     """Show the history of a job."""
     if follow:
-        session.call(lambda client: _follow(session, client, job_id, after))
+        session.call_job(job_id, lambda client, id_: _follow(session, client, id_, after))
         return
-    found = session.call(lambda client: _all_events(client, job_id, after))
+    found = session.call_job(job_id, lambda client, id_: _all_events(client, id_, after))
     session.show({"events": found}, lambda answer: _show_events(answer["events"]))
 
 

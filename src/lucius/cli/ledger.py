@@ -52,13 +52,19 @@ def with_data(command: Any) -> Any:
 
 
 @click.command()
+@click.option(
+    "--against",
+    type=click.Choice(["temporal"]),
+    help="Compare the jobs with their workflows instead.",
+)
 @with_data
 @with_json
-def verify(data: Path, as_json: bool) -> None:
+def verify(against: str | None, data: Path, as_json: bool) -> None:
     """Read all stored data and report contradictions."""
     from lucius import bootstrap
 
-    drifts = run(bootstrap.verify(settings_of_ledger(data)))
+    check = bootstrap.verify_against_temporal if against else bootstrap.verify
+    drifts = run(check(settings_of_ledger(data)))
     found = [{"kind": d.kind, "subject": d.subject, "detail": d.detail} for d in drifts]
     if as_json:
         echo_json({"clean": not found, "drift": found})

@@ -10,15 +10,17 @@ import click
 from lucius import __version__
 from lucius.cli.bus import bus
 from lucius.cli.certify import certify
-from lucius.cli.control import cancel, pause, redrive, resume
+from lucius.cli.control import cancel, pause, redrive, resume, retry
 from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
+from lucius.cli.failed import failures, redrive_plan, redrive_plans
 from lucius.cli.failures import message_of, show_failure, show_usage
 from lucius.cli.jobs import events, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
+from lucius.cli.load import load
 from lucius.cli.outbox import outbox
-from lucius.cli.processes import orchestrator, reconciler, up
+from lucius.cli.processes import invoker, orchestrator, reconciler, up, worker
 from lucius.cli.service import service
 from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
@@ -66,12 +68,14 @@ def job() -> None:
     """Look at one job and steer it."""
 
 
-for command in (show, watch, events, cancel, pause, resume, redrive):
+for command in (show, watch, events, cancel, pause, resume, retry, redrive):
     job.add_command(command)
 for command in (
     up,
     orchestrator,
     reconciler,
+    invoker,
+    worker,
     demo,
     submit,
     jobs,
@@ -86,7 +90,11 @@ for command in (
     service,
     services,
     why,
+    failures,
+    redrive_plan,
+    redrive_plans,
     certify,
+    load,
 ):
     main.add_command(command)
 for command in (pause_service, resume_service):

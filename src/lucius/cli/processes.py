@@ -1,4 +1,4 @@
-"""The processes of a server: `lucius up`, `lucius orchestrator`, `lucius reconciler`."""
+"""The processes of a server: `lucius up`, `orchestrator`, `reconciler`, `invoker`, `worker`."""
 
 import json
 import logging
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AZURE: Final = "azure"
+TEMPORAL: Final = "temporal"
 STACKS: Final[dict[str, dict[str, str]]] = {
     "embedded": {},
     "nats": {"LUCIUS_BUS_BACKEND": "nats"},
     AZURE: {},
+    TEMPORAL: {},
 }
 """The stacks that work, and what each sets; everything else comes from the environment."""
 BEFORE_AZURE: Final = {
@@ -75,7 +77,8 @@ def with_stack(command: Any) -> Any:
         default="embedded",
         show_default=True,
         help="What LUCIUS stands on. nats: the bus is a NATS server, which is started where"
-        " LUCIUS_NATS_URL names none. azure: the processes of a deployment, over stand-ins for Azure.",
+        " LUCIUS_NATS_URL names none. azure: the processes of a deployment, over stand-ins for Azure."
+        " temporal: the same, with a Temporal server on which jobs run.",
     )(command)
 
 
@@ -107,8 +110,8 @@ def up(
     """
     from lucius import bootstrap
 
-    if stack == AZURE:
-        up_on_azure(host, port, data, not no_services, named, as_json)
+    if stack in (AZURE, TEMPORAL):
+        up_on_azure(host, port, data, not no_services, named, as_json, stack == TEMPORAL)
         return
     if named:
         search_here()
@@ -135,7 +138,13 @@ def if_installed(packaged: Callable[[], list[T]]) -> tuple[list[T], str]:
 
 
 def up_on_azure(
-    host: str, port: int, data: Path, packaged: bool, named: tuple[str, ...], as_json: bool
+    host: str,
+    port: int,
+    data: Path,
+    packaged: bool,
+    named: tuple[str, ...],
+    as_json: bool,
+    temporal: bool,
 ) -> None:
     from lucius import bootstrap
 
@@ -151,6 +160,7 @@ def up_on_azure(
                 port=port,
                 services=[*services, *named],
                 ready=lambda urls: told(as_json, url=urls[0], urls=urls),
+                temporal=temporal,
             )
         )
 
@@ -207,6 +217,54 @@ def reconciler(data: Path, health_host: str, health: int | None, as_json: bool) 
     with bootstrap.observed(settings):
         run_quickly(
             bootstrap.reconcile(
+                settings, ready=lambda: told(as_json), health_host=health_host, health=health
+            )
+        )
+
+
+@click.command()
+@click.option(
+    "--port",
+    default=8710,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port of the internal API and the probes; 0 takes one that is free.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@with_data
+@with_json
+def invoker(host: str, port: int, data: Path, as_json: bool) -> None:
+    """Run what moves jobs on Temporal, over a shared ledger and bus.
+
+    Its internal API answers workers and orchestrators; probes are on the same port. Several share the lanes.
+    """
+    from lucius import bootstrap
+
+    settings = settings_for(data, **logs(as_json))
+    bootstrap.check_temporal(settings, "invoker")
+    bootstrap.check_invoker_address(settings, host)
+    check_shared(settings, "invoker")
+    with bootstrap.observed(settings):
+        run_quickly(
+            bootstrap.invoke(
+                settings, host=host, port=port, ready=lambda url: told(as_json, url=url)
+            )
+        )
+
+
+@click.command()
+@with_health
+@with_data
+@with_json
+def worker(data: Path, health_host: str, health: int | None, as_json: bool) -> None:
+    """Run the workflows of jobs on Temporal. It reaches ledger and bus through LUCIUS_INVOKER_URL alone."""
+    from lucius import bootstrap
+
+    settings = settings_for(data, **logs(as_json))
+    bootstrap.check_temporal(settings, "worker")
+    with bootstrap.observed(settings):
+        run(
+            bootstrap.work(
                 settings, ready=lambda: told(as_json), health_host=health_host, health=health
             )
         )

@@ -7,7 +7,7 @@ import click
 
 from lucius.cli.ledger import settings_for, with_data
 from lucius.cli.processes import logs, run_quickly, search_here, told, with_health
-from lucius.cli.session import with_json
+from lucius.cli.session import echo_json, with_json
 
 if TYPE_CHECKING:
     from lucius.platform.chaos import Chaos
@@ -29,7 +29,28 @@ class ChaosWords(click.ParamType["Chaos"]):
 
 @click.group()
 def service() -> None:
-    """Write a platform service, and run it."""
+    """Write a platform service, run it, or hold back its work."""
+
+
+@service.command("new")
+@click.argument("folder", metavar="NAME", type=click.Path(path_type=Path))
+@click.option("--step-type", required=True, help="What the service executes, such as PAGE_COUNT.")
+@with_json
+def new_service(folder: Path, step_type: str, as_json: bool) -> None:
+    """Write a project for a service, to be forked.
+
+    It makes a folder NAME with the service, its tests, a protocol file, a container file and Helm
+    values. The project passes its own tests as it is.
+    """
+    from lucius.scaffold import write_project
+
+    written = write_project(folder, step_type)
+    if as_json:
+        echo_json({"folder": str(folder), "files": [str(path) for path in written]})
+        return
+    for path in written:
+        click.echo(path)
+    click.echo(f"\nNow: cd {folder}, and follow README.md")
 
 
 @service.command("run")

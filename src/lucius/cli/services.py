@@ -5,15 +5,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lucius.cli.screen import age
-from lucius.cli.session import Session, with_server
+from lucius.cli.session import Session, reason_option, with_server
 from lucius.cli.settings import show_table
 
 if TYPE_CHECKING:
     from lucius.contract.shapes import ServiceOrderShape, ServiceShape, ServicesShape
-
-reason_option = click.option(
-    "--reason", metavar="TEXT", help="Why: events and `lucius why` show it with your name."
-)
 
 
 @click.command()

@@ -38,6 +38,15 @@ class Session:
         answer = run(connected())
         return answer if self.as_json else printed(answer)
 
+    def call_job(self, job_id: str, ask: "Callable[[Client, str], Awaitable[T]]") -> T:
+        """The same about one job, whose id may be cut short, or `last`."""
+        from lucius.cli.ids import whole_id
+
+        async def asked(client: "Client") -> T:
+            return await ask(client, await whole_id(client, job_id))
+
+        return self.call(asked)
+
     def connect(self) -> "Client":
         from lucius.client import Client
 
@@ -68,6 +77,11 @@ def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(Session(url, api_key, as_json), **options)
 
     return wrapped
+
+
+reason_option = click.option(
+    "--reason", metavar="TEXT", help="Why: events and `lucius why` show it with your name."
+)
 
 
 def with_json(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,9 +16,12 @@ COLOURS = {"OUTAGE": "red", "PROBLEM": "yellow", "WAITS": "cyan", "FINE": "green
 @click.argument("job_id", metavar="[JOB]", required=False)
 @with_server
 def why(session: Session, job_id: str | None) -> None:
-    """Say why a job waits or failed; without a job, what is wrong now, worst first."""
+    """Say why a job waits or failed, or what is wrong now.
+
+    Without a job: all that is wrong with the system, worst first.
+    """
     if job_id is not None:
-        session.show(session.call(lambda client: client.why_job(job_id)), _show)
+        session.show(session.call_job(job_id, lambda client, id_: client.why_job(id_)), _show)
     else:
         session.show(session.call(lambda client: client.why()), _show_all)
 

@@ -20,11 +20,14 @@ from lucius.contract.shapes import (
     EventShape,
     EventsShape,
     ExecutionsShape,
+    FailuresShape,
     JobShape,
     JobsShape,
     JobWhyShape,
     ProtocolsShape,
     RedrivenShape,
+    RedrivePlanShape,
+    RedrivePlansShape,
     RepliesShape,
     RetriedShape,
     ServiceOrderShape,
@@ -159,6 +162,42 @@ class Client:
         """What is wrong now, worst first."""
         return cast(SystemWhyShape, await self._request("GET", "/v1/why"))
 
+    # -- failures ----------------------------------------------------------------------------
+
+    async def failures(self, /, **filters: str | int | None) -> FailuresShape:
+        """Failed attempts in groups, the latest first."""
+        return cast(
+            FailuresShape, await self._request("GET", "/v1/failures", query=_given(filters))
+        )
+
+    async def start_redrive(
+        self,
+        filters: Mapping[str, Any],
+        *,
+        canary: int = 5,
+        rate: float = 10.0,
+        stop_after: str | int = "10%",
+        reason: str | None = None,
+    ) -> RedrivePlanShape:
+        """Redrive what matches by a plan. Not repeated by itself: it would be a second plan."""
+        body = {"filter": dict(filters), "canary": canary, "rate": rate, "stop_after": stop_after}
+        answer = await self._request(
+            "POST", "/v1/redrives", body={**body, **_said(reason)}, repeatable=False
+        )
+        return cast(RedrivePlanShape, answer)
+
+    async def redrives(self) -> RedrivePlansShape:
+        return cast(RedrivePlansShape, await self._request("GET", "/v1/redrives"))
+
+    async def redrive_plan(self, plan_id: str) -> RedrivePlanShape:
+        """A plan and how far it is."""
+        path = f"/v1/redrives/{_segment(plan_id)}"
+        return cast(RedrivePlanShape, await self._request("GET", path))
+
+    async def stop_redrive(self, plan_id: str) -> RedrivePlanShape:
+        path = f"/v1/redrives/{_segment(plan_id)}:stop"
+        return cast(RedrivePlanShape, await self._request("POST", path, body={}))
+
     # -- services ----------------------------------------------------------------------------
 
     async def services(self) -> ServicesShape:
@@ -216,33 +255,46 @@ class Client:
 
     # -- control -----------------------------------------------------------------------------
 
-    async def cancel(self, job_id: str, *, immediate: bool = False) -> JobShape:
-        return await self._order(job_id, "cancel", {"immediate": immediate})
+    async def cancel(
+        self, job_id: str, *, immediate: bool = False, reason: str | None = None
+    ) -> JobShape:
+        """As for every order, events show who gave it and the `reason`."""
+        return await self._order(job_id, "cancel", {"immediate": immediate, **_said(reason)})
 
-    async def pause(self, job_id: str) -> JobShape:
-        return await self._order(job_id, "pause", {})
+    async def pause(self, job_id: str, *, reason: str | None = None) -> JobShape:
+        return await self._order(job_id, "pause", _said(reason))
 
-    async def resume(self, job_id: str) -> JobShape:
-        return await self._order(job_id, "resume", {})
+    async def resume(self, job_id: str, *, reason: str | None = None) -> JobShape:
+        return await self._order(job_id, "resume", _said(reason))
+
+    async def retry(self, job_id: str, *, reason: str | None = None) -> JobShape:
+        """Try again now what waits for its backoff."""
+        return await self._order(job_id, "retry", _said(reason))
 
     async def redrive(
-        self, job_id: str, *, payload: Mapping[str, Any] | None = None
+        self,
+        job_id: str,
+        *,
+        payload: Mapping[str, Any] | None = None,
+        reason: str | None = None,
     ) -> RedrivenShape:
-        body = {"payload": payload} if payload is not None else {}
+        body: dict[str, Any] = {"payload": payload} if payload is not None else {}
+        body |= _said(reason)
         answer = await self._request("POST", f"/v1/jobs/{_segment(job_id)}:redrive", body=body)
         return cast(RedrivenShape, answer)
 
     async def dlq(self, /, **filters: str | int | None) -> JobsShape:
         return cast(JobsShape, await self._request("GET", "/v1/admin/dlq", query=_given(filters)))
 
-    async def dismiss(self, job_id: str) -> JobShape:
-        answer = await self._request("POST", f"/v1/admin/dlq/{_segment(job_id)}:dismiss", body={})
+    async def dismiss(self, job_id: str, *, reason: str | None = None) -> JobShape:
+        path = f"/v1/admin/dlq/{_segment(job_id)}:dismiss"
+        answer = await self._request("POST", path, body=_said(reason))
         return cast(JobShape, answer)
 
     async def order_many(
         self, /, verb: str, filters: Mapping[str, Any], *, dry_run: bool = False, **more: Any
     ) -> BulkShape:
-        """`cancel`, `pause`, `resume`, `redrive` or `dismiss` all jobs that match; safe to repeat.
+        """`cancel`, `pause`, `resume`, `retry`, `redrive` or `dismiss` all jobs that match; safe to repeat.
 
         While the answer says `more`, the same call again goes on.
         """

@@ -1,19 +1,27 @@
-"""What people ask for: cancel, pause, resume, dismiss, redrive; and effects that are settled.
+"""What people ask for: cancel, pause, resume, retry, dismiss, redrive; and effects that are settled.
 
 Each is called only where the job's table does not answer by itself.
 """
 
 from lucius.core import sequence
 from lucius.core.effects import Decision, Outcome
-from lucius.core.inputs import CancelRequested, EffectSettled, Redriven
-from lucius.core.retry import EFFECT_ATTEMPTS
-from lucius.core.states import TERMINAL_STEP, JobState
-from lucius.core.turn import Turn
+from lucius.core.inputs import CancelRequested, Dismissed, EffectSettled, JobOrder, Redriven
+from lucius.core.plan import Json
+from lucius.core.retry import EFFECT_ATTEMPTS, WORKFLOW_EFFECTS
+from lucius.core.states import TERMINAL_STEP, JobState, StepState
+from lucius.core.turn import WAKE, Turn
+
+
+def said(order: JobOrder) -> Json | None:
+    """Who gave the order and why, for its event."""
+    given = {"by": order.by, "reason": order.reason}
+    return {name: value for name, value in given.items() if value is not None} or None
 
 
 def cancel(turn: Turn, received: CancelRequested) -> Decision:
     if turn.state is JobState.CANCELLING and not received.immediate:
         return turn.unchanged(Outcome.ALREADY)
+    turn.data = said(received)
     turn.own_job().cancel_requested_at = turn.job.cancel_requested_at or turn.now
     for index, step in enumerate(turn.steps):
         stoppable = received.immediate or not step.out
@@ -26,7 +34,8 @@ def cancel(turn: Turn, received: CancelRequested) -> Decision:
     return turn.decision(Outcome.APPLIED)
 
 
-def pause(turn: Turn) -> Decision:
+def pause(turn: Turn, received: JobOrder) -> Decision:
+    turn.data = said(received)
     for index, step in enumerate(turn.steps):
         if step.held:
             turn.withdraw(index)
@@ -35,9 +44,10 @@ def pause(turn: Turn) -> Decision:
     return turn.decision(Outcome.APPLIED)
 
 
-def resume(turn: Turn) -> Decision:
+def resume(turn: Turn, received: JobOrder) -> Decision:
     if turn.state is JobState.QUEUED:
         return turn.unchanged(Outcome.ALREADY)
+    turn.data = said(received)
     if turn.job.first_ack_at is not None:
         turn.move_job(JobState.IN_PROGRESS)
     else:
@@ -46,14 +56,40 @@ def resume(turn: Turn) -> Decision:
         turn.move_job(JobState.DISPATCHING)
     job = turn.own_job()
     job.paused_at, job.sla_at = None, turn.now + turn.job.plan.sla.job
+    _end_backoffs(turn)
     sequence.advance(turn)
     return turn.decision(Outcome.APPLIED)
 
 
-def dismissed(turn: Turn) -> Decision:
+def retry(turn: Turn, received: JobOrder) -> Decision:
+    """ALREADY: nothing of the job waits for a backoff."""
+    _end_backoffs(turn)
+    if not turn.changed:
+        return turn.unchanged(Outcome.ALREADY)
+    turn.data = said(received)
+    if turn.job.plan.on_temporal:
+        turn.signal(WAKE)
+    return turn.decision(Outcome.APPLIED)
+
+
+def _end_backoffs(turn: Turn) -> None:
+    """What waits to be tried or published again is wanted now. A job that has failed has nothing such.
+
+    A workflow asks for its attempts itself: it may do so at once.
+    """
+    for index, step in enumerate(turn.steps):
+        if step.state is StepState.FAILED_RETRY and turn.job.plan.on_temporal:
+            turn.own_step(index).retry_at = turn.now
+        elif step.state is StepState.FAILED_RETRY:
+            turn.hold(index)
+        elif step.held and turn.entry(index).ready_at is not None:
+            turn.own_entry(index).ready_at = None
+
+
+def dismissed(turn: Turn, received: Dismissed) -> Decision:
     if not turn.job.in_dlq:
         return turn.unchanged(Outcome.ALREADY)
-    turn.data = {"dismissed": True}
+    turn.data = {"dismissed": True, **(said(received) or {})}
     turn.own_job().dismissed_at = turn.now
     return turn.decision(Outcome.APPLIED)
 
@@ -70,11 +106,13 @@ def effect_settled(turn: Turn, received: EffectSettled) -> Decision:
     owed = next((o for o in turn.job.owed if o.owed_id == received.owed_id), None)
     if owed is None:
         return turn.unchanged(Outcome.ALREADY)
-    given_up = received.final or owed.attempts >= EFFECT_ATTEMPTS
+    endless = owed.kind in WORKFLOW_EFFECTS
+    given_up = received.final or (owed.attempts >= EFFECT_ATTEMPTS and not endless)
     if not received.performed and not given_up:
         return turn.unchanged(Outcome.APPLIED)
-    turn.data = {"effect": owed.kind, "owed_id": owed.owed_id, "performed": received.performed}
-    if received.reason is not None:
-        turn.data["reason"] = received.reason
+    if not endless:
+        turn.data = {"effect": owed.kind, "owed_id": owed.owed_id, "performed": received.performed}
+        if received.reason is not None:
+            turn.data["reason"] = received.reason
     turn.own_job().owed = tuple(o for o in turn.job.owed if o.owed_id != received.owed_id)
     return turn.decision(Outcome.APPLIED)

@@ -2,10 +2,11 @@
 
 from datetime import datetime
 
-from lucius.core import callbacks, control, dispatch, sequence, ticks
+from lucius.core import attempts, callbacks, control, dispatch, sequence, ticks
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import (
     AckReceived,
+    AttemptRequested,
     BusRestarted,
     CancelRequested,
     DirectiveUnclaimed,
@@ -22,22 +23,30 @@ from lucius.core.inputs import (
     Redriven,
     ResultReceived,
     ResumeRequested,
+    RetryRequested,
     Ticked,
 )
 from lucius.core.job import Job, Owed, Step
-from lucius.core.plan import Carried, Plan
+from lucius.core.plan import Carried, Json, Plan
 from lucius.core.retry import effect_backoff
 from lucius.core.states import JobState, StepState
 from lucius.core.table import JOB
 from lucius.core.turn import Turn
 
 
-def submit(plan: Plan, now: datetime) -> Decision:
-    """A new job, with the directives of its first stage held in the outbox."""
+def submit(plan: Plan, now: datetime, said: Json | None = None) -> Decision:
+    """A new job, with the directives of its first stage held in the outbox, or its workflow to be started.
+
+    `said`: who redrove it.
+    """
     steps = tuple(_new_step(plan.carried.get(step.step_id), now) for step in plan.steps)
     job = Job(plan, JobState.QUEUED, steps, updated_at=now, sla_at=now + plan.sla.job)
     turn = Turn(job, Kind.SUBMITTED, now)
-    if any(step.state is StepState.PENDING for step in steps):
+    turn.data = said
+    if any(step.state is StepState.PENDING for step in steps) and plan.on_temporal:
+        kind = "start_workflow"
+        turn.owe(Owed("start", kind, plan.job_id, 1, now + effect_backoff(1, kind)))
+    elif any(step.state is StepState.PENDING for step in steps):
         turn.move_job(JobState.DISPATCHING)
         sequence.start_stage(turn)
     else:
@@ -66,6 +75,8 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
     match received:
         case AckReceived() | ResultReceived() | HeartbeatReceived() | LeaseReturned():
             return callbacks.callback(turn, received)
+        case AttemptRequested():
+            return attempts.attempt(turn, received)
         case EntryReleased():
             return dispatch.released(turn, received)
         case PublishConfirmed() | PublishRefused():
@@ -79,12 +90,14 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
         case CancelRequested():
             return control.cancel(turn, received)
         case PauseRequested():
-            return control.pause(turn)
+            return control.pause(turn, received)
         case ResumeRequested():
-            return control.resume(turn)
+            return control.resume(turn, received)
+        case RetryRequested():
+            return control.retry(turn, received)
         case EffectSettled():
             return control.effect_settled(turn, received)
         case Dismissed():
-            return control.dismissed(turn)
+            return control.dismissed(turn, received)
         case Redriven():
             return control.redriven(turn, received)

@@ -13,8 +13,9 @@ def released(turn: Turn, received: EntryReleased) -> Decision:
     index = turn.job.plan.index_of(received.step_id)
     if index is None or not turn.steps[index].ready or sequence.doomed(turn):
         return turn.unchanged(Outcome.REJECTED, "NOT_RELEASABLE")
-    turn.release(index, received.lease_id)
+    turn.release(index, turn.entry(index).lease_id or received.lease_id)
     turn.about(index)
+    turn.told = received.told
     return turn.decision(Outcome.APPLIED)
 
 

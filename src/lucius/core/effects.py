@@ -34,13 +34,39 @@ class LinkRedrive:
     job_id: str
 
 
-Effect = PublishDirective | NotifyClient | LinkRedrive
+@record
+class StartWorkflow:
+    """Start the workflow of the job, unless it runs."""
+
+    owed_id: str
 
 
-def effect_of(owed: Owed) -> Effect:
-    if owed.kind == "link_redrive":
-        return LinkRedrive(owed.owed_id, owed.target)
-    return NotifyClient(owed.owed_id, owed.target)
+@record
+class SignalWorkflow:
+    """Tell the workflow of the job how it stands. `signal` names what has happened, to which step."""
+
+    owed_id: str
+    signal: str
+    step_id: str
+
+
+Effect = PublishDirective | NotifyClient | LinkRedrive | StartWorkflow | SignalWorkflow
+
+
+def effect_of(owed: Owed) -> Effect | None:
+    """None: a newer version of LUCIUS knows what it is, and performs it."""
+    match owed.kind:
+        case "notify_client":
+            return NotifyClient(owed.owed_id, owed.target)
+        case "link_redrive":
+            return LinkRedrive(owed.owed_id, owed.target)
+        case "start_workflow":
+            return StartWorkflow(owed.owed_id)
+        case "signal_workflow":
+            signal, _, step_id = owed.target.partition(" ")
+            return SignalWorkflow(owed.owed_id, signal, step_id)
+        case _:
+            return None
 
 
 @record

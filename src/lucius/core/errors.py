@@ -80,6 +80,10 @@ class EffectRefusedError(LuciusError):
     """An owed effect that must not be performed, now or later: it is given up at once."""
 
 
+class WorkflowsUnavailableError(LuciusError):
+    """Temporal, or the invoker before it, did not answer: nobody knows whether it was done."""
+
+
 class WorkspaceError(LuciusError):
     """A workspace object could not be read or written."""
 

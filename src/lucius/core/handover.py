@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
-from lucius.core.effects import Decision, PublishDirective
+from lucius.core.effects import Decision, PublishDirective, StartWorkflow
 from lucius.core.job import Job, Owed, Step
 from lucius.core.retry import PUBLISH_GRACE, due_at
 
@@ -19,7 +19,8 @@ def left_to_owner(before: Job | None, decision: Decision) -> Decision:
     publish = {
         effect.step_id for effect in decision.effects if isinstance(effect, PublishDirective)
     }
-    others = {e.owed_id for e in decision.effects if not isinstance(e, PublishDirective)}
+    owed_by = (e for e in decision.effects if not isinstance(e, PublishDirective | StartWorkflow))
+    others = {effect.owed_id for effect in owed_by}
     earlier = before.steps if before is not None else (None,) * len(job.steps)
     steps = tuple(
         _unpublished(step, now) if planned.step_id in publish else _held(was, step, now)

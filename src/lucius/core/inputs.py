@@ -10,6 +10,7 @@ from lucius.core.record import record
 
 class Kind(StrEnum):
     SUBMITTED = "submitted"
+    ATTEMPT = "attempt"
     ENTRY_RELEASED = "entry_released"
     PUBLISH_CONFIRMED = "publish_confirmed"
     PUBLISH_REFUSED = "publish_refused"
@@ -25,6 +26,7 @@ class Kind(StrEnum):
     CANCEL = "cancel"
     PAUSE = "pause"
     RESUME = "resume"
+    RETRY = "retry"
     EFFECT_SETTLED = "effect_settled"
     DISMISSED = "dismissed"
     REDRIVEN = "redriven"
@@ -44,12 +46,27 @@ RESULT_KIND = {
 
 
 @record
+class AttemptRequested:
+    """The workflow of a job asks for the next attempt of this step, under a lease that it proposes."""
+
+    kind: ClassVar[Kind] = Kind.ATTEMPT
+    step_id: str
+    attempt_no: int
+    lease_id: str
+
+
+@record
 class EntryReleased:
-    """The dispatch window has room for the held entry of this step; `lease_id` is for its attempt."""
+    """The dispatch window has room for the held entry of this step; `lease_id` is for its attempt.
+
+    An entry that has a proposed lease keeps it. `told`: whoever asked for the attempt hears of the
+    release in the answer, so that its workflow needs no signal.
+    """
 
     kind: ClassVar[Kind] = Kind.ENTRY_RELEASED
     step_id: str
     lease_id: str
+    told: bool = False
 
 
 @record
@@ -142,6 +159,8 @@ class Ticked:
     `deaf_until`: until then nobody could be heard, because the process stood still or its clock jumped.
     A lease that ran out by then begins anew.
     `on_hold`: leases that are with a service which someone has paused. They do not run out.
+    `asked`: the timer of a workflow says so. Without it, the steps of a job that has a workflow stay as they
+    are. `told`: the workflow hears of what follows in the answer.
     """
 
     kind: ClassVar[Kind] = Kind.TICK
@@ -149,6 +168,8 @@ class Ticked:
     queued: frozenset[str] = frozenset()
     deaf_until: datetime | None = None
     on_hold: frozenset[str] = frozenset()
+    asked: bool = False
+    told: bool = False
 
 
 @record
@@ -165,18 +186,37 @@ class BusRestarted:
 
 @record
 class CancelRequested:
+    """As every order: `by` is who gives it, and `reason` why, if they say so. The event shows both."""
+
     kind: ClassVar[Kind] = Kind.CANCEL
     immediate: bool = False
+    by: str | None = None
+    reason: str | None = None
 
 
 @record
 class PauseRequested:
     kind: ClassVar[Kind] = Kind.PAUSE
+    by: str | None = None
+    reason: str | None = None
 
 
 @record
 class ResumeRequested:
+    """Goes on at once: a backoff that began before the pause does not count any more."""
+
     kind: ClassVar[Kind] = Kind.RESUME
+    by: str | None = None
+    reason: str | None = None
+
+
+@record
+class RetryRequested:
+    """An operator does not want to wait: the backoffs of the job are over."""
+
+    kind: ClassVar[Kind] = Kind.RETRY
+    by: str | None = None
+    reason: str | None = None
 
 
 @record
@@ -195,6 +235,8 @@ class Dismissed:
     """An operator takes a failed job out of the dead-letter view."""
 
     kind: ClassVar[Kind] = Kind.DISMISSED
+    by: str | None = None
+    reason: str | None = None
 
 
 @record
@@ -205,21 +247,21 @@ class Redriven:
     job_id: str
 
 
+JobOrder = CancelRequested | PauseRequested | ResumeRequested | RetryRequested | Dismissed
+"""What somebody asks for."""
 Callback = AckReceived | HeartbeatReceived | LeaseReturned | ResultReceived
-Bound = Callback | PublishConfirmed | PublishRefused | DirectiveUnclaimed
+Bound = Callback | AttemptRequested | PublishConfirmed | PublishRefused | DirectiveUnclaimed
 """Speaks of one attempt under one lease."""
 Input = (
-    EntryReleased
+    AttemptRequested
+    | EntryReleased
     | PublishConfirmed
     | PublishRefused
     | DirectiveUnclaimed
     | Callback
     | Ticked
     | BusRestarted
-    | CancelRequested
-    | PauseRequested
-    | ResumeRequested
+    | JobOrder
     | EffectSettled
-    | Dismissed
     | Redriven
 )

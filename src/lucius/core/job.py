@@ -30,8 +30,8 @@ class Fault:
 class Entry:
     """The outbox entry of a step: one directive on its way to the bus.
 
-    A held entry has no lease yet. `ready_at` is set while it waits out a refused publish;
-    `asked_at` is when the engine was last told to publish it.
+    A held entry has no lease yet, unless a workflow has proposed one. `ready_at` is set while it waits
+    out a refused publish; `asked_at` is when the engine was last told to publish it.
     """
 
     state: EntryState
@@ -116,6 +116,11 @@ class Step:
             and entry.state is EntryState.HELD
             and entry.ready_at is None
         )
+
+    @property
+    def asked_for(self) -> bool:
+        """Held, under a lease that its workflow has proposed."""
+        return self.held and self.entry is not None and self.entry.lease_id is not None
 
     @property
     def unacked(self) -> bool:

@@ -59,7 +59,7 @@ def _repeat(turn: Turn, index: int) -> None:
     turn.abort(index, AbortReason.RETURNED)
     if turn.state is JobState.CANCELLING or sequence.doomed(turn):
         turn.drop(index)
-    elif turn.state is JobState.PAUSING:
+    elif turn.state is JobState.PAUSING or turn.job.plan.on_temporal:
         turn.put_back(index, turn.now)
     else:
         turn.hold(index)

@@ -11,6 +11,10 @@ from lucius.core.record import record
 
 Json = Mapping[str, Any]
 EMPTY: Final[Json] = {}
+OUTBOX: Final = "outbox"
+TEMPORAL: Final = "temporal"
+FIRST_DESK: Final = {OUTBOX: 0, TEMPORAL: 16}
+"""By engine. A desk is a lane of one engine: whoever owns it moves that engine's jobs of that lane."""
 _IN_MODE: Final = "|"
 """In the name of a line, before its mode. No service has it in its name."""
 
@@ -107,7 +111,7 @@ class Plan:
     routing: Routing
     accepted_at: datetime
     workspace_ref: str
-    engine: str = "outbox"
+    engine: str = OUTBOX
     doc_id: str | None = None
     correlation_id: str | None = None
     traceparent: str | None = None
@@ -126,6 +130,15 @@ class Plan:
     @property
     def root(self) -> str:
         return self.root_job_id or self.job_id
+
+    @property
+    def on_temporal(self) -> bool:
+        """Its sequence and its time are a workflow's: nothing of it starts that was not asked for."""
+        return self.engine == TEMPORAL
+
+    @property
+    def desk(self) -> int:
+        return self.routing.lane + FIRST_DESK[self.engine]
 
     def payload_of(self, step_id: str) -> Any:
         """One step: the payload is its own. Several: `payload.steps.<step_id>`, or the whole for each."""

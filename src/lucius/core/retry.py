@@ -11,6 +11,7 @@ from lucius.core.states import RUNNING_JOB, StepState
 PUBLISH_GRACE: Final = timedelta(seconds=10)
 """How long a released entry may stay unsent before the engine is told to publish it again."""
 
+WORKFLOW_EFFECTS: Final = ("start_workflow", "signal_workflow")
 EFFECT_BACKOFF: Final = (
     timedelta(seconds=5),
     timedelta(seconds=30),
@@ -19,6 +20,10 @@ EFFECT_BACKOFF: Final = (
     timedelta(hours=1),
 )
 EFFECT_ATTEMPTS: Final = 12
+WORKFLOW_BACKOFF: Final = (timedelta(seconds=5), timedelta(seconds=30))
+"""Between two tries to start or signal a workflow. It is tried until it is done."""
+OVERDUE: Final = timedelta(minutes=5)
+"""How late the timer of a workflow may be before the workflow is reminded."""
 
 
 class Track(StrEnum):
@@ -37,8 +42,9 @@ def backoff(policy: RetryPolicy, track: Track, used: int) -> timedelta:
     return waits[min(used, len(waits)) - 1]
 
 
-def effect_backoff(attempts: int) -> timedelta:
-    return EFFECT_BACKOFF[min(attempts, len(EFFECT_BACKOFF)) - 1]
+def effect_backoff(attempts: int, kind: str = "") -> timedelta:
+    waits = WORKFLOW_BACKOFF if kind in WORKFLOW_EFFECTS else EFFECT_BACKOFF
+    return waits[min(attempts, len(waits)) - 1]
 
 
 def due_at(job: Job) -> datetime | None:
@@ -46,7 +52,20 @@ def due_at(job: Job) -> datetime | None:
     due = min((owed.next_at for owed in job.owed), default=None) if job.owed else None
     if job.terminal:
         return due
-    due = job.sla_at if due is None or job.sla_at < due else due
+    timer = _reminder_at(job) if job.plan.on_temporal else timer_at(job)
+    return timer if due is None or timer < due else due
+
+
+def _reminder_at(job: Job) -> datetime:
+    """The workflow has the timers: the ledger looks after it. What another process left is due at once."""
+    left = (step.entry.ready_at for step in job.steps if step.asked_for and step.entry)
+    late = max(timer_at(job), job.updated_at) + OVERDUE
+    return min((at for at in left if at is not None), default=late)
+
+
+def timer_at(job: Job) -> datetime:
+    """The next moment at which time alone moves a job that has not ended."""
+    due = job.sla_at
     starting = job.state in RUNNING_JOB
     for step in job.steps:
         rule = _RULES.get(step.state)

@@ -1,6 +1,6 @@
 """Routing: which mode a job runs in and which of the 16 lanes it takes. Decided once, at ingress."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 from zlib import crc32
 
@@ -89,6 +89,11 @@ def subscriptions_of(
     if topology == "filtered":
         return tuple((f"{name}-{mode.value.lower()}", mode) for mode in Mode)
     return ((name, None),)
+
+
+def lanes_of(desks: Collection[int]) -> list[int]:
+    """The lanes that these desks are of."""
+    return sorted({desk % LANES for desk in desks})
 
 
 def reply_topic(lane: int) -> str:

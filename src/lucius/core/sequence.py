@@ -1,6 +1,9 @@
 """What follows when steps have moved: the next stage, a completed pause, or the end of the job."""
 
-from lucius.core.job import Execution, Fault, Owed
+from collections.abc import Sequence
+
+from lucius.core.job import Execution, Fault, Owed, Step
+from lucius.core.plan import Plan
 from lucius.core.retry import effect_backoff
 from lucius.core.states import AbortReason, ExecutionState, JobState, StepState
 from lucius.core.turn import Turn
@@ -33,18 +36,25 @@ def advance(turn: Turn) -> None:
                 turn.withdraw(index)
         if not turn.out:
             turn.move_job(JobState.PAUSED)
-    elif state in (JobState.DISPATCHING, JobState.IN_PROGRESS):
+    elif state in (JobState.DISPATCHING, JobState.IN_PROGRESS) and not turn.job.plan.on_temporal:
         start_stage(turn)
 
 
 def start_stage(turn: Turn) -> None:
     """Dispatch what is pending in the first stage that is not finished."""
-    plan = turn.job.plan.steps
-    unfinished = [i for i, s in enumerate(turn.steps) if s.state is not StepState.SUCCEEDED]
-    stage = min(plan[i].stage for i in unfinished)
-    for index in unfinished:
-        if plan[index].stage == stage and turn.steps[index].state is StepState.PENDING:
-            turn.hold(index)
+    for index in next_stage(turn.job.plan, turn.steps):
+        turn.hold(index)
+
+
+def next_stage(plan: Plan, steps: Sequence[Step]) -> list[int]:
+    """What is pending in the first stage that is not finished."""
+    unfinished = [i for i, s in enumerate(steps) if s.state is not StepState.SUCCEEDED]
+    stage = min((plan.steps[i].stage for i in unfinished), default=0)
+    return [
+        index
+        for index in unfinished
+        if plan.steps[index].stage == stage and steps[index].state is StepState.PENDING
+    ]
 
 
 def _first_fault(turn: Turn) -> Fault | None:
@@ -55,6 +65,7 @@ def _first_fault(turn: Turn) -> Fault | None:
 def end_job(turn: Turn, state: JobState, fault: Fault | None) -> None:
     """The job ends: what was committed is done, and the client's webhooks are owed."""
     turn.finish_committed()
+    turn.has_workflow()
     if state is not JobState.SUCCEEDED:
         _mark_unfinished(turn, fault)
     job = turn.move_job(state)

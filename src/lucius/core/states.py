@@ -64,6 +64,7 @@ class AbortReason(StrEnum):
 
 TERMINAL_JOB = (JobState.SUCCEEDED, JobState.FAILED_FINAL, JobState.CANCELLED)
 TERMINAL_STEP = (StepState.SUCCEEDED, StepState.FAILED_FINAL, StepState.CANCELLED)
+LIVE_JOB = tuple(state for state in JobState if state not in TERMINAL_JOB)
 UNSUCCESSFUL_JOB = (JobState.FAILED_FINAL, JobState.CANCELLED)
 RUNNING_JOB = (JobState.QUEUED, JobState.DISPATCHING, JobState.IN_PROGRESS)
 RUNNING_EXECUTION = (ExecutionState.LEASED, ExecutionState.IN_PROGRESS)

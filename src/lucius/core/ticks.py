@@ -4,13 +4,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from lucius.core import leases, sequence
-from lucius.core.effects import Decision, Outcome, effect_of
+from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import BusRestarted, Ticked
 from lucius.core.job import Fault, Owed, Step
 from lucius.core.plan import StepPlan
-from lucius.core.retry import PUBLISH_GRACE, Track, effect_backoff
+from lucius.core.retry import OVERDUE, PUBLISH_GRACE, Track, effect_backoff, timer_at
 from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, AbortReason, JobState, StepState
-from lucius.core.turn import Turn
+from lucius.core.turn import WAKE, Turn
 
 ACK_TIMEOUT = Fault("ACK_TIMEOUT", "no service acknowledged the directive in time")
 PATIENCE = 4
@@ -21,10 +21,15 @@ LEASE_EXPIRED = Fault("LEASE_EXPIRED", "the service fell silent: its lease ran o
 def tick(turn: Turn, received: Ticked) -> Decision:
     for owed in turn.job.owed:
         if owed.next_at <= turn.now:
-            turn.effects.append(effect_of(owed))
+            turn.perform(owed)
             _postpone(turn, owed)
     if turn.job.terminal:
         return turn.decision(Outcome.APPLIED)
+    if turn.job.plan.on_temporal and not received.asked:
+        return _remind(turn)
+    if received.asked:
+        turn.has_workflow()
+        turn.told = received.told
     if turn.state is not JobState.PAUSED:
         for index in range(len(turn.steps)):
             _tick_step(turn, index, received)
@@ -34,9 +39,23 @@ def tick(turn: Turn, received: Ticked) -> Decision:
     return turn.decision(Outcome.APPLIED)
 
 
+def _remind(turn: Turn) -> Decision:
+    """Time is the workflow's. Only what another process left is taken up, and a late timer is told of."""
+    for index, step in enumerate(turn.steps):
+        if step.asked_for and turn.entry(index).ready_at is not None:
+            turn.own_entry(index).ready_at = None
+    starting = any(owed.kind == "start_workflow" for owed in turn.job.owed)
+    late = max(timer_at(turn.job), turn.job.updated_at) + OVERDUE <= turn.now
+    if late and not starting:
+        turn.signal(WAKE)
+    return turn.decision(Outcome.APPLIED)
+
+
 def _tick_step(turn: Turn, index: int, received: Ticked) -> None:
     step, now, publish_now = turn.steps[index], turn.now, received.publish_now
     plan = turn.plan(index)
+    if step.state is StepState.DISPATCHING and turn.job.plan.on_temporal:
+        return  # its workflow publishes it, or asks for it
     if step.out and step.state is StepState.DISPATCHING:
         asked_at = turn.entry(index).asked_at
         if asked_at is None or publish_now or asked_at + PUBLISH_GRACE <= now:
@@ -51,7 +70,7 @@ def _tick_step(turn: Turn, index: int, received: Ticked) -> None:
         reason = AbortReason.ACK_TIMEOUT if waiting else AbortReason.LEASE_EXPIRED
         turn.about(index)
         turn.fail_attempt(index, track, reason, ACK_TIMEOUT if waiting else LEASE_EXPIRED)
-    elif turn.state not in RUNNING_JOB or sequence.doomed(turn):
+    elif turn.state not in RUNNING_JOB or sequence.doomed(turn) or turn.job.plan.on_temporal:
         return
     elif step.state is StepState.FAILED_RETRY and (step.retry_at or now) <= now:
         turn.subject = (plan.step_id, None, None)
@@ -122,7 +141,7 @@ def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
             expires_at = turn.now + turn.plan(index).policy.ack_timeout
             turn.own_execution(index).lease_expires_at = expires_at
             turn.ask_publish(index)
-        else:
+        elif not turn.job.plan.on_temporal:
             turn.ask_publish_again(index)
     if not turn.job.terminal:
         sequence.advance(turn)
@@ -131,6 +150,6 @@ def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
 
 def _postpone(turn: Turn, owed: Owed) -> None:
     attempts = owed.attempts + 1
-    later = replace(owed, attempts=attempts, next_at=turn.now + effect_backoff(attempts))
+    later = replace(owed, attempts=attempts, next_at=turn.now + effect_backoff(attempts, owed.kind))
     job = turn.own_job()
     job.owed = tuple(later if o.owed_id == owed.owed_id else o for o in job.owed)

@@ -9,7 +9,7 @@ from lucius.core.effects import Decision, Effect, Event, Outcome, PublishDirecti
 from lucius.core.inputs import Bound, Kind
 from lucius.core.job import Entry, Execution, Fault, Job, Owed
 from lucius.core.plan import Json, StepPlan
-from lucius.core.retry import Track, backoff, due_at
+from lucius.core.retry import Track, backoff, due_at, effect_backoff
 from lucius.core.states import (
     RUNNING_EXECUTION,
     AbortReason,
@@ -24,10 +24,32 @@ MAX_EXECUTIONS: Final = 32
 """Leases kept for a step; beyond it the oldest returned lease is dropped (its events remain)."""
 
 
-class Turn(Drafts):
-    """Accumulates the changes of one input. Nothing outside sees it; `decision` ends it."""
+SIGNALS: Final = {
+    Kind.ENTRY_RELEASED: "step_released",
+    Kind.ACK: "step_ack",
+    Kind.HEARTBEAT: "step_ack",
+    Kind.LEASE_RETURNED: "step_returned",
+    Kind.BUS_RESTARTED: "step_returned",
+    Kind.SUCCESS: "step_result",
+    Kind.FAILURE_RETRYABLE: "step_result",
+    Kind.FAILURE_FINAL: "step_result",
+    Kind.TICK: "step_timeout",
+    Kind.CANCEL: "cancel",
+    Kind.PAUSE: "pause",
+    Kind.RESUME: "resume",
+}
+"""What the workflow of a job is told when these have moved it. The rest it has asked for itself."""
+WAKE: Final = "wake"
+"""The signal that reminds a workflow."""
 
-    __slots__ = ("data", "effects", "kind", "moves", "now", "subject")
+
+class Turn(Drafts):
+    """Accumulates the changes of one input. Nothing outside sees it; `decision` ends it.
+
+    `told`: the workflow of the job hears of it otherwise.
+    """
+
+    __slots__ = ("data", "effects", "kind", "moves", "now", "subject", "told")
 
     def __init__(self, job: Job, kind: Kind, now: datetime) -> None:
         super().__init__(job)
@@ -37,6 +59,7 @@ class Turn(Drafts):
         self.effects: list[Effect] = []
         self.data: Json | None = None
         self.subject: tuple[str | None, int | None, str | None] = (None, None, None)
+        self.told = False
 
     # -- moves, one machine each; the answer is the draft, for what changes with the state -----------
 
@@ -100,7 +123,26 @@ class Turn(Drafts):
         """The engine performs it after the save, and again until it is settled."""
         job = self.own_job()
         job.owed = (*job.owed, owed)
-        self.effects.append(effect_of(owed))
+        self.perform(owed)
+
+    def perform(self, owed: Owed) -> None:
+        effect = effect_of(owed)
+        if effect is not None:
+            self.effects.append(effect)
+
+    def signal(self, name: str) -> None:
+        """The newest says all that those before it said."""
+        job, kind = self.own_job(), "signal_workflow"
+        job.owed = tuple(owed for owed in job.owed if owed.kind != kind)
+        target = f"{name} {self.subject[0] or ''}".strip()
+        next_at = self.now + effect_backoff(1, kind)
+        self.owe(Owed(f"signal-{self.job.version + 1}", kind, target, 1, next_at))
+
+    def has_workflow(self) -> None:
+        """It has asked for something, or is not needed any more."""
+        if any(owed.kind == "start_workflow" for owed in self.after.owed):
+            kept = tuple(owed for owed in self.after.owed if owed.kind != "start_workflow")
+            self.own_job().owed = kept
 
     def ask_publish(self, index: int) -> None:
         execution = self.steps[index].executions[-1]
@@ -128,7 +170,8 @@ class Turn(Drafts):
         lease = Execution(lease_id, entry.attempt_no, ExecutionState.LEASED, leased_at=self.now)
         step.executions = _trimmed((*step.executions, lease))
         step.attempt_no, step.updated_at = entry.attempt_no, self.now
-        self.ask_publish(index)
+        if not self.job.plan.on_temporal:
+            self.ask_publish(index)
 
     def sent(self, index: int) -> None:
         """The bus has it (or evidence proves so): the ACK clock starts, earlier stages are done."""
@@ -237,6 +280,8 @@ class Turn(Drafts):
         return Decision(self.job, outcome, changed=False, code=code)
 
     def decision(self, outcome: Outcome) -> Decision:
+        if self.job.plan.on_temporal and self.moves and self.kind in SIGNALS and not self.told:
+            self.signal(SIGNALS[self.kind])
         if not self.changed:
             return Decision(self.job, outcome, effects=tuple(self.effects), changed=False)
         events = self._events()
@@ -248,7 +293,7 @@ class Turn(Drafts):
         return Decision(self.after, outcome, events, tuple(self.effects))
 
     def _events(self) -> tuple[Event, ...]:
-        if not self.moves and not self.data:
+        if not self.moves and not self.data and self.kind is not Kind.SUBMITTED:
             return ()
         step_id, attempt_no, lease_id = self.subject
         moves = tuple(self.moves)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from lucius.core.credentials import SECRET_NAMES, may_carry, without_credentials
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import canonical_json
+from lucius.core.ids import new_lease_id
 from lucius.core.inputs import (
     AckReceived,
     Callback,
@@ -127,11 +128,16 @@ def directive_properties(body: Mapping[str, Any]) -> dict[str, str | int]:
 NUDGE: Final = "NUDGE"
 
 
-def nudge(job_id: str, version: int, lane: int) -> tuple[str, dict[str, Any], dict[str, str | int]]:
-    """Id, body and properties of a message that tells the owner of a lane to look at a job."""
+def nudge(
+    job_id: str, version: int, lane: int, *, timer: bool = False
+) -> tuple[str, dict[str, Any], dict[str, str | int]]:
+    """Id, body and properties of a message that tells the owner of a lane to look at a job.
+
+    `timer`: because a timer of its workflow has fired. Such a message may come several times a version.
+    """
     return (
-        f"{job_id}:{version}:{NUDGE}",
-        {"type": NUDGE, "jobId": job_id},
+        f"{job_id}:{version}:{NUDGE}" + (f":{new_lease_id()}" if timer else ""),
+        {"type": NUDGE, "jobId": job_id, **({"timer": True} if timer else {})},
         {"type": NUDGE, "jobId": job_id, "lane": lane},
     )
 

@@ -140,17 +140,24 @@ class Workers:
     # -- what is heard -----------------------------------------------------------------------
 
     def listen(self, before: Job | None, decision: Decision) -> None:
-        job = decision.job
+        """Of every commit: it does nothing where no attempt began, went on or ended."""
+        if before is None:
+            return
+        job, earlier = decision.job, before.steps
         for index, step in enumerate(job.steps):
-            earlier = before.steps[index] if before is not None else None
-            if step is earlier:
+            if step is not earlier[index] and step.executions is not earlier[index].executions:
+                self._moved(job, index, earlier[index], step)
+
+    def _moved(self, job: Job, index: int, earlier: Step, step: Step) -> None:
+        for run in step.executions:
+            if run.started_at is None and run.finished_at is None:
                 continue
-            known = earlier.executions if earlier is not None else ()
-            for run in step.executions if step.executions is not known else ():
-                if run.started_at is not None or run.finished_at is not None:
-                    was = next((each for each in known if each.exec_id == run.exec_id), None)
-                    if was is not run:
-                        self._heard(job, index, step, run, was)
+            was = None
+            for known in earlier.executions:
+                if known.exec_id == run.exec_id:
+                    was = known
+            if was is not run:
+                self._heard(job, index, step, run, was)
 
     def _heard(
         self, job: Job, index: int, step: Step, run: Execution, was: Execution | None
@@ -208,15 +215,18 @@ class Workers:
         seen = self.services.get(service)
         if seen is None:
             seen = self.services[service] = ServiceSight(at, at)
-        return seen.see(worker_id, at)
+        sight = seen.workers.get(worker_id)
+        if sight is None or at < sight.last_seen:
+            return seen.see(worker_id, at)
+        sight.last_seen = seen.last_seen = at
+        return sight
 
     def _follow(self, job: Job, service: str, step: Step, run: Execution) -> None:
         lane = job.plan.routing.lane
-        at_work = step.state is StepState.IN_PROGRESS and run is step.execution
-        if at_work and lane in self._lanes.owned:
-            self._running[run.exec_id] = (service, run.lease_owner or UNNAMED, lane)
-        else:
+        if step.state is not StepState.IN_PROGRESS or run is not step.executions[-1]:
             self._running.pop(run.exec_id, None)
+        elif run.exec_id not in self._running and lane in self._lanes.owned:
+            self._running[run.exec_id] = (service, run.lease_owner or UNNAMED, lane)
 
     # -- what is known -----------------------------------------------------------------------
 

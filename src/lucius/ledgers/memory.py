@@ -116,7 +116,7 @@ class MemoryLedger:
 
     def _store(self, record: StoredJob) -> None:
         job = record.job
-        self.due_index.set(job.plan.routing.lane, job.job_id, job.due_at)
+        self.due_index.set(job.plan.desk, job.job_id, job.due_at)
         self.jobs[job.job_id] = record._replace(ready=self._requeue(record))
 
     def _requeue(self, record: StoredJob) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, NamedTuple, TypeVar
@@ -9,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 import orjson
 
 from lucius.core.errors import RequestError
+from lucius.core.fingerprint import failures_in
 from lucius.core.job import Job
 from lucius.core.states import UNSUCCESSFUL_JOB, JobState
 from lucius.ledgers.stored.json_form import maybe_micros
@@ -22,6 +24,7 @@ from lucius.ports.ledger import (
     ReadyQueue,
     Saturated,
     Taken,
+    looks_inside,
 )
 
 K = TypeVar("K")
@@ -133,7 +136,7 @@ def ready_steps(job: Job) -> tuple[int, ...]:
 
 def queue_of(job: Job, index: int) -> QueueKey:
     plan = job.plan
-    return QueueKey(plan.line_of(plan.steps[index].service), plan.routing.lane, plan.tenant_id)
+    return QueueKey(plan.line_of(plan.steps[index].service), plan.desk, plan.tenant_id)
 
 
 # -- lists -----------------------------------------------------------------------------------
@@ -179,7 +182,31 @@ def _fingerprint(query: JobQuery) -> str:
         maybe_micros(query.created_to),
         query.dlq,
     ]
+    if looks_inside(query):
+        filters += [_sorted(each) for each in (query.codes, query.steps, query.services)]
+        filters.append(query.group)
     return sha256(orjson.dumps(filters)).hexdigest()[:16]
+
+
+def _sorted(words: Collection[str] | None) -> list[str] | None:
+    return None if words is None else sorted(words)
+
+
+def matches_inside(query: JobQuery, job: Job) -> bool:
+    """What only the job itself can tell: how its steps failed, and which are under way."""
+    if not looks_inside(query):
+        return True
+    failures = failures_in(job)
+    pairs = zip(job.plan.steps, job.steps, strict=True)
+    steps = {failure.step_id for failure in failures}
+    steps |= {planned.step_id for planned, step in pairs if step.out or step.held}
+    services = {planned.service for planned in job.plan.steps if planned.step_id in steps}
+    return (
+        (query.codes is None or any(failure.code in query.codes for failure in failures))
+        and (query.group is None or any(failure.group == query.group for failure in failures))
+        and (query.steps is None or not steps.isdisjoint(query.steps))
+        and (query.services is None or not services.isdisjoint(query.services))
+    )
 
 
 def matches(query: JobQuery, job: Job) -> bool:
@@ -191,4 +218,5 @@ def matches(query: JobQuery, job: Job) -> bool:
         and (query.created_from is None or plan.accepted_at >= query.created_from)
         and (query.created_to is None or plan.accepted_at < query.created_to)
         and (not query.dlq or job.in_dlq)
+        and matches_inside(query, job)
     )

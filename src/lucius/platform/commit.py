@@ -7,6 +7,7 @@ of a later job of the same origin, and what LUCIUS did not write only if the cli
 
 import copy
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,10 +26,11 @@ from lucius.platform.errors import (
 from lucius.platform.outputs import check_output, main_output
 from lucius.platform.service import Output
 from lucius.platform.task import Staged
+from lucius.ports import workspace as ports
 from lucius.ports.workspace import Digest, Workspace
 
-COMMITS: Final = "_commits/"
-REDRIVES: Final = "_redrives/"
+COMMITS: Final = f"{ports.COMMITS}/"
+REDRIVES: Final = f"{ports.REDRIVES}/"
 RACES: Final = 10
 """How often a target that others change meanwhile is looked at again."""
 
@@ -41,10 +43,29 @@ class Promotion:
     sha256: str
     size: int
     targets: tuple[str, ...]
+    content: bytes | None = None
+    """Of a small object, which is nowhere else before it is promoted."""
 
     @property
     def digest(self) -> Digest:
         return Digest(self.sha256, self.size)
+
+    def fields(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in ("staged", "sha256", "size", "targets")}
+        if self.content is not None:
+            fields["content"] = b64encode(self.content).decode()
+        return fields
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Promotion":
+        content = fields.get("content")
+        return cls(
+            fields["staged"],
+            fields["sha256"],
+            fields["size"],
+            tuple(fields["targets"]),
+            None if content is None else b64decode(content, validate=True),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +83,21 @@ class CommitRecord:
 
     def encoded(self) -> bytes:
         fields = {name: getattr(self, name) for name in self.__slots__}
-        fields["promotions"] = [
-            {"staged": p.staged, "sha256": p.sha256, "size": p.size, "targets": p.targets}
-            for p in self.promotions
-        ]
+        fields["promotions"] = [each.fields() for each in self.promotions]
         return json.dumps(fields, allow_nan=False).encode()
 
     @classmethod
     def decoded(cls, data: bytes) -> "CommitRecord":
         fields = json.loads(data, parse_constant=_refuse)
-        promotions = tuple(
-            Promotion(p["staged"], p["sha256"], p["size"], tuple(p["targets"]))
-            for p in fields["promotions"]
-        )
+        promotions = tuple(map(Promotion.of, fields["promotions"]))
         known = {name: fields[name] for name in cls.__slots__ if name != "promotions"}
         return cls(**known, promotions=promotions)
+
+    def places(self) -> list[tuple[Promotion, str]]:
+        """Where everything must appear: in the workspace first, where nobody else writes."""
+        own = [(each, each.targets[0]) for each in self.promotions]
+        wanted = [(each, target) for each in self.promotions for target in each.targets[1:]]
+        return own + wanted
 
 
 def origin(directive: Directive) -> str:
@@ -103,16 +124,17 @@ class Commits:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    def within(self, *folders: str) -> Self:
-        """The same, where only these workspaces of jobs can be reached."""
+    def over(self, workspace: Workspace) -> Self:
+        """The same, over a view of the workspace in which only one job's objects can be reached."""
         scoped = copy.copy(self)
-        scoped._workspace = self._workspace.within(*folders)
+        scoped._workspace = workspace
         return scoped
 
     async def find(self, directive: Directive) -> CommitRecord | None:
         data = await self._workspace.read(record_uri(directive))
         if data is None:
             return None
+        await self._workspace.create(record_uri(directive), data)  # what is relied on must last
         try:
             return CommitRecord.decoded(data)
         except (ValueError, KeyError, TypeError) as error:
@@ -122,10 +144,11 @@ class Commits:
 
     async def commit(
         self, directive: Directive, worker_id: str, output: Output, staged: Mapping[str, Staged]
-    ) -> CommitRecord:
-        """Propose this attempt as the winner. The answer is the winner's record, whoever it is.
+    ) -> tuple[CommitRecord, int]:
+        """Propose this attempt as the winner: the winner's record, and how many of its places are filled.
 
         What could not be promoted or reported afterwards is refused here, before it is committed.
+        Small outputs of the winner go to their places in the same request as the record, after it.
         """
         proposed = self._proposal(
             directive, worker_id, check_output(output), tuple(staged.values())
@@ -134,12 +157,14 @@ class Commits:
         for promotion in proposed.promotions:
             for target in promotion.targets[1:]:
                 await self._replaceable(directive, promotion, target)
-        if await self._workspace.create(record_uri(directive), proposed.encoded()):
-            return proposed
+        record = record_uri(directive), proposed.encoded()
+        created = await self._workspace.create_all([record, *_small(proposed)])
+        if created:
+            return proposed, created - 1
         found = await self.find(directive)
         if found is None:
             raise WorkspaceError(f"{record_uri(directive)} is there and cannot be found")
-        return found
+        return found, 0
 
     def _proposal(
         self, directive: Directive, worker_id: str, output: Output, staged: Sequence[Staged]
@@ -152,6 +177,7 @@ class Commits:
                 item.sha256,
                 item.size,
                 self._targets(directive, item, main=item is main, elsewhere=elsewhere),
+                item.content,
             )
             for item in staged
         )
@@ -181,27 +207,33 @@ class Commits:
 
     # -- promotion ---------------------------------------------------------------------------
 
-    async def promote(self, directive: Directive, record: CommitRecord) -> None:
-        """Put every output in its places. Idempotent: whoever meets the record does it again."""
+    async def promote(self, directive: Directive, record: CommitRecord, filled: int = 0) -> None:
+        """Put every output in its places. Idempotent: whoever meets the record does it again.
+
+        `filled`: the first places in which the outputs already are.
+        """
+        places = record.places()[filled:]
+        if not places:
+            return
         await self._take_over(directive)
-        for promotion in record.promotions:
-            for target in promotion.targets:
-                await self._put(directive, promotion, target)
+        for promotion, target in places:
+            await self._put(directive, promotion, target)
 
     async def _put(self, directive: Directive, promotion: Promotion, target: str) -> None:
         """Only what was looked at is replaced: whoever came in between is looked at again."""
+        content = await self._content(promotion)
         for _ in range(RACES):
+            if content is not None and await self._workspace.create(target, content):
+                return
             standing = await self._replaceable(directive, promotion, target)
             if standing == promotion.digest:
                 return
-            content = await self._staged(promotion)
-            if standing is None:
-                done = await self._workspace.create(target, content)
-            else:
+            if content is None:
+                raise CommittedOutputLostError(f"{promotion.staged} is not what was committed")
+            if standing is not None:
                 await self._check_current(directive)
-                done = await self._workspace.replace(target, content, standing)
-            if done:
-                return
+                if await self._workspace.replace(target, content, standing):
+                    return
         raise WorkspaceError(f"{target} is being changed by others all the time")
 
     async def _replaceable(
@@ -232,10 +264,13 @@ class Commits:
                         return True
         return False
 
-    async def _staged(self, promotion: Promotion) -> bytes:
-        content = await self._workspace.read(promotion.staged)
+    async def _content(self, promotion: Promotion) -> bytes | None:
+        """What was committed, unless it is lost."""
+        content = promotion.content
+        if content is None:
+            content = await self._workspace.read(promotion.staged)
         if content is None or sha256(content).hexdigest() != promotion.sha256:
-            raise CommittedOutputLostError(f"{promotion.staged} is not what was committed")
+            return None
         return content
 
     # -- redrives ----------------------------------------------------------------------------
@@ -257,6 +292,16 @@ class Commits:
             raise SupersededError(
                 f"{directive.job_id} has ended, and a redrive of it has taken {directive.step_id} over"
             )
+
+
+def _small(record: CommitRecord) -> list[tuple[str, bytes]]:
+    """The first places of a record, as far as it has their contents itself."""
+    filled: list[tuple[str, bytes]] = []
+    for promotion, target in record.places():
+        if promotion.content is None:
+            break
+        filled.append((target, promotion.content))
+    return filled
 
 
 def _mark_uri(directive: Directive, redrive_no: int) -> str:

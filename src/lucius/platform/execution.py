@@ -207,9 +207,10 @@ class Attempt:
 
     async def _result(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:
         try:
+            workspace = self._workspace(directive)
             if self._kit.service.commit:
-                return await self._committed(directive, lease)
-            output = await self._executed(directive)
+                return await self._committed(directive, lease, workspace)
+            output = await self._executed(directive, workspace)
             return succeeded(uncommitted(output, self._task.staged if self._task else {}))
         except Exception as error:
             failure = classify(error)
@@ -218,25 +219,28 @@ class Attempt:
             self._log.warning("%s failed: %s: %s", *said, exc_info=failure.unexpected)
             return failed(failure)
 
-    async def _committed(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:
+    async def _committed(
+        self, directive: Directive, lease: Lease, workspace: Workspace
+    ) -> Mapping[str, Any]:
         """Prepare, commit, promote. Whoever meets a record reports its result, winner or not."""
-        commits = self._kit.commits.within(*folders(directive))
-        record = await commits.find(directive)
+        commits = self._kit.commits.over(workspace)
+        record, filled = await commits.find(directive), 0
         if record is None:
-            output = await self._executed(directive)
+            output = await self._executed(directive, workspace)
             lease.check()
             if self._ended:
                 raise LeaseExpiredError("the orchestrator has ended the lease")
             self.progress = Progress.CLOSING
             staged = self._task.staged if self._task else {}
-            record = await commits.commit(directive, self._kit.worker_id, output, staged)
-        await commits.promote(directive, record)
+            worker_id = self._kit.worker_id
+            record, filled = await commits.commit(directive, worker_id, output, staged)
+        await commits.promote(directive, record, filled)
         return succeeded(record.output_ref)
 
-    async def _executed(self, directive: Directive) -> Output:
+    async def _executed(self, directive: Directive, workspace: Workspace) -> Output:
         """Whatever `execute()` does, only its own step fails by it, or is stopped."""
-        payload, workspace = directive.body.get("payload"), self._workspace(directive)
-        self._task = task = Task(directive, payload, workspace, self._kit.service.input_limit)
+        payload, limit = directive.body.get("payload"), self._kit.service.input_limit
+        self._task = task = Task(directive, payload, workspace, limit)
         if self._cancel_requested:
             task.request_cancel()
         try:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from lucius.core.record import record
 from lucius.platform.directive import AttemptKey, Directive
-from lucius.ports.workspace import Workspace
+from lucius.ports.workspace import ATTEMPTS, Workspace
 
 Result = Mapping[str, Any]
 KEPT: Final = 20_000
@@ -93,6 +93,9 @@ class WorkspaceRecords:
         self._generations: dict[AttemptKey, int] = {}
 
     async def begin(self, directive: Directive, owner: str) -> Begun:
+        """Work that nobody has begun takes one request."""
+        if await self._taken(directive, owner, 1):
+            return MINE
         done = await self._load(directive, "done")
         if done is not None:
             return Begun(False, done["result"])
@@ -102,12 +105,15 @@ class WorkspaceRecords:
             if not predecessor and begun["expires_at"] > self._clock():
                 return OTHERS
             generation += 1
+        return MINE if await self._taken(directive, owner, generation) else OTHERS
+
+    async def _taken(self, directive: Directive, owner: str, generation: int) -> bool:
         taken = await self._workspace.create(
             self._uri(directive, f"begun-{generation}"), self._begun(directive, owner)
         )
         if taken:
             self._generations[directive.key] = generation
-        return MINE if taken else OTHERS
+        return taken
 
     async def renew(self, directive: Directive, owner: str) -> None:
         await self._rewrite(directive, self._begun(directive, owner))
@@ -135,7 +141,7 @@ class WorkspaceRecords:
 
     def _uri(self, directive: Directive, name: str) -> str:
         attempt = f"{directive.attempt_no}-{directive.lease_id}"
-        return f"{directive.workspace}_attempts/{directive.step_id}/{attempt}/{name}.json"
+        return f"{directive.workspace}{ATTEMPTS}/{directive.step_id}/{attempt}/{name}.json"
 
 
 def _encoded(value: Mapping[str, Any]) -> bytes:

@@ -13,19 +13,25 @@ from lucius.platform.errors import (
     ObjectTooLargeError,
     StepCancelledError,
 )
-from lucius.ports.workspace import Workspace
+from lucius.ports.workspace import NOTES, Workspace
 
 INLINE_BYTES: Final = 1024 * 1024
+SMALL: Final = 64 * 1024
+"""An output of at most so many bytes is not written before it is committed: the record holds it."""
+SMALL_TOGETHER: Final = 256 * 1024
+"""So many bytes of one attempt's outputs at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """An object that an attempt has written and that is not yet the step's output."""
+    """What an attempt has made and what is not yet the step's output."""
 
     name: str
     uri: str
     sha256: str
     size: int
+    content: bytes | None = None
+    """Of a small output. A larger one has been written to `uri`."""
 
 
 class Task:
@@ -86,6 +92,9 @@ class Task:
         uri = uri_of(reference)
         if uri is None:
             raise ObjectMissingError(f"{reference!r} is not a reference")
+        for each in self.staged.values():
+            if each.uri == uri and each.content is not None:
+                return each.content
         await self._check_size(uri)
         data = await self._workspace.read(uri)
         if data is None:
@@ -123,15 +132,23 @@ class Task:
     # -- writing -----------------------------------------------------------------------------
 
     async def stage(self, name: str, data: bytes | str) -> str:
-        """Write an output under this attempt. It becomes the step's output when it is committed."""
+        """Make an output under this attempt. It becomes the step's output when it is committed."""
         parts = name.split("/")
-        if not all(parts) or {".", ".."} & set(parts) or parts[0].isdigit():
+        if not all(parts) or {".", "..", *NOTES} & set(parts) or parts[0].isdigit():
             raise FatalError(f"{name!r} cannot name an output", code="INVALID_OUTPUT_NAME")
-        content = data.encode() if isinstance(data, str) else data
+        content = data.encode() if isinstance(data, str) else bytes(data)
         uri = self._directive.staging + name
-        await self._workspace.write(uri, content)
-        self.staged[name] = Staged(name, uri, await _sha256(content), len(content))
+        small = self._is_small(name, content)
+        if not small:
+            await self._workspace.write(uri, content)
+        kept = content if small else None
+        self.staged[name] = Staged(name, uri, await _sha256(content), len(content), kept)
         return uri
+
+    def _is_small(self, name: str, content: bytes) -> bool:
+        others = (each for each in self.staged.values() if each.name != name)
+        kept = sum(each.size for each in others if each.content is not None)
+        return len(content) <= SMALL and kept + len(content) <= SMALL_TOGETHER
 
     # -- cancelling --------------------------------------------------------------------------
 

@@ -49,8 +49,17 @@ class Engine(Protocol):
     ) -> Submitted:
         """Validate, claim and create; returns once the job is durable. RequestError otherwise."""
 
-    async def redrive(self, job_id: str, *, payload: Mapping[str, Any] | None = None) -> Submitted:
-        """A new job from the failed step on, linked to the old one. Repeating it answers the same."""
+    async def redrive(
+        self,
+        job_id: str,
+        *,
+        payload: Mapping[str, Any] | None = None,
+        said: Mapping[str, str] | None = None,
+    ) -> Submitted:
+        """A new job from the failed step on, linked to the old one. Repeating it answers the same.
+
+        `said`: who asked for it, and why; the first event of the new job shows it.
+        """
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
         """Move a job by one input; durable on return. None: there is no such job."""

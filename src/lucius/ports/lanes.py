@@ -8,6 +8,7 @@ from collections.abc import Collection, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeVar
 
+from lucius.core.plan import FIRST_DESK
 from lucius.core.routing import LANES
 
 T = TypeVar("T")
@@ -18,7 +19,10 @@ LaneRows = Mapping[int, Mapping[str, Any]]
 class Lanes(Protocol):
     @property
     def owned(self) -> frozenset[int]:
-        """The lanes that this process owns now: it holds their leases and has taken them over."""
+        """The desks that this process owns now: it holds their leases and has taken them over.
+
+        A desk is a lane of one engine; those of the outbox engine are the lanes.
+        """
 
     @property
     def renewal(self) -> timedelta | None:
@@ -71,4 +75,5 @@ class FixedLanes:
 
 
 ALL_LANES: Final = FixedLanes()
+BOTH_ENGINES: Final = FixedLanes(range(LANES * len(FIRST_DESK)))
 NO_LANES: Final = FixedLanes(())

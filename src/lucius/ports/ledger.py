@@ -129,8 +129,22 @@ class JobQuery:
     created_from: datetime | None = None
     created_to: datetime | None = None
     dlq: bool = False
+    codes: Collection[str] | None = None
+    """Of the failures of its steps that have not succeeded since."""
+    steps: Collection[str] | None = None
+    """Steps that failed so, or that are under way."""
+    services: Collection[str] | None = None
+    """Services of such steps."""
+    group: str | None = None
+    """The fingerprint of such a failure: see `core/fingerprint.py`."""
     limit: int = 50
     cursor: str | None = None
+
+
+def looks_inside(query: JobQuery) -> bool:
+    """Whether it asks for what no index has: each job that matches otherwise is read, page by page."""
+    inside = (query.codes, query.steps, query.services, query.group)
+    return any(each is not None for each in inside)
 
 
 @record

@@ -1,6 +1,13 @@
 """The workspace port: named objects under a root reference, with create-if-absent."""
 
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+COMMITS: Final = "_commits"
+REDRIVES: Final = "_redrives"
+ATTEMPTS: Final = "_attempts"
+NOTES: Final = (COMMITS, REDRIVES, ATTEMPTS)
+"""Folders of notes: small objects that services keep about their work. They need not be files."""
 
 
 class Digest(NamedTuple):
@@ -38,7 +45,13 @@ class Workspace(Protocol):
         """Create or replace, atomically and durably: readers see the old or the new whole."""
 
     async def create(self, uri: str, data: bytes) -> bool:
-        """Create durably if absent, in one atomic step. False: it was there, and is unchanged."""
+        """Create durably if absent, in one atomic step. False: it was there, unchanged and durable."""
+
+    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+        """Create these, URI and bytes, in order, up to the first that is there: how many were created.
+
+        Cheaper than one by one where one sync serves all of them. A crash may leave the first few.
+        """
 
     async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
         """Replace the object if it is still the expected one. False: it is not, and is unchanged.

@@ -297,3 +297,30 @@ class Security(Section):
         "Secret from which each tenant's webhook secret is derived; several with commas while it is"
         " rotated; empty: one is made in LUCIUS_DATA_DIR",
     )
+
+
+class Console(Section):
+    """Console"""
+
+    console_url: Url = setting(
+        "CONSOLE_URL",
+        "",
+        "URL under which browsers reach this server, such as https://ops.example.org/lucius. Its path"
+        " stands in front of every link; empty: the host that a browser names, and no path",
+    )
+    console_session: Seconds = setting(
+        "CONSOLE_SESSION_SECONDS",
+        "28800",
+        "How long somebody stays signed in to the console; never longer than their token holds",
+    )
+    console_client_id: Text = setting(
+        "CONSOLE_CLIENT_ID",
+        "",
+        "Client at LUCIUS_JWT_ISSUER with which people sign in to the console, with `jwt`",
+    )
+    console_client_secret: Secret = setting(
+        "CONSOLE_CLIENT_SECRET", "", "Secret of that client; empty for a public client"
+    )
+    console_scopes: Text = setting(
+        "CONSOLE_SCOPES", "openid", "Scopes that are asked for when people sign in, with spaces"
+    )

@@ -1,16 +1,18 @@
 """The settings as one object, and what the parts of LUCIUS take from it."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.configs.files import PACKAGED as PACKAGED_PROTOCOLS
-from lucius.core.plan import RetryPolicy, Sla
+from lucius.core.plan import OUTBOX, TEMPORAL, RetryPolicy, Sla
 from lucius.core.references import ReferencePolicy
 from lucius.ports.ledger import Limits
 from lucius.settings.behaviour import (
     CommandLine,
+    Console,
     General,
     LimitsSection,
     RetriesAndTime,
@@ -20,6 +22,7 @@ from lucius.settings.connections import PACKAGED, Answers, BusAndRouting, Config
 from lucius.settings.declaring import Row, Section, rows
 from lucius.settings.kinds import MASK, NONE
 from lucius.settings.reserved import RESERVED
+from lucius.settings.workflows import Temporal
 
 SECTIONS: Final[tuple[type[Section], ...]] = (
     General,
@@ -30,6 +33,8 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     RetriesAndTime,
     LimitsSection,
     Security,
+    Console,
+    Temporal,
     Answers,
 )
 
@@ -53,6 +58,8 @@ ROWS: Final = {name: row for section in SECTIONS for name, row in in_use(section
 
 class Settings(
     Answers,
+    Console,
+    Temporal,
     Security,
     LimitsSection,
     RetriesAndTime,
@@ -84,11 +91,15 @@ class Settings(
         return RetryPolicy(
             max_attempts=self.max_attempts,
             ack_timeout=self.ack_timeout,
-            lease=self.lease,
+            lease=self._lease(),
             publish_backoff=self.publish_backoff,
             ack_backoff=self.ack_backoff,
             execution_backoff=self.execution_backoff,
         )
+
+    def _lease(self) -> timedelta:
+        on_temporal = self.step_result_timeout if self.temporal_enabled else None
+        return on_temporal or self.lease
 
     def limits(self) -> Limits:
         return Limits(
@@ -112,6 +123,7 @@ class Settings(
         return IngressPolicy(
             workspace_url=self.workspace_url,
             system=self.system,
+            engine=TEMPORAL if self.temporal_enabled else OUTBOX,
             topology=self.lane_topology,
             delimiter=self.routing_delimiter,
             references=ReferencePolicy(self.reference_schemes, self.reference_hosts),

@@ -1,6 +1,7 @@
 """One workspace made of several: the scheme of a reference chooses who serves it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from lucius.core.errors import WorkspaceRefusedError
 from lucius.ports.workspace import Digest, Workspace
@@ -14,9 +15,17 @@ class WorkspaceByScheme:
     ) -> None:
         self._workspaces = workspaces
         self._folders = folders
+        self._views: dict[str, Workspace] = {}
 
     def _of(self, uri: str) -> Workspace:
-        served = self._workspaces.get(uri.partition(":")[0].lower())
+        scheme = uri.partition(":")[0].lower()
+        view = self._views.get(scheme)
+        if view is None:
+            view = self._views[scheme] = self._view(scheme, uri)
+        return view
+
+    def _view(self, scheme: str, uri: str) -> Workspace:
+        served = self._workspaces.get(scheme)
         if served is None:
             known = ", ".join(self._workspaces)
             raise WorkspaceRefusedError(
@@ -49,6 +58,19 @@ class WorkspaceByScheme:
 
     async def create(self, uri: str, data: bytes) -> bool:
         return await self._of(uri).create(uri, data)
+
+    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+        """In one go as far as one workspace has them, and one by one from there."""
+        first = self._of(objects[0][0])
+        together = list(takewhile(lambda each: self._of(each[0]) is first, objects))
+        created = await first.create_all(together)
+        if created < len(together):
+            return created
+        for uri, data in objects[created:]:
+            if not await self.create(uri, data):
+                break
+            created += 1
+        return created
 
     async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
         return await self._of(uri).replace(uri, data, expected)

@@ -7,26 +7,35 @@ is protected inside of them, is refused, also where it leads there by `..` or sy
 import asyncio
 import copy
 import os
-import shutil
-import stat
+import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from hashlib import file_digest
+from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
-from threading import Lock
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
-from uuid import uuid4
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
-from lucius.ports.workspace import Digest
+from lucius.ports.workspace import NOTES, Digest
+from lucius.workspaces.files import (
+    digest_of,
+    folders_in,
+    read_file,
+    remove,
+    size_of,
+    walk,
+)
+from lucius.workspaces.notes import Notes, created, removed, written
 from lucius.workspaces.places import Places, below, real_path
+from lucius.workspaces.promises import PromisedFile, Promises
+from lucius.workspaces.together import FilesTogether, Placing, place_alone
 
 INLINE_BYTES: Final = 256 * 1024
 """Files up to this size are read at once: that is quicker than handing the read to a thread."""
-TEMPORARY: Final = ".lucius-tmp-"
-_REPLACING: Final = Lock()
-"""Held while a file is compared and replaced, because a file system cannot do both in one step."""
+TOGETHER_BYTES: Final = 1024 * 1024
+"""Files up to this size are written together with those of others."""
+_PLAIN: Final = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)*", re.ASCII)
+_NOTES: Final = frozenset(NOTES)
 T = TypeVar("T")
 
 
@@ -34,7 +43,7 @@ class LocalWorkspace:
     """Implements `lucius.ports.workspace.Workspace` below `root`.
 
     `readable` and `writable` add directories for inputs and outputs. `protected` is refused even
-    where it lies inside of them.
+    where it lies inside of them. `boot` names this run of the operating system, if it is not to be asked.
     """
 
     def __init__(
@@ -44,10 +53,16 @@ class LocalWorkspace:
         readable: Sequence[Path] = (),
         writable: Sequence[Path] = (),
         protected: Sequence[Path] = (),
+        boot: str | None = None,
     ) -> None:
         self._root = os.path.realpath(root)
+        self._together = FilesTogether()
+        self._notes = Notes(self._root)
+        self._promises = Promises(self._notes, boot)
+        self._home = (f"{Path(self._root).as_uri().rstrip('/')}/", self._root)
         self._folders: tuple[str, ...] = ()
         self._found: tuple[str, ...] | None = (self._root,)
+        self._spelt: tuple[tuple[str, str], ...] = ()
         self._writable = tuple(os.path.realpath(place) for place in writable)
         self._readable = (*self._writable, *(os.path.realpath(place) for place in readable))
         self._protected = Places(protected)
@@ -63,13 +78,16 @@ class LocalWorkspace:
     def _own(self) -> tuple[str, ...]:
         """The folders of this view, which are allowed before anything is protected. Resolved at first use."""
         if self._found is None:
-            found = map(self._folder, self._folders)
-            self._found = tuple(real for real in found if real is not None)
+            reals = ((folder, self._folder(folder)) for folder in self._folders)
+            self._spelt = tuple(
+                (f"{folder.rstrip('/')}/", real) for folder, real in reals if real is not None
+            )
+            self._found = tuple(real for _, real in self._spelt)
         return self._found
 
     def _folder(self, uri: str) -> str | None:
         try:
-            real = real_path(path_of(uri))
+            real = _plain_path(self._home, uri.rstrip("/")) or real_path(path_of(uri))
         except WorkspaceRefusedError:
             return None
         return real if real != self._root and below(real, self._root) else None
@@ -81,64 +99,134 @@ class LocalWorkspace:
             return False
         return True
 
+    def recover(self) -> None:
+        """After a loss of power: write again what was promised. To be called before anything is read."""
+        with _reported(self._root):
+            self._promises.recover()
+
+    # -- objects -----------------------------------------------------------------------------
+
     async def read(self, uri: str) -> bytes | None:
         path = self._path(uri, self._readable)
+        if self._is_note(path) and (found := self._note(path)) is not None:
+            return found
         with _reported(uri):
             try:
-                if _size(path) <= INLINE_BYTES:
-                    return _read(path)
-                return await asyncio.to_thread(_read, path)
+                if size_of(path) <= INLINE_BYTES:
+                    return read_file(path)
+                return await asyncio.to_thread(read_file, path)
             except FileNotFoundError:
                 return None
 
+    def _note(self, path: str) -> bytes | None:
+        """A note. One that is not in the database may be a file of an earlier version, but no link."""
+        found = self._notes.read(path)
+        if found is None and os.path.islink(os.path.dirname(path)):
+            raise WorkspaceRefusedError(f"{path} leads out of its folder")
+        return found
+
     async def size(self, uri: str) -> int | None:
         path = self._path(uri, self._readable)
+        if self._is_note(path) and (found := self._note(path)) is not None:
+            return len(found)
         with _reported(uri):
             try:
-                return _size(path)
+                return size_of(path)
             except FileNotFoundError:
                 return None
 
     async def digest(self, uri: str) -> Digest | None:
         path = self._path(uri, self._readable)
+        if self._is_note(path) and (found := self._note(path)) is not None:
+            return Digest(sha256(found).hexdigest(), len(found))
         with _reported(uri):
             try:
-                if _size(path) <= INLINE_BYTES:
-                    return _digest(path)
-                return await asyncio.to_thread(_digest, path)
+                if size_of(path) <= INLINE_BYTES:
+                    return digest_of(path)
+                return await asyncio.to_thread(digest_of, path)
             except FileNotFoundError:
                 return None
 
     async def write(self, uri: str, data: bytes) -> None:
-        await _in_thread(uri, lambda: _replace(self._path(uri, self._writable), data))
+        path = self._path(uri, self._writable)
+        if self._is_note(path):
+            await self._notes.change(lambda conn: written(conn, path, data))
+        else:
+            await self._place(uri, [(path, data)], over=True)
 
     async def create(self, uri: str, data: bytes) -> bool:
-        return await _in_thread(uri, lambda: _create(self._path(uri, self._writable), data))
+        return await self.create_all([(uri, data)]) == 1
+
+    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+        files = [(self._path(each, self._writable), data) for each, data in objects]
+        uri, (first, data) = objects[0][0], files[0]
+        if not self._is_note(first):
+            return await self._place(uri, files)
+        rest = [PromisedFile(path, self._top(path), data) for path, data in files[1:]]
+        with _reported(uri):
+            if self._promises.kept(rest) and not any(self._is_note(each.path) for each in rest):
+                return await self._promises.create(first, data, rest)
+        if not await self._notes.change(lambda conn: created(conn, first, data)):
+            return 0
+        return 1 + (await self.create_all(objects[1:]) if rest else 0)
+
+    async def _place(
+        self, uri: str, files: Sequence[tuple[str, bytes]], *, over: bool = False
+    ) -> int:
+        placing = Placing(files, self._top(files[0][0]), over=over)
+        large = sum(len(data) for _, data in files) > TOGETHER_BYTES
+        if large:
+            return await _in_thread(uri, lambda: place_alone(placing))
+        with _reported(uri):
+            return await self._together.place(placing)
+
+    def _top(self, path: str) -> str:
+        """The folder of this workspace that the path is in; what is above it is not ours to sync."""
+        tops = [top for top in (self._root, *self._writable) if below(path, top)]
+        return max(tops, key=len, default=self._root)
 
     async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
         """Exact within one process. Two processes that compare at the same moment may both replace."""
         path = self._path(uri, self._writable)
-        return await _in_thread(uri, lambda: _swap(path, data, expected))
+        if self._is_note(path):
+            raise WorkspaceRefusedError(f"{uri} is a note: it is created or written, not replaced")
+        placing = Placing([(path, data)], self._top(path), over=True)
+
+        def unchanged() -> bool:
+            return os.path.exists(path) and digest_of(path) == expected
+
+        return await _in_thread(uri, lambda: place_alone(placing, unchanged)) == 1
 
     async def remove(self, uri: str) -> None:
-        self._path(uri, self._writable)
-        await _in_thread(uri, lambda: _remove(path_of(uri), whole=uri.endswith("/")))
+        path, whole = self._path(uri, self._writable), uri.endswith("/")
+        if self._notes.exist:
+            await self._notes.change(lambda conn: removed(conn, path, whole=whole))
+        await _in_thread(uri, lambda: remove(path_of(uri), whole=whole))
+        self._together.forget()
 
     async def folders(self, uri: str) -> list[str]:
-        path = self._path(uri, self._readable)
-        found = await _in_thread(uri, lambda: _folders(path))
-        return [Path(each).as_uri() + "/" for each in found]
+        path = self._path(uri, self._readable).rstrip("/")
+        found = set(await _in_thread(uri, lambda: folders_in(path)))
+        rest = (key[len(path) + 1 :] for key in await asyncio.to_thread(self._notes.below, path))
+        found |= {f"{path}/{each.partition('/')[0]}" for each in rest if "/" in each}
+        return [Path(each).as_uri() + "/" for each in sorted(found)]
 
     def _list(self, prefix: str) -> list[str]:
         """The objects below a prefix, which need not end at a slash, as in an object store."""
         start = self._path(prefix, self._readable)
         if prefix.endswith("/") or start in (*self._own(), *self._readable):
             start = start.rstrip("/") + "/"
-        found = (path for path in _walk(os.path.dirname(start)) if path.startswith(start))
-        return sorted(Path(path).as_uri() for path in found if self._open(path))
+        folder = os.path.dirname(start)
+        found = {*walk(folder), *self._notes.below(folder)}
+        return sorted(
+            Path(path).as_uri() for path in found if path.startswith(start) and self._open(path)
+        )
 
     def _path(self, uri: str, roots: tuple[str, ...]) -> str:
         """The real path behind a URI, if it may be touched there."""
+        own = self._own_path(uri)
+        if own is not None:
+            return own
         real = real_path(path_of(uri))
         if not self._open(real):
             raise WorkspaceRefusedError(f"{uri} is not open to this job")
@@ -146,11 +234,37 @@ class LocalWorkspace:
             raise WorkspaceRefusedError(f"{uri} is outside the workspace")
         return real
 
+    def _own_path(self, uri: str) -> str | None:
+        """The quick way to an object in a folder of this view: no link on the way, no odd spelling."""
+        self._own()
+        found = (_plain_path(place, uri) for place in self._spelt)
+        return next((path for path in found if path is not None), None)
+
+    def _is_note(self, path: str) -> bool:
+        """Everything else is a file, under the name that it has."""
+        return below(path, self._root) and not _NOTES.isdisjoint(path[len(self._root) :].split("/"))
+
     def _open(self, real: str) -> bool:
         return any(below(real, own) for own in self._own()) or not self._protected.hold(real)
 
     async def list(self, prefix: str) -> list[str]:
         return await _in_thread(prefix, lambda: self._list(prefix))
+
+
+def _plain_path(place: tuple[str, str], uri: str) -> str | None:
+    """The path of an object below a folder, given by URI and path: None if it takes a closer look."""
+    folder, path = place
+    rest = uri[len(folder) :] if uri.startswith(folder) else ""
+    if _PLAIN.fullmatch(rest) is None:
+        return None
+    parts = rest.split("/")
+    if parts[0] in _NOTES:
+        return f"{path}/{rest}"
+    for part in parts:
+        path = f"{path}/{part}"
+        if os.path.islink(path):
+            return None
+    return path
 
 
 def path_of(uri: str) -> str:
@@ -180,133 +294,3 @@ def _reported(uri: str) -> Iterator[None]:
 async def _in_thread(uri: str, work: Callable[[], T]) -> T:
     with _reported(uri):
         return await asyncio.to_thread(work)
-
-
-def _size(path: str) -> int:
-    """The size of a regular file. Devices and pipes are refused: they may have no end."""
-    found = os.stat(path)
-    if not stat.S_ISREG(found.st_mode):
-        raise WorkspaceRefusedError(f"{path} is not a regular file")
-    return found.st_size
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def _digest(path: str) -> Digest:
-    with open(path, "rb") as file:
-        found = file_digest(file, "sha256").hexdigest()
-        return Digest(found, file.tell())
-
-
-def _replace(path: str, data: bytes) -> None:
-    temporary = _written(path, data)
-    try:
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    _sync(os.path.dirname(path))
-
-
-def _swap(path: str, data: bytes, expected: Digest) -> bool:
-    temporary = _written(path, data)
-    try:
-        with _REPLACING:
-            if not os.path.exists(path) or _digest(path) != expected:
-                return False
-            os.replace(temporary, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-    _sync(os.path.dirname(path))
-    return True
-
-
-def _create(path: str, data: bytes) -> bool:
-    """Create a file that appears under its name with all its bytes, or not at all."""
-    if os.path.lexists(path):
-        _sync(os.path.dirname(path))  # whoever relies on it must not see it vanish
-        return False
-    temporary = _written(path, data)
-    try:
-        os.link(temporary, path)
-        created = True
-    except FileExistsError:
-        created = False
-    finally:
-        os.unlink(temporary)
-    _sync(os.path.dirname(path))
-    return created
-
-
-def _written(path: str, data: bytes) -> str:
-    """Write the bytes to a temporary file beside the path, durably, and return its path."""
-    directory = os.path.dirname(path)
-    _make(directory)
-    temporary = os.path.join(directory, f"{TEMPORARY}{uuid4().hex}")
-    try:
-        mode = 0o600 if _closed(directory) else 0o666
-        with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-    return temporary
-
-
-def _make(directory: str) -> None:
-    """Create the directory and its parents, durably."""
-    if os.path.isdir(directory):
-        return
-    parent = os.path.dirname(directory)
-    _make(parent)
-    try:
-        os.mkdir(directory, 0o700 if _closed(parent) else 0o777)
-    except FileExistsError:
-        if not os.path.isdir(directory):
-            raise
-    _sync(parent)
-
-
-def _closed(directory: str) -> bool:
-    """Whether only the owner may enter the directory. Then the file is made for its owner alone."""
-    return not os.stat(directory).st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-
-
-def _sync(directory: str) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _walk(directory: str) -> Iterator[str]:
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            path = os.path.join(folder, name)
-            if not name.startswith(TEMPORARY) and not os.path.islink(path):
-                yield path
-
-
-def _folders(directory: str) -> list[str]:
-    if not os.path.isdir(directory):
-        return []
-    with os.scandir(directory) as entries:
-        return sorted(each.path for each in entries if each.is_dir(follow_symlinks=False))
-
-
-def _remove(path: str, *, whole: bool) -> None:
-    """Delete files and folders. Of a link only the link is deleted, never what it leads to."""
-    path = path.rstrip("/")
-    if whole and os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    with suppress(FileNotFoundError):
-        os.unlink(path)

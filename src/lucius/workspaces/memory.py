@@ -1,6 +1,7 @@
 """Workspace objects in memory, addressed by `mem://` URIs: for tests, and gone with the process."""
 
 import copy
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -76,6 +77,12 @@ class MemoryWorkspace:
             return False
         self.store(uri, data)
         return True
+
+    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+        for number, (uri, data) in enumerate(objects):
+            if not await self.create(uri, data):
+                return number
+        return len(objects)
 
     async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
         if await self.digest(uri) != expected:

@@ -195,6 +195,12 @@ class ObjectWorkspace:
                 return False
             return True
 
+    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+        for number, (uri, data) in enumerate(objects):
+            if not await self.create(uri, data):
+                return number
+        return len(objects)
+
     async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:
         found = await self._version(uri, self._writable)
         if found is None or found[0] != expected or found[1] is None:

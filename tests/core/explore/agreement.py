@@ -22,6 +22,7 @@ from lucius.core.inputs import (
     ResultReceived,
     ResultStatus,
     ResumeRequested,
+    RetryRequested,
     Ticked,
 )
 from lucius.core.job import Fault, Job
@@ -38,6 +39,7 @@ def every_input(job: Job) -> Iterator[Input]:
     """One of each kind: about every step from its latest lease, and about one from a stranger's."""
     yield from (Ticked(), BusRestarted("local"), Dismissed(), Redriven("other"))
     yield from (CancelRequested(), CancelRequested(immediate=True))
+    yield RetryRequested()
     yield from (PauseRequested(), ResumeRequested(), EffectSettled("notify-0", performed=True))
     for planned, step in zip(job.plan.steps, job.steps, strict=True):
         yield EntryReleased(planned.step_id, "new")

@@ -10,6 +10,7 @@ from lucius.core.inputs import (
     PauseRequested,
     ResultStatus,
     ResumeRequested,
+    RetryRequested,
 )
 from lucius.core.plan import DecisionSource, Mode, Plan, RetryPolicy, Sla, StepPlan
 from lucius.core.routing import route
@@ -118,10 +119,10 @@ STEERED_RACE: Final = Configuration(
     controls=CONTROLS,
 )
 CONTROL: Final = Configuration(
-    "cancel, pause and resume at any moment",
+    "cancel, pause, resume and retry at any moment",
     small_plan(0, 1, sla=Sla(fail_job=True, fail_pause=True)),
     honest=False,
-    controls=CONTROLS,
+    controls=(*CONTROLS, RetryRequested()),
     sla=True,
 )
 DRAIN: Final = Configuration(

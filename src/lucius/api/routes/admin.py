@@ -10,6 +10,7 @@ from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.listing import PARAMETERS, list_page
 from lucius.api.openapi import path_parameter, query_parameter
 from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.orders import REASON, said_by
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.control import moved
@@ -33,9 +34,10 @@ async def list_dlq(context: ApiContext, request: Request, caller: Caller) -> Res
 
 
 async def dismiss(context: ApiContext, request: Request, caller: Caller) -> Response:
-    await optional_object(request, context.options.max_body_bytes)
+    body = await optional_object(request, context.options.max_body_bytes)
+    order = Dismissed(**said_by(caller, body))
     job = await visible_job(context, request, caller)
-    return await moved(context, job.job_id, Dismissed())
+    return await moved(context, job.job_id, order)
 
 
 async def get_backlog(context: ApiContext, request: Request, caller: Caller) -> Response:
@@ -92,7 +94,7 @@ OPERATIONS: Final = (
         Role.OPERATE,
         {200: Answer("The job; `outcome` is `applied`, or `already` if that held", JobShape)},
         parameters=(path_parameter("jobId", "The job's id"),),
-        body={"type": "object"},
+        body={"type": "object", "properties": REASON},
         body_required=False,
     ),
     Operation(

@@ -1,7 +1,8 @@
 """Control of many jobs at once: one order for all that match a filter, after a dry run that counts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -19,10 +20,18 @@ from lucius.api.bulk_orders import (
     order_to_redrive,
 )
 from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.filters import filter_schema, job_filter
+from lucius.api.filters import filter_schema, job_filter, wants_stuck
 from lucius.api.operation import Answer, Handler, Operation, json_response
+from lucius.api.orders import REASON, said_by
+from lucius.api.stuck import stuck_among
 from lucius.contract.shapes import BulkShape, RefusalShape
-from lucius.core.inputs import CancelRequested, Dismissed, PauseRequested, ResumeRequested
+from lucius.core.inputs import (
+    CancelRequested,
+    Dismissed,
+    PauseRequested,
+    ResumeRequested,
+    RetryRequested,
+)
 from lucius.core.job import Job
 from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, UNSUCCESSFUL_JOB, JobState
 from lucius.core.wire import whole
@@ -52,6 +61,8 @@ class OrderOptions:
 
     immediate: bool = False
     payload: dict[str, Any] | None = None
+    said: dict[str, str] = field(default_factory=dict)
+    """Who gives the order, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +110,9 @@ VERBS: Final = (
         "cancel",
         "Cancel all jobs that match",
         _LIVE,
-        lambda engine, options: order_to_move(engine, CancelRequested(immediate=options.immediate)),
+        lambda engine, options: order_to_move(
+            engine, CancelRequested(immediate=options.immediate, **options.said)
+        ),
         default_states=tuple(state for state in _LIVE if state is not JobState.CANCELLING),
         immediate=True,
     ),
@@ -107,19 +120,25 @@ VERBS: Final = (
         "pause",
         "Pause all jobs that match",
         RUNNING_JOB,
-        lambda engine, _: order_to_move(engine, PauseRequested()),
+        lambda engine, options: order_to_move(engine, PauseRequested(**options.said)),
     ),
     Verb(
         "resume",
         "Resume all jobs that match",
         (JobState.PAUSING, JobState.PAUSED),
-        lambda engine, _: order_to_move(engine, ResumeRequested()),
+        lambda engine, options: order_to_move(engine, ResumeRequested(**options.said)),
+    ),
+    Verb(
+        "retry",
+        "Try again now what waits for its backoff, of all jobs that match",
+        (JobState.DISPATCHING, JobState.IN_PROGRESS),
+        lambda engine, options: order_to_move(engine, RetryRequested(**options.said)),
     ),
     Verb(
         "redrive",
         "Redrive all failed jobs that match and are neither redriven nor dismissed",
         UNSUCCESSFUL_JOB,
-        lambda engine, options: order_to_redrive(engine, options.payload),
+        lambda engine, options: order_to_redrive(engine, options.payload, options.said),
         default_states=(JobState.FAILED_FINAL,),
         dead_letters=True,
         payload=True,
@@ -128,7 +147,7 @@ VERBS: Final = (
         "dismiss",
         "Take all failed jobs that match out of the dead-letter view",
         (JobState.FAILED_FINAL,),
-        lambda engine, _: order_to_move(engine, Dismissed()),
+        lambda engine, options: order_to_move(engine, Dismissed(**options.said)),
         dead_letters=True,
     ),
 )
@@ -137,18 +156,20 @@ VERBS: Final = (
 def _handler(verb: Verb) -> Handler:
     async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
         body = await json_object(request, context.options.max_body_bytes)
-        dry_run, limit, options = _flag(body, "dry_run"), _limit(body), _options(body, verb)
+        dry_run, limit, options = _flag(body, "dry_run"), _limit(body), _options(body, verb, caller)
         default_states = () if options.immediate else verb.default_states
         query = job_filter(body, caller, verb.states, default_states or verb.states)
         query = verb.narrowed(query)
+        among = partial(stuck_among, context, request) if wants_stuck(body) else None
         if query.tenant_ids is not None and not query.tenant_ids:
             tally = Tally()
         elif dry_run:
-            matched = await count_matching(context.engine, query, verb.condition_beside(query))
+            beside = verb.condition_beside(query)
+            matched = await count_matching(context.engine, query, beside, among)
             tally = Tally(matched, more=matched > limit)
         else:
             order = verb.order(context.engine, options)
-            tally = await order_matching(context.engine, query, verb.accepts, order, limit)
+            tally = await order_matching(context.engine, query, verb.accepts, order, limit, among)
         return json_response(_answer(tally, dry_run=dry_run))
 
     handle.__name__ = f"{verb.name}_many"
@@ -174,11 +195,12 @@ def _refusal(job_id: str, refusal: Refusal) -> RefusalShape:
     return shape
 
 
-def _options(body: dict[str, Any], verb: Verb) -> OrderOptions:
+def _options(body: dict[str, Any], verb: Verb, caller: Caller) -> OrderOptions:
     payload = body.get("payload") if verb.payload else None
     if payload is not None and not isinstance(payload, dict):
         raise field_problem("/payload", "must be an object")
-    return OrderOptions(verb.immediate and _flag(body, "immediate"), payload)
+    immediate = verb.immediate and _flag(body, "immediate")
+    return OrderOptions(immediate, payload, said_by(caller, body))
 
 
 def _flag(body: dict[str, Any], name: str) -> bool:
@@ -214,6 +236,7 @@ def _schema(verb: Verb) -> dict[str, Any]:
                 "description": "At most so many jobs; repeat the request while `more` is true",
             },
             **verb.option_properties,
+            **REASON,
         },
     }
 

@@ -1,4 +1,4 @@
-"""Control: cancel, pause, resume and redrive. Repeating what already holds is 200."""
+"""Control: cancel, pause, resume, retry and redrive. Repeating what already holds is 200."""
 
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from lucius.api.body import field_problem, optional_object
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.openapi import path_parameter
 from lucius.api.operation import Answer, Handler, Operation, json_response
+from lucius.api.orders import REASON, said_by
 from lucius.api.problems import Problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.ingress import accepted
@@ -16,23 +17,31 @@ from lucius.api.views import job_view
 from lucius.contract.codes import CODES
 from lucius.contract.shapes import JobShape, RedrivenShape
 from lucius.core.effects import Outcome
-from lucius.core.inputs import CancelRequested, Input, PauseRequested, ResumeRequested
+from lucius.core.inputs import (
+    CancelRequested,
+    Input,
+    PauseRequested,
+    ResumeRequested,
+    RetryRequested,
+)
 
 JOB_ID: Final = path_parameter("jobId", "The job's id")
-_EMPTY: Final[dict[str, Any]] = {"type": "object"}
+_PLAIN: Final[dict[str, Any]] = {"type": "object", "properties": REASON}
 _CANCEL: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "immediate": {
             "type": "boolean",
             "description": "End the job now, without waiting for the step that is under way",
-        }
+        },
+        **REASON,
     },
 }
 _REDRIVE: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
-        "payload": {"type": ["object", "null"], "description": "Replaces the job's payload"}
+        "payload": {"type": ["object", "null"], "description": "Replaces the job's payload"},
+        **REASON,
     },
 }
 
@@ -56,19 +65,29 @@ async def cancel(context: ApiContext, request: Request, caller: Caller) -> Respo
     if not isinstance(immediate, bool):
         raise field_problem("/immediate", "must be true or false")
     job = await visible_job(context, request, caller)
-    return await moved(context, job.job_id, CancelRequested(immediate=immediate))
+    order = CancelRequested(immediate=immediate, **said_by(caller, body))
+    return await moved(context, job.job_id, order)
 
 
 async def pause(context: ApiContext, request: Request, caller: Caller) -> Response:
-    await optional_object(request, context.options.max_body_bytes)
+    body = await optional_object(request, context.options.max_body_bytes)
+    order = PauseRequested(**said_by(caller, body))
     job = await visible_job(context, request, caller)
-    return await moved(context, job.job_id, PauseRequested())
+    return await moved(context, job.job_id, order)
 
 
 async def resume(context: ApiContext, request: Request, caller: Caller) -> Response:
-    await optional_object(request, context.options.max_body_bytes)
+    body = await optional_object(request, context.options.max_body_bytes)
+    order = ResumeRequested(**said_by(caller, body))
     job = await visible_job(context, request, caller)
-    return await moved(context, job.job_id, ResumeRequested())
+    return await moved(context, job.job_id, order)
+
+
+async def retry(context: ApiContext, request: Request, caller: Caller) -> Response:
+    body = await optional_object(request, context.options.max_body_bytes)
+    order = RetryRequested(**said_by(caller, body))
+    job = await visible_job(context, request, caller)
+    return await moved(context, job.job_id, order)
 
 
 async def redrive(context: ApiContext, request: Request, caller: Caller) -> Response:
@@ -76,8 +95,9 @@ async def redrive(context: ApiContext, request: Request, caller: Caller) -> Resp
     payload = body.get("payload")
     if payload is not None and not isinstance(payload, dict):
         raise field_problem("/payload", "must be an object")
+    said = said_by(caller, body)
     job = await visible_job(context, request, caller)
-    submitted = await context.engine.redrive(job.job_id, payload=payload)
+    submitted = await context.engine.redrive(job.job_id, payload=payload, said=said)
     status = 200 if submitted.duplicate else 202
     return accepted(submitted, status, redrive_of=job.job_id)
 
@@ -99,8 +119,9 @@ def _operation(verb: str, handler: Handler, summary: str, body: dict[str, Any]) 
 
 OPERATIONS: Final = (
     _operation("cancel", cancel, "Cancel a job", _CANCEL),
-    _operation("pause", pause, "Pause a job: nothing new starts", _EMPTY),
-    _operation("resume", resume, "Resume a job", _EMPTY),
+    _operation("pause", pause, "Pause a job: nothing new starts", _PLAIN),
+    _operation("resume", resume, "Resume a job: it goes on at once", _PLAIN),
+    _operation("retry", retry, "Try again now what waits for its backoff", _PLAIN),
     Operation(
         "POST",
         "/v1/jobs/{jobId}:redrive",

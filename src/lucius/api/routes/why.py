@@ -10,9 +10,9 @@ from lucius.api.explain import instant
 from lucius.api.openapi import path_parameter
 from lucius.api.operation import Answer, Operation, json_response
 from lucius.api.problems import Problem
-from lucius.api.readiness import OK, Readiness
 from lucius.api.requests import visible_job
 from lucius.api.routes.system import warnings_of
+from lucius.api.stuck import troubles_of
 from lucius.contract.shapes import JobWhyShape, SystemWhyShape, WhyShape
 from lucius.core.errors import LedgerUnavailableError
 from lucius.ports.diagnosis import Diagnosis, Doctor, Evidence
@@ -22,12 +22,6 @@ def _doctor(context: ApiContext) -> Doctor:
     if context.doctor is None:
         raise Problem("NOT_SUPPORTED")
     return context.doctor
-
-
-async def troubles_of(request: Request) -> dict[str, str]:
-    """What does not answer, as `/readyz` finds it."""
-    readiness: Readiness = request.app.state.readiness
-    return {name: each.text for name, each in (await readiness.ask()).items() if each.word != OK}
 
 
 async def why_job(context: ApiContext, request: Request, caller: Caller) -> Response:

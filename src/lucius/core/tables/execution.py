@@ -6,7 +6,7 @@ from lucius.core.inputs import Kind as K
 from lucius.core.states import ExecutionState as X
 from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNMOVING, UNRELEASABLE, Row, row
 
-_QUIET: Final = (K.SUBMITTED, K.PUBLISH_CONFIRMED, K.PAUSE, K.RESUME, *UNMOVING)
+_QUIET: Final = (K.SUBMITTED, K.ATTEMPT, K.PUBLISH_CONFIRMED, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING)
 
 EXECUTION: Final[dict[X, Row]] = {
     X.LEASED: row(
@@ -34,7 +34,7 @@ EXECUTION: Final[dict[X, Row]] = {
     ),
     X.COMMITTED: row(
         dict.fromkeys((*CALLBACKS, *PUBLISHED, K.TICK, K.CANCEL, K.BUS_RESTARTED), (X.DONE,)),
-        ignore=(K.SUBMITTED, K.ENTRY_RELEASED, K.PAUSE, K.RESUME, *UNMOVING),
+        ignore=(K.ATTEMPT, K.SUBMITTED, K.ENTRY_RELEASED, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING),
     ),
     X.DONE: row({}, ignore=tuple(K)),
     X.ABORTED: row(

@@ -11,24 +11,26 @@ from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNKNOWN, UNRELEASABLE,
 
 _LIVE: Final = {K.DISMISSED: "NOT_IN_DLQ", K.REDRIVEN: "NOT_REDRIVABLE"}
 """What only a job that has ended takes."""
-_CLOSED: Final = dict.fromkeys((K.CANCEL, K.PAUSE, K.RESUME), "JOB_TERMINAL")
+_CLOSED: Final = dict.fromkeys((K.CANCEL, K.PAUSE, K.RESUME, K.RETRY), "JOB_TERMINAL")
+_HALTED: Final = {K.RETRY: "JOB_PAUSED"}
 _STRANGE: Final = {**UNKNOWN, **_LIVE}
 """No input for a job that is under way."""
 _NOTED: Final = (K.DIRECTIVE_UNCLAIMED, K.EFFECT_SETTLED)
 """They move no job."""
-_PASSING: Final = (*PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, *_NOTED)
+_PASSING: Final = (K.ATTEMPT, *PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, *_NOTED)
 """What a closed job takes note of, at most."""
 
 JOB: Final[dict[J, Row]] = {
     J.QUEUED: row(
         {
             K.SUBMITTED: (J.DISPATCHING, J.SUCCEEDED),
+            K.ATTEMPT: (J.DISPATCHING,),
             K.RESUME: (J.DISPATCHING,),
             K.CANCEL: (J.CANCELLED,),
             K.PAUSE: (J.PAUSED,),
             K.TICK: (J.FAILED_FINAL,),
         },
-        ignore=(*PUBLISHED, *CALLBACKS, K.BUS_RESTARTED, *_NOTED),
+        ignore=(*PUBLISHED, *CALLBACKS, K.BUS_RESTARTED, K.RETRY, *_NOTED),
         reject={**UNRELEASABLE, **_LIVE},
     ),
     J.DISPATCHING: row(
@@ -44,7 +46,14 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.PAUSE: (J.PAUSING, J.PAUSED),
         },
-        ignore=(K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.BUS_RESTARTED, *_NOTED),
+        ignore=(
+            K.ATTEMPT,
+            K.ENTRY_RELEASED,
+            K.PUBLISH_CONFIRMED,
+            K.BUS_RESTARTED,
+            K.RETRY,
+            *_NOTED,
+        ),
         already=(K.RESUME,),
         reject=_STRANGE,
     ),
@@ -60,7 +69,15 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.PAUSE: (J.PAUSING, J.PAUSED),
         },
-        ignore=(K.ENTRY_RELEASED, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        ignore=(
+            K.ATTEMPT,
+            K.ENTRY_RELEASED,
+            K.PUBLISH_CONFIRMED,
+            K.ACK,
+            K.HEARTBEAT,
+            K.RETRY,
+            *_NOTED,
+        ),
         already=(K.RESUME,),
         reject=_STRANGE,
     ),
@@ -76,9 +93,9 @@ JOB: Final[dict[J, Row]] = {
             K.CANCEL: (J.CANCELLING, J.CANCELLED),
             K.RESUME: (J.DISPATCHING, J.IN_PROGRESS),
         },
-        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        ignore=(K.ATTEMPT, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
         already=(K.PAUSE,),
-        reject={**UNRELEASABLE, **_STRANGE},
+        reject={**UNRELEASABLE, **_HALTED, **_STRANGE},
     ),
     J.PAUSED: row(
         {
@@ -88,6 +105,7 @@ JOB: Final[dict[J, Row]] = {
             K.RESUME: (J.QUEUED, J.IN_PROGRESS),
         },
         ignore=(
+            K.ATTEMPT,
             *PUBLISHED,
             K.ACK,
             K.HEARTBEAT,
@@ -98,7 +116,7 @@ JOB: Final[dict[J, Row]] = {
             *_NOTED,
         ),
         already=(K.PAUSE,),
-        reject={**UNRELEASABLE, **_STRANGE},
+        reject={**UNRELEASABLE, **_HALTED, **_STRANGE},
     ),
     J.CANCELLING: row(
         dict.fromkeys(
@@ -114,10 +132,10 @@ JOB: Final[dict[J, Row]] = {
             ),
             (J.CANCELLED,),
         ),
-        ignore=(K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
+        ignore=(K.ATTEMPT, K.PUBLISH_CONFIRMED, K.ACK, K.HEARTBEAT, *_NOTED),
         reject={
             **UNRELEASABLE,
-            **dict.fromkeys((K.PAUSE, K.RESUME), "JOB_CANCELLING"),
+            **dict.fromkeys((K.PAUSE, K.RESUME, K.RETRY), "JOB_CANCELLING"),
             **_STRANGE,
         },
     ),
@@ -136,6 +154,7 @@ JOB: Final[dict[J, Row]] = {
             **UNRELEASABLE,
             K.PAUSE: "JOB_TERMINAL",
             K.RESUME: "JOB_TERMINAL",
+            K.RETRY: "JOB_TERMINAL",
             K.DISMISSED: "NOT_IN_DLQ",
         },
     ),

@@ -12,6 +12,7 @@ _RETURNED: Final = (S.DISPATCHING, S.PENDING, *_ENDED)
 _CLOSED: Final = row(
     {},
     ignore=(
+        K.ATTEMPT,
         *PUBLISHED,
         *CALLBACKS,
         K.TICK,
@@ -19,6 +20,7 @@ _CLOSED: Final = row(
         K.CANCEL,
         K.PAUSE,
         K.RESUME,
+        K.RETRY,
         K.SUBMITTED,
         *UNMOVING,
     ),
@@ -29,6 +31,7 @@ STEP: Final[dict[S, Row]] = {
     S.PENDING: row(
         {
             K.SUBMITTED: (S.DISPATCHING,),
+            K.ATTEMPT: (S.DISPATCHING,),
             K.SUCCESS: (S.DISPATCHING,),
             K.RESUME: (S.DISPATCHING,),
             K.CANCEL: (S.CANCELLED,),
@@ -43,6 +46,7 @@ STEP: Final[dict[S, Row]] = {
             K.TICK,
             K.BUS_RESTARTED,
             K.PAUSE,
+            K.RETRY,
             *UNMOVING,
         ),
         reject=UNRELEASABLE,
@@ -62,7 +66,7 @@ STEP: Final[dict[S, Row]] = {
             K.PAUSE: (S.PENDING, S.FAILED_RETRY),
             K.BUS_RESTARTED: (S.CANCELLED,),
         },
-        ignore=(K.ENTRY_RELEASED, K.RESUME, *UNMOVING),
+        ignore=(K.ATTEMPT, K.ENTRY_RELEASED, K.RESUME, K.RETRY, *UNMOVING),
         reject=UNKNOWN,
     ),
     S.AWAITING_ACK: row(
@@ -76,7 +80,7 @@ STEP: Final[dict[S, Row]] = {
             K.TICK: _ENDED,
             K.CANCEL: (S.CANCELLED,),
         },
-        ignore=(*PUBLISHED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, *UNMOVING),
+        ignore=(K.ATTEMPT, *PUBLISHED, K.BUS_RESTARTED, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING),
         reject={**UNKNOWN, **UNRELEASABLE},
     ),
     S.IN_PROGRESS: row(
@@ -89,11 +93,12 @@ STEP: Final[dict[S, Row]] = {
             K.TICK: _ENDED,
             K.CANCEL: (S.CANCELLED,),
         },
-        ignore=(*PUBLISHED, K.ACK, K.HEARTBEAT, K.PAUSE, K.RESUME, *UNMOVING),
+        ignore=(K.ATTEMPT, *PUBLISHED, K.ACK, K.HEARTBEAT, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING),
         reject={**UNKNOWN, **UNRELEASABLE},
     ),
     S.FAILED_RETRY: row(
         {
+            K.ATTEMPT: (S.DISPATCHING,),
             K.SUCCESS: (S.SUCCEEDED,),
             K.PUBLISH_REFUSED: (S.CANCELLED,),
             K.FAILURE_RETRYABLE: (S.CANCELLED,),
@@ -101,6 +106,8 @@ STEP: Final[dict[S, Row]] = {
             K.LEASE_RETURNED: (S.CANCELLED,),
             K.BUS_RESTARTED: (S.CANCELLED,),
             K.TICK: (S.DISPATCHING, S.FAILED_FINAL, S.CANCELLED),
+            K.RESUME: (S.DISPATCHING,),
+            K.RETRY: (S.DISPATCHING,),
             K.CANCEL: (S.CANCELLED,),
         },
         ignore=(
@@ -108,7 +115,6 @@ STEP: Final[dict[S, Row]] = {
             K.ACK,
             K.HEARTBEAT,
             K.PAUSE,
-            K.RESUME,
             *UNMOVING,
         ),
         reject={**UNKNOWN, **UNRELEASABLE},

@@ -57,7 +57,7 @@ class _Shelf:
         return kept
 
     def of_lanes(self, lanes: Collection[int]) -> list[str]:
-        return [i for i, kept in self._jobs.items() if kept.job.plan.routing.lane in lanes]
+        return [i for i, kept in self._jobs.items() if kept.job.plan.desk in lanes]
 
     def clear(self) -> None:
         self._jobs.clear()

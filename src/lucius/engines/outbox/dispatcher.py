@@ -9,24 +9,32 @@ from typing import Any, Final
 
 import orjson
 
-from lucius.core.effects import LinkRedrive, NotifyClient, PublishDirective
+from lucius.core.effects import (
+    LinkRedrive,
+    NotifyClient,
+    PublishDirective,
+    SignalWorkflow,
+    StartWorkflow,
+)
 from lucius.core.errors import (
     BusUnavailableError,
     EffectRefusedError,
     PublishRefusedError,
+    WorkflowsUnavailableError,
 )
 from lucius.core.inputs import EffectSettled, PublishConfirmed, PublishRefused, Redriven
 from lucius.core.job import Fault, Job
 from lucius.core.packed import Packed
 from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.observer import Observer, Outage
+from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
 from lucius.engines.outbox.owed import Directive, OwedEffects
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus, Message
+from lucius.ports.workflows import Workflows
 
 log = logging.getLogger("lucius.dispatcher")
 
@@ -58,7 +66,9 @@ class Dispatcher:
         observer: Observer,
         decorate: Decorate = lambda body: body,
         notify: Notify | None = None,
+        workflows: Workflows | None = None,
     ) -> None:
+        """`workflows`: where jobs on Temporal have theirs. A process without it leaves them alone."""
         self._engine = engine
         self._bus = bus
         self._owed = owed
@@ -68,6 +78,7 @@ class Dispatcher:
         self._observer = observer
         self._decorate = decorate
         self._notify = notify
+        self._workflows = workflows
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
         self._open: deque[tuple[float, str, PublishConfirmed]] = deque()
         self._closed = False
@@ -119,6 +130,25 @@ class Dispatcher:
                 sent = PublishConfirmed(effect.step_id, effect.attempt_no, effect.lease_id)
                 self._sent.append((due, job.job_id, sent))
 
+    async def publish(
+        self, job: Job, effect: PublishDirective
+    ) -> PublishConfirmed | PublishRefused:
+        """At once, for whoever waits for it. BusUnavailableError: unknown, so ask for the same again."""
+        bound = (effect.step_id, effect.attempt_no, effect.lease_id)
+        try:
+            await self._bus.publish(job.plan.routing.topic, [self._message(job, effect)])
+        except PublishRefusedError as error:
+            self._available()
+            return PublishRefused(*bound, Fault("PUBLISH_REFUSED", str(error)))
+        except BusUnavailableError as error:
+            self.outage.began(error, self._observer)
+            self._windows.closed = True
+            asyncio.get_running_loop().call_later(OUTAGE_PAUSE.total_seconds(), self._reopen)
+            raise
+        self._available()
+        self._windows.published(effect.lease_id)
+        return PublishConfirmed(*bound)
+
     def _message(self, job: Job, effect: PublishDirective) -> Message:
         body = directive(job, effect.step_id, effect.attempt_no, effect.lease_id)
         payload = job.plan.payload
@@ -148,7 +178,7 @@ class Dispatcher:
 
     def _reopen(self) -> None:
         """The bus is back, or nothing is left to try it with: then what is released next tries it."""
-        if self.outage.on and self._windows.closed:
+        if self.outage.on and self._windows.closed and not self._closed:
             self._windows.closed = False
             self._releases.pump_all()
 
@@ -189,9 +219,27 @@ class Dispatcher:
                         self._tasks.spawn(self._link(job, effect))
                     case NotifyClient():
                         self._tasks.spawn(self._tell(job, effect))
+                    case SignalWorkflow() | StartWorkflow() if self._workflows is not None:
+                        self._tasks.spawn(self._inform(self._workflows, job, effect))
 
     async def _link(self, job: Job, effect: LinkRedrive) -> None:
         await self._engine.apply(effect.job_id, Redriven(job.job_id))
+        await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
+
+    async def _inform(
+        self, workflows: Workflows, job: Job, effect: SignalWorkflow | StartWorkflow
+    ) -> None:
+        """What cannot be delivered now stays owed. A workflow that has ended needs no signal."""
+        try:
+            if isinstance(effect, StartWorkflow):
+                await workflows.start(job)  # settled by the first thing that the workflow asks for
+                return
+            await workflows.signal(job, effect)
+        except WorkflowsUnavailableError as error:
+            cause = "start" if isinstance(effect, StartWorkflow) else "signal"
+            self._observer.incident(Incident.WORKFLOW_UNREACHED, cause)
+            log.info("the workflow of job %s is told later: %s", job.job_id, error)
+            return
         await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
 
     async def _tell(self, job: Job, effect: NotifyClient) -> None:

@@ -17,8 +17,9 @@ from lucius.core.errors import (
 )
 from lucius.core.handover import left_to_owner
 from lucius.core.ids import new_job_id
-from lucius.core.inputs import Callback, Input
+from lucius.core.inputs import AttemptRequested, Callback, Input
 from lucius.core.job import Job
+from lucius.core.states import JobState
 from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.cache import CACHE_BYTES, JobCache
 from lucius.engines.outbox.nudges import Nudges
@@ -109,7 +110,13 @@ class OutboxEngine:
 
         return await self._create(admit, admit(new_job_id(now)), now)
 
-    async def redrive(self, job_id: str, *, payload: Mapping[str, Any] | None = None) -> Submitted:
+    async def redrive(
+        self,
+        job_id: str,
+        *,
+        payload: Mapping[str, Any] | None = None,
+        said: Mapping[str, str] | None = None,
+    ) -> Submitted:
         old = await self.job(job_id)
         if old is None:
             raise RequestError("JOB_NOT_FOUND", "there is no such job", status=404)
@@ -123,7 +130,7 @@ class OutboxEngine:
             held = await self._ledger.claimed(admission.claim)
             if isinstance(held, Duplicate | KeyReused):
                 return await self._duplicate(held.job_id)
-        return await self._create(admit, admission, now)
+        return await self._create(admit, admission, now, said)
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
         applied = await self.apply_all(job_id, (received,))
@@ -140,7 +147,8 @@ class OutboxEngine:
                 if job is None:
                     return None
                 decisions = decided(job, inputs, self._now())
-                saved = await self._commit(job, reduce(joined, decisions))
+                told = any(isinstance(received, AttemptRequested) for received in inputs)
+                saved = await self._commit(job, reduce(joined, decisions), told=told)
                 if saved is not None:
                     return self._answers(saved, inputs, decisions)
         raise LedgerUnavailableError(f"job {job_id} is being moved by others faster than by us")
@@ -163,7 +171,7 @@ class OutboxEngine:
         )
 
     def _is_owned(self, job: Job) -> bool:
-        return job.plan.routing.lane in self._lanes.owned
+        return job.plan.desk in self._lanes.owned
 
     async def wait(self, job_id: str, version: int, seconds: float) -> Job | None:
         return await self._waits.for_move(self.job, job_id, version, seconds)
@@ -191,10 +199,16 @@ class OutboxEngine:
 
     # -- committing --------------------------------------------------------------------------
 
-    async def _create(self, admit: Admit, admission: Admission, now: datetime) -> Submitted:
-        outcome = await self._try_to_create(admission, now)
+    async def _create(
+        self,
+        admit: Admit,
+        admission: Admission,
+        now: datetime,
+        said: Mapping[str, str] | None = None,
+    ) -> Submitted:
+        outcome = await self._try_to_create(admission, now, said)
         if isinstance(outcome, Unfinished):  # whoever began it did not live to write the job
-            outcome = await self._try_to_create(admit(outcome.job_id), now)
+            outcome = await self._try_to_create(admit(outcome.job_id), now, said)
         match outcome:
             case Submitted():
                 return outcome
@@ -212,9 +226,9 @@ class OutboxEngine:
                 raise LedgerUnavailableError("the claim of this request is held without its job")
 
     async def _try_to_create(
-        self, admission: Admission, now: datetime
+        self, admission: Admission, now: datetime, said: Mapping[str, str] | None
     ) -> CreateOutcome | Submitted:
-        decision = submit(admission.plan, now)
+        decision = submit(admission.plan, now, said)
         owned = self._is_owned(decision.job)
         decision, reserved = self._prepared(None, decision, owned=owned)
         limits = self._limits(admission.plan.tenant_id)
@@ -235,13 +249,16 @@ class OutboxEngine:
         state = held.state.value if held is not None else "QUEUED"
         return Submitted(job_id, state, duplicate=True)
 
-    async def _commit(self, job: Job, decision: Decision) -> Job | None:
-        """Save and perform. None: someone else moved the job first, so decide again."""
+    async def _commit(self, job: Job, decision: Decision, *, told: bool) -> Job | None:
+        """Save and perform. None: someone else moved the job first, so decide again.
+
+        `told`: a workflow asked for it, and hears of what goes out in the answer.
+        """
         owned = self._is_owned(job)
         if not decision.changed:
             self._perform(decision, owned=owned)
             return decision.job
-        decision, reserved = self._prepared(job, decision, owned=owned)
+        decision, reserved = self._prepared(job, decision, owned=owned, told=told)
         try:
             saved = await self._ledger.save(decision.job, job.version, decision.events)
         except BaseException:
@@ -257,17 +274,17 @@ class OutboxEngine:
         return decision.job
 
     def _prepared(
-        self, before: Job | None, decision: Decision, *, owned: bool
+        self, before: Job | None, decision: Decision, *, owned: bool, told: bool = False
     ) -> tuple[Decision, list[Share]]:
         """The owner lets out what may go out, in the same save; anyone else leaves it to the owner."""
         if owned:
-            return self._release_at_once(decision)
+            return self._release_at_once(decision, told)
         return left_to_owner(before, decision), []
 
-    def _release_at_once(self, decision: Decision) -> tuple[Decision, list[Share]]:
+    def _release_at_once(self, decision: Decision, told: bool) -> tuple[Decision, list[Share]]:
         """What may go out goes out in the same save; the answer says which room is reserved."""
         reserved: list[Share] = []
-        for share, released in self._releases.at_once(decision.job):
+        for share, released in self._releases.at_once(decision.job, told=told):
             reserved.append(share)
             release = decide(decision.job, released, self._now())
             if release.outcome is Outcome.APPLIED:
@@ -290,7 +307,7 @@ class OutboxEngine:
             self._releases.committed(before, job)
             if job.due_at is not None and (before is None or before.due_at != job.due_at):
                 self._alarm.due(job.due_at)
-        elif decision.events:
+        elif decision.events and job.state is not JobState.QUEUED:
             self._nudges.put(job)
         self._waits.moved(job)
         for listener in self._listeners:

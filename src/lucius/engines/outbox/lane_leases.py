@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+from lucius.core.plan import FIRST_DESK, OUTBOX
 from lucius.core.routing import LANES
 from lucius.ports.lanes import LaneRows
 from lucius.ports.leases import LeaseRow, LeaseStore
@@ -40,13 +41,18 @@ class LeasedLanes:
         clock: Callable[[], float],
         term: timedelta = TERM,
         takes: bool = True,
+        engine: str = OUTBOX,
     ) -> None:
+        """Desks of one engine are shared among its own processes."""
         self._store = store
         self._name = name
         self._clock = clock
         self._term = term.total_seconds()
         self.renewal = term / RENEWALS if takes else None
         self._takes = takes
+        first = FIRST_DESK[engine]
+        self._desks = range(first, first + LANES)
+        self._owner = _OWNER if engine == OUTBOX else f"{engine}-{_OWNER}"
         self._seen: dict[str, tuple[str | None, float]] = {}
         """Of each row, the stamp and when it was first seen."""
         self._until: dict[int, float] = {}
@@ -71,11 +77,11 @@ class LeasedLanes:
         stored = await self._look()
         await self._announce(stored)
         quota = self._quota(stored)
-        mine = [lane for lane in range(LANES) if self._is_mine(lane, stored)]
+        mine = [lane for lane in self._desks if self._is_mine(lane, stored)]
         self._drop(self._until.keys() - mine[:quota])
         await self._write(mine[quota:], stored, NOBODY, {})
         await self._write(mine[:quota], stored, self._name, rows)
-        for lane in range(LANES):
+        for lane in self._desks:
             if len(self._until) < quota and self._is_free(lane, stored):
                 await self._write([lane], stored, self._name, {})
         return frozenset(self._until)
@@ -92,9 +98,9 @@ class LeasedLanes:
     async def give_back(self) -> None:
         stored = await self._look()
         self._drop(list(self._until))
-        mine = [lane for lane in range(LANES) if self._is_mine(lane, stored)]
+        mine = [lane for lane in self._desks if self._is_mine(lane, stored)]
         await self._write(mine, stored, NOBODY, {})
-        me = stored.get(_OWNER + self._name)
+        me = stored.get(self._owner + self._name)
         if me is not None:
             await self._store.delete(me)
 
@@ -121,20 +127,20 @@ class LeasedLanes:
 
     async def _announce(self, stored: dict[str, LeaseRow]) -> None:
         """Others count me in. Who is dead is counted out, and by someone removed."""
-        key = _OWNER + self._name
+        key = self._owner + self._name
         mine = stored.get(key, LeaseRow(key, self._name))
         etag = await self._store.put(mine)
         stored[key] = replace(mine, etag=etag)
         self._seen[key] = (etag, self._clock())
-        for other in [row for row in stored.values() if row.key.startswith(_OWNER)]:
+        for other in [row for row in stored.values() if row.key.startswith(self._owner)]:
             if other.key != key and self._is_dead(other.key):
                 await self._store.delete(other)
                 del stored[other.key]
 
     def _quota(self, stored: Mapping[str, LeaseRow]) -> int:
         """Everyone comes to the same answer: the first of the owners by name have one lane more."""
-        owners = sorted(key for key in stored if key.startswith(_OWNER))
-        rank = owners.index(_OWNER + self._name)
+        owners = sorted(key for key in stored if key.startswith(self._owner))
+        rank = owners.index(self._owner + self._name)
         return LANES // len(owners) + (rank < LANES % len(owners))
 
     def _is_mine(self, lane: int, stored: Mapping[str, LeaseRow]) -> bool:

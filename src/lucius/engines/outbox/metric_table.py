@@ -49,6 +49,7 @@ CAUSES: Final[Mapping[Incident, tuple[str, ...]]] = {
     Incident.STUCK: ("due",),
     Incident.STALLED: ("process", "clock"),
     Incident.NUDGE_LOST: ("bus",),
+    Incident.WORKFLOW_UNREACHED: ("signal", "start"),
     Incident.UNCLAIMED: ("unknown",),
 }
 """Those that are known beforehand; a directive that nobody takes names a service of its job's plan."""

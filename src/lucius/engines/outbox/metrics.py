@@ -11,6 +11,7 @@ from lucius.core.errors import LedgerError
 from lucius.core.inputs import Input, Kind
 from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import Plan, mode_of, service_of
+from lucius.core.routing import LANES
 from lucius.core.states import TERMINAL_JOB, AbortReason, StepState
 from lucius.engines.outbox.metric_table import (
     MAX_TENANTS,
@@ -153,9 +154,10 @@ class EngineMetrics(EngineInstruments, Observer):
 
     async def rows(self) -> list[BacklogRow]:
         """The backlog of the owned lanes by service, mode and lane, for operators and autoscalers."""
-        return self._rows(await self._ledger.ready_queues(self._lanes.owned))
+        queues = await self._ledger.ready_queues(self._lanes.owned)
+        return [row for _, row in sorted(self._by_key(queues).items())]
 
-    def _rows(self, queues: Sequence[ReadyQueue]) -> list[BacklogRow]:
+    def _by_key(self, queues: Sequence[ReadyQueue]) -> dict[Key, BacklogRow]:
         rows: dict[Key, BacklogRow] = {}
         for queue in queues:
             _row(rows, (queue.line, queue.lane))["held"] += queue.held
@@ -166,7 +168,7 @@ class EngineMetrics(EngineInstruments, Observer):
             row["window"] += size
         for key, seconds in self._windows.oldest().items():
             _row(rows, key)["oldest_seconds"] = round(seconds, 3)
-        return [row for _, row in sorted(rows.items())]
+        return rows
 
     async def by_lane(self) -> LaneRows:
         """The same for other processes to read; idle lines are left out.
@@ -178,9 +180,9 @@ class EngineMetrics(EngineInstruments, Observer):
             self._held = await self._ledger.ready_queues(self._lanes.owned)
             self._held_when, self._held_at = asked, now
         found: dict[int, dict[str, list[BacklogRow]]] = {}
-        for row in self._rows(self._held):
+        for (_, desk), row in self._by_key(self._held).items():
             if row["held"] or row["released"] or row["in_progress"]:
-                found.setdefault(row["lane"], {BACKLOG: []})[BACKLOG].append(row)
+                found.setdefault(desk, {BACKLOG: []})[BACKLOG].append(row)
         return found
 
     async def refresh(self, up: Mapping[str, bool]) -> None:
@@ -244,7 +246,7 @@ def _row(rows: dict[Key, BacklogRow], key: Key) -> BacklogRow:
         BacklogRow(
             service=service_of(line),
             mode=mode_of(line).value,
-            lane=lane,
+            lane=lane % LANES,
             held=0,
             released=0,
             in_progress=0,

@@ -24,10 +24,14 @@ class Nudges:
         self._observer = observer
         self._jobs: dict[str, Job] = {}
         """The newest version of each."""
+        self._timers: set[str] = set()
+        """Those whose workflows have a timer that fired."""
         self._some = asyncio.Event()
 
-    def put(self, job: Job) -> None:
+    def put(self, job: Job, *, timer: bool = False) -> None:
         self._jobs[job.job_id] = job
+        if timer:
+            self._timers.add(job.job_id)
         self._some.set()
 
     async def run(self) -> NoReturn:
@@ -37,9 +41,11 @@ class Nudges:
                 await self._some.wait()
             by_lane: dict[int, list[Message]] = {}
             for job in self._jobs.values():
-                message = Message(*nudge(job.job_id, job.version, job.plan.routing.lane))
-                by_lane.setdefault(job.plan.routing.lane, []).append(message)
+                lane, timer = job.plan.routing.lane, job.job_id in self._timers
+                message = Message(*nudge(job.job_id, job.version, lane, timer=timer))
+                by_lane.setdefault(lane, []).append(message)
             self._jobs.clear()
+            self._timers.clear()
             await asyncio.gather(*(self._send(lane, each) for lane, each in by_lane.items()))
 
     async def _send(self, lane: int, messages: Sequence[Message]) -> None:

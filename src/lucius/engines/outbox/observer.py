@@ -23,6 +23,8 @@ class Incident(StrEnum):
     """The process stood still, or its clock jumped ahead; the cause says which."""
     NUDGE_LOST = "nudge_lost"
     """The owner of a lane could not be told of a job that was moved here."""
+    WORKFLOW_UNREACHED = "workflow_unreached"
+    """A workflow could not be started or signalled now; the cause says which. It is tried again."""
     UNCLAIMED = "unclaimed"
     """A directive that nobody takes; the cause names its service."""
 
@@ -47,10 +49,11 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
+        self._applied = tuple(each.applied for each in observers)
 
     def applied(self, received: Input, outcome: Outcome) -> None:
-        for each in self._observers:
-            each.applied(received, outcome)
+        for applied in self._applied:
+            applied(received, outcome)
 
     def took_up(self, job: Job) -> None:
         for each in self._observers:

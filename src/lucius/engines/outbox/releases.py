@@ -39,12 +39,12 @@ class Releases:
         self._wake = asyncio.Event()
         self._pulled = 0
 
-    def at_once(self, job: Job) -> list[tuple[Share, EntryReleased]]:
+    def at_once(self, job: Job, *, told: bool = False) -> list[tuple[Share, EntryReleased]]:
         """Entries that the window has room for; the room is reserved.
 
         None goes before others of its tenant. Who waits there of other tenants has no room.
         """
-        lane, tenant_id = job.plan.routing.lane, job.tenant_id
+        lane, tenant_id = job.plan.desk, job.tenant_id
         found: list[tuple[Share, EntryReleased]] = []
         if lane not in self._lanes.owned:
             return found
@@ -59,7 +59,7 @@ class Releases:
             if not behind and self._windows.room(key, tenant_id):
                 share = (key, tenant_id)
                 self._windows.reserve(share)
-                found.append((share, EntryReleased(planned.step_id, new_lease_id())))
+                found.append((share, EntryReleased(planned.step_id, new_lease_id(), told=told)))
         return found
 
     def unreserve(self, share: Share) -> None:
@@ -80,7 +80,7 @@ class Releases:
             if step is earlier:
                 continue
             planned = plan.steps[index]
-            key = (plan.line_of(planned.service), plan.routing.lane)
+            key = (plan.line_of(planned.service), plan.desk)
             self._follow(key, job.tenant_id, step)
             if step.ready and not (earlier is not None and earlier.ready):
                 self._ready.add(key, job.tenant_id, Waiting(job.job_id, planned.step_id))
@@ -89,13 +89,13 @@ class Releases:
     def found(self, job: Job) -> None:
         """A job of a lane that is taken over: what is out counts here from now on."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            key = (job.plan.line_of(planned.service), job.plan.routing.lane)
+            key = (job.plan.line_of(planned.service), job.plan.desk)
             self._follow(key, job.tenant_id, step)
 
     def overtaken(self, job: Job) -> None:
         """Someone else moved it: what they ended no longer counts. What they let out is theirs to count."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            key = (job.plan.line_of(planned.service), job.plan.routing.lane)
+            key = (job.plan.line_of(planned.service), job.plan.desk)
             out = step.unacked and not self._windows.is_open(step.executions[-1].exec_id)
             if not out:
                 self._follow(key, job.tenant_id, step)

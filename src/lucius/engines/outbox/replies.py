@@ -15,7 +15,8 @@ from lucius.core.errors import (
     RequestError,
 )
 from lucius.core.inputs import Callback
-from lucius.core.routing import LANES, reply_topic
+from lucius.core.plan import TEMPORAL
+from lucius.core.routing import LANES, lanes_of, reply_topic
 from lucius.core.wire import NUDGE, parse_reply
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Incident, Observer, Outage
@@ -30,6 +31,8 @@ from lucius.telemetry.spans import applying_together
 log = logging.getLogger("lucius.replies")
 
 REPLIES: Final = "lucius-reconciler"
+INVOKER_REPLIES: Final = "lucius-invoker"
+"""The subscription of the processes that serve jobs on Temporal alone."""
 BATCH: Final = 512
 IDLE: Final = timedelta(seconds=30)
 SILENCE: Final = 2 * IDLE
@@ -49,13 +52,18 @@ class ReplyConsumer:
         tasks: Tasks,
         ledger_outage: Outage,
         *,
-        nudged: Callable[[str], Awaitable[None]],
+        nudged: Callable[[str, bool], Awaitable[None]],
         lanes: Lanes,
         pace: Pace,
         observer: Observer,
         guard: Guard = lambda body, job_id, received: None,
+        engine_name: str | None = None,
     ) -> None:
-        """`nudged`: looks at a job that another process has moved."""
+        """`nudged`: looks at a job that another process has moved.
+
+        `engine_name`: whose replies are consumed; None: all. Processes of another engine have a
+        subscription of their own, so what is theirs is passed over here.
+        """
         self._engine = engine
         self._bus = bus
         self._tasks = tasks
@@ -65,6 +73,8 @@ class ReplyConsumer:
         self._pace = pace
         self._observer = observer
         self._guard = guard
+        self._only = engine_name
+        self._name = INVOKER_REPLIES if engine_name == TEMPORAL else REPLIES
         self._settling = 0
         self._settled = asyncio.Event()
         self._stalled: set[str] = set()
@@ -73,7 +83,7 @@ class ReplyConsumer:
 
     async def prepare(self) -> None:
         topics = map(reply_topic, range(LANES))
-        await self._bus.ensure([Subscription(topic, REPLIES, by_topic=True) for topic in topics])
+        await self._bus.ensure([Subscription(topic, self._name, by_topic=True) for topic in topics])
 
     async def run(self) -> None:
         while True:
@@ -94,11 +104,11 @@ class ReplyConsumer:
 
     async def _take(self, wait: timedelta) -> bool:
         """Begin to settle what the bus has. False: it has nothing."""
-        topics = [reply_topic(lane) for lane in sorted(self._lanes.owned)]
+        topics = [reply_topic(lane) for lane in lanes_of(self._lanes.owned)]
         if not topics:
             await asyncio.sleep(wait.total_seconds())
             return False
-        deliveries = await self._bus.receive(REPLIES, topics, BATCH, wait)
+        deliveries = await self._bus.receive(self._name, topics, BATCH, wait)
         self._settling += len(deliveries)
         for together in by_job(deliveries):
             await self._pace.turn()
@@ -145,13 +155,15 @@ class ReplyConsumer:
     async def _settle(self, deliveries: Sequence[Delivery]) -> None:
         nudges = [d for d in deliveries if d.message.body.get("type") == NUDGE]
         if nudges:
-            await self._nudged(str(nudges[0].message.body.get("jobId")))
+            timer = any(delivery.message.body.get("timer") is True for delivery in nudges)
+            await self._nudged(str(nudges[0].message.body.get("jobId")), timer)
             for delivery in nudges:
                 await self._bus.complete(delivery)
         await self._apply([d for d in deliveries if d not in nudges])
 
     async def _apply(self, deliveries: Sequence[Delivery]) -> None:
         read = [(d, reply) for d in deliveries if (reply := await self._read(d)) is not None]
+        read = [(d, reply) for d, reply in read if await self._is_ours(d, reply[0])]
         read = [(d, reply) for d, reply in read if await self._of_its_tenant(d, reply[0])]
         if not read:
             return
@@ -182,6 +194,13 @@ class ReplyConsumer:
             await self._set_aside(delivery, "BAD_TOKEN", refusal)
             return None
         return job_id, received
+
+    async def _is_ours(self, delivery: Delivery, job_id: str) -> bool:
+        job = await self._engine.job(job_id) if self._only is not None else None
+        if job is None or job.plan.engine == self._only:
+            return True
+        await self._bus.complete(delivery)
+        return False
 
     async def _of_its_tenant(self, delivery: Delivery, job_id: str) -> bool:
         """A reply need not name a tenant. One that names another than its job's is not about that job."""

@@ -15,6 +15,7 @@ from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE
 from lucius.engines.outbox.windows import Windows
+from lucius.ports.engine import Applied
 from lucius.ports.lanes import Lanes
 from lucius.ports.ledger import DueJob, Ledger
 
@@ -119,11 +120,29 @@ class Ticks:
             await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
         return moved
 
-    async def look(self, job_id: str) -> None:
-        """Another process has moved it. What it left to do is due already."""
+    async def asked(self, job_id: str, *, told: bool) -> Applied | None:
+        """The timer of a workflow has fired. `told`: it hears of what follows in the answer."""
+        job = await self._engine.job(job_id)
+        ticked = Ticked(
+            queued=self._queued(job),
+            deaf_until=self._watch.deaf_until(self._observer),
+            on_hold=self._on_hold(job),
+            asked=True,
+            told=told,
+        )
+        return await self._engine.apply(job_id, ticked)
+
+    async def look(self, job_id: str, timer: bool = False) -> None:
+        """Another process has moved it. What it left to do is due already.
+
+        `timer`: it was told that a timer of the job's workflow has fired.
+        """
         self._pause = self._every
         try:
             job = await self._engine.look(job_id)
+            if timer and job is not None and job.plan.desk in self._lanes.owned:
+                await self.asked(job_id, told=False)
+                return
         except LedgerRowUnreadableError:
             return  # the ledger has named it
         if job is not None and job.due_at is not None and job.due_at <= self._now():

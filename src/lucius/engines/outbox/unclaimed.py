@@ -13,7 +13,7 @@ from lucius.core.effects import Decision, Outcome
 from lucius.core.errors import BusUnavailableError, LockLostError
 from lucius.core.inputs import DirectiveUnclaimed
 from lucius.core.job import Job
-from lucius.core.routing import LANES, TOPOLOGIES, every_directive_topic
+from lucius.core.routing import LANES, TOPOLOGIES, every_directive_topic, lanes_of
 from lucius.core.wire import whole
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Incident, Observer
@@ -107,7 +107,7 @@ class UnclaimedReporter:
             await asyncio.gather(*(self._take(delivery) for delivery in found))
 
     async def _receive(self) -> Sequence[Delivery]:
-        topics = every_directive_topic(sorted(self._lanes.owned), self._topologies)
+        topics = every_directive_topic(lanes_of(self._lanes.owned), self._topologies)
         if not topics:
             await asyncio.sleep(IDLE.total_seconds())
             return ()

@@ -84,10 +84,10 @@ class Creation:
         except LedgerUnavailableError:
             raise  # nobody knows how far it came: the wake-up row brings it up
         except LedgerError:
-            self._lanes.drop(job.plan.routing.lane, announced)
+            self._lanes.drop(job.plan.desk, announced)
             raise
         if outcome != Created():
-            self._lanes.drop(job.plan.routing.lane, announced)
+            self._lanes.drop(job.plan.desk, announced)
         return outcome
 
     async def _announced(self, claim: Claim, job: Job) -> tuple[StepsHead, list[str]]:

@@ -20,7 +20,7 @@ from lucius.ledgers.azure.heads import Stored, stored_of
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.store import PARTITION, ROW, Row
 from lucius.ledgers.azure.tenants import ENDED, HEIR, LIVE, Tenants
-from lucius.ledgers.azure.wakeups import LaneTable, due_of, entry_of, ready_rows
+from lucius.ledgers.azure.wakeups import DESKS, LaneTable, due_of, entry_of, ready_rows
 from lucius.ledgers.rules import group_of, ready_steps
 from lucius.ledgers.stored.json_form import maybe_micros
 from lucius.ports.ledger import Drift
@@ -64,7 +64,7 @@ class Examination:
 
     async def _indexed(self) -> JobIndex:
         index = JobIndex()
-        for lane in range(16):
+        for lane in DESKS:
             async for wakeup in self._lanes.wakeups(lane):
                 index.wakeups.add(wakeup.row)
             async for row in self._lanes.ready(lane):

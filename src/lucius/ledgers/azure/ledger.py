@@ -169,7 +169,7 @@ class AzureLedger:
             self._sights.put(job_id, sight_of(job, head, stored.etag))
         places = set((head.ready or {}).values())
         for row, version in self._offered.pop(job_id, {}).items():
-            lane = job.plan.routing.lane
+            lane = job.plan.desk
             if version <= job.version and entry_of(lane, row).position not in places:
                 self._lanes.drop(lane, [row])  # a dead process left it
         return job

@@ -88,7 +88,7 @@ class Saving:
         ready = self._places(sight, job)
         prepared = await self._prepared(sight, job, ready)
         head = replace(prepared.head, save_id=save_id)
-        lane = job.plan.routing.lane
+        lane = job.plan.desk
         etag = await self._rows.replace(sight.steps, sight.etag, job, head, events)
         if isinstance(etag, Refused):
             self._lanes.drop(lane, prepared.written)
@@ -144,8 +144,8 @@ class Saving:
         try:
             if job.terminal:
                 await self._relisted(before, saved, job)
-            if self._lanes.crowded(job.plan.routing.lane):
-                await self._lanes.settle([job.plan.routing.lane])
+            if self._lanes.crowded(job.plan.desk):
+                await self._lanes.settle([job.plan.desk])
         except LedgerError as error:
             log.warning("job %s is saved, its lists are behind: %s", job.job_id, error)
 
@@ -156,4 +156,4 @@ class Saving:
             await self._tenants.relist(job, saved.head)
         self._sights.put(job.job_id, replace(saved, settled=True))
         if job.due_at is None and saved.head.wakeup:
-            self._lanes.drop(job.plan.routing.lane, [saved.head.wakeup])
+            self._lanes.drop(job.plan.desk, [saved.head.wakeup])

@@ -21,7 +21,7 @@ from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sights
 from lucius.ledgers.azure.store import Refused
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import LATE_CREATION, LaneTable, Wakeup, entry_of, new_row
+from lucius.ledgers.azure.wakeups import DESKS, LATE_CREATION, LaneTable, Wakeup, entry_of, new_row
 from lucius.ledgers.rules import may_be_out
 from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ledgers.stored.json_form import MICROSECOND, instant, micros
@@ -114,7 +114,7 @@ class Scanner:
     async def sweep(self, now: datetime) -> int:
         """Look at every row that has come up. How many of them announced what never came."""
         gone = 0
-        for lane in range(16):
+        for lane in DESKS:
             async for row in self._lanes.wakeups(lane, micros(now)):
                 before = await self._rows.glance(row.job_id, row.tenant_id)
                 await self._compared(row, before)

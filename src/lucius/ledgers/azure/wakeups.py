@@ -14,7 +14,9 @@ from typing import Any, Final
 import orjson
 
 from lucius.core.job import Job
+from lucius.core.plan import FIRST_DESK
 from lucius.core.record import record
+from lucius.core.routing import LANES
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.store import (
     MISSING,
@@ -59,6 +61,10 @@ class Wakeup:
     """The ready rows that were written with it."""
 
 
+DESKS: Final = range(LANES * len(FIRST_DESK))
+"""A lane of each engine has rows of its own."""
+
+
 def partition_of(lane: int) -> str:
     return f"{lane:02}"
 
@@ -71,7 +77,7 @@ def due_of(wakeup: str) -> int:
 def new_wakeup(job: Job, due: int, claim_hash: str, written: int) -> Wakeup:
     return Wakeup(
         new_row(due, job.job_id, job.version),
-        job.plan.routing.lane,
+        job.plan.desk,
         due,
         job.job_id,
         job.version,

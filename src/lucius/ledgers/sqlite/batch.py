@@ -242,7 +242,7 @@ class Batch:
         memory.remember(job.job_id, head)
         plan = job.plan
         self._added += (head.no, job.job_id, group.tenant_id, plan.request_type)
-        self._added += (micros(plan.accepted_at), group.lane, group.mode, head.state, job.version)
+        self._added += (micros(plan.accepted_at), plan.desk, group.mode, head.state, job.version)
         self._added += (SCHEMA, job.in_dlq, maybe_micros(job.completed_at))
         self._added += (maybe_micros(job.due_at), write_positions(head.ready), op.doc)
         self._added.append(plan.redrive_of)

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
@@ -10,6 +11,7 @@ from typing import Final, Self
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerCorruptError, LedgerError, LedgerRowUnreadableError
 from lucius.core.job import Job
+from lucius.ledgers.rules import matches_inside
 from lucius.ledgers.sqlite import lists, queries
 from lucius.ledgers.sqlite.backup import write_backup
 from lucius.ledgers.sqlite.batch import Call, Create, Save
@@ -44,10 +46,13 @@ from lucius.ports.ledger import (
     ReadyEntry,
     ReadyQueue,
     Taken,
+    looks_inside,
 )
 
 PRUNED_AT_ONCE: Final = 256
 FAR: Final = datetime.max.replace(tzinfo=UTC)
+LOOKED_INSIDE: Final = 20
+"""Pages that are read for one, where what is asked for is inside the jobs."""
 DECODED_AT_ONCE: Final = 10
 """Jobs of a list that are decoded before other tasks get a turn."""
 
@@ -186,13 +191,29 @@ class SqliteLedger:
         return self._unreadable.leave_out(found, limit)
 
     async def list(self, query: JobQuery) -> JobPage:
+        """A query that looks inside reads on while jobs do not match, for a bounded number of pages."""
+        page = await self._page(query)
+        if not looks_inside(query):
+            return page
+        jobs, cursor = list(page.jobs), page.next_cursor
+        for _ in range(LOOKED_INSIDE):
+            if cursor is None or len(jobs) >= query.limit:
+                break
+            rest = replace(query, limit=query.limit - len(jobs), cursor=cursor)
+            page = await self._page(rest)
+            jobs += page.jobs
+            cursor = page.next_cursor
+        return JobPage(jobs, cursor)
+
+    async def _page(self, query: JobQuery) -> JobPage:
         with self._foreign:
             found = lists.find(self._reader, query)
         jobs: list[Job] = []
         for start in range(0, len(found.rows), DECODED_AT_ONCE):
             jobs += lists.decode(found.rows[start : start + DECODED_AT_ONCE], self._unreadable)
             await asyncio.sleep(0)
-        return JobPage(jobs, lists.next_cursor(query, found))
+        kept = [job for job in jobs if matches_inside(query, job)]
+        return JobPage(kept, lists.next_cursor(query, found))
 
     async def count(self, query: JobQuery) -> int:
         """Beside the event loop, and one at a time: it reads as much of an index as there are jobs."""

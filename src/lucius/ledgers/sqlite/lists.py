@@ -8,18 +8,19 @@ short, or even empty where each filter alone matches much, and still have a curs
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.job import Job
-from lucius.ledgers.rules import PageEnd, cursor_of, place_of
+from lucius.ledgers.rules import PageEnd, cursor_of, matches_inside, place_of
 from lucius.ledgers.sqlite.queries import JOB_COLUMNS, JobRow, read_job
 from lucius.ledgers.sqlite.schema import ForeignErrors, connect_readonly
 from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.ledgers.stored.json_form import micros
-from lucius.ports.ledger import JobQuery
+from lucius.ports.ledger import JobQuery, looks_inside
 
 MOST_SCANNED: Final = 500
 MOST_BYTES: Final = 8 << 20
@@ -70,7 +71,22 @@ def _first(walks: Iterable[Scanned]) -> Scanned:
 def count_in(path: Path, query: JobQuery) -> int:
     """All that match. Nothing is bounded here, so it is no work for the event loop."""
     with ForeignErrors(path), closing(connect_readonly(path)) as conn:
+        if looks_inside(query):
+            return _count_inside(conn, query)
         return _count(conn, query, _scan(query))
+
+
+def _count_inside(conn: sqlite3.Connection, query: JobQuery) -> int:
+    """What no index has is looked for in every job that matches otherwise."""
+    total, asked = 0, replace(query, limit=MOST_SCANNED, cursor=None)
+    unreadable = Unreadable()
+    while True:
+        found = find(conn, asked)
+        total += sum(matches_inside(query, job) for job in decode(found.rows, unreadable))
+        cursor = next_cursor(asked, found)
+        if cursor is None:
+            return total
+        asked = replace(asked, cursor=cursor)
 
 
 def _count(conn: sqlite3.Connection, query: JobQuery, scan: Scan) -> int:

@@ -1,0 +1,134 @@
+"""What the kit costs a directive: its CPU time beside that of a bare loop on the same bus.
+
+The bare loop does what any worker must: it receives, settles, and sends an ACK and a RESULT.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bench.echo import Echo
+from bench.measure import spending
+from lucius.buses.memory import MemoryBus
+from lucius.core.wire import directive_properties, effect_key, message_id
+from lucius.platform import ServiceRunner
+from lucius.ports.bus import Message, Subscription
+from lucius.workspaces.memory import MemoryWorkspace
+
+TOPIC, REPLIES, READER = "global-bus-p4", "global-bus-replies-p4", "reader"
+WAIT = timedelta(seconds=20)
+AT_ONCE = 64
+ROUNDS = 3
+
+
+async def measure(directives: int) -> dict[str, Any]:
+    """The best of some rounds of each, in turns: what disturbs one only ever makes it slower."""
+    kit, bare = [], []
+    for _ in range(ROUNDS):
+        bare.append(await _bare(directives // ROUNDS))
+        kit.append(await _kit(directives // ROUNDS))
+    return {
+        "kit_cpu_us_per_directive": min(kit),
+        "bare_loop_cpu_us_per_directive": min(bare),
+        "share_of_bare_loop": min(kit) / min(bare),
+    }
+
+
+async def _kit(count: int) -> float:
+    bus = await _bus()
+    runner = ServiceRunner(Echo("ocr"), bus, MemoryWorkspace(), slots=AT_ONCE)
+    await runner.start()
+    try:
+        return await _answered(bus, count)
+    finally:
+        await runner.stop()
+        await bus.close()
+
+
+async def _bare(count: int) -> float:
+    bus = await _bus()
+    await bus.ensure([Subscription(TOPIC, "ocr", {"step_type": ("OCR",)})])
+    worker = asyncio.create_task(_loop(bus))
+    try:
+        return await _answered(bus, count)
+    finally:
+        worker.cancel()
+        await bus.close()
+
+
+async def _bus() -> MemoryBus:
+    bus = MemoryBus()
+    await bus.ensure([Subscription(REPLIES, READER)])
+    return bus
+
+
+async def _loop(bus: MemoryBus) -> None:
+    while True:
+        for delivery in await bus.receive("ocr", [TOPIC], AT_ONCE, WAIT):
+            body = delivery.message.body
+            await bus.publish(REPLIES, [_reply(body, "ACK")])
+            await bus.complete(delivery)
+            result = {"status": "SUCCEEDED", "output_ref": {"uri": f"s3://out/{body['jobId']}"}}
+            await bus.publish(REPLIES, [_reply(body, "RESULT", result)])
+
+
+def _reply(body: Mapping[str, Any], kind: str, fields: Mapping[str, Any] | None = None) -> Message:
+    key = (body["jobId"], body["stepId"], body["attempt_no"], body["lease_id"])
+    reply = {
+        "type": kind,
+        "jobId": key[0],
+        "stepId": key[1],
+        "attempt_no": key[2],
+        "lease_id": key[3],
+        "tenant_id": body["tenant_id"],
+        "worker_id": "bare",
+        "timestamp": datetime.now(UTC).isoformat(),
+        "correlation_id": body["correlation_id"],
+        "traceparent": body["traceparent"],
+        **(fields or {}),
+    }
+    properties = directive_properties(body) | {"type": kind}
+    return Message(message_id(*key, kind), reply, properties)
+
+
+async def _answered(bus: MemoryBus, count: int) -> float:
+    """CPU microseconds a directive, from its publishing to the receipt of its RESULT."""
+    messages = [_directive(number) for number in range(count)]
+    with spending() as spent:
+        for start in range(0, count, AT_ONCE):
+            await bus.publish(TOPIC, messages[start : start + AT_ONCE])
+            results = 0
+            while results < len(messages[start : start + AT_ONCE]):
+                for delivery in await bus.receive(READER, [REPLIES], 2 * AT_ONCE, WAIT):
+                    results += delivery.message.body["type"] == "RESULT"
+                    await bus.complete(delivery)
+    return spent.cpu / count * 1e6
+
+
+def _directive(number: int) -> Message:
+    job_id = f"job_{number:08d}"
+    body = {
+        "type": "DIRECTIVE",
+        "jobId": job_id,
+        "tenant_id": f"t{number % 16}",
+        "stepId": "ocr",
+        "step_type": "OCR",
+        "service": "ocr",
+        "attempt_no": 1,
+        "lease_id": f"lease_{number}",
+        "input_ref": "s3://bucket/in.pdf",
+        "workspace_ref": f"mem://lucius/t/{job_id}/",
+        "payload": {},
+        "effect_key": effect_key(job_id, "ocr", "s3://bucket/in.pdf", {}),
+        "ack_timeout_seconds": 30.0,
+        "lease_seconds": 900.0,
+        "mode": "DEFAULT",
+        "lane": 4,
+        "routing_key_used": "t",
+        "reply_topic": REPLIES,
+        "correlation_id": "c",
+        "traceparent": "00-1-2-00",
+    }
+    name = message_id(job_id, "ocr", 1, f"lease_{number}", "DIRECTIVE")
+    return Message(name, body, directive_properties(body))

@@ -1,0 +1,34 @@
+"""What the processes of the Temporal engine are built from. Its library comes with an extra."""
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+from lucius.bootstrap.adapters import UnsupportedError
+from lucius.ports.workflows import Workflows
+from lucius.settings import Settings
+
+
+def of_temporal(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"lucius.engines.temporal.{name}")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"LUCIUS_TEMPORAL_ENABLED needs the package {error.name}: pip install 'lucius[temporal]'"
+        ) from error
+
+
+def place_of(settings: Settings) -> Any:
+    return of_temporal("workflows").TemporalPlace(
+        settings.temporal_address,
+        settings.temporal_namespace,
+        settings.temporal_task_queue,
+        tls=settings.temporal_tls,
+        api_key=settings.temporal_api_key.get_secret_value(),
+    )
+
+
+async def open_workflows(settings: Settings) -> Workflows:
+    module, place = of_temporal("workflows"), place_of(settings)
+    opened: Workflows = module.TemporalWorkflows(await module.connected(place), place)
+    return opened

@@ -1,0 +1,215 @@
+"""`lucius load`: a load for a server or for one service, and what came of it."""
+
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lucius.cli.certify import examined_of, samples_of, starter_of
+from lucius.cli.session import Session, echo_json, run, with_server
+from lucius.cli.submit import JOB_ID, SCHEMA_VERSION, read_payload, reference
+
+if TYPE_CHECKING:
+    from lucius.load.driver import Driver, Target
+    from lucius.load.plan import LoadPlan
+    from lucius.load.tally import LoadTally
+
+BAR: Final = 40
+DEFAULT_JOBS: Final = 100
+
+
+@click.command()
+@click.argument("name", metavar="[MODULE:NAME]", required=False)
+@click.option("--type", "request_type", help="The request type of the jobs, for a server.")
+@click.option("--input", "input_ref", metavar="REF", help="Their document: a URI or a local file.")
+@click.option(
+    "--output",
+    metavar="REF",
+    help="Folder for their results: a URI or a path.  [default: lucius-load]",
+)
+@click.option("--payload", default="{}", metavar="JSON|@FILE", help="Parameters for the steps.")
+@click.option(
+    "--poison", metavar="JSON|@FILE", help="The payload of jobs with the failure `poison`."
+)
+@click.option("--rate", type=click.FloatRange(0, 10_000, min_open=True), help="Jobs a second.")
+@click.option("--concurrency", type=click.IntRange(1, 2000), help="Jobs at once.  [default: 1]")
+@click.option("--jobs", type=click.IntRange(1), help=f"How many.  [default: {DEFAULT_JOBS}]")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="For how long.")
+@click.option(
+    "--tenants", default="load", show_default=True, help="A mix by weight, such as acme=3,globex=1."
+)
+@click.option(
+    "--failures",
+    help="A mix by probability: missing=0.05,poison=0.02,cancel=0.01,duplicate=0.1.",
+)
+@click.option(
+    "--samples",
+    "samples_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="What MODULE:NAME is fed, as for `lucius certify`.",
+)
+@with_server
+def load(
+    session: Session,
+    name: str | None,
+    request_type: str | None,
+    input_ref: str | None,
+    output: str | None,
+    payload: str,
+    poison: str | None,
+    samples_file: Path | None,
+    **how: Any,
+) -> None:
+    """Drive a server with jobs, or one service with directives.
+
+    Without MODULE:NAME it submits jobs to the server of --url and waits for their ends. With it, the
+    service is started on its own, against a small gateway, and handed directives.
+
+    Prints throughput, latencies and errors while it runs. Exits with 1 if anything failed that was
+    not meant to.
+    """
+    if name is None and not (request_type and input_ref):
+        raise click.UsageError("give --type and --input for a server, or MODULE:NAME for a service")
+    plan = plan_of(service=name is not None, **how)
+    if name is not None:
+        with TemporaryDirectory(prefix="lucius-load-") as folder:
+            here = Path(folder).resolve()
+            tally, seconds = run(at_service(name, samples_file, plan, here, session.as_json))
+    else:
+        envelope = envelope_of(str(request_type), str(input_ref), output, payload)
+        if "poison" in plan.failures and poison is None:
+            raise click.UsageError("the failure `poison` needs a payload that fails: --poison")
+        spoilt = None if poison is None else read_payload(poison)
+        tally, seconds = run(at_server(session, envelope, spoilt, plan))
+    if session.as_json:
+        echo_json(tally.document(seconds))
+    else:
+        click.echo("\n".join(report(tally, seconds)))
+    click.get_current_context().exit(1 if tally.errors else 0)
+
+
+def plan_of(
+    *,
+    service: bool,
+    rate: float | None,
+    concurrency: int | None,
+    jobs: int | None,
+    seconds: float | None,
+    tenants: str,
+    failures: str | None,
+) -> "LoadPlan":
+    from lucius.load.plan import FAILURES, LoadError, LoadPlan, parse_failures, parse_tenants
+    from lucius.load.service_target import DIRECTIVE_FAILURES
+
+    if rate is not None and concurrency is not None:
+        raise click.UsageError("give --rate or --concurrency, not both")
+    if jobs is None and seconds is None:
+        jobs = DEFAULT_JOBS
+    try:
+        mix = (
+            parse_failures(failures, DIRECTIVE_FAILURES if service else FAILURES)
+            if failures
+            else {}
+        )
+        weights = parse_tenants(tenants)
+    except LoadError as error:
+        raise click.UsageError(str(error)) from None
+    return LoadPlan(rate, concurrency or 1, jobs, seconds, weights, mix)
+
+
+def envelope_of(
+    request_type: str, input_ref: str, output: str | None, payload: str
+) -> dict[str, Any]:
+    folder = reference(output or "lucius-load").rstrip("/")
+    return {
+        "request_type": request_type,
+        "input_ref": reference(input_ref),
+        "output_ref": f"{folder}/{JOB_ID}",
+        "payload": read_payload(payload),
+        "schema_version": SCHEMA_VERSION,
+    }
+
+
+async def at_server(
+    session: Session, envelope: dict[str, Any], poison: dict[str, Any] | None, plan: "LoadPlan"
+) -> "tuple[LoadTally, float]":
+    from lucius.client import Client
+    from lucius.load.server_target import ServerTarget
+
+    most = 2 * (plan.concurrency if plan.rate is None else 1000)
+    async with Client(
+        session.url, api_key=session.api_key, retries=0, max_connections=most
+    ) as client:
+        await client.protocols()  # a server that is not there is said once, not by every job
+        return await driven(ServerTarget(client, envelope, poison), plan, session.as_json)
+
+
+async def at_service(
+    name: str, samples_file: Path | None, plan: "LoadPlan", folder: Path, as_json: bool
+) -> "tuple[LoadTally, float]":
+    from lucius.certificate.certification import Certification
+    from lucius.certificate.examined import Folders
+    from lucius.load.service_target import ServiceTarget
+
+    samples = samples_of(samples_file)
+    examined = examined_of(name, None, None, samples)
+    folders = Folders(folder)
+    starter = starter_of(name, None, folders, samples)
+    async with Certification(examined, samples, folders, starter).trial() as trial:
+        return await driven(ServiceTarget(trial), plan, as_json)
+
+
+async def driven(target: "Target", plan: "LoadPlan", as_json: bool) -> "tuple[LoadTally, float]":
+    from lucius.load.driver import Driver
+
+    driver = Driver(target, plan)
+    await (driver.run() if as_json else shown(driver, driver.run()))
+    return driver.tally, driver.seconds
+
+
+async def shown(driver: "Driver", work: Coroutine[Any, Any, None]) -> None:
+    """A table that is drawn again and again on a terminal, a line a second elsewhere."""
+    import asyncio
+
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    running = asyncio.ensure_future(work)
+    try:
+        if sys.stdout.isatty():
+            with Live(console=Console(highlight=False), transient=True) as screen:
+                while not running.done():
+                    screen.update(Text("\n".join(report(driver.tally, driver.seconds))))
+                    await asyncio.wait((running,), timeout=0.25)
+        while not (await asyncio.wait((running,), timeout=1))[0]:
+            click.echo(progress_line(driver.tally, driver.seconds))
+        await running
+    finally:
+        running.cancel()
+
+
+def progress_line(tally: "LoadTally", seconds: float) -> str:
+    late = tally.percentiles()
+    times = "  ".join(f"{name} {at * 1000:.0f} ms" for name, at in late.items())
+    rate = tally.ended / seconds if seconds else 0.0
+    return (
+        f"{seconds:6.1f} s  {tally.ended} of {tally.started} ended, {rate:.1f}/s,"
+        f" {tally.errors.total()} errors  {times}"
+    )
+
+
+def report(tally: "LoadTally", seconds: float) -> list[str]:
+    """Throughput, histogram and errors."""
+    lines = [progress_line(tally, seconds).strip(), ""]
+    found = list(tally.histogram())
+    most = max((count for _, count in found), default=1)
+    lines += [
+        f"  {edge:>10}  {count:>7}  {'█' * round(BAR * count / most)}" for edge, count in found
+    ]
+    lines += ["", f"  {tally.succeeded} succeeded, {tally.as_meant} failed as they were meant to"]
+    lines += [f"  {count} {code}" for code, count in tally.errors.most_common()]
+    return lines

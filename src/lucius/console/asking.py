@@ -1,0 +1,77 @@
+"""The console's way to the API: the same operations, asked inside the process, as whoever is signed in."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import orjson
+from starlette.requests import Request
+from starlette.types import Message
+
+from lucius.api.context import ApiContext, Caller
+from lucius.api.operation import Operation
+from lucius.api.problems import Problem
+
+_JSON_BODY: Final = [(b"content-type", b"application/json")]
+
+
+class Api:
+    """What a caller may not ask over HTTP, nobody may ask for them here: roles and tenants are checked."""
+
+    def __init__(self, context: ApiContext, operations: Sequence[Operation]) -> None:
+        self._context = context
+        self._operations = {operation.operation_id: operation for operation in operations}
+
+    def may(self, caller: Caller, name: str) -> bool:
+        operation = self._operations.get(name)
+        if operation is None or operation.role not in caller.roles:
+            return False
+        return caller.tenants is None or not operation.every_tenant
+
+    def takes(self, name: str, field: str) -> bool:
+        """Whether the body of an operation has such a field."""
+        operation = self._operations.get(name)
+        body = operation.body if operation is not None else None
+        return body is not None and field in body.get("properties", {})
+
+    async def ask_if_may(
+        self, request: Request, caller: Caller, name: str, path: Mapping[str, str] | None = None
+    ) -> Any:
+        """None where the caller may not know, or this process does not."""
+        if not self.may(caller, name):
+            return None
+        try:
+            return await self.ask(request, caller, name, path=path)
+        except Problem as problem:
+            if problem.known.code == "NOT_SUPPORTED":
+                return None
+            raise
+
+    async def ask(
+        self,
+        request: Request,
+        caller: Caller,
+        name: str,
+        *,
+        path: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """What the operation answers. Raises what it raises."""
+        if not self.may(caller, name):
+            raise Problem("FORBIDDEN", f"this is not for the roles and tenants of {caller.name}")
+        content = b"" if body is None else orjson.dumps(body)
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": content, "more_body": False}
+
+        scope = {
+            **request.scope,
+            "method": self._operations[name].method,
+            "path_params": dict(path or {}),
+            "query_string": urlencode(query or {}, doseq=True).encode(),
+            "headers": _JSON_BODY,
+        }
+        handler = self._operations[name].handler
+        answer = await handler(self._context, Request(scope, receive), caller)
+        return orjson.loads(answer.body)

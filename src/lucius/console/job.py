@@ -1,0 +1,140 @@
+"""One job: why it is where it is, where its time went, its attempts and events, and its orders."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.context import ApiContext, Caller
+from lucius.api.openapi import path_parameter, query_parameter
+from lucius.api.operation import Operation
+from lucius.api.requests import visible_job, whole
+from lucius.api.views import event_view, job_view
+from lucius.console.live import looks_at, streamed
+from lucius.console.orders import JOB_ORDERS, base_of
+from lucius.console.site import HEADERS, Site
+from lucius.console.timeline import timeline
+from lucius.core.effects import Event
+from lucius.core.job import Job
+from lucius.ports.engine import Engine
+
+EVENTS: Final = 100
+"""Events on a page."""
+SCANNED: Final = 10_000
+"""Events that one page with a filter looks at, at most."""
+_PORTION: Final = 500
+_MAX_SEQ: Final = 2**53
+
+
+class OneJob:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def job(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        return await self._site.pulse.page(self._job(context, request, caller))
+
+    async def _job(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        job = await visible_job(context, request, caller)
+        path = {"jobId": job.job_id}
+        why = await self._site.api.ask_if_may(request, caller, "why_job", path)
+        events = await self._events(context, request, job)
+        return self._site.page(
+            request,
+            caller,
+            "job.html",
+            job=job_view(job),
+            why=why,
+            timeline=timeline(job, self._site.now()),
+            orders=self._orders(request, caller, job),
+            done=request.query_params.get("done"),
+            seq=job.seq,
+            traced=(job.plan.traceparent or "").split("-")[1:2],
+            **events,
+        )
+
+    async def _events(self, context: ApiContext, request: Request, job: Job) -> dict[str, Any]:
+        before = whole(request, "before", job.seq + 1, 1, _MAX_SEQ)
+        wanted = request.query_params.get("q", "").strip()
+        found, reached = await newest(context.engine, job, before, wanted)
+        return {
+            "events": [event_view(job.job_id, event) for event in found],
+            "older": reached if reached > 1 else None,
+            "newest": before > job.seq,
+            "wanted": wanted,
+        }
+
+    def _orders(self, request: Request, caller: Caller, job: Job) -> list[dict[str, Any]]:
+        """Those that the caller may give and the job could take."""
+        base, signs_in = base_of(self._site, request), self._site.signs_in
+        return [
+            {
+                "order": order,
+                "shell": order.shell(job.job_id),
+                "curl": order.curl(base, job.job_id, signs_in=signs_in),
+                "reason": self._site.api.takes(order.asks, "reason"),
+            }
+            for order in JOB_ORDERS
+            if self._site.api.may(caller, order.asks) and order.suits(job)
+        ]
+
+    async def job_live(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        """204 tells a browser that there is nothing more to come back for."""
+        job, pulse = await visible_job(context, request, caller), self._site.pulse
+        if job.terminal:
+            return Response(status_code=204, headers=dict(HEADERS))
+        return streamed(
+            context, request, caller, lambda stands: looks_at(pulse, context, job, stands)
+        )
+
+    def operations(self) -> tuple[Operation, ...]:
+        add = self._site.operation
+        job_id = path_parameter("jobId", "The job's id")
+        return (
+            add(
+                "GET",
+                "/jobs/{jobId}",
+                self.job,
+                "A job",
+                parameters=(
+                    job_id,
+                    query_parameter("q", "Only events that contain this"),
+                    query_parameter("before", "Only events before this `seq`"),
+                    query_parameter("done", "The order that was just given"),
+                ),
+            ),
+            add(
+                "GET",
+                "/jobs/{jobId}/live",
+                self.job_live,
+                "When to look at a job again",
+                parameters=(job_id,),
+            ),
+        )
+
+
+async def newest(engine: Engine, job: Job, before: int, wanted: str) -> tuple[Sequence[Event], int]:
+    """The last events before that one, the newest first, and the `seq` of where to go on.
+
+    With a filter, so many are looked at as there are on a page that shows them all, and no more than
+    a bounded number.
+    """
+    found: list[Event] = []
+    top, scanned = min(before, job.seq + 1), 0
+    portion = _PORTION if wanted else EVENTS
+    while top > 1 and len(found) < EVENTS and scanned < SCANNED:
+        after = max(0, top - 1 - portion)
+        events = await engine.events(job.job_id, after, top - 1 - after)
+        scanned += portion
+        for event in reversed(events):
+            if event.seq < top and (not wanted or _contains(event, wanted)):
+                found.append(event)
+                if len(found) == EVENTS:
+                    return found, event.seq
+        top = after + 1
+    return found, top
+
+
+def _contains(event: Event, wanted: str) -> bool:
+    texts = (event.type, event.step_id or "", event.lease_id or "", *event.moves, str(event.data))
+    return any(wanted.lower() in text.lower() for text in texts)

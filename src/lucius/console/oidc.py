@@ -1,0 +1,143 @@
+"""Signing in at an OIDC issuer: authorization code with PKCE. Tokens are judged as those of the API are."""
+
+import hashlib
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from secrets import token_urlsafe
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import httpx
+import jwt
+from starlette.requests import Request
+
+from lucius.api.access import JwtAccess, is_guarded, unauthenticated
+from lucius.api.context import Caller
+from lucius.api.jwks import FETCH_SECONDS, MAX_BYTES
+from lucius.api.problems import Problem
+from lucius.console.sessions import same
+
+DISCOVERY: Final = "/.well-known/openid-configuration"
+CALLBACK: Final = "/sign-in/done"
+
+
+@dataclass(frozen=True, slots=True)
+class OidcClient:
+    """`url`: where browsers reach the console; empty: where they say they do."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    scopes: str = "openid"
+    url: str = ""
+
+
+class Oidc:
+    def __init__(
+        self,
+        client: OidcClient,
+        access: JwtAccess,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._client = client
+        self._access = access
+        self._transport = transport
+
+    async def begin(self, request: Request, target: str) -> tuple[str, dict[str, Any]]:
+        """The address at the issuer, and what the browser keeps until it comes back."""
+        endpoint = (await self._endpoints())["authorization_endpoint"]
+        verifier, state, nonce = token_urlsafe(48), token_urlsafe(24), token_urlsafe(24)
+        challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+        query = {
+            "response_type": "code",
+            "client_id": self._client.client_id,
+            "redirect_uri": self._callback(request),
+            "scope": self._client.scopes,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge.decode(),
+            "code_challenge_method": "S256",
+        }
+        joint = "&" if urlsplit(endpoint).query else "?"
+        pending = {"verifier": verifier, "state": state, "nonce": nonce, "next": target}
+        return f"{endpoint}{joint}{urlencode(query)}", pending
+
+    async def finish(self, request: Request, pending: Mapping[str, Any] | None) -> Caller:
+        """Who came back. Raises the 401 that says why nobody did."""
+        query = request.query_params
+        if pending is None or not same(query.get("state", ""), pending["state"]):
+            raise unauthenticated(
+                "this sign-in was not begun in this browser, or too long ago: begin again"
+            )
+        if "error" in query or not query.get("code"):
+            said = query.get("error_description") or query.get("error") or "no code came back"
+            raise unauthenticated(f"the issuer refused: {said[:300]}")
+        tokens = await self._tokens(request, query["code"], pending["verifier"])
+        return await self._access.caller(_judged(tokens, pending["nonce"]))
+
+    async def _tokens(self, request: Request, code: str, verifier: str) -> dict[str, Any]:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._callback(request),
+            "client_id": self._client.client_id,
+            "code_verifier": verifier,
+        }
+        if self._client.client_secret:
+            form["client_secret"] = self._client.client_secret
+        endpoint = (await self._endpoints())["token_endpoint"]
+        return await self._asked("POST", endpoint, data=form)
+
+    def _callback(self, request: Request) -> str:
+        base = self._client.url or f"{request.url.scheme}://{request.url.netloc}"
+        return f"{base.rstrip('/')}{CALLBACK}"
+
+    async def _endpoints(self) -> dict[str, str]:
+        """Asked each time: people sign in rarely, and issuers move their endpoints."""
+        found = await self._asked("GET", self._client.issuer.rstrip("/") + DISCOVERY)
+        endpoints = {}
+        for name in ("authorization_endpoint", "token_endpoint"):
+            address = found.get(name)
+            if not isinstance(address, str) or not is_guarded(address):
+                raise Problem("AUTHENTICATION_UNAVAILABLE", f"the issuer names no {name} on https")
+            endpoints[name] = address
+        if found.get("issuer") != self._client.issuer:
+            raise Problem("AUTHENTICATION_UNAVAILABLE", "the issuer calls itself by another name")
+        return endpoints
+
+    async def _asked(self, method: str, address: str, **more: Any) -> dict[str, Any]:
+        headers = {"accept": "application/json"}
+        try:
+            async with httpx.AsyncClient(
+                timeout=FETCH_SECONDS, transport=self._transport, trust_env=False
+            ) as client:
+                answer = await client.request(method, address, headers=headers, **more)
+            content = answer.json() if len(answer.content) <= MAX_BYTES else None
+        except (httpx.HTTPError, ValueError) as error:
+            detail = "the issuer does not answer; try again in a moment"
+            raise Problem("AUTHENTICATION_UNAVAILABLE", detail) from error
+        if method == "POST" and 400 <= answer.status_code < 500:
+            raise unauthenticated("the issuer took the code for no token: begin again")
+        if answer.status_code != 200 or not isinstance(content, dict):
+            detail = f"the issuer answered with status {answer.status_code}; try again in a moment"
+            raise Problem("AUTHENTICATION_UNAVAILABLE", detail)
+        return content
+
+
+def _judged(tokens: Mapping[str, Any], nonce: str) -> str:
+    """The access token if it is a JWT, as the API takes it; else the id token, if it is of this sign-in."""
+    access, identity = tokens.get("access_token"), tokens.get("id_token")
+    if isinstance(access, str) and access.count(".") == 2:
+        return access
+    if not isinstance(identity, str):
+        raise unauthenticated(
+            "the issuer gave neither an access token that is a JWT nor an id token"
+        )
+    try:
+        claims = jwt.decode(identity, options={"verify_signature": False})
+    except jwt.PyJWTError:
+        raise unauthenticated("the issuer's id token cannot be read") from None
+    if not same(str(claims.get("nonce")), nonce):
+        raise unauthenticated("the issuer's id token belongs to another sign-in: begin again")
+    return identity

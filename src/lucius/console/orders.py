@@ -1,0 +1,319 @@
+"""Orders: which there are, how each reads on the command line and for curl, and the forms that give them.
+
+A form is taken only with the token of its session. What it asks for is then asked of the API.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.body import read
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.listing import PARAMETERS
+from lucius.api.openapi import query_parameter
+from lucius.api.operation import Operation
+from lucius.api.problems import Problem
+from lucius.api.queries import REPEATABLE
+from lucius.api.routes.bulk import MAX_LIMIT
+from lucius.console.site import Site
+from lucius.core.job import Job
+from lucius.core.states import RUNNING_JOB, UNSUCCESSFUL_JOB, JobState
+
+MAX_FORM: Final = 64 * 1024
+FILTERS: Final = tuple(
+    parameter["name"] for parameter in PARAMETERS if parameter["name"] not in ("limit", "cursor")
+)
+"""What a list of jobs can be narrowed by, and an order for many with it."""
+REPEATED: Final = frozenset(each["name"] for each in PARAMETERS if REPEATABLE in each)
+FLAGS: Final = frozenset(
+    each["name"] for each in PARAMETERS if each["schema"].get("type") == "boolean"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobOrder:
+    """`asks`: the operation of the API. `path`: its address, after `/v1/jobs/`."""
+
+    verb: str
+    label: str
+    about: str
+    asks: str
+    command: str
+    path: str
+    states: tuple[JobState, ...]
+    danger: bool = False
+    immediate: bool = False
+
+    def suits(self, job: Job) -> bool:
+        """Whether the job could take it now. The API decides; this only keeps idle buttons away."""
+        if self.verb == "dismiss":
+            return job.in_dlq
+        if self.verb == "retry":
+            return job.retry_at is not None and job.state in self.states
+        return job.state in self.states and job.redriven_by is None
+
+    def shell(self, job_id: str) -> str:
+        return f"lucius {self.command} {shlex.quote(job_id)}"
+
+    def curl(self, base: str, job_id: str, *, signs_in: bool) -> str:
+        return curl(f"{base}{self.path.format(job_id)}", {}, signs_in=signs_in)
+
+
+LIVE: Final = (*RUNNING_JOB, JobState.PAUSING, JobState.PAUSED, JobState.CANCELLING)
+JOB_ORDERS: Final = (
+    JobOrder(
+        "retry",
+        "Retry now",
+        "What waits for its backoff is tried again at once.",
+        "retry",
+        "job retry",
+        "/v1/jobs/{}:retry",
+        RUNNING_JOB,
+    ),
+    JobOrder(
+        "pause",
+        "Pause",
+        "The running step may finish; no other starts.",
+        "pause",
+        "job pause",
+        "/v1/jobs/{}:pause",
+        RUNNING_JOB,
+    ),
+    JobOrder(
+        "resume",
+        "Resume",
+        "The job goes on where it stopped.",
+        "resume",
+        "job resume",
+        "/v1/jobs/{}:resume",
+        (JobState.PAUSING, JobState.PAUSED),
+    ),
+    JobOrder(
+        "redrive",
+        "Redrive",
+        "A new job runs from the failed step on.",
+        "redrive",
+        "job redrive",
+        "/v1/jobs/{}:redrive",
+        UNSUCCESSFUL_JOB,
+    ),
+    JobOrder(
+        "dismiss",
+        "Dismiss",
+        "It leaves the dead-letter view. Nothing else changes.",
+        "dismiss",
+        "dlq dismiss",
+        "/v1/admin/dlq/{}:dismiss",
+        (JobState.FAILED_FINAL,),
+    ),
+    JobOrder(
+        "cancel",
+        "Cancel",
+        "The running step may finish; no other starts.",
+        "cancel",
+        "job cancel",
+        "/v1/jobs/{}:cancel",
+        LIVE,
+        danger=True,
+        immediate=True,
+    ),
+)
+BULK_VERBS: Final = {
+    "retry": "Retry now",
+    "pause": "Pause",
+    "resume": "Resume",
+    "redrive": "Redrive",
+    "dismiss": "Dismiss",
+    "cancel": "Cancel",
+}
+
+
+SERVICE_ORDERS: Final = ("pause", "resume")
+
+
+def curl(url: str, body: Mapping[str, Any], *, signs_in: bool) -> str:
+    key = " -H 'Authorization: Bearer '\"$LUCIUS_API_KEY\"" if signs_in else ""
+    data = shlex.quote(orjson.dumps(body).decode())
+    return f"curl -X POST {shlex.quote(url)}{key} -H 'Content-Type: application/json' --data {data}"
+
+
+async def form_of(site: Site, request: Request) -> dict[str, list[str]]:
+    """The fields of a form of this session. Refuses any other."""
+    content = await read(request, MAX_FORM, form=True)
+    try:
+        pairs = parse_qsl(content.decode(), keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        raise Problem("INVALID_BODY", "the form cannot be read") from None
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value)
+    (given,) = fields.pop("form_token", [""])[:1]
+    if not site.seals.is_form_token(request, given):
+        detail = "the form carries no token of this session: load its page again, then send it"
+        raise Problem("CROSS_ORIGIN", detail)
+    return fields
+
+
+class Orders:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def order_job(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        """One order for one job; then its page shows what became of it."""
+        fields = await form_of(self._site, request)
+        verb, job_id = request.path_params["verb"], request.path_params["jobId"]
+        order = next((each for each in JOB_ORDERS if each.verb == verb), None)
+        if order is None:
+            raise Problem("NOT_FOUND", f"there is no order {verb[:64]!r} for a job")
+        body = said(fields)
+        if order.immediate and fields.get("immediate"):
+            body["immediate"] = True
+        path = {"jobId": job_id}
+        answer = await self._site.api.ask(request, caller, order.asks, path=path, body=body)
+        shown = answer["jobId"]
+        return self._site.to(f"/jobs/{shown}", done=verb)
+
+    async def order_service(
+        self, context: ApiContext, request: Request, caller: Caller
+    ) -> Response:
+        fields = await form_of(self._site, request)
+        verb, service = request.path_params["verb"], request.path_params["service"]
+        if verb not in SERVICE_ORDERS:
+            raise Problem("NOT_FOUND", f"there is no order {verb[:64]!r} for a service")
+        path, asks = {"service": service}, f"{verb}_service"
+        await self._site.api.ask(request, caller, asks, path=path, body=said(fields))
+        return self._site.to("/services", done=verb, service=service)
+
+    async def confirm_many(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        """How many jobs an order would reach, before anyone gives it."""
+        verb = _verb(request.query_params.get("verb", ""))
+        filters = filters_of(dict_of(request))
+        body = {"filter": filters, "dry_run": True, "limit": MAX_LIMIT}
+        counted = await self._site.api.ask(request, caller, f"{verb}_many", body=body)
+        return self._site.page(
+            request,
+            caller,
+            "order.html",
+            verb=verb,
+            label=BULK_VERBS[verb],
+            filters=filters,
+            counted=counted,
+            reason=self._site.api.takes(f"{verb}_many", "reason"),
+            shell=shell_of(verb, filters),
+            curl=curl(
+                f"{base_of(self._site, request)}/v1/jobs:{verb}",
+                {"filter": filters},
+                signs_in=self._site.signs_in,
+            ),
+        )
+
+    async def order_many(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        """The order itself. It reaches no more jobs than were counted when it was confirmed."""
+        fields = await form_of(self._site, request)
+        verb, seen = _verb(fields.get("verb", [""])[0]), fields.get("counted", ["0"])[0]
+        immediate, filters = bool(fields.get("immediate")), filters_of(fields)
+        if not seen.isdigit() or int(seen) < 1:
+            raise Problem("INVALID_BODY", "no job matched when they were counted: nothing is done")
+        limit = min(int(seen), MAX_LIMIT)
+        body = {**said(fields), "filter": filters, "limit": limit}
+        if immediate and verb == "cancel":
+            body["immediate"] = True
+        tally = await self._site.api.ask(request, caller, f"{verb}_many", body=body)
+        return self._site.page(
+            request,
+            caller,
+            "ordered.html",
+            verb=verb,
+            label=BULK_VERBS[verb],
+            filters=filters,
+            tally=tally,
+        )
+
+    def operations(self) -> tuple[Operation, ...]:
+        add = self._site.operation
+        verb = query_parameter("verb", "The order")
+        filters = tuple(each for each in PARAMETERS if each["name"] in FILTERS)
+        return (
+            add(
+                "GET",
+                "/jobs/order",
+                self.confirm_many,
+                "Count before an order",
+                Role.OPERATE,
+                parameters=(verb, *filters),
+            ),
+            add("POST", "/jobs/order", self.order_many, "An order for many", Role.OPERATE),
+            add(
+                "POST",
+                "/services/{service}/{verb}",
+                self.order_service,
+                "An order for a service",
+                Role.OPERATE,
+            ),
+            add("POST", "/jobs/{jobId}/{verb}", self.order_job, "An order for a job", Role.OPERATE),
+        )
+
+
+def said(fields: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Why the order is given, if the form says so."""
+    reason = fields.get("reason", [""])[0].strip()
+    return {"reason": reason} if reason else {}
+
+
+def _verb(given: str) -> str:
+    if given not in BULK_VERBS:
+        raise Problem("INVALID_PARAMETER", f"verb: must be one of {', '.join(BULK_VERBS)}")
+    return given
+
+
+def dict_of(request: Request) -> dict[str, list[str]]:
+    query = request.query_params
+    return {name: query.getlist(name) for name in query}
+
+
+def filters_of(fields: Mapping[str, list[str]]) -> dict[str, Any]:
+    """As the body of an order names them. What is empty was not filled in."""
+    filters: dict[str, Any] = {}
+    for name in FILTERS:
+        found = [word for text in fields.get(name, []) for word in _split(name, text)]
+        if found:
+            filters[name] = found if name in REPEATED else found[0]
+        if found and name in FLAGS:
+            filters[name] = found[0].lower() in ("true", "1", "yes")
+    return filters
+
+
+def _split(name: str, text: str) -> list[str]:
+    parts = text.split(",") if name in REPEATED else [text]
+    return [part.strip() for part in parts if part.strip()]
+
+
+_OPTIONS: Final = {
+    "tenant_id": "--tenant",
+    "request_type": "--type",
+    "created_from": "--from",
+    "created_to": "--to",
+}
+
+
+def shell_of(verb: str, filters: Mapping[str, Any]) -> str:
+    words = ["lucius", "jobs", verb]
+    for name, value in filters.items():
+        option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+        if value is True:
+            words.append(option)
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            words += [option, str(each)]
+    return shlex.join(words)
+
+
+def base_of(site: Site, request: Request) -> str:
+    """Where this browser reaches the server."""
+    return f"{request.url.scheme}://{request.url.netloc}{site.root}"

@@ -1,0 +1,73 @@
+"""Pages that show one answer of the API each: failures, services, protocols."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.openapi import query_parameter
+from lucius.api.operation import Operation
+from lucius.api.problems import Problem
+from lucius.console.orders import base_of, curl
+from lucius.console.site import Site
+
+
+class Overviews:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def protocols(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        answer = await self._site.api.ask(request, caller, "list_protocols")
+        invalid = context.config.fault() is not None
+        return self._site.page(request, caller, "protocols.html", invalid=invalid, **answer)
+
+    async def services(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        return await self._site.pulse.page(self._services(request, caller))
+
+    async def _services(self, request: Request, caller: Caller) -> Response:
+        query = request.query_params
+        found = await self._site.api.ask(request, caller, "list_services")
+        return self._site.page(
+            request,
+            caller,
+            "services.html",
+            services=[self._service(request, each) for each in found["services"]],
+            whole=caller.tenants is None,
+            done=query.get("done"),
+            ordered=query.get("service"),
+        )
+
+    def _service(self, request: Request, found: dict[str, Any]) -> dict[str, Any]:
+        """With the order that it could take now, in all its forms."""
+        verb = "resume" if found["paused"] else "pause"
+        url = f"{base_of(self._site, request)}/v1/services/{found['service']}:{verb}"
+        shell = f"lucius service {verb} {found['service']}"
+        forms = {"shell": shell, "curl": curl(url, {}, signs_in=self._site.signs_in)}
+        return {**found, "verb": verb, **forms}
+
+    async def failures(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        return await self._site.pulse.page(self._failures(request, caller))
+
+    async def _failures(self, request: Request, caller: Caller) -> Response:
+        found = await self._site.api.ask_if_may(request, caller, "list_failures")
+        if found is None:
+            raise Problem("NOT_SUPPORTED", "this process does not group failures")
+        return self._site.page(request, caller, "failures.html", groups=found["groups"])
+
+    def operations(self) -> tuple[Operation, ...]:
+        add = self._site.operation
+        done = query_parameter("done", "The order that was just given")
+        ordered = query_parameter("service", "The service that it was given to")
+        return (
+            add("GET", "/protocols", self.protocols, "Protocols in force", Role.READ),
+            add(
+                "GET",
+                "/services",
+                self.services,
+                "Services",
+                Role.READ,
+                parameters=(done, ordered),
+            ),
+            add("GET", "/failures", self.failures, "Failures in groups", Role.READ),
+        )

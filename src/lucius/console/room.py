@@ -1,0 +1,78 @@
+"""All pages of the console, as operations that run beside those of the API. Built by bootstrap."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from time import time
+from urllib.parse import urlsplit
+
+from lucius.api.access import JwtAccess
+from lucius.api.app import OPERATIONS
+from lucius.api.context import ApiContext
+from lucius.api.keys import KnownKeys
+from lucius.api.operation import Room
+from lucius.console.asking import Api
+from lucius.console.job import OneJob
+from lucius.console.jobs import Jobs
+from lucius.console.live import Pulse
+from lucius.console.now import Now
+from lucius.console.oidc import Oidc, OidcClient
+from lucius.console.orders import Orders
+from lucius.console.overviews import Overviews
+from lucius.console.reference import docs_operation
+from lucius.console.sessions import Seals, Sessions
+from lucius.console.signing_in import SigningIn
+from lucius.console.site import Assets, Site, asset_operation, environment
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """`url`: where browsers reach the console; empty: where they say they do."""
+
+    url: str = ""
+    session_seconds: float = 8 * 3600.0
+    keys: KnownKeys | None = None
+    access: JwtAccess | None = None
+    oidc: OidcClient | None = None
+
+
+def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], float] = time) -> Room:
+    """The context is that of the API; whoever asks here is known by their session."""
+    signs_in = context.authenticate is not None
+    seals = Seals(context.tokens)
+    sessions = Sessions(seals, options.session_seconds, now, options.keys)
+    inner = replace(context, authenticate=sessions if signs_in else None)
+    site = Site(
+        api=Api(inner, OPERATIONS),
+        seals=seals,
+        assets=Assets(),
+        templates=environment(),
+        pulse=Pulse(),
+        now=lambda: datetime.fromtimestamp(now(), UTC),
+        root=context.options.root_path,
+        signs_in=signs_in,
+    )
+    pages = [
+        *Now(site).operations(),
+        *Orders(site).operations(),
+        *Jobs(site).operations(),
+        *OneJob(site).operations(),
+        *Overviews(site).operations(),
+    ]
+    if context.options.docs:
+        pages.append(docs_operation(site))
+    if signs_in:
+        https = options.url.startswith("https://")
+        pages += SigningIn(site, sessions, _oidc(options), https=https).operations()
+    return Room(inner, (*pages, asset_operation(site)))
+
+
+def _oidc(options: ConsoleOptions) -> Oidc | None:
+    if options.oidc is None or options.access is None:
+        return None
+    return Oidc(options.oidc, options.access)
+
+
+def root_path_of(url: str) -> str:
+    """The path of the console's URL, as it stands in front of every link."""
+    return urlsplit(url).path.rstrip("/")

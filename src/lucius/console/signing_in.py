@@ -1,0 +1,161 @@
+"""Signing in and out: with an API key, or over OIDC."""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucius.api.context import ApiContext, Caller
+from lucius.api.openapi import query_parameter
+from lucius.api.operation import Operation
+from lucius.api.problems import Problem, problem_parts
+from lucius.console.oidc import Oidc
+from lucius.console.orders import form_of
+from lucius.console.sessions import COOKIE, Sessions
+from lucius.console.site import HEADERS, Site
+from lucius.core.errors import LuciusError
+
+PENDING: Final = "lucius_console_sign_in"
+"""Lives while somebody is at the issuer."""
+PENDING_SECONDS: Final = 600
+
+
+class SigningIn:
+    """`oidc` is None where API keys are used, or where no client of the issuer is configured."""
+
+    def __init__(self, site: Site, sessions: Sessions, oidc: Oidc | None, *, https: bool) -> None:
+        self._site = site
+        self._sessions = sessions
+        self._oidc = oidc
+        self._https = https
+
+    async def sign_in(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        return self._form(request, local(request.query_params.get("next"), self._site.root))
+
+    def _form(self, request: Request, target: str, status: int = 200, fault: str = "") -> Response:
+        return self._site.page(
+            request,
+            None,
+            "sign_in.html",
+            status,
+            keys=self._sessions.keys is not None,
+            oidc=self._oidc is not None,
+            target=target,
+            fault=fault,
+        )
+
+    async def sign_in_with_key(
+        self, context: ApiContext, request: Request, caller: Caller
+    ) -> Response:
+        fields = await form_of(self._site, request)
+        target = local(fields.get("next", [""])[0], self._site.root)
+        try:
+            found = await self._sessions.caller_with(fields.get("key", [""])[0])
+        except Problem as refused:
+            status, _, detail, _, _ = problem_parts(refused)
+            return self._form(request, target, status, detail)
+        return self._signed_in(request, found, target)
+
+    def _signed_in(self, request: Request, caller: Caller, target: str) -> Response:
+        cookie, seconds = self._sessions.begin(caller)
+        response = self._site.to(target.removeprefix(self._site.root))
+        self._keep(request, response, COOKIE, cookie, seconds, "strict")
+        return response
+
+    def _keep(
+        self,
+        request: Request,
+        response: Response,
+        name: str,
+        value: str,
+        seconds: int,
+        same_site: str,
+    ) -> None:
+        response.set_cookie(
+            name,
+            value,
+            max_age=seconds,
+            path=self._site.root or "/",
+            secure=self._secure(request),
+            httponly=True,
+            samesite="strict" if same_site == "strict" else "lax",
+        )
+
+    def _secure(self, request: Request) -> bool:
+        """Whether the browser came over https, as far as anyone says so."""
+        origin = request.headers.get("origin", "")
+        return self._https or request.url.scheme == "https" or origin.startswith("https://")
+
+    async def sign_out(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        await form_of(self._site, request)
+        response = self._site.to("/sign-in")
+        response.delete_cookie(COOKIE, path=self._site.root or "/", httponly=True)
+        return response
+
+    async def go_to_issuer(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+        if self._oidc is None:
+            raise Problem("NOT_FOUND")
+        target = local(request.query_params.get("next"), self._site.root)
+        address, pending = await self._oidc.begin(request, target)
+        response = Response(status_code=303, headers={**HEADERS, "location": address})
+        sealed = self._site.seals.close("sign-in", pending)
+        # Lax: the way back from the issuer is a link from another site.
+        self._keep(request, response, PENDING, sealed, PENDING_SECONDS, "lax")
+        return response
+
+    async def come_from_issuer(
+        self, context: ApiContext, request: Request, caller: Caller
+    ) -> Response:
+        if self._oidc is None:
+            raise Problem("NOT_FOUND")
+        pending = self._site.seals.open("sign-in", request.cookies.get(PENDING, ""))
+        try:
+            found = await self._oidc.finish(request, pending)
+        except LuciusError as refused:
+            status, _, detail, _, _ = problem_parts(refused)
+            return self._form(request, f"{self._site.root}/", status, detail)
+        cookie, seconds = self._sessions.begin(found)
+        target = local(str((pending or {}).get("next", "")), self._site.root)
+        # A page of ours, and not a redirect: on a way that began elsewhere no strict cookie is sent.
+        response = self._site.page(request, None, "signed_in.html", target=target)
+        self._keep(request, response, COOKIE, cookie, seconds, "strict")
+        response.delete_cookie(PENDING, path=self._site.root or "/", httponly=True)
+        return response
+
+    def operations(self) -> tuple[Operation, ...]:
+        add = self._site.operation
+        after = query_parameter("next", "Where to go then")
+        words = ("code", "state", "error", "error_description", "error_uri", "iss", "session_state")
+        answer = tuple(query_parameter(name, "From the issuer") for name in words)
+        return (
+            add("GET", "/sign-in", self.sign_in, "Sign in", None, parameters=(after,)),
+            add("POST", "/sign-in", self.sign_in_with_key, "Sign in with an API key", None),
+            add("POST", "/sign-out", self.sign_out, "Sign out", None),
+            add(
+                "GET",
+                "/sign-in/oidc",
+                self.go_to_issuer,
+                "Go to the issuer",
+                None,
+                parameters=(after,),
+            ),
+            add(
+                "GET",
+                "/sign-in/done",
+                self.come_from_issuer,
+                "Come back from the issuer",
+                None,
+                parameters=answer,
+            ),
+        )
+
+
+def local(target: str | None, root: str) -> str:
+    """Where to go after signing in: a path of ours, whatever a link says."""
+    home = f"{root}/"
+    if not target or not target.startswith(home) or target.startswith("//") or "\\" in target:
+        return home
+    parts = urlsplit(target)
+    plain = not parts.scheme and not parts.netloc and target.isprintable()
+    return target if plain and not parts.path.startswith(f"{root}/sign-") else home

@@ -1,0 +1,120 @@
+"""What workflows ask of the owner of the ledger: record an attempt, publish it, time has passed.
+
+Whether something is accepted is decided by `decide` and settled by the ledger, here as everywhere. An
+answer says what became of the asking, and how the job stands.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from lucius.core.effects import Outcome, PublishDirective
+from lucius.core.inputs import AttemptRequested, Input
+from lucius.core.job import Job, Step
+from lucius.core.record import record
+from lucius.core.states import EntryState, StepState
+from lucius.core.turn import speaks_for
+from lucius.engines.outbox.dispatcher import Dispatcher
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.nudges import Nudges
+from lucius.engines.outbox.ticks import Ticks
+from lucius.engines.temporal.snapshot import snapshot
+from lucius.ports.engine import Applied
+from lucius.ports.lanes import Lanes
+
+APPLIED, ALREADY, HELD, SUPERSEDED = "applied", "already", "held", "superseded"
+
+
+@record
+class Answered:
+    """`outcome`: applied, already, held or superseded."""
+
+    outcome: str
+    job: Job
+
+
+class Invoker:
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        dispatcher: Dispatcher,
+        ticks: Ticks,
+        nudges: Nudges,
+        *,
+        lanes: Lanes,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._engine = engine
+        self._dispatcher = dispatcher
+        self._ticks = ticks
+        self._nudges = nudges
+        self._lanes = lanes
+        self._now = now
+
+    def told(self, answered: Answered) -> dict[str, Any]:
+        """As the wire has it."""
+        now = max(self._now(), answered.job.updated_at)
+        standing = snapshot(answered.job, now)
+        return {"status": "ok", "outcome": answered.outcome, "snapshot": standing}
+
+    async def attempt(
+        self, job_id: str, asked: AttemptRequested, *, publish: bool
+    ) -> Answered | None:
+        """Record it; where the window has room, `publish` it too. None: no such job, or no such step."""
+        applied = await self._engine.apply(job_id, asked)
+        if applied is None or applied.outcome is Outcome.REJECTED:
+            return None
+        step = _step(applied.job, asked.step_id)
+        outcome = {Outcome.APPLIED: APPLIED, Outcome.ALREADY: ALREADY}.get(applied.outcome)
+        if outcome is None:
+            return Answered(SUPERSEDED, applied.job)
+        if step is not None and step.asked_for:
+            return Answered(HELD, applied.job)
+        if publish and step is not None and _unsent(step, asked):
+            published = await self.publish(job_id, asked)
+            return Answered(outcome, published.job) if published is not None else None
+        return Answered(outcome, applied.job)
+
+    async def publish(self, job_id: str, asked: AttemptRequested) -> Answered | None:
+        """Publish the directive of the current attempt, if it is not out yet. A refusal is an answer."""
+        job = await self._engine.job(job_id)
+        step = _step(job, asked.step_id) if job is not None else None
+        if job is None or step is None:
+            return None
+        if not speaks_for(asked, step.execution):
+            return Answered(SUPERSEDED, job)
+        if not _unsent(step, asked):
+            return Answered(ALREADY if step.out else SUPERSEDED, job)
+        effect = PublishDirective(asked.step_id, asked.attempt_no, asked.lease_id)
+        became = await self._dispatcher.publish(job, effect)
+        applied = await self._engine.apply(job_id, became)
+        return Answered(APPLIED, applied.job) if applied is not None else None
+
+    async def timeout(self, job_id: str) -> Answered | None:
+        """The owner of the lane knows which directives only wait behind others: it is asked to look."""
+        job = await self._engine.job(job_id)
+        if job is None:
+            return None
+        if job.plan.desk not in self._lanes.owned and any(step.unacked for step in job.steps):
+            self._nudges.put(job, timer=True)
+            return Answered(HELD, job)
+        applied = await self._ticks.asked(job_id, told=True)
+        if applied is None:
+            return None
+        moved = applied.job.version != job.version
+        return Answered(APPLIED if moved else ALREADY, applied.job)
+
+    async def apply(self, job_id: str, received: Input) -> Applied | None:
+        """What clients, operators and services say over HTTP."""
+        return await self._engine.apply(job_id, received)
+
+
+def _step(job: Job, step_id: str) -> Step | None:
+    index = job.plan.index_of(step_id)
+    return job.steps[index] if index is not None else None
+
+
+def _unsent(step: Step, asked: AttemptRequested) -> bool:
+    released = step.entry is not None and step.entry.state is EntryState.RELEASED
+    dispatching = step.state is StepState.DISPATCHING and released
+    return dispatching and speaks_for(asked, step.execution)

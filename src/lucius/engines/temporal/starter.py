@@ -1,0 +1,91 @@
+"""Workflows of new jobs are started by the process that created them; a sweep finds those that were not.
+
+A job owes its start until its workflow has asked for something. So a start that failed, or a process that
+died before it, leaves a job that is due; and a start that is repeated finds the workflow there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from lucius.core.effects import Decision
+from lucius.core.errors import (
+    LedgerRowUnreadableError,
+    LedgerUnavailableError,
+    WorkflowsUnavailableError,
+)
+from lucius.core.job import Job
+from lucius.core.plan import FIRST_DESK, TEMPORAL
+from lucius.core.retry import WORKFLOW_BACKOFF
+from lucius.core.routing import LANES
+from lucius.ports.ledger import Ledger
+from lucius.ports.workflows import Workflows
+
+log = logging.getLogger("lucius.starter")
+
+AT_ONCE: Final = 64
+PAUSE: Final = timedelta(seconds=5)
+AHEAD: Final = WORKFLOW_BACKOFF[-1] + PAUSE
+"""The owner of a lane puts the start of a job off by so much at most, so none is missed."""
+PAGE: Final = 256
+DESKS: Final = range(FIRST_DESK[TEMPORAL], FIRST_DESK[TEMPORAL] + LANES)
+
+
+class WorkflowStarter:
+    def __init__(
+        self, workflows: Workflows, ledger: Ledger, *, now: Callable[[], datetime]
+    ) -> None:
+        self._workflows = workflows
+        self._ledger = ledger
+        self._now = now
+        self._new: asyncio.Queue[Job] = asyncio.Queue()
+
+    def listen(self, before: Job | None, decision: Decision) -> None:
+        """A job that was created here."""
+        if before is None and owes_start(decision.job):
+            self._new.put_nowait(decision.job)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.create_task(self._start_forever())
+            tasks.create_task(self._sweep_forever())
+
+    async def _start_forever(self) -> None:
+        while True:
+            await self._start(await self._new.get())
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await asyncio.sleep(PAUSE.total_seconds())
+            try:
+                await self.sweep()
+            except LedgerUnavailableError as error:
+                log.info("what was not started is looked for later: %s", error)
+
+    async def sweep(self) -> int:
+        """Start what should have been started a while ago. How many there were."""
+        found, after = 0, None
+        while page := await self._ledger.due(self._now() + AHEAD, DESKS, PAGE, after):
+            for due in page:
+                try:
+                    job = await self._ledger.load(due.job_id)
+                except LedgerRowUnreadableError:
+                    continue  # the ledger has named it
+                if job is not None and owes_start(job):
+                    found += 1
+                    await self._start(job)
+            after = page[-1]
+        return found
+
+    async def _start(self, job: Job) -> None:
+        try:
+            await self._workflows.start(job)
+        except WorkflowsUnavailableError as error:
+            log.info("the workflow of job %s is started later: %s", job.job_id, error)
+
+
+def owes_start(job: Job) -> bool:
+    return any(owed.kind == "start_workflow" for owed in job.owed)

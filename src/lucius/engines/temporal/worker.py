@@ -1,0 +1,28 @@
+"""The worker: it runs the workflows of jobs and their activities, and reaches the ledger by asking alone."""
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from lucius import __version__
+from lucius.engines.temporal.activities import Activities
+from lucius.engines.temporal.asking import Asking
+from lucius.engines.temporal.workflow import JobWorkflow
+from lucius.engines.temporal.workflows import TemporalPlace, tls_of
+
+
+async def run_worker(place: TemporalPlace, invoker: Asking) -> None:
+    """Until it is cancelled. It raises where the server cannot be reached."""
+    client = await Client.connect(
+        place.address,
+        namespace=place.namespace,
+        tls=tls_of(place),
+        api_key=place.api_key or None,
+    )
+    worker = Worker(
+        client,
+        task_queue=place.task_queue,
+        workflows=[JobWorkflow],
+        activities=Activities(invoker).all,
+        build_id=f"lucius-{__version__}",  # else it is a hash of all that is imported, which takes seconds
+    )
+    await worker.run()

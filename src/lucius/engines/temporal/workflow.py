@@ -1,0 +1,159 @@
+"""The workflow of a job: it owns sequence and time, and nothing else. Pure, small and deterministic.
+
+What comes next it reads from the newest snapshot that it was given: by a signal, or by the answer to what
+it asked. There is no rule of the core here.
+"""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+
+RECORD = "record_attempt_lease"
+PUBLISH = "publish_directive"
+TIMEOUT = "report_timeout"
+RETRY = RetryPolicy(
+    initial_interval=timedelta(seconds=1),
+    backoff_coefficient=2.0,
+    maximum_interval=timedelta(seconds=30),
+)
+ONE_TRY = timedelta(seconds=30)
+LOOK_AGAIN = 1.0
+"""Seconds before it asks again, where an answer changed nothing."""
+LOOK_AGAIN_MOST = 30.0
+MOST_EVENTS = 10_000
+"""Of a history, before the job goes on in a new one."""
+
+
+@workflow.defn(name="LuciusJob")
+class JobWorkflow:
+    def __init__(self) -> None:
+        self._snapshot: dict[str, Any] = {"version": -1}
+        self._taken_at = 0.0
+        self._idle = 0
+
+    @workflow.run
+    async def run(self, start: dict[str, Any]) -> dict[str, Any]:
+        """`start`: `jobId`, `tenant_id`, the snapshot of the new job, and `most_events` of a history."""
+        self._job = {"jobId": start["jobId"], "tenant_id": start["tenant_id"]}
+        self._take(start.get("snapshot"))
+        if not self._due():
+            await self._ask(TIMEOUT, {})
+        while not self._snapshot.get("terminal"):
+            if self._is_long(start.get("most_events", MOST_EVENTS)):
+                workflow.continue_as_new({**self._job, "snapshot": None})
+            await self._advance()
+        return {"state": self._snapshot["state"], "error": self._snapshot.get("error")}
+
+    def _is_long(self, most: int) -> bool:
+        """Signals that come meanwhile are not lost: the new history begins by asking how the job stands."""
+        info = workflow.info()
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() > most
+
+    async def _advance(self) -> None:
+        """Do what is next, or wait for a signal or the next moment."""
+        version, todo = self._snapshot["version"], self._due()
+        if todo:
+            await asyncio.gather(*(self._ask(activity, body) for activity, body in todo))
+        else:
+            try:
+                await workflow.wait_condition(
+                    lambda: self._snapshot["version"] > version,
+                    timeout=timedelta(seconds=self._wait()),
+                )
+            except TimeoutError:
+                if not self._due():
+                    await self._ask(TIMEOUT, {})
+        self._idle = self._idle + 1 if self._snapshot["version"] == version else 0
+        if self._idle > 1:
+            await self._pause(version)
+
+    async def _pause(self, version: int) -> None:
+        """Nothing moves: whatever the reason, do not spin."""
+        seconds = min(LOOK_AGAIN * 2 ** (self._idle - 2), LOOK_AGAIN_MOST)
+        try:
+            await workflow.wait_condition(
+                lambda: self._snapshot["version"] > version, timeout=timedelta(seconds=seconds)
+            )
+        except TimeoutError:
+            return
+
+    def _due(self) -> list[tuple[str, dict[str, Any]]]:
+        """The activities whose time has come."""
+        passed = workflow.time() - self._taken_at
+        attempts = self._snapshot.get("attempts", ())
+        due = [(RECORD, self._attempt(each)) for each in attempts if each["in"] <= passed]
+        return due + [(PUBLISH, each) for each in self._snapshot.get("publishes", ())]
+
+    def _attempt(self, each: dict[str, Any]) -> dict[str, Any]:
+        lease_id = str(workflow.uuid4())
+        return {
+            "stepId": each["stepId"],
+            "attempt_no": each["attempt_no"],
+            "lease_id": lease_id,
+            "publish": True,
+        }
+
+    def _wait(self) -> float:
+        """Seconds until the next moment at which something is to be done."""
+        passed = workflow.time() - self._taken_at
+        waits = [each["in"] for each in self._snapshot.get("attempts", ())]
+        waits.append(self._snapshot.get("wake_in") or 0.0)
+        return max(0.01, float(min(waits)) - passed)
+
+    async def _ask(self, activity: str, body: dict[str, Any]) -> None:
+        """The same attempt is repeated until the invoker has answered."""
+        answer = await workflow.execute_activity(
+            activity, {**self._job, **body}, start_to_close_timeout=ONE_TRY, retry_policy=RETRY
+        )
+        self._take(answer["snapshot"])
+
+    def _take(self, snapshot: dict[str, Any] | None) -> None:
+        """The highest version counts. Of the same version, the newest: its waits are from now."""
+        if snapshot is not None and snapshot["version"] >= self._snapshot["version"]:
+            self._snapshot, self._taken_at = snapshot, workflow.time()
+
+    # -- signals: all of them tell how the job stands ----------------------------------------------
+
+    @workflow.signal
+    def step_ack(self, told: dict[str, Any]) -> None:
+        self._take(told["snapshot"])
+
+    @workflow.signal
+    def step_result(self, told: dict[str, Any]) -> None:
+        self._take(told["snapshot"])
+
+    @workflow.signal
+    def step_released(self, told: dict[str, Any]) -> None:
+        self._take(told["snapshot"])
+
+    @workflow.signal
+    def step_returned(self, told: dict[str, Any]) -> None:
+        self._take(told["snapshot"])
+
+    @workflow.signal
+    def step_timeout(self, told: dict[str, Any]) -> None:
+        self._take(told["snapshot"])
+
+    @workflow.signal
+    def cancel(self, told: dict[str, Any]) -> None:
+        self._take(told["snapshot"])
+
+    @workflow.signal
+    def pause(self, told: dict[str, Any]) -> None:
+        self._take(told["snapshot"])
+
+    @workflow.signal
+    def resume(self, told: dict[str, Any]) -> None:
+        self._take(told["snapshot"])
+
+    @workflow.signal
+    def wake(self, told: dict[str, Any]) -> None:
+        self._take(told["snapshot"])
+
+    @workflow.query
+    def standing(self) -> dict[str, Any]:
+        """The newest snapshot."""
+        return self._snapshot

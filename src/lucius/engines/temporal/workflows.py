@@ -1,0 +1,144 @@
+"""Workflows on a Temporal server: started once a job, signalled until they have ended."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode, TLSConfig
+
+from lucius.core.effects import SignalWorkflow
+from lucius.core.errors import WorkflowsUnavailableError
+from lucius.core.job import Job
+from lucius.engines.temporal.snapshot import snapshot
+from lucius.engines.temporal.workflow import JobWorkflow
+
+PATIENCE: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalPlace:
+    """Where workflows live. `tls` without an API key is for servers that know clients otherwise."""
+
+    address: str
+    namespace: str
+    task_queue: str
+    tls: bool = False
+    api_key: str = ""
+
+
+def tls_of(place: TemporalPlace) -> TLSConfig | bool:
+    return TLSConfig() if place.tls else False
+
+
+async def connected(place: TemporalPlace) -> Client:
+    """It connects when it is first used: a process starts without its Temporal server too."""
+    return await Client.connect(
+        place.address,
+        namespace=place.namespace,
+        tls=tls_of(place),
+        api_key=place.api_key or None,
+        lazy=True,
+    )
+
+
+def start_of(job: Job, now: datetime) -> dict[str, Any]:
+    """What a workflow begins with."""
+    return {"jobId": job.job_id, "tenant_id": job.tenant_id, "snapshot": snapshot(job, now)}
+
+
+class TemporalWorkflows:
+    def __init__(
+        self,
+        client: Client,
+        place: TemporalPlace,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._place = place
+        self._now = now
+
+    async def start(self, job: Job) -> None:
+        try:
+            await self._client.start_workflow(
+                JobWorkflow.run,
+                start_of(job, max(self._now(), job.updated_at)),
+                id=job.job_id,
+                task_queue=self._place.task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                static_summary=job.plan.request_type,
+                rpc_timeout=PATIENCE,
+            )
+        except WorkflowAlreadyStartedError:
+            return
+        except (RPCError, RuntimeError) as error:
+            raise self._unavailable(error) from error
+
+    async def signal(self, job: Job, effect: SignalWorkflow) -> None:
+        handle = self._client.get_workflow_handle(job.job_id)
+        try:
+            await handle.signal(effect.signal, self._told(job, effect), rpc_timeout=PATIENCE)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND or "amespace" in str(error):
+                raise self._unavailable(error) from error
+        except RuntimeError as error:
+            raise self._unavailable(error) from error
+
+    def _told(self, job: Job, effect: SignalWorkflow) -> dict[str, Any]:
+        """What seed documents promise of a signal, and how the job stands."""
+        standing = snapshot(job, max(self._now(), job.updated_at))
+        about: dict[str, Any] = next(
+            (s for s in standing["steps"] if s["stepId"] == effect.step_id), {}
+        )
+        return {"jobId": job.job_id, **about, "error": standing["error"], "snapshot": standing}
+
+    async def running(self) -> AsyncIterator[str]:
+        """Ids of the jobs whose workflows have not ended, as the server lists them."""
+        name = "LuciusJob"
+        query = f"WorkflowType = '{name}' AND ExecutionStatus = 'Running'"
+        try:
+            async for found in self._client.list_workflows(query):
+                yield found.id
+        except (RPCError, RuntimeError) as error:
+            raise self._unavailable(error) from error
+
+    async def is_running(self, job_id: str) -> bool:
+        """Asked of the workflow itself: a list may be behind."""
+        try:
+            found = await self._client.get_workflow_handle(job_id).describe(rpc_timeout=PATIENCE)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise self._unavailable(error) from error
+        except RuntimeError as error:
+            raise self._unavailable(error) from error
+        return found.status is WorkflowExecutionStatus.RUNNING
+
+    async def check(self) -> None:
+        """One cheap request. A namespace that is missing is named."""
+        asked = DescribeNamespaceRequest(namespace=self._place.namespace)
+        try:
+            service = self._client.workflow_service
+            await service.describe_namespace(asked, timeout=PATIENCE)
+        except (RPCError, RuntimeError) as error:
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> WorkflowsUnavailableError:
+        namespace, address = self._place.namespace, self._place.address
+        if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+            said = (
+                f"the Temporal server at {address} has no namespace {namespace}: create it"
+                f" (temporal operator namespace create -n {namespace}), or set"
+                " LUCIUS_TEMPORAL_NAMESPACE"
+            )
+            return WorkflowsUnavailableError(said)
+        why = str(error) or type(error).__name__
+        return WorkflowsUnavailableError(f"the Temporal server at {address}: {why}")
+
+    async def close(self) -> None:
+        """The connection ends with the process."""

@@ -1,0 +1,61 @@
+"""The bodies of the internal API."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Body(BaseModel):
+    """Contracts are additive: fields that this version does not know are passed over."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class _OfAJob(_Body):
+    jobId: str = Field(min_length=1, max_length=256)
+    tenant_id: str | None = None
+
+
+class _Bound(_OfAJob):
+    stepId: str = Field(min_length=1, max_length=256)
+    attempt_no: int = Field(ge=1)
+    lease_id: str = Field(min_length=1, max_length=256)
+
+
+class AttemptBody(_Bound):
+    """`publish`: where the window has room, the directive goes out in the same round trip."""
+
+    lease_expires_at: str | None = None
+    """Taken and not used: the lease begins when the directive is out."""
+    publish: bool = False
+
+
+class PublishBody(_Body):
+    """Of a directive, what names its attempt is read; the rest is rendered from the job."""
+
+    directive: _Bound
+    lane: int | None = Field(None, ge=0, le=15)
+
+
+class TimeoutBody(_OfAJob):
+    """A timer has fired."""
+
+
+class SpokenBody(BaseModel):
+    """`input` names what has happened; the other fields are its own."""
+
+    model_config = ConfigDict(extra="allow")
+    input: str
+
+
+class ToldBody(BaseModel):
+    status: Literal["ok"] = "ok"
+    outcome: Literal["applied", "already", "held", "superseded"]
+    snapshot: dict[str, Any]
+
+
+class ToldOutcomeBody(BaseModel):
+    status: Literal["ok"] = "ok"
+    outcome: str
+    code: str | None = None
+    version: int

@@ -1,0 +1,82 @@
+"""Jobs for a server: submitted, waited for, and cancelled or submitted twice where the plan says so."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import uuid4
+
+from lucius.client import ENDED, Client, ClientError, ProblemError, UnreachableError
+from lucius.load.tally import JobEnd
+
+WAIT_SECONDS: Final = 10.0
+PAUSE: Final = 0.2
+MEANT: Final = {"missing": "FAILED_FINAL", "poison": "FAILED_FINAL", "cancel": "CANCELLED"}
+"""How jobs end that are meant not to succeed."""
+REFUSED: Final = 422
+
+
+class ServerTarget:
+    """`envelope` is the command of every job. `poison` is the payload of those that are meant to fail."""
+
+    def __init__(
+        self, client: Client, envelope: Mapping[str, Any], poison: Mapping[str, Any] | None
+    ) -> None:
+        self._client = client
+        self._envelope = envelope
+        self._poison = poison
+
+    async def run(self, tenant: str, kind: str) -> JobEnd:
+        try:
+            outcome = await self._run(self._command(tenant, kind), kind)
+            return JobEnd(outcome, outcome == MEANT.get(kind))
+        except ProblemError as error:
+            return JobEnd(error.code, kind == "poison" and error.status == REFUSED)
+        except UnreachableError:
+            return JobEnd("UNREACHABLE")
+        except ClientError:
+            return JobEnd("CLIENT_ERROR")
+
+    def _command(self, tenant: str, kind: str) -> dict[str, Any]:
+        command = {**self._envelope, "tenant_id": tenant, "doc_id": uuid4().hex}
+        if kind == "missing":
+            command["input_ref"] = f"{command['input_ref']}.is-not-here-{uuid4().hex}"
+        if kind == "poison":
+            command["payload"] = self._poison
+        return command
+
+    async def _run(self, command: Mapping[str, Any], kind: str) -> str:
+        key = uuid4().hex
+        job_id = (await self._client.submit(command, idempotency_key=key))["jobId"]
+        if kind == "duplicate":
+            again = await self._client.submit(command, idempotency_key=key)
+            if again["jobId"] != job_id:
+                return "SECOND_JOB"
+        if kind == "cancel":
+            await self._cancel(job_id)
+        return await self._end(job_id)
+
+    async def _cancel(self, job_id: str) -> None:
+        """It may have ended before the cancel came, which is no error."""
+        try:
+            await self._client.cancel(job_id)
+        except ProblemError as error:
+            if error.status != 409:
+                raise
+
+    async def _end(self, job_id: str) -> str:
+        """Waits at the server; where it lets no more wait, asks again after a pause."""
+        wait = WAIT_SECONDS
+        while True:
+            try:
+                job = await self._client.job(job_id, wait_seconds=wait)
+            except ProblemError as error:
+                if error.status != 429:
+                    raise
+                wait = 0
+                await asyncio.sleep(PAUSE)
+                continue
+            if job["state"] in ENDED:
+                break
+            if not wait:
+                await asyncio.sleep(PAUSE)
+        return str(job["state"])

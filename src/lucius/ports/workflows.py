@@ -1,0 +1,27 @@
+"""The workflows port: where jobs of the Temporal engine have their sequence and their time."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from lucius.core.effects import SignalWorkflow
+from lucius.core.job import Job
+
+
+class Workflows(Protocol):
+    """WorkflowsUnavailableError: nobody knows whether it was done. Doing it again is harmless."""
+
+    async def start(self, job: Job) -> None:
+        """Start the job's workflow, unless there is or was one."""
+
+    async def signal(self, job: Job, effect: SignalWorkflow) -> None:
+        """Tell it how the job stands. One that has ended, or never was, is not told."""
+
+    def running(self) -> AsyncIterator[str]:
+        """Ids of the jobs whose workflows have not ended."""
+
+    async def is_running(self, job_id: str) -> bool: ...
+
+    async def check(self) -> None:
+        """Return if workflows can be reached; else raise with a sentence that says what is wrong."""
+
+    async def close(self) -> None: ...

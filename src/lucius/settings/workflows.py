@@ -1,0 +1,43 @@
+"""Settings of the Temporal engine."""
+
+from lucius.settings.declaring import Section, setting
+from lucius.settings.kinds import NameList, SecondsOrNone, Secret, Text
+
+
+class Temporal(Section):
+    """Temporal"""
+
+    temporal_enabled: bool = setting(
+        "TEMPORAL_ENABLED",
+        "false",
+        "Whether new jobs run on Temporal. A job stays on the engine that it began with",
+    )
+    temporal_address: Text = setting(
+        "TEMPORAL_ADDRESS", "127.0.0.1:7233", "Host and port of the Temporal server"
+    )
+    temporal_namespace: Text = setting("TEMPORAL_NAMESPACE", "default", "Its namespace for jobs")
+    temporal_task_queue: Text = setting(
+        "TEMPORAL_TASK_QUEUE", "lucius", "Task queue that workers take workflows from"
+    )
+    temporal_tls: bool = setting(
+        "TEMPORAL_TLS", "false", "Whether the Temporal server is spoken to over TLS"
+    )
+    temporal_api_key: Secret = setting(
+        "TEMPORAL_API_KEY", "", "API key that the Temporal server is sent; it needs TLS"
+    )
+    step_result_timeout: SecondsOrNone = setting(
+        "STEP_RESULT_TIMEOUT_SECONDS",
+        "none",
+        "Lease of a step of a job on Temporal; none: LUCIUS_LEASE_SECONDS",
+    )
+    invoker_url: NameList = setting(
+        "INVOKER_URL",
+        "http://127.0.0.1:8710",
+        "Where workers and orchestrators reach the internal API of the invoker; several with commas are"
+        " called in turn, and one that is away is passed over",
+    )
+    invoker_secret: Secret = setting(
+        "INVOKER_SECRET",
+        "",
+        "Secret by which the invoker knows its callers; without one it listens on loopback only",
+    )

@@ -1,0 +1,166 @@
+"""The notes of a local workspace: small objects in one database, which many writers commit together.
+
+It refuses to be shared by machines: SQLite needs the locks of one.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final
+
+from lucius.core.errors import WorkspaceError
+from lucius.workspaces.files import NOTES_FILE, make_folder, sync_folder
+
+BUSY_SECONDS: Final = 30.0
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS notes (key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS promised (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, top TEXT NOT NULL, data BLOB NOT NULL,
+    owner TEXT NOT NULL, boot TEXT NOT NULL, at REAL NOT NULL);
+"""
+NoteChange = Callable[[sqlite3.Connection], Any]
+
+
+@dataclass(slots=True)
+class Asked:
+    change: NoteChange
+    after: Callable[[Any], Any]
+    """What is done once the change is durable; its answer is the caller's."""
+    answered: asyncio.Future[Any]
+    outcome: Any = None
+    error: Exception | None = None
+
+
+class Notes:
+    """Changes come from one event loop and run in a thread, those that wait in one transaction."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = os.path.join(folder, NOTES_FILE)
+        self._writing: sqlite3.Connection | None = None
+        self._reading: sqlite3.Connection | None = None
+        self._lock = Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked: list[Asked] = []
+        self._committing: asyncio.Task[None] | None = None
+
+    @property
+    def exist(self) -> bool:
+        return os.path.exists(self.path)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def read(self, key: str) -> bytes | None:
+        found = self._rows("SELECT data FROM notes WHERE key = ?", key)
+        return bytes(found[0][0]) if found else None
+
+    def below(self, folder: str) -> list[str]:
+        """The keys below a folder."""
+        ends = folder.rstrip("/") + "/", folder.rstrip("/") + "0"  # "0" follows "/"
+        found = self._rows("SELECT key FROM notes WHERE key > ? AND key < ? ORDER BY key", *ends)
+        return [key for (key,) in found]
+
+    def _rows(self, query: str, *values: str) -> list[Any]:
+        with self._lock:
+            try:
+                if self._reading is None:
+                    if not self.exist:
+                        return []
+                    self._reading = self.opened()
+                return self._reading.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise self._failure(error) from error
+
+    def opened(self) -> sqlite3.Connection:
+        """For its owner alone, as the records have what documents say."""
+        folder = os.path.dirname(self.path)
+        make_folder(folder, folder)
+        with suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            sync_folder(folder)
+        made = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("PRAGMA synchronous = FULL")
+        made.executescript(SCHEMA)
+        return made
+
+    def _failure(self, error: Exception) -> WorkspaceError:
+        return WorkspaceError(f"{self.path}: {error}")
+
+    # -- changing ----------------------------------------------------------------------------
+
+    async def change(
+        self, change: NoteChange, after: Callable[[Any], Any] = lambda found: found
+    ) -> Any:
+        """What `after` makes of the change's outcome, once that is durable."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._asked, self._committing = loop, [], None
+        asked = Asked(change, after, loop.create_future())
+        self._asked.append(asked)
+        if self._committing is None:
+            self._committing = loop.create_task(self._commit_while_asked())
+        return await asked.answered
+
+    async def _commit_while_asked(self) -> None:
+        while self._asked:
+            asked, self._asked = self._asked, []
+            await asyncio.to_thread(self._commit, asked)
+            for each in asked:
+                if each.answered.done():
+                    continue
+                if each.error is None:
+                    each.answered.set_result(each.outcome)
+                else:
+                    each.answered.set_exception(each.error)
+        self._committing = None
+
+    def _commit(self, asked: Sequence[Asked]) -> None:
+        try:
+            self._committed(asked)
+        except Exception as error:
+            failure = self._failure(error)
+            for each in asked:
+                each.error = failure
+            return
+        for each in asked:
+            try:
+                each.outcome = each.after(each.outcome)
+            except Exception as error:
+                each.error = error
+
+    def _committed(self, asked: Sequence[Asked]) -> None:
+        if self._writing is None:
+            self._writing = self.opened()
+        self._writing.execute("BEGIN IMMEDIATE")
+        try:
+            for each in asked:
+                each.outcome = each.change(self._writing)
+            self._writing.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._writing.execute("ROLLBACK")
+            raise
+
+
+def created(conn: sqlite3.Connection, key: str, data: bytes) -> bool:
+    if os.path.lexists(key):  # as earlier versions kept their notes
+        return False
+    return conn.execute("INSERT OR IGNORE INTO notes VALUES (?, ?)", (key, data)).rowcount == 1
+
+
+def written(conn: sqlite3.Connection, key: str, data: bytes) -> None:
+    conn.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (key, data))
+
+
+def removed(conn: sqlite3.Connection, path: str, *, whole: bool) -> None:
+    """A note, or everything below a folder, with what was promised there."""
+    ends = (path.rstrip("/") + "/", path.rstrip("/") + "0") if whole else (path, path)
+    within = "BETWEEN ? AND ?"
+    conn.execute(f"DELETE FROM notes WHERE key {within}", ends)
+    conn.execute(f"DELETE FROM promised WHERE path {within}", ends)

@@ -1,0 +1,103 @@
+"""How many requests exactly-once takes on an object store: no more than the protocol needs."""
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import obstore
+import pytest
+from obstore.store import MemoryStore
+
+from lucius.core.wire import effect_key
+from lucius.platform import Commits, Output, WorkspaceRecords
+from lucius.platform.commit import folders
+from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.task import SMALL, Task
+from lucius.workspaces.azure_account import Account
+from lucius.workspaces.azure_blob import blob_place
+from lucius.workspaces.objects import ObjectWorkspace
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Every call to the store, by its name: each is one request."""
+    seen: Counter[str] = Counter()
+    for name in ("get_async", "put_async", "head_async", "delete_async", "list"):
+        real = getattr(obstore, name)
+
+        def counted(*args: Any, _name: str = name, _real: Any = real, **options: Any) -> Any:
+            seen[_name.removesuffix("_async")] += 1
+            return _real(*args, **options)
+
+        monkeypatch.setattr(obstore, name, counted)
+    return seen
+
+
+def blobs() -> ObjectWorkspace:
+    place_of = partial(blob_place, Account("name", "https://name.blob.core.windows.net"))
+    store = MemoryStore()
+    return ObjectWorkspace(
+        place_of,
+        lambda container: store,
+        home=place_of("az://jobs"),
+        writable=[place_of("az://results")],
+    )
+
+
+def directive(attempt_no: int = 1, **fields: Any) -> Directive:
+    return parse_directive(
+        {
+            "jobId": "job_1",
+            "stepId": "ocr",
+            "step_type": "OCR",
+            "tenant_id": "a",
+            "lease_id": f"l{attempt_no}",
+            "attempt_no": attempt_no,
+            "lane": 4,
+            "workspace_ref": "az://jobs/lucius/a/job_1/",
+            "effect_key": effect_key("job_1", "ocr", "x", {}),
+            **fields,
+        }
+    )
+
+
+async def served(blobs: ObjectWorkspace, given: Directive, content: bytes = b"small") -> None:
+    """What the kit does between ACK and RESULT."""
+    own = blobs.within(*folders(given))
+    commits = Commits(own)
+    record, filled = await commits.find(given), 0
+    if record is None:
+        task = Task(given, {}, own)
+        await task.stage("output.txt", content)
+        record, filled = await commits.commit(given, "worker", Output(), task.staged)
+    await commits.promote(given, record, filled)
+
+
+async def test_a_small_output_takes_four(requests: Counter[str]) -> None:
+    await served(blobs(), directive())
+    assert requests == {"get": 2, "put": 2}
+
+
+async def test_one_that_the_client_wants_elsewhere_takes_two_more(requests: Counter[str]) -> None:
+    await served(blobs(), directive(final_step=True, output_ref="az://results/a.txt"))
+    assert requests == {"get": 3, "put": 3}
+
+
+async def test_a_large_output_is_written_and_read_once_more(requests: Counter[str]) -> None:
+    await served(blobs(), directive(), bytes(SMALL + 1))
+    assert requests == {"get": 4, "put": 3}, "staged, read again, and a second look for a redrive"
+
+
+async def test_who_finds_the_record_looks_once_at_each_place(requests: Counter[str]) -> None:
+    store = blobs()
+    await served(store, directive())
+    requests.clear()
+    await served(store, directive(2))
+    assert requests == {"get": 3, "put": 2}
+
+
+async def test_the_records_of_an_attempt_take_two(requests: Counter[str]) -> None:
+    records = WorkspaceRecords(blobs())
+    assert (await records.begin(directive(), "worker")).mine
+    await records.finish(directive(), {"status": "SUCCEEDED"})
+    assert requests == {"put": 2}

@@ -1,0 +1,177 @@
+"""What a service has answered for is there after kill -9 and after a loss of power, at any moment."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from lucius.core.wire import effect_key
+from lucius.platform import CommitRecord, Commits, Output
+from lucius.platform.commit import folders, record_uri
+from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.errors import CommittedOutputLostError
+from lucius.platform.task import SMALL, Task
+from lucius.ports.workspace import Workspace
+from lucius.workspaces.files import SYNCS_FILE_SYSTEMS
+from lucius.workspaces.local import LocalWorkspace, path_of
+from lucius.workspaces.promises import Promises
+from lucius.workspaces.together import SyncRound
+from tests.adapters.power import ForgetfulDisk, Moment
+
+pytestmark = pytest.mark.skipif(not SYNCS_FILE_SYSTEMS, reason="the disk is watched on Linux")
+Failure = Callable[[ForgetfulDisk, Moment], None]
+POWER: Failure = ForgetfulDisk.after_power_loss
+TORN: Failure = ForgetfulDisk.after_torn_writes
+KILL: Failure = ForgetfulDisk.after_kill
+FILLING = {"small": "", "large": "." * SMALL}
+
+
+def opened(folder: Path, boot: str) -> LocalWorkspace:
+    return LocalWorkspace(folder / "jobs", writable=[folder / "out"], boot=boot)
+
+
+def directive(folder: Path, job_id: str, attempt_no: int = 1) -> Directive:
+    return parse_directive(
+        {
+            "jobId": job_id,
+            "stepId": "ocr",
+            "step_type": "OCR",
+            "tenant_id": "a",
+            "lease_id": f"l{attempt_no}",
+            "attempt_no": attempt_no,
+            "lane": 4,
+            "workspace_ref": f"{(folder / 'jobs').as_uri()}/lucius/a/{job_id}/",
+            "output_ref": f"{(folder / 'out').as_uri()}/{job_id}.txt",
+            "final_step": True,
+            "effect_key": effect_key(job_id, "ocr", "x", {}),
+        }
+    )
+
+
+async def served(workspace: Workspace, given: Directive) -> CommitRecord:
+    """What the kit does for one attempt, up to its RESULT. Its content differs from all others."""
+    own = workspace.within(*folders(given))
+    commits = Commits(own)
+    record, filled = await commits.find(given), 0
+    if record is None:
+        task = Task(given, {}, own)
+        filling = FILLING["large" if given.job_id.endswith("large") else "small"]
+        await task.stage("output.txt", f"{given.job_id} by attempt {given.attempt_no}{filling}")
+        record, filled = await commits.commit(given, "worker", Output(), task.staged)
+    await commits.promote(given, record, filled)
+    return record
+
+
+JOBS = ("job_1", "job_2_large", "job_3", "job_4", "job_5", "job_6")
+
+
+async def story(disk: ForgetfulDisk) -> None:
+    """One job by itself, several at once, a sync of the promised files, and one more."""
+    folder = disk.folder
+    workspace = opened(folder, "first")
+
+    async def answered(job_id: str) -> None:
+        disk.answered.append(await served(workspace, directive(folder, job_id)))
+
+    await answered(JOBS[0])
+    await asyncio.gather(*map(answered, JOBS[1:4]))
+    await workspace._promises.settle()
+    await asyncio.gather(*map(answered, JOBS[4:]))
+
+
+async def held(folder: Path, boot: str, moment: Moment) -> None:
+    """What was answered stands; every job, tried again, has one effect, in all of its places."""
+    workspace = opened(folder, boot)
+    workspace.recover()
+    winners = {record.job_id: record for record in moment.answered}
+    for record in winners.values():
+        check_places(record)
+    for job_id in JOBS:
+        again = directive(folder, job_id, attempt_no=2)
+        record = await served(workspace, again)
+        assert record == winners.get(job_id, record), "an effect that was answered for has changed"
+        check_places(record)
+        assert await workspace.read(record_uri(again)) == record.encoded()
+
+
+def check_places(record: CommitRecord) -> None:
+    for promotion, target in record.places():
+        found = Path(path_of(target))
+        assert found.exists(), f"{target} is gone"
+        assert sha256(found.read_bytes()).hexdigest() == promotion.sha256, f"{target} has changed"
+
+
+async def survives(folder: Path, failure: Failure) -> int:
+    disk = ForgetfulDisk(folder)
+    os.makedirs(folder / "out")
+    disk._sync_all()
+    with disk.watching():
+        await story(disk)
+    assert len(disk.answered) == len(JOBS)
+    boot = "first" if failure is KILL else "second"
+    for moment in disk.moments:
+        failure(disk, moment)
+        await held(folder, boot, moment)
+    return len(disk.moments)
+
+
+@pytest.mark.parametrize("failure", [POWER, TORN, KILL], ids=["power", "torn", "kill"])
+async def test_nothing_answered_is_lost_whenever_it_fails(tmp_path: Path, failure: Failure) -> None:
+    moments = await survives(tmp_path / "disk", failure)
+    assert moments > 40, "it fails between any two steps"
+
+
+def nothing(*args: Any, **options: Any) -> Any:
+    return None
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        pytest.param(patch.object(Promises, "recover", nothing), id="promises are not made good"),
+        pytest.param(patch.object(Promises, "_sync", nothing), id="promises are dropped unsynced"),
+        pytest.param(patch.object(SyncRound, "sync", nothing), id="large files are not synced"),
+    ],
+)
+async def test_without_a_sync_something_answered_is_lost(
+    tmp_path: Path, sabotage: AbstractContextManager[Any]
+) -> None:
+    lost = r"is gone|has changed|is not what was committed"
+    with sabotage, pytest.raises((AssertionError, CommittedOutputLostError), match=lost):
+        await survives(tmp_path / "disk", POWER)
+
+
+async def test_a_note_is_synced_before_it_is_answered_for(tmp_path: Path) -> None:
+    workspace = opened(tmp_path, "first")
+    await workspace.create((tmp_path / "jobs" / "_commits" / "a").as_uri(), b"x")
+    for connection in (workspace._notes._writing, workspace._notes.opened()):
+        assert isinstance(connection, sqlite3.Connection)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_what_others_put_in_the_place_of_a_promised_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    await served(opened(tmp_path, "first"), directive(tmp_path, "job_1"))
+    taken = tmp_path / "out" / "job_1.txt"
+    taken.write_text("what its reader made of it")
+    opened(tmp_path, "second").recover()
+    assert taken.read_text() == "what its reader made of it"
+
+
+async def test_what_was_removed_does_not_come_back(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    workspace = opened(tmp_path, "first")
+    await served(workspace, directive(tmp_path, "job_1"))
+    folder = tmp_path / "jobs" / "lucius" / "a" / "job_1"
+    await workspace.remove(folder.as_uri() + "/")
+    opened(tmp_path, "second").recover()
+    assert not folder.exists()
+    assert await workspace.list(folder.as_uri() + "/") == []

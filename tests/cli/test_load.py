@@ -1,0 +1,47 @@
+"""`lucius load`: what it refuses before anything is sent, and how it reports."""
+
+import pytest
+from click.testing import CliRunner
+
+from lucius.cli.load import report
+from lucius.cli.main import main
+from lucius.load.tally import JobEnd, LoadTally
+
+JOB = ("--type", "OCR", "--input", "in.pdf")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "give --type and --input for a server, or MODULE:NAME for a service"),
+        (("--type", "OCR"), "give --type and --input"),
+        ((*JOB, "--rate", "5", "--concurrency", "2"), "--rate or --concurrency, not both"),
+        ((*JOB, "--rate", "0"), "--rate"),
+        ((*JOB, "--jobs", "none"), "--jobs"),
+        ((*JOB, "--tenants", "acme=much"), "must be NAME=NUMBER"),
+        ((*JOB, "--failures", "mising=0.1"), "'mising' is no failure"),
+        ((*JOB, "--failures", "poison=0.1"), "needs a payload that fails: --poison"),
+        ((*JOB, "--payload", "{"), "is not JSON"),
+        (("x:Y", "--failures", "cancel=0.1"), "'cancel' is no failure that can be asked for"),
+    ],
+)
+def test_wrong_usage_is_explained(words: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(main, ["load", *words])
+    assert (result.exit_code, said in result.stderr) == (2, True), result.output
+
+
+def test_a_server_that_is_not_there_is_said_once() -> None:
+    result = CliRunner().invoke(main, ["load", *JOB, "--url", "http://127.0.0.1:9"])
+    assert result.exit_code == 1
+    assert result.stderr.count("the connection was refused") == 1
+
+
+def test_the_report_has_throughput_histogram_and_errors() -> None:
+    tally = LoadTally()
+    for outcome in ("SUCCEEDED", "SUCCEEDED", "TENANT_SATURATED"):
+        tally.start()
+        tally.end(JobEnd(outcome), 0.015)
+    text = "\n".join(report(tally, 1.5))
+    assert "3 of 3 ended, 2.0/s, 1 errors  p50 15 ms" in text
+    assert "<= 20 ms        3  ████" in text
+    assert "1 TENANT_SATURATED" in text

@@ -1,0 +1,104 @@
+"""The console lives at `/`, or under a path behind a proxy, whether or not the proxy takes the path away."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.async_api import Browser, expect
+
+from lucius.console.site import HERE, POLICY
+from tests.cli.up import up
+from tests.console.browser import visiting
+from tests.console.conftest import IN_BROWSER
+from tests.console.served import served
+from tests.console.test_orders import token_in
+
+pytestmark = IN_BROWSER
+
+
+async def test_the_console_lives_under_a_path(browser: Browser, tmp_path: Path) -> None:
+    """Here the proxy passes the path on; `test_a_proxy_may_take_the_path_away` has the other one."""
+    url = "http://127.0.0.1:1/ops"
+    async with served(tmp_path, auth="keys", console_url=url) as server:
+        key = server.key()
+        server.authorized(key)
+        job_id = await server.accepted()
+        async with visiting(browser, f"{server.url}/ops") as visit:
+            asked: list[str] = []
+            visit.page.on("request", lambda request: asked.append(request.url))
+            await visit.sign_in(key)
+            await visit.to("/jobs")
+            await visit.page.get_by_text(job_id).click()
+            await visit.order("Pause")
+            assert visit.page.url.startswith(f"{server.url}/ops/jobs/{job_id}")
+            await expect(visit.page.locator("#stream")).to_have_text("live")
+            (cookie,) = await visit.context.cookies()
+            assert cookie["path"] == "/ops"
+        assert all(each.startswith(f"{server.url}/ops/") for each in asked)
+
+
+async def test_a_proxy_may_take_the_path_away(tmp_path: Path) -> None:
+    async with served(tmp_path, console_url="http://127.0.0.1:1/ops") as server:
+        page = (await server.client.get("/jobs")).text
+        assert page == (await server.client.get("/ops/jobs")).text.replace(
+            token_in((await server.client.get("/ops/jobs")).text), token_in(page)
+        )
+        assert 'href="/ops/services"' in page
+        assert (await server.client.get("/opsjobs")).status_code == 404
+
+
+async def test_every_page_has_its_headers(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        for path in ("/", "/jobs", "/jobs/nobody", "/docs", "/jobs/order?verb=x"):
+            headers = (await server.client.get(path)).headers
+            assert headers["content-security-policy"] == POLICY
+            assert headers["cache-control"] == "no-store"
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "same-origin"
+    assert "unsafe" not in POLICY
+    assert "default-src 'none'" in POLICY
+
+
+async def test_files_of_pages_are_kept_by_browsers_and_change_their_address(tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        page = (await server.client.get("/")).text
+        style = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
+        found = await server.client.get(style)
+        assert (found.status_code, found.headers["content-type"]) == (
+            200,
+            "text/css; charset=utf-8",
+        )
+        assert "immutable" in found.headers["cache-control"]
+        for path in ("/assets/other/console.css", f"{style}x", style.replace("console.css", "..")):
+            assert (await server.client.get(path)).status_code == 404
+
+
+async def test_a_page_of_another_host_is_refused(tmp_path: Path) -> None:
+    """Without authentication a web page whose name leads to loopback stays outside."""
+    async with served(tmp_path) as server, httpx.AsyncClient(base_url=server.url) as visitor:
+        answer = await visitor.get("/", headers={"host": "evil.test"})
+    assert answer.status_code == 421
+
+
+@pytest.mark.parametrize("name", ["htmx.LICENSE", "NOTICE"])
+async def test_what_is_not_ours_comes_with_its_licence(name: str) -> None:
+    text = (HERE / "assets" / name).read_text()
+    assert "BSD" in text
+
+
+async def test_templates_name_no_other_host_and_no_inline_script() -> None:
+    for path in (HERE / "templates").iterdir():
+        text = path.read_text()
+        assert "://" not in text.replace("{{", ""), path
+        assert "<script>" not in text
+        assert " style=" not in text
+        assert " onclick=" not in text
+        assert "| safe" not in text
+
+
+@pytest.mark.xdist_group("stacks")
+async def test_lucius_up_names_the_page_and_the_docs(tmp_path: Path) -> None:
+    with up(tmp_path, "--no-services") as server:
+        said = server.log()
+        assert f"the console is at {server.url}/" in said
+        assert f"{server.url}/docs" in said

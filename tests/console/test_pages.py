@@ -1,0 +1,162 @@
+"""Each page shows what it is for, in a browser, without authentication on loopback."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.console.browser import visiting
+from tests.console.conftest import IN_BROWSER
+from tests.console.served import Served, served
+
+pytestmark = IN_BROWSER
+BOTH = "OCR->EMBEDDING"
+
+
+async def one_of_each(server: Served) -> dict[str, str]:
+    """Jobs by what became of them."""
+    jobs = {"failed": await server.failed("f", correlation_id="corr-1")}
+    jobs["succeeded"] = await server.accepted("s")
+    await server.work()
+    jobs["running"] = await server.accepted("r", request_type=BOTH)
+    (directive,) = await server.pull()
+    await server.reply("ack", directive, worker_id="worker-7")
+    return jobs
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+async def test_every_page_is_accessible_and_fits(
+    browser: Browser, tmp_path: Path, width: int, scheme: str
+) -> None:
+    async with served(tmp_path) as server:
+        jobs = await one_of_each(server)
+        paths = ["/", "/jobs", "/jobs/failed", "/services", "/protocols", "/docs", "/search?q=job_"]
+        paths += [f"/jobs/{job_id}" for job_id in jobs.values()]
+        paths += ["/jobs/order?verb=cancel", "/jobs/order?verb=resume", "/jobs/nobody"]
+        how = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+        async with visiting(browser, server.url, **how) as visit:
+            for path in paths:
+                await visit.to(path)
+                assert await visit.faults() == [], path
+                wide = await visit.page.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, path
+
+
+async def test_now_shows_what_goes_through_and_what_waits(browser: Browser, tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        await one_of_each(server)
+        async with visiting(browser, server.url) as visit:
+            await visit.to("/")
+            text = await visit.text()
+    assert "Nothing is wrong" in text
+    assert "Live jobs\n1" in text
+    assert "Dead letters\n1" in text
+    assert "3\n1 succeeded, 1 failed" in text
+    assert "ocr" in text
+
+
+async def test_jobs_are_filtered_by_the_address_and_by_the_form(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with served(tmp_path) as server:
+        jobs = await one_of_each(server)
+        async with visiting(browser, server.url) as visit:
+            await visit.to("/jobs?state=FAILED_FINAL")
+            assert jobs["failed"] in await visit.text()
+            assert jobs["succeeded"] not in await visit.text()
+            await visit.page.select_option("select[name=state]", "SUCCEEDED")
+            await visit.submit("Filter")
+            assert jobs["succeeded"] in await visit.text()
+            assert jobs["failed"] not in await visit.text()
+            assert await visit.to("/jobs?state=NO_STATE") == 422
+
+
+async def test_a_job_says_why_and_where_its_time_went(browser: Browser, tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        jobs = await one_of_each(server)
+        async with visiting(browser, server.url) as visit:
+            await visit.to(f"/jobs/{jobs['failed']}")
+            text = await visit.text()
+            assert "BROKEN: it is" in await visit.text(".why-card")
+            assert {"corr-1", "s3://bucket/in.pdf", "failure_final"} <= set(text.split())
+            assert f"lucius job redrive {jobs['failed']}" in await visit.page.content()
+            await visit.to(f"/jobs/{jobs['running']}")
+            assert "worker-7" in await visit.text(".timeline")
+            for spent in ("ack", "running"):
+                assert await visit.page.locator(f".timeline rect.{spent}").count() == 1
+
+
+async def test_a_job_moves_before_your_eyes(browser: Browser, tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        job_id = await server.accepted()
+        async with visiting(browser, server.url) as visit:
+            await visit.to(f"/jobs/{job_id}")
+            await expect(visit.page.locator("#stream")).to_have_text("live")
+            await server.work()
+            state = visit.page.locator(".job-head .state")
+            await expect(state).to_have_text("succeeded", timeout=60_000)
+            await expect(visit.page.locator("#events")).to_contain_text("success")
+
+
+async def test_the_list_of_jobs_is_live(browser: Browser, tmp_path: Path) -> None:
+    async with served(tmp_path) as server, visiting(browser, server.url) as visit:
+        await visit.to("/jobs")
+        await expect(visit.page.locator("#stream")).to_have_text("live")
+        job_id = await server.accepted()
+        await expect(visit.page.locator("#live")).to_contain_text(job_id, timeout=60_000)
+
+
+async def test_the_keyboard_finds_moves_and_helps(browser: Browser, tmp_path: Path) -> None:
+    async with served(tmp_path) as server:
+        jobs = [await server.accepted(str(number)) for number in range(3)]
+        async with visiting(browser, server.url) as visit:
+            press, focused = visit.page.keyboard.press, "document.activeElement.textContent"
+            await visit.to("/jobs")
+            await press("j")
+            await press("j")
+            assert await visit.page.evaluate(focused) == jobs[1]
+            await press("k")
+            assert await visit.page.evaluate(focused) == jobs[2]
+            await press("?")
+            await expect(visit.page.locator("#keys")).to_be_visible()
+            assert await visit.faults() == []
+            await press("Escape")
+            await expect(visit.page.locator("#keys")).to_be_hidden()
+            await press("/")
+            await visit.page.keyboard.type(jobs[0])
+            async with visit.page.expect_navigation():
+                await press("Enter")
+            assert visit.page.url == f"{server.url}/jobs/{jobs[0]}"
+            await press("g")
+            async with visit.page.expect_navigation():
+                await press("p")
+            assert visit.page.url == f"{server.url}/protocols"
+
+
+async def test_any_id_is_found(browser: Browser, tmp_path: Path) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    async with served(tmp_path) as server:
+        given = {"correlation_id": "corr-9", "traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+        job_id = await server.accepted("key-9", **given)
+        await server.accepted("another")
+        (directive, _) = await server.pull(limit=2)
+        async with visiting(browser, server.url) as visit:
+            for wanted in (job_id, "corr-9", "key-9", trace, directive["lease_id"]):
+                await visit.to(f"/search?q={wanted}")
+                assert visit.page.url == f"{server.url}/jobs/{job_id}", wanted
+            await visit.to("/search?q=job_")
+            assert "2 jobs begin so" in await visit.text()
+            await visit.to("/search?q=nobody")
+            assert "No such job" in await visit.text()
+
+
+async def test_the_docs_need_no_other_host(browser: Browser, tmp_path: Path) -> None:
+    async with served(tmp_path) as server, visiting(browser, server.url) as visit:
+        asked: list[str] = []
+        visit.page.on("request", lambda request: asked.append(request.url))
+        await visit.to("/docs#orchestrate")
+        text = await visit.text()
+        assert "/v1/orchestrate" in text
+        assert "INVALID_ENVELOPE" in text, "the operation that the address names is open"
+        assert all(url.startswith(server.url) for url in asked)

@@ -1,0 +1,99 @@
+"""One process on a real Temporal server: a job is created, its workflow runs it, its rows tell."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+
+from lucius.bootstrap.temporal import place_of
+from lucius.core.errors import WorkflowsUnavailableError
+from lucius.core.job import Job
+from lucius.core.states import JobState
+from lucius.engines.temporal import workflows
+from lucius.engines.temporal.workflows import start_of, tls_of
+from tests.temporal.server import shared_server
+from tests.temporal.world import ended, envelope, running, settings_of, submitted
+
+pytestmark = pytest.mark.xdist_group("temporal")
+
+
+async def test_a_job_of_three_steps_succeeds(tmp_path: Path) -> None:
+    server = shared_server()
+    client = await server.client()
+    settings = settings_of(
+        tmp_path,
+        server,
+        LUCIUS_TEMPORAL_ENABLED="true",
+        LUCIUS_TEMPORAL_ADDRESS=server.address,
+        LUCIUS_TEMPORAL_TASK_QUEUE="queue-of-this-test",
+    )
+    async with running(settings) as (runtime, _):
+        job_id = await submitted(runtime, envelope())
+        job = await ended(runtime, job_id)
+        assert job.state is JobState.SUCCEEDED
+        assert job.plan.engine == "temporal"
+        handle = client.get_workflow_handle(job_id)
+        assert (await handle.result())["state"] == "SUCCEEDED"
+        assert (await handle.describe()).task_queue == "queue-of-this-test"
+
+
+async def test_a_long_history_goes_on_in_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(job: Job, now: datetime) -> dict[str, Any]:
+        return {**start_of(job, now), "most_events": 12}
+
+    monkeypatch.setattr(workflows, "start_of", short)
+    server = shared_server()
+    client = await server.client()
+    async with running(settings_of(tmp_path, server)) as (runtime, bus):
+        job_id = await submitted(runtime, envelope(beta={"fails": 1}))
+        assert (await ended(runtime, job_id)).state is JobState.SUCCEEDED
+        handle = client.get_workflow_handle(job_id)
+        assert (await handle.result())["state"] == "SUCCEEDED"
+        first_run = (await handle.describe()).raw_description.workflow_execution_info.first_run_id
+        before = await client.get_workflow_handle(job_id, run_id=first_run).describe()
+        assert before.status is WorkflowExecutionStatus.CONTINUED_AS_NEW
+        directives = [m.message_id for _, m in bus.published if m.body["type"] == "DIRECTIVE"]
+        assert len(directives) == len(set(directives)) == 4
+
+
+async def test_a_query_tells_how_a_job_stands(tmp_path: Path) -> None:
+    server = shared_server()
+    client = await server.client()
+    async with running(settings_of(tmp_path, server)) as (runtime, _):
+        job_id = await submitted(runtime, envelope())
+        await ended(runtime, job_id)
+        handle = client.get_workflow_handle(job_id)
+        await handle.result()
+        standing = await handle.query("standing")
+        assert (standing["jobId"], standing["state"]) == (job_id, "SUCCEEDED")
+
+
+async def test_a_namespace_that_is_missing_is_named_by_readyz(tmp_path: Path) -> None:
+    server = shared_server()
+    await server.client()
+    settings = settings_of(tmp_path, server, LUCIUS_TEMPORAL_NAMESPACE="nowhere")
+    async with running(settings) as (runtime, _):
+        with pytest.raises(WorkflowsUnavailableError, match="no namespace nowhere"):
+            await runtime.checks()["temporal"]()
+
+
+async def test_a_server_that_is_away_is_named_by_readyz(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, None, LUCIUS_TEMPORAL_ENABLED="true")
+    settings = settings.model_copy(update={"temporal_address": "127.0.0.1:1"})
+    async with running(settings) as (runtime, _):
+        with pytest.raises(WorkflowsUnavailableError, match=r"127\.0\.0\.1:1"):
+            await runtime.checks()["temporal"]()
+
+
+def test_tls_and_key_reach_the_connection(tmp_path: Path) -> None:
+    plain = place_of(settings_of(tmp_path, None))
+    assert (tls_of(plain), plain.api_key) == (False, "")
+    guarded = place_of(
+        settings_of(tmp_path, None, LUCIUS_TEMPORAL_TLS="true", LUCIUS_TEMPORAL_API_KEY="k" * 20)
+    )
+    assert tls_of(guarded)
+    assert guarded.api_key == "k" * 20

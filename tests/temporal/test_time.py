@@ -1,0 +1,165 @@
+"""Leases and backoffs of a job on Temporal take their minutes; a server that skips time makes them short."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.bootstrap.outbox import Outbox, outbox
+from lucius.buses.memory import MemoryBus
+from lucius.configs.files import FileConfig
+from lucius.core.inputs import AckReceived
+from lucius.core.job import Job
+from lucius.core.plan import TEMPORAL
+from lucius.core.states import AbortReason, JobState
+from lucius.engines.outbox.clock import StallWatch
+from lucius.engines.temporal.activities import Activities
+from lucius.engines.temporal.asking import AskingHere, Told
+from lucius.engines.temporal.invoker import Invoker
+from lucius.engines.temporal.workflow import JobWorkflow
+from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
+from lucius.ledgers.memory import MemoryLedger
+from lucius.ports.lanes import BOTH_ENGINES
+from tests.engine.world import envelope
+
+pytestmark = pytest.mark.xdist_group("temporal")
+
+SERVER = Path(sys.executable).parent / "temporal-test-server"
+QUEUE = "skipping"
+
+
+@pytest.fixture(autouse=True)
+def _time_may_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skipped time looks like a clock that was set ahead, which would excuse the silent."""
+    monkeypatch.setattr(StallWatch, "deaf_until", lambda watch, observer: None)
+
+
+class Skipping(AskingHere):
+    """The time of the invoker is the server's."""
+
+    def __init__(self, invoker: Invoker, env: WorkflowEnvironment, clock: "Clock") -> None:
+        super().__init__(invoker)
+        self._env = env
+        self._clock = clock
+
+    async def attempt(self, body: Mapping[str, Any]) -> Told | None:
+        self._clock.at = await self._env.get_current_time()
+        return await super().attempt(body)
+
+    async def timeout(self, body: Mapping[str, Any]) -> Told | None:
+        self._clock.at = await self._env.get_current_time()
+        return await super().timeout(body)
+
+
+class Clock:
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+
+    def now(self) -> datetime:
+        return self.at
+
+
+@asynccontextmanager
+async def skipping() -> AsyncIterator[tuple[WorkflowEnvironment, Outbox]]:
+    env = await WorkflowEnvironment.start_time_skipping(test_server_existing_path=str(SERVER))
+    async with env:
+        clock = Clock(await env.get_current_time())
+        place = TemporalPlace("", "default", QUEUE)
+        parts = outbox(
+            MemoryLedger(),
+            MemoryBus(),
+            Ingress(FileConfig(), IngressPolicy(engine=TEMPORAL)),
+            now=clock.now,
+            lanes=BOTH_ENGINES,
+            workflows=TemporalWorkflows(env.client, place, now=clock.now),
+        )
+        invoker = Invoker(
+            parts.engine,
+            parts.dispatcher,
+            parts.ticks,
+            parts.nudges,
+            lanes=BOTH_ENGINES,
+            now=clock.now,
+        )
+        activities = Activities(Skipping(invoker, env, clock)).all
+        await parts.reconciler.prepare()
+        running = asyncio.create_task(parts.reconciler.run())
+        worker = Worker(
+            env.client,
+            task_queue=QUEUE,
+            workflows=[JobWorkflow],
+            activities=activities,
+            build_id="test",
+        )
+        try:
+            async with worker:
+                yield env, parts
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await parts.tasks.close()
+
+
+async def started(env: WorkflowEnvironment, parts: Outbox) -> str:
+    """The workflow is started by the dispatcher; a handle does not wait for that."""
+    job_id = (await parts.engine.submit(envelope())).job_id
+    job = await parts.engine.job(job_id)
+    while job is not None and not any(step.executions for step in job.steps):
+        job = await parts.engine.wait(job_id, job.version, 60)
+    return job_id
+
+
+async def result(env: WorkflowEnvironment, parts: Outbox, job_id: str) -> Job:
+    """Time is skipped while a result is waited for."""
+    run_id = (await env.client.get_workflow_handle(job_id).describe()).run_id
+    handle = env.client.get_workflow_handle(job_id, run_id=run_id)
+    skipped = env.time_skipping_unlocked()  # type: ignore[attr-defined]
+    async with skipped:
+        await handle.result()
+    job = await parts.engine.job(job_id)
+    assert job is not None
+    return job
+
+
+def waits(job: Job) -> list[timedelta]:
+    """Between the begin of one attempt of the first step and that of the next."""
+    begun = [execution.leased_at for execution in job.steps[0].executions]
+    return [later - earlier for earlier, later in pairwise(begun)]
+
+
+def about(found: list[timedelta], *minutes: float) -> bool:
+    pairs = zip(found, minutes, strict=True)
+    return all(0 <= wait.total_seconds() - 60 * least < 30 for wait, least in pairs)
+
+
+async def test_a_silent_service_is_tried_three_times_in_its_own_time() -> None:
+    """30 s for the ACK, then 1 and 5 minutes of backoff."""
+    async with skipping() as (env, parts):
+        job = await result(env, parts, await started(env, parts))
+        reasons = [execution.reason for execution in job.steps[0].executions]
+        assert job.state is JobState.FAILED_FINAL
+        assert reasons == [AbortReason.ACK_TIMEOUT] * 3
+        assert about(waits(job), 1.5, 5.5), waits(job)
+
+
+async def test_a_service_that_falls_silent_loses_its_lease_after_a_quarter_of_an_hour() -> None:
+    """15 minutes of lease, and half a minute of backoff; then nobody acknowledges."""
+    async with skipping() as (env, parts):
+        job_id = await started(env, parts)
+        job = await parts.engine.job(job_id)
+        assert job is not None
+        lease_id = job.steps[0].executions[-1].exec_id
+        await parts.engine.apply(job_id, AckReceived("ocr", 1, lease_id))
+        job = await result(env, parts, job_id)
+        reasons = [execution.reason for execution in job.steps[0].executions]
+        assert reasons == [AbortReason.LEASE_EXPIRED, *[AbortReason.ACK_TIMEOUT] * 2]
+        assert about(waits(job), 15.5, 5.5), waits(job)
