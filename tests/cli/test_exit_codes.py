@@ -58,7 +58,6 @@ DONE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("jobs", "retry"): ("--yes",),
     ("job", "retry"): ("live",),
     ("certify",): ("--list",),
-    ("service", "schema"): ("tests.faults.kill_services:alpha",),
     ("settings",): (),
     ("verify",): ("--data", "{data}"),
     ("ledger", "prune"): ("--older-than", "1d", "--data", "{data}"),
