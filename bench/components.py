@@ -17,7 +17,7 @@ _CALLER: Final = "its caller"
 
 COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "HTTP protocol": (
-        *("uvicorn/", "httptools/", "starlette/", "fastapi/"),
+        *("uvicorn/", "httptools/", "starlette/"),
         *("lucius/server/", "lucius/bootstrap/serve"),
         *("lucius/api/app.py", "lucius/api/operation.py", "lucius/api/route_table.py"),
     ),

@@ -14,7 +14,7 @@ from lucius.cli.ledger import Age
 from lucius.cli.main import main
 from lucius.settings import load_settings
 
-SLOW = {"asyncio", "fastapi", "httpx", "pydantic", "rich", "uvicorn"}
+SLOW = {"asyncio", "httpx", "pydantic", "rich", "uvicorn"}
 
 
 def commands(group: click.Group, *path: str) -> list[tuple[str, ...]]:

@@ -9,7 +9,7 @@ import lucius
 
 ROOT = Path(__file__).parents[2]
 OWN = {"client", "contract"}
-OF_THE_SERVER = {"fastapi", "starlette", "uvicorn", "jsonschema_rs", "prometheus_client", "jwt"}
+OF_THE_SERVER = {"starlette", "uvicorn", "jsonschema_rs", "prometheus_client", "jwt"}
 LOADED = "import sys, lucius.client; print('\\n'.join(sys.modules))"
 
 

@@ -5,13 +5,14 @@ Callers prove themselves with a shared secret. Without one, only loopback is lis
 
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from fastapi import Depends, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from lucius import __version__
 from lucius.contract.codes import CODES
 from lucius.core.errors import (
     BusUnavailableError,
@@ -22,19 +23,17 @@ from lucius.core.errors import (
 from lucius.core.inputs import AttemptRequested
 from lucius.engines.temporal.inputs import input_of
 from lucius.engines.temporal.invoker import Answered, Invoker
-from lucius.invoker.bodies import (
-    AttemptBody,
-    PublishBody,
-    SpokenBody,
-    TimeoutBody,
-    ToldBody,
-    ToldOutcomeBody,
-)
+from lucius.invoker.bodies import AttemptBody, PublishBody, SpokenBody, TimeoutBody
+from lucius.invoker.description import ATTEMPT, INPUTS, PUBLISH, TIMEOUT, description
 
-ERRORS = {
+Body = TypeVar("Body", bound=BaseModel)
+Answer = Callable[[Request], Awaitable[Response]]
+
+ERRORS: dict[type[Exception], str] = {
     LedgerRowUnreadableError: "LEDGER_ROW_UNREADABLE",
     LedgerError: "LEDGER_UNAVAILABLE",
     BusUnavailableError: "BUS_UNAVAILABLE",
+    ValidationError: "INVALID_BODY",
 }
 
 
@@ -44,9 +43,92 @@ class InvokerProblemError(Exception):
         self.code = code
 
 
-def _problem(code: str, detail: str) -> JSONResponse:
+def invoker_app(invoker: Invoker, secret: str = "") -> Starlette:
+    """An empty secret is for loopback, which bootstrap has checked."""
+    endpoints = Endpoints(invoker)
+    answers: dict[str, Answer] = {
+        ATTEMPT: endpoints.attempt,
+        PUBLISH: endpoints.publish,
+        TIMEOUT: endpoints.timeout,
+        INPUTS: endpoints.inputs,
+    }
+    routes = [
+        Route(path, _for_callers_with(secret, answer), methods=["POST"])
+        for path, answer in answers.items()
+    ]
+    app = Starlette(routes=[*routes, Route("/openapi.json", _described)])
+    for kind in (*ERRORS, InvokerProblemError, RequestError):
+        app.add_exception_handler(kind, _refused)
+    return app
+
+
+class Endpoints:
+    def __init__(self, invoker: Invoker) -> None:
+        self._invoker = invoker
+
+    async def attempt(self, request: Request) -> Response:
+        body = await _read(request, AttemptBody)
+        asked = AttemptRequested(body.stepId, body.attempt_no, body.lease_id)
+        answered = await self._invoker.attempt(body.jobId, asked, publish=body.publish)
+        return self._told(answered, body.tenant_id)
+
+    async def publish(self, request: Request) -> Response:
+        of = (await _read(request, PublishBody)).directive
+        asked = AttemptRequested(of.stepId, of.attempt_no, of.lease_id)
+        return self._told(await self._invoker.publish(of.jobId, asked), of.tenant_id)
+
+    async def timeout(self, request: Request) -> Response:
+        body = await _read(request, TimeoutBody)
+        return self._told(await self._invoker.timeout(body.jobId), body.tenant_id)
+
+    async def inputs(self, request: Request) -> Response:
+        job_id: str = request.path_params["jobId"]
+        spoken = await _read(request, SpokenBody)
+        applied = await self._invoker.apply(job_id, input_of(spoken.model_dump()))
+        if applied is None:
+            raise InvokerProblemError("JOB_NOT_FOUND", f"there is no job {job_id}")
+        outcome, version = applied.outcome.value, applied.job.version
+        told = {"status": "ok", "outcome": outcome, "code": applied.code, "version": version}
+        return JSONResponse(told)
+
+    def _told(self, answered: Answered | None, tenant_id: str | None) -> Response:
+        """A tenant that is named must be the job's."""
+        if answered is None or tenant_id not in (None, answered.job.tenant_id):
+            said = "there is no such job, or it has no such step"
+            raise InvokerProblemError("JOB_NOT_FOUND", said)
+        return JSONResponse(self._invoker.told(answered))
+
+
+def _for_callers_with(secret: str, answer: Answer) -> Answer:
+    async def checked(request: Request) -> Response:
+        """Compared in constant time."""
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if secret and not secrets.compare_digest(given.encode(), secret.encode()):
+            said = "the bearer token is not the secret of this invoker: set LUCIUS_INVOKER_SECRET"
+            raise InvokerProblemError("UNAUTHENTICATED", said)
+        return await answer(request)
+
+    return checked
+
+
+async def _read(request: Request, body: type[Body]) -> Body:
+    return body.model_validate_json(await request.body())
+
+
+async def _described(request: Request) -> Response:
+    return JSONResponse(description())
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    if isinstance(error, InvokerProblemError | RequestError):
+        return _problem(error.code, str(error))
+    code = next(code for kind, code in ERRORS.items() if isinstance(error, kind))
+    return _problem(code, str(error))
+
+
+def _problem(code: str, detail: str) -> Response:
     known = CODES[code]
-    document = {
+    document: dict[str, Any] = {
         "type": f"urn:lucius:problem:{code}",
         "title": known.title,
         "status": known.status,
@@ -54,74 +136,3 @@ def _problem(code: str, detail: str) -> JSONResponse:
         "detail": detail or known.explanation,
     }
     return JSONResponse(document, known.status, media_type="application/problem+json")
-
-
-def invoker_app(invoker: Invoker, secret: str = "") -> FastAPI:
-    async def known(request: Request) -> None:
-        """Compared in constant time. An empty secret is for loopback, which bootstrap has checked."""
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if secret and not secrets.compare_digest(given.encode(), secret.encode()):
-            said = "the bearer token is not the secret of this invoker: set LUCIUS_INVOKER_SECRET"
-            raise InvokerProblemError("UNAUTHENTICATED", said)
-
-    app = FastAPI(
-        title="LUCIUS invoker", version=__version__, dependencies=[Depends(known)], docs_url=None
-    )
-    _answer_errors(app)
-
-    def told(answered: Answered | None, tenant_id: str | None) -> dict[str, Any]:
-        """A tenant that is named must be the job's."""
-        if answered is None or tenant_id not in (None, answered.job.tenant_id):
-            raise InvokerProblemError(
-                "JOB_NOT_FOUND", "there is no such job, or it has no such step"
-            )
-        return invoker.told(answered)
-
-    @app.post("/v1/internal/steps/attempt")
-    async def attempt(body: AttemptBody) -> ToldBody:
-        """Record an attempt: the next one, or the current one again where its lease was given back."""
-        asked = AttemptRequested(body.stepId, body.attempt_no, body.lease_id)
-        answered = await invoker.attempt(body.jobId, asked, publish=body.publish)
-        return ToldBody(**told(answered, body.tenant_id))
-
-    @app.post("/v1/internal/publish")
-    async def publish(body: PublishBody) -> ToldBody:
-        """Publish the directive of the current attempt, unless it is out. It is rendered here."""
-        of = body.directive
-        asked = AttemptRequested(of.stepId, of.attempt_no, of.lease_id)
-        return ToldBody(**told(await invoker.publish(of.jobId, asked), of.tenant_id))
-
-    @app.post("/v1/internal/steps/timeout")
-    async def timeout(body: TimeoutBody) -> ToldBody:
-        """A timer of the job's workflow has fired: what has run out, has."""
-        return ToldBody(**told(await invoker.timeout(body.jobId), body.tenant_id))
-
-    @app.post("/v1/internal/jobs/{jobId}/inputs")
-    async def inputs(jobId: str, body: SpokenBody) -> ToldOutcomeBody:
-        """What a client, an operator or a service said to an orchestrator."""
-        applied = await invoker.apply(jobId, input_of(body.model_dump()))
-        if applied is None:
-            raise InvokerProblemError("JOB_NOT_FOUND", f"there is no job {jobId}")
-        version = applied.job.version
-        return ToldOutcomeBody(outcome=applied.outcome.value, code=applied.code, version=version)
-
-    return app
-
-
-def _answer_errors(app: FastAPI) -> None:
-    def answering(code: str) -> Callable[[Request, Exception], Awaitable[JSONResponse]]:
-        async def answer(request: Request, error: Exception) -> JSONResponse:
-            return _problem(code, str(error))
-
-        return answer
-
-    async def refused(request: Request, error: Exception) -> JSONResponse:
-        code = (
-            error.code if isinstance(error, InvokerProblemError | RequestError) else "INVALID_BODY"
-        )
-        return _problem(code, str(error))
-
-    for kind, code in ERRORS.items():
-        app.add_exception_handler(kind, answering(code))
-    for refusal in (InvokerProblemError, RequestError, RequestValidationError):
-        app.add_exception_handler(refusal, refused)
