@@ -29,6 +29,7 @@ FILES: Final[dict[str, tuple[str, ...]]] = {
         "identity.provision=33333333-3333-3333-3333-333333333333",
     ),
     "nats": (),
+    "temporal": (),
     "trial": TRIAL_SECRETS,
 }
 """The values files, and what a user gives at the command line with each."""

@@ -171,7 +171,7 @@ def test_whatever_runs_for_long_is_probed_and_has_a_budget(values: str) -> None:
             probe: (only[probe]["httpGet"]["path"], ports[only[probe]["httpGet"]["port"]])
             for probe in ("startupProbe", "livenessProbe", "readinessProbe")
         }
-        port = 8700 if name == "acme-orchestrator" else 8701
+        port = {"acme-orchestrator": 8700, "acme-invoker": 8710}.get(name, 8701)
         assert paths == {
             "startupProbe": ("/healthz", port),
             "livenessProbe": ("/healthz", port),
@@ -201,11 +201,12 @@ def test_without_autoscaling_the_number_is_fixed() -> None:
     assert spec["replicas"] == 3
 
 
-@pytest.mark.parametrize("values", ["azure", "nats"])
+@pytest.mark.parametrize("values", ["azure", "nats", "temporal"])
 def test_the_quota_has_room_for_every_replica_that_may_be_asked_for(values: str) -> None:
     hard = of_kind("ResourceQuota", values)["acme"]["spec"]["hard"]
-    most = {"acme-reconciler": 2 + 1, "acme-provision-1": 1}
-    most["acme-orchestrator"] = 6 + 1
+    most = {"acme-reconciler": 2 + 1, "acme-provision-1": 1, "acme-invoker": 2 + 1}
+    for name, each in of_kind("HorizontalPodAutoscaler", values).items():
+        most[name] = each["spec"]["maxReplicas"] + 1
     for name, each in of_kind("ScaledObject", values).items():
         most[name] = each["spec"]["maxReplicaCount"] + 1
     needed = {"pods": Decimal(sum(most.values()))}
@@ -217,7 +218,7 @@ def test_the_quota_has_room_for_every_replica_that_may_be_asked_for(values: str)
     assert {key for key, value in needed.items() if value > amount(hard[key])} == set()
 
 
-@pytest.mark.parametrize("values", ["azure", "nats"])
+@pytest.mark.parametrize("values", ["azure", "nats", "temporal"])
 def test_no_container_asks_for_more_than_the_limit_range_grants(values: str) -> None:
     (limit,) = of_kind("LimitRange", values)["acme"]["spec"]["limits"]
     for pod in pods(values).values():

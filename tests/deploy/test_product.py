@@ -82,11 +82,11 @@ def test_no_values_file_holds_a_secret() -> None:
 
 
 @ALL
-def test_platform_services_do_not_hold_the_keys_of_the_control_plane(values: str) -> None:
+def test_services_and_workers_do_not_hold_the_keys_of_the_control_plane(values: str) -> None:
     for name, pod in pods(values).items():
         own = {"LUCIUS_CALLBACK_KEYS", "LUCIUS_WEBHOOK_SECRET"} & variables(pod, values).keys()
-        services = pod["spec"]["serviceAccountName"] == "acme-services"
-        assert bool(own) is not services, name
+        others = pod["spec"]["serviceAccountName"] in ("acme-services", "acme-worker")
+        assert bool(own) is not others, name
 
 
 def test_with_identities_no_connection_comes_from_a_secret() -> None:

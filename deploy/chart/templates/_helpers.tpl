@@ -52,10 +52,22 @@ LUCIUS_APPCONFIG_CONNECTION: appconfig-connection
 {{- end }}
 {{- end }}
 
-{{/* The secrets that a pod reads from files: root, control (true for the control plane). */}}
+{{/* By which workers, orchestrators and invokers know each other, and Temporal knows them. */}}
+{{- define "lucius.temporalSecrets" -}}
+{{- if .Values.temporal.enabled }}
+LUCIUS_INVOKER_SECRET: invoker-secret
+{{- if .Values.temporal.apiKey }}
+LUCIUS_TEMPORAL_API_KEY: temporal-api-key
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The secrets that a pod reads from files: root, control (the control plane), asks (it only asks the invoker). */}}
 {{- define "lucius.files" -}}
-{{- $files := include "lucius.connections" .root | fromYaml }}
+{{- $files := dict }}
+{{- if not .asks }}{{ $files = merge $files (include "lucius.connections" .root | fromYaml) }}{{ end }}
 {{- if .control }}{{ $files = merge $files (include "lucius.ownSecrets" .root | fromYaml) }}{{ end }}
+{{- if or .control .asks }}{{ $files = merge $files (include "lucius.temporalSecrets" .root | fromYaml) }}{{ end }}
 {{- toYaml $files }}
 {{- end }}
 
@@ -147,6 +159,10 @@ spec:
         {{- range $name, $value := include "lucius.controlSettings" .root | fromYaml }}
         - {name: {{ $name }}, value: {{ $value | quote }}}
         {{- end }}
+        {{- end }}
+        {{- if .asks }}
+        - {name: LUCIUS_STORAGE_BACKEND, value: memory} # it has neither a ledger nor a bus of its own
+        - {name: LUCIUS_BUS_BACKEND, value: memory}
         {{- end }}
         {{- include "lucius.env" . | nindent 8 }}
       securityContext:

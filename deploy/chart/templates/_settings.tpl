@@ -32,6 +32,14 @@ LUCIUS_SERVICEBUS_CONNECTION: {{ .Values.bus.namespace | quote }}
 {{- if and (eq .Values.bus.backend "nats") .Values.bus.natsUrl }}
 LUCIUS_NATS_URL: {{ .Values.bus.natsUrl | quote }}
 {{- end }}
+{{- if .Values.temporal.enabled }}
+LUCIUS_TEMPORAL_ENABLED: "true"
+LUCIUS_TEMPORAL_ADDRESS: {{ .Values.temporal.address | quote }}
+LUCIUS_TEMPORAL_NAMESPACE: {{ .Values.temporal.namespace | quote }}
+LUCIUS_TEMPORAL_TASK_QUEUE: {{ .Values.temporal.taskQueue | quote }}
+LUCIUS_TEMPORAL_TLS: {{ .Values.temporal.tls | quote }}
+LUCIUS_INVOKER_URL: {{ printf "http://%s-invoker.%s.svc:8710" (include "lucius.name" .) .Release.Namespace }}
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 {{ $name }}: {{ $value | quote }}
 {{- end }}
@@ -84,18 +92,27 @@ LUCIUS_MAX_CONNECTIONS_PER_ADDRESS: {{ get .Values.settings "LUCIUS_MAX_CONNECTI
 {{- if not (get $v.auth.jwt $key) }}{{ fail (printf "auth.jwt.%s is empty and auth.mode is jwt: set it" $key) }}{{ end }}
 {{- end }}
 {{- end }}
+{{- if and $v.temporal.enabled (not $v.temporal.address) }}
+{{- fail "temporal.enabled is true and temporal.address is empty: set HOST:PORT of the frontend of the Temporal server" }}
+{{- end }}
+{{- if and $v.temporal.apiKey (not $v.temporal.tls) }}
+{{- fail "temporal.apiKey is true and temporal.tls is false: an API key is sent over TLS only; set temporal.tls=true" }}
+{{- end }}
+{{- if gt (int $v.worker.minReplicas) (int $v.worker.maxReplicas) }}
+{{- fail (printf "worker.minReplicas is %v and maxReplicas is %v: set minReplicas to at most maxReplicas" $v.worker.minReplicas $v.worker.maxReplicas) }}
+{{- end }}
 {{- if and $v.ingress.enabled (not $v.ingress.host) }}
 {{- fail "ingress.enabled is true and ingress.host is empty: set the name under which clients call" }}
 {{- end }}
 {{- if and $v.ingress.enabled $v.networkPolicy.enabled (not $v.networkPolicy.clients) }}
 {{- fail "ingress.enabled is true and networkPolicy.clients is empty: nobody outside could call; name the namespace of the ingress controller in networkPolicy.clients" }}
 {{- end }}
-{{- range $name := list "LUCIUS_CALLBACK_KEYS" "LUCIUS_WEBHOOK_SECRET" "LUCIUS_API_KEY" "LUCIUS_TABLE_CONNECTION" "LUCIUS_BLOB_CONNECTION" "LUCIUS_SERVICEBUS_CONNECTION" "LUCIUS_APPCONFIG_CONNECTION" }}
+{{- range $name := list "LUCIUS_CALLBACK_KEYS" "LUCIUS_WEBHOOK_SECRET" "LUCIUS_API_KEY" "LUCIUS_TABLE_CONNECTION" "LUCIUS_BLOB_CONNECTION" "LUCIUS_SERVICEBUS_CONNECTION" "LUCIUS_APPCONFIG_CONNECTION" "LUCIUS_INVOKER_SECRET" "LUCIUS_TEMPORAL_API_KEY" }}
 {{- if hasKey $v.settings $name }}
 {{- fail (printf "settings.%s is a secret and would be stored in a ConfigMap: put it into the Secret that secrets.existing names" $name) }}
 {{- end }}
 {{- end }}
-{{- range $name := keys (merge (include "lucius.settings" (dict "Values" (set (deepCopy $v) "settings" dict)) | fromYaml) (include "lucius.controlSettings" . | fromYaml)) }}
+{{- range $name := keys (merge (include "lucius.settings" (dict "Values" (set (deepCopy $v) "settings" dict) "Release" .Release) | fromYaml) (include "lucius.controlSettings" . | fromYaml)) }}
 {{- if hasKey $v.settings $name }}
 {{- fail (printf "settings.%s: this setting has a value of its own in the chart (see values.yaml): set that one" $name) }}
 {{- end }}

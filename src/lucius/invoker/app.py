@@ -26,8 +26,8 @@ from lucius.engines.temporal.invoker import Answered, Invoker
 from lucius.invoker.bodies import AttemptBody, PublishBody, SpokenBody, TimeoutBody
 from lucius.invoker.description import ATTEMPT, INPUTS, PUBLISH, TIMEOUT, description
 
-Body = TypeVar("Body", bound=BaseModel)
-Answer = Callable[[Request], Awaitable[Response]]
+AskedBody = TypeVar("AskedBody", bound=BaseModel)
+Answering = Callable[[Request], Awaitable[Response]]
 
 ERRORS: dict[type[Exception], str] = {
     LedgerRowUnreadableError: "LEDGER_ROW_UNREADABLE",
@@ -45,8 +45,8 @@ class InvokerProblemError(Exception):
 
 def invoker_app(invoker: Invoker, secret: str = "") -> Starlette:
     """An empty secret is for loopback, which bootstrap has checked."""
-    endpoints = Endpoints(invoker)
-    answers: dict[str, Answer] = {
+    endpoints = InternalApi(invoker)
+    answers: dict[str, Answering] = {
         ATTEMPT: endpoints.attempt,
         PUBLISH: endpoints.publish,
         TIMEOUT: endpoints.timeout,
@@ -62,7 +62,7 @@ def invoker_app(invoker: Invoker, secret: str = "") -> Starlette:
     return app
 
 
-class Endpoints:
+class InternalApi:
     def __init__(self, invoker: Invoker) -> None:
         self._invoker = invoker
 
@@ -99,7 +99,7 @@ class Endpoints:
         return JSONResponse(self._invoker.told(answered))
 
 
-def _for_callers_with(secret: str, answer: Answer) -> Answer:
+def _for_callers_with(secret: str, answer: Answering) -> Answering:
     async def checked(request: Request) -> Response:
         """Compared in constant time."""
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -111,7 +111,7 @@ def _for_callers_with(secret: str, answer: Answer) -> Answer:
     return checked
 
 
-async def _read(request: Request, body: type[Body]) -> Body:
+async def _read(request: Request, body: type[AskedBody]) -> AskedBody:
     return body.model_validate_json(await request.body())
 
 
