@@ -38,7 +38,7 @@ class Site:
             ledger = self.open(store)
             task = asyncio.create_task(self._creates(ledger))
             await store.reached.wait()
-            if await self.open().claimed(self.made.claim) == Unfinished(self.made.job.job_id):
+            if isinstance(await self.open().claimed(self.made.claim), Unfinished):
                 return store, task
             store.wake_up.set()
             task.cancel()

@@ -88,6 +88,8 @@ async def test_the_client_asks_only_for_what_there_is(world: World) -> None:
         "state": "QUEUED",
         "created_from": INSTANT,
         "created_to": INSTANT,
+        "live": "true",
+        "stuck": "true",
     }
     filters = {name: given.get(name, "a") for name in names if name != "cursor"}
     async with (

@@ -1,5 +1,6 @@
 """A claim whose job was never written: whoever repeats the request completes it under the same id."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -27,22 +28,22 @@ class InTwoSteps(MemoryLedger):
 
     def __init__(self) -> None:
         super().__init__()
-        self.begun: dict[str, tuple[Claim, str]] = {}
+        self.begun: dict[str, tuple[Claim, Unfinished]] = {}
 
     async def claimed(self, claim: Claim) -> Taken | None:
         begun = self.begun.get(claim.claim_hash)
         if begun is not None and begun[0].body_hash != claim.body_hash:
-            return KeyReused(begun[1])
-        return Unfinished(begun[1]) if begun is not None else await super().claimed(claim)
+            return KeyReused(begun[1].job_id)
+        return begun[1] if begun is not None else await super().claimed(claim)
 
     async def create(
         self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
     ) -> CreateOutcome:
         begun = self.begun.get(claim.claim_hash)
         if begun is None and not self.jobs:
-            self.begun[claim.claim_hash] = (claim, job.job_id)
+            self.begun[claim.claim_hash] = (claim, Unfinished(job.job_id, job.plan.accepted_at))
             raise LedgerUnavailableError("the process died")
-        if begun is not None and begun[1] == job.job_id:
+        if begun is not None and begun[1] == Unfinished(job.job_id, job.plan.accepted_at):
             del self.begun[claim.claim_hash]
         return await self.claimed(claim) or await super().create(claim, job, events, limits)
 
@@ -53,7 +54,8 @@ def test_a_duplicate_completes_the_job_under_the_claimed_id() -> None:
         async with World(loop, ledger=ledger, services=[*services]).running() as world:
             with pytest.raises(LedgerUnavailableError):
                 await world.engine.submit(envelope(), idempotency_key="once")
-            (claimed,) = [job_id for _, job_id in ledger.begun.values()]
+            (claimed,) = [begun.job_id for _, begun in ledger.begun.values()]
+            await asyncio.sleep(7)
             with pytest.raises(RequestError, match="different request"):
                 await world.engine.submit(envelope(number=2), idempotency_key="once")
             again = await world.engine.submit(envelope(), idempotency_key="once")

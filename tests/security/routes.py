@@ -11,6 +11,8 @@ from lucius.api.context import Caller
 from lucius.api.problems import Problem
 from tests.api.world import ENVELOPE, World, context_of
 
+PARTS = {"service": "ocr-service", "group": "f0", "planId": "plan_0"}
+"""What stands for a part of a path that is no job."""
 PUBLIC = {"/healthz", "/readyz"}
 """Open to everyone by design: they name no tenant."""
 PUBLIC_PAGES = {"/openapi.json"}
@@ -51,8 +53,7 @@ class DocumentedRoute:
     async def ask(
         self, client: httpx.AsyncClient, credentials: str | None, job_id: str = "job_0"
     ) -> httpx.Response:
-        path = self.path.replace("{jobId}", job_id).replace("{service}", "ocr-service")
-        assert "{" not in path, "this parameter is not known here"
+        path = self.path.format_map({"jobId": job_id, **PARTS})
         headers = {"authorization": f"Bearer {credentials}"} if credentials is not None else {}
         body = self.body(job_id) if self.method == "POST" else None
         return await client.request(self.method, path, json=body, headers=headers)

@@ -83,6 +83,8 @@ def document(shape: Any, text: str) -> httpx.Response:
     answer = filled(shape, text)
     if shape is shapes.BulkShape:
         answer["more"] = False
+    if shape is shapes.JobShape:  # a job is shown with its executions
+        answer |= filled(shapes.ExecutionsShape, text)
     return httpx.Response(200, json=answer)
 
 

@@ -77,11 +77,13 @@ class Saturated:
 class Unfinished:
     """The same request has claimed this id, and its job was never written.
 
-    Whoever asks completes it: it plans the job under that id and calls `create` again. Only a ledger
-    that cannot write a claim and a job in one transaction answers so.
+    Whoever asks completes it: it plans the job under that id, as accepted at that moment, and calls
+    `create` again. So whoever comes first writes the job that is listed already. Only a ledger that cannot
+    write a claim and a job in one transaction answers so.
     """
 
     job_id: str
+    accepted_at: datetime
 
 
 Taken = Duplicate | KeyReused | Unfinished

@@ -53,8 +53,8 @@ A_TURN: Final = 16
 Listener = Callable[[Job | None, Decision], None]
 """Told of every committed decision, with the job as it was before."""
 ReadBacklog = Callable[[], Awaitable[Sequence[BacklogRow]]]
-Admit = Callable[[str], Admission]
-"""Plans the job of a request under that id."""
+Admit = Callable[[str, datetime], Admission]
+"""Plans the job of a request under that id, as accepted at that moment."""
 
 
 class OutboxEngine:
@@ -103,12 +103,12 @@ class OutboxEngine:
         await self._pace.turn()
         now = self._now()
 
-        def admit(job_id: str) -> Admission:
+        def admit(job_id: str, at: datetime) -> Admission:
             return self._ingress.admit(
-                envelope, job_id=job_id, now=now, idempotency_key=idempotency_key
+                envelope, job_id=job_id, now=at, idempotency_key=idempotency_key
             )
 
-        return await self._create(admit, admit(new_job_id(now)), now)
+        return await self._create(admit, admit(new_job_id(now), now), now)
 
     async def redrive(
         self,
@@ -122,10 +122,10 @@ class OutboxEngine:
             raise RequestError("JOB_NOT_FOUND", "there is no such job", status=404)
         now = self._now()
 
-        def admit(job_id: str) -> Admission:
-            return self._ingress.admit_redrive(old, job_id=job_id, now=now, payload=payload)
+        def admit(job_id: str, at: datetime) -> Admission:
+            return self._ingress.admit_redrive(old, job_id=job_id, now=at, payload=payload)
 
-        admission = admit(new_job_id(now))
+        admission = admit(new_job_id(now), now)
         if payload is None:  # nothing is said of the payload: any redrive before it is the same
             held = await self._ledger.claimed(admission.claim)
             if isinstance(held, Duplicate | KeyReused):
@@ -208,7 +208,8 @@ class OutboxEngine:
     ) -> Submitted:
         outcome = await self._try_to_create(admission, now, said)
         if isinstance(outcome, Unfinished):  # whoever began it did not live to write the job
-            outcome = await self._try_to_create(admit(outcome.job_id), now, said)
+            begun = admit(outcome.job_id, outcome.accepted_at)
+            outcome = await self._try_to_create(begun, now, said)
         match outcome:
             case Submitted():
                 return outcome

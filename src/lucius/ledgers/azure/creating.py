@@ -5,6 +5,7 @@ the request, or removed with its count after ten minutes.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -19,7 +20,7 @@ from lucius.ledgers.azure.store import ETAG, Refused, Row
 from lucius.ledgers.azure.tenants import Tenants
 from lucius.ledgers.azure.wakeups import LATE_CREATION, LaneTable, new_wakeup, ready_rows
 from lucius.ledgers.rules import HeldClaim, ready_steps, standing
-from lucius.ledgers.stored.json_form import micros
+from lucius.ledgers.stored.json_form import instant, micros
 from lucius.ports.ledger import (
     Claim,
     Created,
@@ -69,7 +70,7 @@ class Creation:
             return standing(claim, held)
         if held.keyed and held.body_hash != claim.body_hash:
             return KeyReused(job_id)
-        return Unfinished(job_id)
+        return Unfinished(job_id, instant(micros(row["created_at"])))
 
     # -- creating ----------------------------------------------------------------------------
 
@@ -79,8 +80,8 @@ class Creation:
         head, announced = await self._announced(claim, job)
         try:
             outcome = await self._admitted(claim, job, head, limit)
-            if outcome is None:
-                outcome = await self._inserted(job, head, events)
+            if isinstance(outcome, StepsHead):
+                outcome = await self._inserted(job, outcome, events)
         except LedgerUnavailableError:
             raise  # nobody knows how far it came: the wake-up row brings it up
         except LedgerError:
@@ -111,19 +112,19 @@ class Creation:
 
     async def _admitted(
         self, claim: Claim, job: Job, head: StepsHead, limit: int | None
-    ) -> CreateOutcome | None:
-        """None: the claim is this job's, and it counts."""
+    ) -> CreateOutcome | StepsHead:
+        """A head: the claim is this job's, and it counts and is listed where that head says."""
         replaces: str | None = None
         for _ in range(RACES):
             answer = await self._tenants.admit(job, head, limit, replaces)
             if not isinstance(answer, Refused):
-                return answer
+                return answer or head
             row = await self._tenants.claim(claim)
             if row is None:
                 replaces = None
                 continue
             if row["job_id"] == job.job_id:
-                return None  # the claim of an earlier try, whose rows are still to come
+                return replace(head, no=row["no"])  # of an earlier try, whose rows are to come
             holder = await self._holder(claim, row)
             if holder is not None:
                 return holder
