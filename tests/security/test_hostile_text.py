@@ -36,6 +36,11 @@ SHAPES: dict[tuple[str, ...], Any] = {
     ("dlq", "redrive", "j"): shapes.RedrivenShape,
     ("outbox", "retry"): shapes.RetriedShape,
     ("protocols",): shapes.ProtocolsShape,
+    ("why", "j"): shapes.JobWhyShape,
+    ("why",): shapes.SystemWhyShape,
+    ("services", "--workers"): shapes.ServicesShape,
+    ("failures",): shapes.FailuresShape,
+    ("redrives",): shapes.RedrivePlansShape,
 }
 
 
