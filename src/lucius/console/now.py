@@ -16,6 +16,7 @@ from lucius.api.readiness import OK, Readiness
 from lucius.api.routes.system import warnings_of
 from lucius.console.live import Pulse, looks, streamed
 from lucius.console.site import Site
+from lucius.core.routing import LANES
 from lucius.core.states import TERMINAL_JOB, JobState
 from lucius.ports.engine import Engine
 from lucius.ports.ledger import JobQuery
@@ -159,5 +160,5 @@ def heat_map(rows: list[dict[str, Any]]) -> dict[str, Any]:
         for field in fields.values():
             field["all"] = field["held"] + field["released"] + field["in_progress"]
             field["heat"] = sum(field["all"] > least for least in HEAT)
-    lanes = range(max((lane for fields in services.values() for lane in fields), default=-1) + 1)
-    return {"lanes": list(lanes), "services": dict(sorted(services.items()))}
+    lanes = list(range(LANES)) if services else []
+    return {"lanes": lanes, "services": dict(sorted(services.items()))}
