@@ -81,6 +81,7 @@ from lucius.ports.ledger import Dated, Ledger, Sweeps
 from lucius.ports.workflows import Workflows
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
+from lucius.settings.stored import StoredSettings
 from lucius.telemetry.instruments import Measured
 from lucius.telemetry.spans import traced
 from lucius.upkeep.retention import prune
@@ -124,6 +125,8 @@ class Runtime:
     """Runs the workflows in this process too."""
     listeners: Sequence[Listener] = ()
     """Told of every committed decision, besides those that are built here."""
+    in_force: Callable[[], Settings] | None = None
+    """The settings as they count now, where some of them are read again; None: as at the start."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     webhook_transport: httpx.AsyncBaseTransport | None = None
     """How webhooks are sent; None: over a transport that only leads outside."""
@@ -464,6 +467,9 @@ class Runtime:
                 redrives=self.insight.redrives,
                 watch=self.watch,
                 warnings=self._warnings,
+                settings=lambda: (
+                    self.in_force or StoredSettings(self.settings).in_force
+                )().shown(),
                 stopping=lambda: self.stopping,
                 options=ApiOptions(
                     max_body_bytes=self.settings.max_body_bytes,
@@ -530,9 +536,10 @@ async def build(
     """A runtime of the adapters that the settings name. `engine`: whose jobs it moves; None: of all."""
     if services:
         check_workspace(settings)
-    config = await open_config(settings)
+    stored = StoredSettings(settings)
+    config = await open_config(settings, stored)
     try:
-        return await _built(settings, services, config, reconciles, engine)
+        return await _built(settings, services, config, stored, reconciles, engine)
     except BaseException:
         await config.close()
         raise
@@ -542,6 +549,7 @@ async def _built(
     settings: Settings,
     services: Sequence[Service],
     config: ConfigSource,
+    stored: StoredSettings,
     reconciles: bool,
     engine: str | None,
 ) -> Runtime:
@@ -565,6 +573,7 @@ async def _built(
         worker=partial(work, settings) if both else None,
         bus=bus,
         config=config,
+        in_force=stored.in_force,
         workspace=workspace,
         services=services,
         reconciles=reconciles,

@@ -32,6 +32,7 @@ from lucius.contract.shapes import (
     RetriedShape,
     ServiceOrderShape,
     ServicesShape,
+    SettingsShape,
     StepsShape,
     SubmittedShape,
     SystemWhyShape,
@@ -152,6 +153,10 @@ class Client:
 
     async def protocols(self) -> ProtocolsShape:
         return cast(ProtocolsShape, await self._request("GET", "/v1/protocols"))
+
+    async def settings(self) -> SettingsShape:
+        """The settings of the server, each with its source. Secrets are masked."""
+        return cast(SettingsShape, await self._request("GET", "/v1/admin/settings"))
 
     async def why_job(self, job_id: str) -> JobWhyShape:
         """Why a job is where it is: one cause, with its evidence."""
