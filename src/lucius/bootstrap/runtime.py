@@ -24,22 +24,23 @@ from lucius.api.limits import WaitLimit
 from lucius.api.shared_keys import SharedKeys
 from lucius.api.standing import CallerWatch
 from lucius.api.tokens import CallbackTokens
-from lucius.bootstrap.adapters import (
+from lucius.bootstrap.adapters.access import (
     authenticator,
-    check_workspace,
     console_options,
-    home_of,
     host_check,
-    ingress_policy,
-    job_workspaces,
-    open_bus,
-    open_config,
     open_keys,
-    open_lanes,
-    open_ledger,
-    open_workspace,
     rate_limit,
     worker_rate_limit,
+)
+from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.configs import open_config
+from lucius.bootstrap.adapters.ledgers import open_lanes, open_ledger
+from lucius.bootstrap.adapters.workspaces import (
+    check_workspace,
+    home_of,
+    ingress_policy,
+    job_workspaces,
+    open_workspace,
 )
 from lucius.bootstrap.insight import insight, listening
 from lucius.bootstrap.loop_watch import Block, LoopWatch
