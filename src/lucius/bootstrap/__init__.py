@@ -7,6 +7,7 @@ from lucius.bootstrap.adapters.unsupported import LibrariesMissingError
 from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.bootstrap.azure_stack import serve_azure
 from lucius.bootstrap.broker import BrokerMissingError, local_nats
+from lucius.bootstrap.building import build
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.roles import (
     NotSharedError,
@@ -17,7 +18,7 @@ from lucius.bootstrap.roles import (
     reconcile,
     work,
 )
-from lucius.bootstrap.runtime import Runtime, build
+from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
 from lucius.bootstrap.services import check_services
