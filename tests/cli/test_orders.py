@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap import build
+from lucius.bootstrap.building import build
 from lucius.cli import bulk
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested, ResultStatus
