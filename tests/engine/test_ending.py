@@ -94,7 +94,7 @@ class Other(Endless):
     [
         (lambda: Endless("ocr"), "two services are named 'ocr'"),
         (Other, "two services execute OCR"),
-        (lambda: Endless(""), "is no service yet"),
+        (lambda: Endless(""), "has no name: write"),
     ],
 )
 async def test_services_that_would_share_their_work_are_refused(
