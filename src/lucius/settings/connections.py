@@ -177,6 +177,13 @@ class BusAndRouting(Section):
         "How long a topic drops messages with an id that it has seen. A publish whose outcome is unknown"
         " is repeated within seconds; a longer window costs throughput. Set only when a topic is created",
     )
+    servicebus_sessions: bool = setting(
+        "SERVICEBUS_SESSIONS",
+        "false",
+        "Whether directives with the same routing key (a tenant, or a document in BURST) are a session of"
+        " Service Bus: one process at a time receives them, in order. Set only when a subscription is"
+        " created",
+    )
     servicebus_expiry: AgeValue = setting(
         "SERVICEBUS_EXPIRY",
         "14d",
