@@ -92,6 +92,8 @@ EFFECTS: Final = {
     "SERVICEBUS_MAX_DELIVERIES": _SERVICE_BUS,
     "SERVICEBUS_DUPLICATE_WINDOW_SECONDS": _SERVICE_BUS,
     "SERVICEBUS_EXPIRY": _SERVICE_BUS,
+    "SERVICEBUS_SESSIONS": "adapters/test_service_bus_sessions.py"
+    "::test_the_setting_gives_sessions_to_services_alone",
     "LANE_TOPOLOGY": "api/test_pulling.py::test_both_modes_are_pulled_in_every_topology",
     "ROUTING_DELIMITER": _PLAN,
     "TEMPORAL_ENABLED": _TEMPORAL,

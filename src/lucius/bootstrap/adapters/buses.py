@@ -63,6 +63,7 @@ def service_bus_plan(settings: Settings) -> Any:
         expiry=settings.servicebus_expiry,
         lock=settings.servicebus_lock,
         max_deliveries=settings.servicebus_max_deliveries,
+        sessions=settings.servicebus_sessions,
     )
 
 

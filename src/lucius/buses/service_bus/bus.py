@@ -68,7 +68,9 @@ class ServiceBus:
                 except MissingEntityError:
                     missing.append(f"{wanted.topic}/{wanted.name}")
                 except NotAllowedError as error:
-                    raise other_sessions(intake.subject, wanted.name in self._in_sessions) from error
+                    raise other_sessions(
+                        intake.subject, wanted.name in self._in_sessions
+                    ) from error
 
         await asyncio.gather(*(check(each) for each in subscriptions))
         if missing:

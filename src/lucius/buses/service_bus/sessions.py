@@ -6,7 +6,8 @@ settled by then goes back.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
@@ -115,10 +116,12 @@ class SessionIntake:
 
     async def poll(self) -> ServiceBusReceivedMessage | None:
         if self._current is None:
-            self._current = await self._found()
+            self._current = await self._found(POLL)
         if self._current is None:
             return None
         try:
+            if self._current.taken >= TURN:
+                await self._pass_the_turn()
             return await self._polled(self._current)
         except LockLostError:
             self._leave_current()
@@ -127,13 +130,27 @@ class SessionIntake:
             self._leave_current()
             raise
 
+    async def _pass_the_turn(self) -> None:
+        """Go on with another session if one waits. A look that is under way finds it by itself."""
+        if self._looking is None:
+            self._switch(await self._found(CHECK))
+        elif self._current is not None:
+            self._current.taken = 0
+
+    def _switch(self, another: Session | None) -> None:
+        if another is not None:
+            self._leave_current()
+            self._current = another
+        elif self._current is not None:
+            self._current.taken = 0
+
     async def _polled(self, session: Session) -> ServiceBusReceivedMessage | None:
-        """A message of this session. Another session that is there meanwhile takes its place."""
+        """A message of this session. Another session that is there while it waits takes its place."""
         polling = asyncio.create_task(session.poll())
         try:
             await asyncio.wait([polling], timeout=BRIEF.total_seconds())
-            if not polling.done() or session.taken >= TURN:
-                looking = self._look()
+            if not polling.done():
+                looking = self._look(POLL)
                 await asyncio.wait([polling, looking], return_when=asyncio.FIRST_COMPLETED)
                 if looking.done():
                     session.intake.interrupt()
@@ -143,22 +160,20 @@ class SessionIntake:
         if message is not None:
             self._holders[str(message.lock_token)] = session
         if self._looking is not None and self._looking.done():
-            if (another := await self._found()) is not None:
-                self._leave_current()
-                self._current = another
-            session.taken = 0
+            self._switch(await self._found(POLL))
         elif message is None and session.is_idle:
             self._leave_current()
         return message
 
-    def _look(self) -> "asyncio.Task[Session | None]":
+    def _look(self, wait: timedelta) -> "asyncio.Task[Session | None]":
+        """The look that is under way, or one that waits so long."""
         if self._looking is None:
-            self._looking = asyncio.create_task(self._taken(POLL))
+            self._looking = asyncio.create_task(self._taken(wait))
         return self._looking
 
-    async def _found(self) -> Session | None:
+    async def _found(self, wait: timedelta) -> Session | None:
         """The session that is looked for; None if there is none, or the look was interrupted."""
-        looking = self._look()
+        looking = self._look(wait)
         try:
             await asyncio.wait([looking])
         except asyncio.CancelledError:
@@ -181,29 +196,26 @@ class SessionIntake:
     # -- settling ----------------------------------------------------------------------------
 
     async def settle(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
-        session = self._holder(message)
-        try:
+        async with self._settling(message) as session:
             await session.intake.alone(how)
-        finally:
-            self._settled(session, message)
 
     async def release(self, message: ServiceBusReceivedMessage) -> None:
-        session = self._holder(message)
-        try:
+        async with self._settling(message) as session:
             await session.intake.release(message)
-        finally:
-            self._settled(session, message)
 
-    def _holder(self, message: ServiceBusReceivedMessage) -> Session:
-        session = self._holders.pop(str(message.lock_token), None)
+    @asynccontextmanager
+    async def _settling(self, message: ServiceBusReceivedMessage) -> AsyncIterator[Session]:
+        """The session of the message, which is closed after the last settlement if it was left."""
+        token = str(message.lock_token)  # the SDK forgets it with the settlement
+        session = self._holders.pop(token, None)
         if session is None:
             raise LockLostError(f"{self.subject}: the session of {message.message_id} is lost")
-        return session
-
-    def _settled(self, session: Session, message: ServiceBusReceivedMessage) -> None:
-        session.unsettled.pop(str(message.lock_token), None)
-        if session in self._left and not session.unsettled:
-            self._give_back(session)
+        try:
+            yield session
+        finally:
+            session.unsettled.pop(token, None)
+            if session in self._left and not session.unsettled:
+                self._give_back(session)
 
     def _leave_current(self) -> None:
         session, self._current = self._current, None
