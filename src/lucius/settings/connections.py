@@ -156,6 +156,15 @@ class BusAndRouting(Section):
     nats_private_key_path: Text = setting(
         "NATS_PRIVATE_KEY_PATH", "", "File with the private key of that certificate"
     )
+    nats_credentials: Text = setting(
+        "NATS_CREDENTIALS",
+        "",
+        "Credentials file (.creds) that this process shows to NATS servers. It is read for every"
+        " connection, so a new one needs no restart",
+    )
+    nats_user: Text = setting("NATS_USER", "", "User of NATS; LUCIUS_NATS_PASSWORD goes with it")
+    nats_password: Secret = setting("NATS_PASSWORD", "", "Password of that user")
+    nats_token: Secret = setting("NATS_TOKEN", "", "Token for NATS servers that ask for one")
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"
     )
