@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap import build
+from lucius.bootstrap.building import build
 from lucius.cli import bulk
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested, ResultStatus

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import Runtime, build
+from lucius.bootstrap.building import build
+from lucius.bootstrap.runtime import Runtime
 from lucius.platform import Output, Service, ServiceError, Task
 from lucius.settings import load_settings
 from tests.engine.world import envelope
