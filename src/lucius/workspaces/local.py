@@ -231,7 +231,10 @@ class LocalWorkspace:
         if not self._open(real):
             raise WorkspaceRefusedError(f"{uri} is not open to this job")
         if not any(below(real, root) for root in (*self._own(), *roots)):
-            raise WorkspaceRefusedError(f"{uri} is outside the workspace")
+            raise WorkspaceRefusedError(
+                f"{uri} is not open to jobs: the directory {os.path.dirname(path_of(uri))} is not below one"
+                " of LUCIUS_INPUT_ROOTS (to read) or LUCIUS_OUTPUT_ROOTS (to write)"
+            )
         return real
 
     def _own_path(self, uri: str) -> str | None:
