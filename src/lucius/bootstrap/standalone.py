@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from lucius.api.health import health_app
 from lucius.bootstrap.adapters.buses import open_bus
 from lucius.bootstrap.adapters.workspaces import check_workspace, open_workspace
-from lucius.bootstrap.ending import Ending
+from lucius.bootstrap.ending import Ending, say_stopping
 from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
@@ -74,7 +74,12 @@ async def run_service(
     looking = asyncio.create_task(look)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
-    with signals.listening(stopping.set):
+
+    def stop() -> None:
+        say_stopping(sum(runner.health().running for runner in found.runners), settings.drain)
+        stopping.set()
+
+    with signals.listening(stop):
         try:
             for runner in found.runners:
                 await runner.start()
