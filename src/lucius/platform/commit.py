@@ -100,24 +100,15 @@ class CommitRecord:
         return own + wanted
 
 
-def origin(directive: Directive) -> str:
-    """The workspace of the job where the effect began: a redriven job meets its record there."""
-    root, workspace = directive.effect_key.partition(":")[0], directive.workspace
-    own = f"/{directive.job_id}/"
-    if root and root != directive.job_id and workspace.endswith(own):
-        return f"{workspace[: -len(own)]}/{root}/"
-    return workspace
-
-
 def record_uri(directive: Directive) -> str:
     name = sha256(directive.effect_key.encode()).hexdigest()[:32]
-    return f"{origin(directive)}{COMMITS}{name}.json"
+    return f"{directive.origin}{COMMITS}{name}.json"
 
 
 def folders(directive: Directive) -> tuple[str, ...]:
     """The workspaces that a job may touch: its own, and the one where its effect began."""
-    own, root = directive.workspace, origin(directive)
-    return (own,) if root == own else (own, root)
+    own, began = directive.workspace, directive.origin
+    return (own,) if began == own else (own, began)
 
 
 class Commits:
@@ -260,7 +251,7 @@ class Commits:
 
     async def _wrote(self, directive: Directive, target: str, standing: Digest) -> bool:
         """Whether what stands there is what a job of the same origin has committed to that place."""
-        for uri in await self._workspace.list(origin(directive) + COMMITS):
+        for uri in await self._workspace.list(directive.origin + COMMITS):
             data = await self._workspace.read(uri)
             with suppress(ValueError, KeyError, TypeError):
                 for each in CommitRecord.decoded(data or b"").promotions:
@@ -317,7 +308,7 @@ def _small(record: CommitRecord) -> list[tuple[str, bytes]]:
 
 
 def _mark_uri(directive: Directive, redrive_no: int) -> str:
-    return f"{origin(directive)}{REDRIVES}{directive.step_id}/{redrive_no}.json"
+    return f"{directive.origin}{REDRIVES}{directive.step_id}/{redrive_no}.json"
 
 
 def _refuse(name: str) -> NoReturn:
