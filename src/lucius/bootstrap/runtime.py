@@ -177,6 +177,7 @@ class Runtime:
             if shared
             else settings.outbox_retry_interval,
             decorate=self._decorate,
+            tokens=self.tokens.every,
             notify=self.webhooks.notify,
             guard=self._guard,
             home=home,
@@ -252,7 +253,7 @@ class Runtime:
         self.metrics.loop_blocked.add(block.seconds, block.service)
 
     def _pass_cancel_on(self, before: Job | None, decision: Decision) -> None:
-        """Services that live here hear of a cancellation at once, others with their next heartbeat.
+        """Services that live here hear of a cancellation directly, others by notices or heartbeats.
 
         A lease that the ledger has ended ends here too: nothing more is committed under it.
         """
@@ -307,7 +308,7 @@ class Runtime:
             if self.workflows is not None:
                 tasks |= {"drift": partial(self._repair_forever, self.workflows)}
         else:
-            tasks |= {"nudges": self.outbox.nudges.run}
+            tasks |= {"nudges": self.outbox.nudges.run, "notices": self.outbox.notices.run}
             if self._starter is not None:
                 tasks |= {"starter": self._starter.run}
         if self.worker is not None:

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Final
 
 from lucius.core.errors import BusError, LuciusError, PublishRefusedError
+from lucius.core.notices import proven, same_attempt
 from lucius.platform.backoff import Backoff
 from lucius.platform.bodies import Body
 from lucius.platform.commit import Commits, folders
@@ -104,6 +105,16 @@ class Attempt:
     @property
     def lease_id(self) -> object:
         return self._delivery.message.body.get("lease_id")
+
+    def is_told(self, said: Mapping[str, Any]) -> bool:
+        """Whether a notice is for this attempt, and LUCIUS made it."""
+        directive = self._delivery.message.body
+        if not same_attempt(said, directive):
+            return False
+        if proven(said, directive.get("callback_token")):
+            return True
+        self._log.warning("a notice to %s is ignored: LUCIUS did not make it", self.message_id)
+        return False
 
     async def run(self) -> None:
         directive = await self._accepted()

@@ -9,12 +9,13 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from lucius.buses.service_bus.faults import MissingEntityError
+from lucius.buses.service_bus.hearing import Hearing, addressed
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
 from lucius.buses.service_bus.sending import TopicSender
 from lucius.buses.service_bus.subscriber import Subscriber
 from lucius.core.errors import BusUnavailableError
-from lucius.ports.bus import Delivery, Message, Provisioner, Subscription
+from lucius.ports.bus import NOTICES, Delivery, Message, Provisioner, Subscription
 
 AT_ONCE: Final = 16
 """Receivers that are opened at the same time."""
@@ -29,6 +30,7 @@ class ServiceBus:
         self._locks = Locks()
         self._senders: dict[str, TopicSender] = {}
         self._subscribers: dict[str, Subscriber] = {}
+        self._hearing: dict[str, Hearing] = {}
 
     @property
     def volatile(self) -> bool:
@@ -111,10 +113,23 @@ class ServiceBus:
             self._locks.put_back(delivery, (intake, message))
             raise
 
+    # -- telling -----------------------------------------------------------------------------
+
+    async def tell(self, address: str, message: Message) -> None:
+        await self.publish(NOTICES.topic, [addressed(address, message)])
+
+    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+        if address not in self._hearing:
+            if self._provisioner is not None:
+                await self._provisioner.provision([NOTICES])
+            self._hearing[address] = Hearing(address, self._client)
+        return await self._hearing[address].heard(wait)
+
     # -- looking -----------------------------------------------------------------------------
 
     async def close(self) -> None:
         await asyncio.gather(
+            *(hearing.close() for hearing in self._hearing.values()),
             *(subscriber.close() for subscriber in self._subscribers.values()),
             *(sender.close() for sender in self._senders.values()),
         )

@@ -53,12 +53,12 @@ class Intake:
         if not self._polled and not self._turn.locked():
             self._drop()
 
-    async def poll(self) -> ServiceBusReceivedMessage | None:
+    async def poll(self, most: timedelta = POLL) -> ServiceBusReceivedMessage | None:
         """One message; or none after a while, or when another call needs the receiver."""
         self._polled = True
         async with self._turn:
             receiver = await self._open()
-            wait = POLL.total_seconds()
+            wait = most.total_seconds()
             with mapped(self.subject):
                 self._polling = asyncio.create_task(
                     receiver.receive_messages(max_message_count=1, max_wait_time=wait)

@@ -9,6 +9,8 @@ from lucius.ports.bus import Message, Property
 
 KEY: Final = "message_key"
 """On a partitioned topic, messages with the same value of this property stay in order."""
+ADDRESS: Final = "address"
+"""Messages with it are told to one receiver: it is their session."""
 REASON: Final = "DeadLetterReason"
 DETAIL: Final = "DeadLetterErrorDescription"
 _ADDED: Final = {REASON, DETAIL}
@@ -19,12 +21,13 @@ class NotOursError(ValueError):
 
 
 def outgoing(message: Message) -> ServiceBusMessage:
-    key = message.properties.get(KEY)
+    key, address = message.properties.get(KEY), message.properties.get(ADDRESS)
     return ServiceBusMessage(
         orjson.dumps(message.body),
         message_id=message.message_id,
         application_properties=cast(dict[str | bytes, Any], dict(message.properties)),
         partition_key=None if key is None else str(key)[:128],
+        session_id=None if address is None else str(address),
         content_type="application/json",
     )
 
