@@ -14,6 +14,7 @@ AttemptKey = tuple[str, str, int, str]
 DEFAULT_ACK_SECONDS: Final = 30.0
 DEFAULT_LEASE_SECONDS: Final = 900.0
 _NAMES: Final = ("jobId", "stepId", "step_type", "lease_id")
+_FOR_WORK: Final = ("output_folder", "ack_timeout_seconds", "lease_seconds")
 _OPTIONAL: Final = frozenset({"output_folder"})
 
 
@@ -101,6 +102,15 @@ def parse_directive(body: Mapping[str, Any]) -> Directive:
         _seconds(body, "lease_seconds", DEFAULT_LEASE_SECONDS),
         body,
     )
+
+
+def answerable(body: Mapping[str, Any]) -> Directive | None:
+    """As much of a faulty directive as its RESULT needs; None if it does not say whom to answer."""
+    named = {name: value for name, value in body.items() if name not in _FOR_WORK}
+    try:
+        return parse_directive({**named, "step_type": str(body.get("step_type") or "?")})
+    except InvalidDirectiveError:
+        return None
 
 
 def _reply_topic(body: Mapping[str, Any]) -> str:

@@ -14,11 +14,12 @@ from lucius.core.notices import proven, same_attempt
 from lucius.platform.backoff import Backoff
 from lucius.platform.bodies import Body
 from lucius.platform.commit import Commits, folders
-from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.directive import Directive, answerable, parse_directive
 from lucius.platform.errors import (
     InvalidDirectiveError,
     LeaseExpiredError,
     RetryableError,
+    StepTypeNotServedError,
     classify,
     step_failure,
 )
@@ -140,16 +141,28 @@ class Attempt:
     # -- pick up -----------------------------------------------------------------------------
 
     async def _accepted(self) -> Directive | None:
-        """What is no directive for this service is set aside: it would never become one."""
+        """What is no directive for this service is set aside: it would never become one.
+
+        If it says whom to answer, its RESULT says why: nobody waits for an ACK that cannot come.
+        """
         try:
             directive = parse_directive(self._delivery.message.body)
             if directive.step_type not in self._kit.service.step_types:
-                raise InvalidDirectiveError(f"/step_type: {directive.step_type} is not served here")
+                served = ", ".join(self._kit.service.step_types)
+                raise StepTypeNotServedError(
+                    f"/step_type: {directive.step_type} is not served here, but {served}"
+                )
             if self._kit.service.commit and not directive.workspace:
                 raise InvalidDirectiveError("/workspace_ref: required")
             return directive
-        except InvalidDirectiveError as error:
+        except (InvalidDirectiveError, StepTypeNotServedError) as error:
             self._log.error("%s is set aside: %s", self.message_id, error)
+            if (faulty := answerable(self._delivery.message.body)) is not None:
+                result = failed(classify(error))
+                self._kit.instruments.attempts.add(
+                    self._kit.service.name, result["status"], error.code
+                )
+                await self._send_result(faulty, result)
             await self._set_aside("INVALID_DIRECTIVE", str(error))
             return None
 

@@ -14,7 +14,7 @@ from lucius.ports.bus import Message
 log = logging.getLogger(__name__)
 
 
-class Hearing:
+class SubjectEar:
     def __init__(self, subject: str) -> None:
         self._subject = subject
         self._session: Session | None = None

@@ -9,7 +9,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from lucius.buses.service_bus.faults import MissingEntityError
-from lucius.buses.service_bus.hearing import Hearing, addressed
+from lucius.buses.service_bus.hearing import SessionEar, addressed
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
 from lucius.buses.service_bus.sending import TopicSender
@@ -30,7 +30,7 @@ class ServiceBus:
         self._locks = Locks()
         self._senders: dict[str, TopicSender] = {}
         self._subscribers: dict[str, Subscriber] = {}
-        self._hearing: dict[str, Hearing] = {}
+        self._hearing: dict[str, SessionEar] = {}
 
     @property
     def volatile(self) -> bool:
@@ -122,7 +122,7 @@ class ServiceBus:
         if address not in self._hearing:
             if self._provisioner is not None:
                 await self._provisioner.provision([NOTICES])
-            self._hearing[address] = Hearing(address, self._client)
+            self._hearing[address] = SessionEar(address, self._client)
         return await self._hearing[address].heard(wait)
 
     # -- looking -----------------------------------------------------------------------------

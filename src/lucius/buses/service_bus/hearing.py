@@ -32,7 +32,7 @@ def addressed(address: str, message: Message) -> Message:
     return replace(message, properties={**message.properties, ADDRESS: session_of(address)})
 
 
-class Hearing:
+class SessionEar:
     def __init__(self, address: str, client: ServiceBusClient) -> None:
         self._client = client
         self._session = session_of(address)
