@@ -80,7 +80,7 @@ async def run_service(
             async def measure(said: Mapping[str, bool]) -> None:
                 counts.slots.show(slots_now(service, found.runners))
 
-            checks = checks_of(service, found.runners, workspace, settings)
+            checks = checks_of(service, found.runners, workspace, settings, gateway)
             app = health_app(checks, registry, measure)
             async with health_port(app, health_host, health):
                 with watch.watching():
@@ -94,11 +94,20 @@ async def run_service(
 
 
 def checks_of(
-    service: Service, runners: Sequence[ServiceRunner], workspace: Workspace, settings: Settings
+    service: Service,
+    runners: Sequence[ServiceRunner],
+    workspace: Workspace,
+    settings: Settings,
+    gateway: Client | None = None,
 ) -> dict[str, DependencyCheck]:
-    """What the process needs: its bus or gateway, the workspaces, and what the service itself names."""
+    """What the process needs: its bus or gateway, the workspaces, and what the service itself names.
+
+    A gateway is asked: a worker whose slots are busy pulls nothing, and would not notice that it is away.
+    """
 
     async def bus() -> None:
+        if gateway is not None:
+            await gateway.reply(service.name, [])
         for runner in runners:
             if (outage := runner.health().outage) is not None:
                 raise BusUnavailableError(outage)
@@ -107,7 +116,8 @@ def checks_of(
         await workspace.read(f"{settings.workspace_url.rstrip('/')}/{settings.system}/{OWNER}")
 
     own = {f"service {name}": check for name, check in service.checks().items()}
-    return {"bus": bus, **({"workspace": workspaces} if service.commit else {}), **own}
+    needed = "bus" if gateway is None else "gateway"
+    return {needed: bus, **({"workspace": workspaces} if service.commit else {}), **own}
 
 
 def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[str, ...], float]:

@@ -228,9 +228,9 @@ class ServiceRunner:
         return done
 
     async def _receive(self) -> bool:
-        patience = (WAIT + SILENCE).total_seconds()
-        async with asyncio.timeout(patience):
-            deliveries = await self._kit.bus.receive(self._name, self._topics, self._free, WAIT)
+        wait = WAIT if self._outage is None else timedelta()  # so that its end is known at once
+        async with asyncio.timeout((WAIT + SILENCE).total_seconds()):
+            deliveries = await self._kit.bus.receive(self._name, self._topics, self._free, wait)
         for delivery in deliveries:
             self._start(delivery)
         return True
