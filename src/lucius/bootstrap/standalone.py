@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from lucius.api.health import health_app
 from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.records import open_records
 from lucius.bootstrap.adapters.workspaces import check_workspace, open_workspace
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.health import health_port
@@ -24,7 +26,7 @@ from lucius.platform.chaos import Chaos
 from lucius.platform.directive import uri_of
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.measures import ServiceInstruments
-from lucius.platform.records import WorkspaceRecords
+from lucius.platform.records import Records, WorkspaceRecords
 from lucius.platform.service import DependencyCheck, slots_of
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
@@ -63,13 +65,19 @@ async def run_service(
     check_services([service])
     forks, workspace = ForkServer(), open_workspace(settings)
     counts = ServiceInstruments()
-    if gateway is not None:
-        found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos, counts)
-    else:
-        found = over_bus(settings, service, workspace, forks, slots, mode, pool, chaos, counts)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
-    with signals.listening(stopping.set):
+    async with AsyncExitStack() as stack:
+        stack.enter_context(signals.listening(stopping.set))
+        records = await stack.enter_async_context(open_records(settings, workspace))
+        if gateway is not None:
+            found = over_gateway(
+                settings, service, gateway, workspace, forks, slots, chaos, counts, records
+            )
+        else:
+            found = over_bus(
+                settings, service, workspace, forks, slots, mode, pool, chaos, counts, records
+            )
         try:
             for runner in found.runners:
                 await runner.start()
@@ -146,6 +154,7 @@ def over_bus(
     pool: str | None,
     chaos: Chaos | None,
     instruments: ServiceInstruments | None = None,
+    records: Records | None = None,
 ) -> Running:
     bus = traced(open_bus(settings))
     runners = runners_of(
@@ -157,7 +166,7 @@ def over_bus(
         slots=slots,
         forks=forks,
         grace=settings.drain,
-        records=WorkspaceRecords(workspace),
+        records=records,
         mode=mode,
         pool=pool,
         chaos=chaos,
@@ -175,6 +184,7 @@ def over_gateway(
     slots: int,
     chaos: Chaos | None,
     instruments: ServiceInstruments | None = None,
+    records: Records | None = None,
 ) -> Running:
     """The gateway knows lanes and modes; a worker pulls whatever its service is sent."""
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -194,7 +204,7 @@ def over_gateway(
         slots=slots_of(service, slots),
         forks=forks,
         grace=settings.drain,
-        records=WorkspaceRecords(workspace),
+        records=records or WorkspaceRecords(workspace),
         replies=BatchedReplies(gateway, service.name, lambda lease: runner.end_lease(lease)),
         chaos=chaos,
         instruments=instruments,
