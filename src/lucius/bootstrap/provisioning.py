@@ -44,13 +44,8 @@ def subscriptions(
                 for name, mode in subscriptions_of(service, topology, pool):
                     filters = directive_filters(step_types, mode, pool)
                     wanted.append(Subscription(topic, name, filters))
-<<<<<<< HEAD
-        wanted.append(Subscription(topic, UNCLAIMED, catch_all=True))
-    return [*wanted, NOTICES]
-=======
         wanted.append(Subscription(topic, UNCLAIMED, catch_all=True, by_topic=True))
-    return wanted
->>>>>>> main
+    return [*wanted, NOTICES]
 
 
 async def provision_bus(settings: Settings) -> Sequence[str]:

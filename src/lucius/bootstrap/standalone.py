@@ -66,17 +66,10 @@ async def run_service(
     check_services([service])
     forks, workspace = ForkServer(), open_workspace(settings)
     counts = ServiceInstruments()
-<<<<<<< HEAD
-=======
-    if gateway is not None:
-        found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos, counts)
-    else:
-        found = over_bus(settings, service, workspace, forks, slots, mode, pool, chaos, counts)
     look = (
         look_at_settings(settings, service) if gateway is None else look_at_server(gateway, service)
     )
     looking = asyncio.create_task(look)
->>>>>>> main
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
     async with AsyncExitStack() as stack:

@@ -110,12 +110,9 @@ class Administrator:
             "max_delivery_count": self._plan.max_deliveries or wanted.max_deliveries,
             "dead_lettering_on_message_expiration": not wanted.addressed,
         }
-<<<<<<< HEAD
         if wanted.addressed:
-            options |= {"requires_session": True, "default_message_time_to_live": TOLD}
-=======
-        sessions = self._plan.sessions and not wanted.by_topic
->>>>>>> main
+            options["default_message_time_to_live"] = TOLD
+        sessions = wanted.addressed or (self._plan.sessions and not wanted.by_topic)
         try:
             found = await self._client.get_subscription(wanted.topic, wanted.name)
         except ResourceNotFoundError:

@@ -8,12 +8,8 @@ from typing import Any, Final
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-<<<<<<< HEAD
-from lucius.buses.service_bus.faults import MissingEntityError
-from lucius.buses.service_bus.hearing import SessionEar, addressed
-=======
 from lucius.buses.service_bus.faults import MissingEntityError, NotAllowedError, other_sessions
->>>>>>> main
+from lucius.buses.service_bus.hearing import SessionEar, addressed
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
 from lucius.buses.service_bus.sending import TopicSender

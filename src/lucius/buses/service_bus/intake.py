@@ -54,14 +54,6 @@ class Intake:
         if not self._polled and not self._turn.locked():
             self.drop()
 
-<<<<<<< HEAD
-    async def poll(self, most: timedelta = POLL) -> ServiceBusReceivedMessage | None:
-        """One message; or none after a while, or when another call needs the receiver."""
-        self._polled = True
-        async with self._turn:
-            receiver = await self._open()
-            wait = most.total_seconds()
-=======
     async def open(self) -> None:
         """Open a receiver."""
         async with self._turn:
@@ -73,7 +65,6 @@ class Intake:
         async with self._turn:
             receiver = await self._open()
             wait = (most or POLL).total_seconds()
->>>>>>> main
             with mapped(self.subject):
                 self._polling = asyncio.create_task(
                     receiver.receive_messages(max_message_count=1, max_wait_time=wait)
