@@ -76,6 +76,8 @@ EFFECTS: Final = {
     "IDEMPOTENCY_TABLE": AZURE_TABLES,
     "JOB_INDEX_TABLE": AZURE_TABLES,
     "INFLIGHT_TABLE": AZURE_TABLES,
+    "SERVICE_RECORDS_TABLE": "adapters/test_table_records.py"
+    "::test_the_setting_puts_the_records_into_a_table",
     "STORAGE_BACKEND": "faults/test_kill.py"
     "::test_fm_022_reproduce_without_a_durable_ledger_an_accepted_job_is_lost",
     "RETENTION": "upkeep/test_upkeep.py::test_a_server_deletes_what_it_keeps_no_longer",

@@ -160,6 +160,7 @@ class Runtime:
             if shared
             else settings.outbox_retry_interval,
             decorate=reply_tokens.decorate,
+            tokens=self.tokens.every,
             notify=self.webhooks.notify,
             guard=reply_tokens.guard,
             home=home,
@@ -265,7 +266,10 @@ class Runtime:
 
     def _of_the_api(self) -> dict[str, StandingTask]:
         """Where others move it."""
-        tasks: dict[str, StandingTask] = {"nudges": self.outbox.nudges.run}
+        tasks: dict[str, StandingTask] = {
+            "nudges": self.outbox.nudges.run,
+            "notices": self.outbox.notices.run,
+        }
         if self._starter is not None:
             tasks["starter"] = self._starter.run
         return tasks

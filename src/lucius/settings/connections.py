@@ -109,6 +109,12 @@ class Storage(Section):
         "job-inflight",
         "Table of lane leases, what is in flight on the lanes, and API keys",
     )
+    service_records_table: Text = setting(
+        "SERVICE_RECORDS_TABLE",
+        "",
+        "Azure table, in the account of LUCIUS_TABLE_CONNECTION, in which `lucius service run` records what"
+        " was begun and done. Empty: in the workspace of each job",
+    )
     workspace_url: Url = setting(
         "WORKSPACE_URL",
         _workspace,
