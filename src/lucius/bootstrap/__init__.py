@@ -25,6 +25,7 @@ from lucius.bootstrap.services import check_services
 from lucius.bootstrap.standalone import run_service
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.telemetry import observed
+from lucius.bootstrap.temporal import provision_temporal
 from lucius.bootstrap.upkeep import prunable, prune, restore_ledger, verify, verify_against_temporal
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "packaged_names",
     "packaged_services",
     "provision_bus",
+    "provision_temporal",
     "prunable",
     "prune",
     "reconcile",

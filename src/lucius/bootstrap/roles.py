@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -120,11 +120,12 @@ async def work(
     ProcessCollector(registry=registry)
     module = of_temporal("workflows")
     workflows = module.TemporalWorkflows(await module.connected(place), place)
+    workflows.instruments.register(registry)
     app = health_app({"temporal": workflows.check, "invoker": invoker.check}, registry)
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
         async with health_port(app, health_host, health):
-            working = asyncio.create_task(_work_forever(settings, invoker))
+            working = asyncio.create_task(_work_forever(settings, invoker, workflows.instruments))
             ready()
             await stopping.wait()
             working.cancel()
@@ -133,11 +134,11 @@ async def work(
     await invoker.close()
 
 
-async def _work_forever(settings: Settings, invoker: RemoteInvoker) -> None:
+async def _work_forever(settings: Settings, invoker: RemoteInvoker, instruments: Any) -> None:
     run_worker, place = of_temporal("worker").run_worker, place_of(settings)
     while True:
         try:
-            await run_worker(place, invoker)
+            await run_worker(place, invoker, instruments)
         except RuntimeError as error:
             log.warning("the Temporal server at %s is waited for: %s", place.address, error)
             await asyncio.sleep(RETRY_SECONDS)

@@ -101,7 +101,7 @@ class Invoker:
         applied = await self._ticks.asked(job_id, told=True)
         if applied is None:
             return None
-        moved = applied.job.version != job.version
+        moved = (applied.job.seq, applied.job.steps) != (job.seq, job.steps)
         return Answered(APPLIED if moved else ALREADY, applied.job)
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
