@@ -99,8 +99,8 @@ def check_invoker_address(settings: Settings, host: str) -> None:
 async def invoke(settings: Settings, *, host: str, port: int, ready: Callable[[str], None]) -> None:
     """The internal API, and all that moves jobs on Temporal but their time. Until SIGINT or SIGTERM."""
     runtime = await build(settings, engine=TEMPORAL)
-    app = invoker_app(runtime.invoker, settings.invoker_secret.get_secret_value())
-    app.mount("/", runtime.health_app())
+    secret = settings.invoker_secret.get_secret_value()
+    app = invoker_app(runtime.invoker, secret, runtime.health_app().routes)
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
         async with runtime.running(), health_port(app, host, port, most=MOST_CALLERS) as bound:
