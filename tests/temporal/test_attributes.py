@@ -13,8 +13,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
 
-from lucius import bootstrap
-from lucius.bootstrap import provision_temporal
+from lucius.bootstrap.temporal import provision_temporal
 from lucius.bootstrap.temporal_server import ATTRIBUTES
 from lucius.cli.main import main
 from lucius.core.job import Job
@@ -135,7 +134,7 @@ def test_the_command_prints_what_it_registered(
     async def provision(settings: object) -> list[str]:
         return added
 
-    monkeypatch.setattr(bootstrap, "provision_temporal", provision)
+    monkeypatch.setattr("lucius.bootstrap.temporal.provision_temporal", provision)
     assert CliRunner().invoke(main, ["temporal", "provision"]).stdout == said
     as_json = CliRunner().invoke(main, ["temporal", "provision", "--json"]).stdout
     assert json.loads(as_json) == {"changes": added}

@@ -23,9 +23,9 @@ def provision(data: Path, as_json: bool) -> None:
     They are LuciusTenant, LuciusRequestType and LuciusState. The namespace must be there. A second run
     changes nothing.
     """
-    from lucius import bootstrap
+    from lucius.bootstrap.temporal import provision_temporal
 
-    added = list(run(bootstrap.provision_temporal(settings_of_command(data))))
+    added = list(run(provision_temporal(settings_of_command(data))))
     if as_json:
         echo_json({"changes": added})
         return
