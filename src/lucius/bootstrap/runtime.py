@@ -176,6 +176,8 @@ class Runtime:
         self.wellbeing = Wellbeing(self.ledger, self.outbox, self.standing, clock, self.workflows)
         if isinstance(self.ledger, Measured):
             self.ledger.instruments.register(self.registry)
+        if isinstance(self.workflows, Measured):
+            self.workflows.instruments.register(self.registry)
         ProcessCollector(registry=self.registry)
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.invoker = Invoker(
