@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ JOB_ID = new_job_id(at(0))
 
 def opened(store: MemoryTables, *hot: str, now: float = 0) -> AzureLedger:
     clock = Clock(at(now))
-    layout = SplitTables(store, Tables(JOBS, STEPS, OUTBOX, EVENTS), now=clock, hot=hot)
+    tables = Tables(JOBS, STEPS, OUTBOX, EVENTS)
+    layout = SplitTables(store, tables, now=clock, hot=hot, lag=timedelta())
     return AzureLedger(store, layout, tenants=TENANTS, lanes=LANES, shared="shared", now=clock)
 
 

@@ -107,6 +107,7 @@ class AzureLedger:
 
     async def close(self) -> None:
         try:
+            await self._copy_late(all_own=True)
             await self._lanes.close()
         finally:
             await self._store.close()
@@ -190,7 +191,14 @@ class AzureLedger:
         limit: int,
         after: DueJob | None = None,
     ) -> Sequence[DueJob]:
+        if after is None:
+            await self._copy_late()
         return await self._scanner.due(before, lanes, limit, after, self._unreadable.__contains__)
+
+    async def _copy_late(self, *, all_own: bool = False) -> None:
+        """Whoever looks for what is due also copies what its saves have left."""
+        for job in await self._layout.copy_late(all_own=all_own):
+            self._saving.copied(job)
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:
         return await self._scanner.next_due(lanes, self._unreadable.__contains__)
