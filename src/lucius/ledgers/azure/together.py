@@ -25,7 +25,7 @@ MOST_CHARACTERS: Final = 1_000_000
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _Wanted:
     changes: Sequence[Change]
     answer: "asyncio.Future[Etags | Refused]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -38,7 +38,7 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Queue:
-    waiting: list[_Waiting] = field(default_factory=list)
+    waiting: list[_Wanted] = field(default_factory=list)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     callers: int = 0
 
@@ -57,13 +57,13 @@ class Together:
         queue = self._queues.setdefault(partition, _Queue())
         queue.callers += 1
         try:
-            return await self._answered(queue, _Waiting(changes))
+            return await self._answered(queue, _Wanted(changes))
         finally:
             queue.callers -= 1
             if not queue.callers:
                 del self._queues[partition]
 
-    async def _answered(self, queue: _Queue, mine: _Waiting) -> Etags | Refused:
+    async def _answered(self, queue: _Queue, mine: _Wanted) -> Etags | Refused:
         queue.waiting.append(mine)
         try:
             async with queue.turn:
@@ -76,7 +76,7 @@ class Together:
             raise
         return await mine.answer
 
-    async def _performed(self, batch: list[_Waiting]) -> None:
+    async def _performed(self, batch: list[_Wanted]) -> None:
         try:
             while batch:
                 batch = await self._tried(batch)
@@ -88,7 +88,7 @@ class Together:
             _failed(batch, LedgerUnavailableError("nobody knows: the request was given up"))
             raise
 
-    async def _tried(self, batch: list[_Waiting]) -> list[_Waiting]:
+    async def _tried(self, batch: list[_Wanted]) -> list[_Wanted]:
         """Those that have no answer yet, because something of another was refused."""
         changes = [change for each in batch for change in each.changes]
         made = await self._store.commit(self._table, changes)
@@ -102,7 +102,7 @@ class Together:
             at = end
         return [each for each in batch if not each.answer.done()]
 
-    async def _one_by_one(self, batch: list[_Waiting], error: LedgerError) -> None:
+    async def _one_by_one(self, batch: list[_Wanted], error: LedgerError) -> None:
         """Something in it cannot be stored: that is said to whose it is."""
         if len(batch) == 1:
             _failed(batch, error)
@@ -111,9 +111,9 @@ class Together:
             await self._performed([each])
 
 
-def _next(queue: _Queue) -> list[_Waiting]:
+def _next(queue: _Queue) -> list[_Wanted]:
     """In the order in which they came, as many as fit; no row twice."""
-    batch, keys, rows, size = list[_Waiting](), set[str](), 0, 0
+    batch, keys, rows, size = list[_Wanted](), set[str](), 0, 0
     while queue.waiting:
         each = queue.waiting[0]
         rows += len(each.changes)
@@ -129,7 +129,7 @@ def _characters(row: Row) -> int:
     return sum(len(value) if isinstance(value, str) else 8 for value in row.values())
 
 
-def _failed(batch: Sequence[_Waiting], error: LedgerError) -> None:
+def _failed(batch: Sequence[_Wanted], error: LedgerError) -> None:
     for each in batch:
         if not each.answer.done():
             each.answer.set_exception(error)
