@@ -11,6 +11,10 @@ from lucius.ports.ledger import Drift
 
 
 class Layout(Protocol):
+    @property
+    def tables(self) -> Sequence[str]:
+        """Their names."""
+
     async def read(self, job_id: str, tenant_id: str | None = None) -> Stored | None:
         """The job as last committed; none where there is none, or a tombstone."""
 

@@ -53,6 +53,7 @@ class SingleTable:
     def __init__(self, store: Store, table: str) -> None:
         self._store = store
         self._table = table
+        self.tables: Final = (table,)
 
     # -- reading -----------------------------------------------------------------------------
 

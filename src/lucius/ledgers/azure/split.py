@@ -73,6 +73,7 @@ class SplitTables:
         self._together = Together(store, tables.jobs)
         self._late = Late(now, lag)
         self._jobs = tables.jobs
+        self.tables: Final = (tables.jobs, tables.steps, tables.outbox, tables.events)
         self._copies = Projections(store, tables)
         self._now = now
         self._hot = frozenset(hot)
