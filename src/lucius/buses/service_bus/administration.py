@@ -11,6 +11,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import SqlRuleFilter, SubscriptionProperties, TopicProperties
 
+from lucius.buses.service_bus.faults import other_sessions
 from lucius.buses.service_bus.rules import excluding, pools_of, step_types_of, taking
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Subscription
@@ -30,6 +31,8 @@ class Plan:
     expiry: timedelta | None = None
     lock: timedelta | None = None
     max_deliveries: int | None = None
+    sessions: bool = False
+    """Whether subscriptions that are received as a whole have sessions."""
 
 
 class Administrator:
@@ -105,11 +108,15 @@ class Administrator:
             "max_delivery_count": self._plan.max_deliveries or wanted.max_deliveries,
             "dead_lettering_on_message_expiration": True,
         }
+        sessions = self._plan.sessions and not wanted.by_topic
         try:
             found = await self._client.get_subscription(wanted.topic, wanted.name)
         except ResourceNotFoundError:
+            options["requires_session"] = sessions
             await self._client.create_subscription(wanted.topic, wanted.name, **options)
             return [f"created subscription {wanted.name} of topic {wanted.topic}"]
+        if bool(found.requires_session) != sessions:
+            raise other_sessions(f"subscription {wanted.name} of topic {wanted.topic}", sessions)
         return await self._update_subscription(wanted, found, options)
 
     async def _update_subscription(
