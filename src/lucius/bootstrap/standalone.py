@@ -15,6 +15,7 @@ from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.bootstrap.services import check_services, runners_of
+from lucius.bootstrap.step_types import look_at_server, look_at_settings
 from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
 from lucius.client import Client
 from lucius.core.errors import BusUnavailableError
@@ -67,6 +68,10 @@ async def run_service(
         found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos, counts)
     else:
         found = over_bus(settings, service, workspace, forks, slots, mode, pool, chaos, counts)
+    look = (
+        look_at_settings(settings, service) if gateway is None else look_at_server(gateway, service)
+    )
+    looking = asyncio.create_task(look)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
     with signals.listening(stopping.set):
@@ -87,6 +92,8 @@ async def run_service(
                     ready()
                     await _until(stopping, found.refused)
         finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
             await asyncio.gather(*(runner.stop() for runner in found.runners))
             await forks.close()
             await found.bus.close()
