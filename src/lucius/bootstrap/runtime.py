@@ -229,7 +229,7 @@ class Runtime:
                         await self.outbox.replies.drained()
 
     async def _prepare(self) -> None:
-        """Make topics and services ready, and look at what was under way. Another deployment's bus is refused."""
+        """Make topics and services ready. The bus of another deployment is refused."""
         if not self.bus.volatile:
             await self.bus.ensure([mark_of(self.settings)])
         await self.gateway.prepare()
