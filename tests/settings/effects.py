@@ -101,6 +101,8 @@ EFFECTS: Final = {
     "SERVICEBUS_MAX_DELIVERIES": _SERVICE_BUS,
     "SERVICEBUS_DUPLICATE_WINDOW_SECONDS": _SERVICE_BUS,
     "SERVICEBUS_EXPIRY": _SERVICE_BUS,
+    "SERVICEBUS_PREFIX": "adapters/test_two_deployments.py"
+    "::test_topics_with_a_prefix_carry_messages_under_their_plain_names",
     "SERVICEBUS_SESSIONS": "adapters/test_service_bus_sessions.py"
     "::test_the_setting_gives_sessions_to_services_alone",
     "LANE_TOPOLOGY": "api/test_pulling.py::test_both_modes_are_pulled_in_every_topology",

@@ -180,6 +180,12 @@ class BusAndRouting(Section):
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"
     )
+    servicebus_prefix: Text = setting(
+        "SERVICEBUS_PREFIX",
+        "",
+        "What the names of topics begin with on Service Bus: each deployment that shares a namespace with"
+        " another has its own, such as `test-`",
+    )
     servicebus_lock: Seconds = setting(
         "SERVICEBUS_LOCK_SECONDS",
         "60",
