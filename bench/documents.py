@@ -31,7 +31,8 @@ async def measure(data: Path, pages: int = PAGES, seconds: float = 5.0) -> Numbe
     document = outputs / "large.pdf"
     _write_scan(document, pages)
     before = _children()
-    async with serving(data, packaged=True) as server:
+    roots = {"LUCIUS_INPUT_ROOTS": str(outputs)}
+    async with serving(data, packaged=True, environ=roots) as server:
         await _one(server, document, pages=1)
         async with reading(server) as quiet:
             await asyncio.sleep(seconds)

@@ -15,6 +15,7 @@ DEFAULT_ACK_SECONDS: Final = 30.0
 DEFAULT_LEASE_SECONDS: Final = 900.0
 _NAMES: Final = ("jobId", "stepId", "step_type", "lease_id")
 _OPTIONAL: Final = "output_folder"
+_FOR_WORK: Final = (_OPTIONAL, "ack_timeout_seconds", "lease_seconds")
 
 
 @record
@@ -124,6 +125,15 @@ def _origin(job_id: str, root: str, effect: str) -> str:
     if began and began != job_id and root.endswith(own):
         return f"{root[: -len(own)]}/{began}/"
     return root
+
+
+def answerable(body: Mapping[str, Any]) -> Directive | None:
+    """As much of a faulty directive as its RESULT needs; None if it does not say whom to answer."""
+    named = {name: value for name, value in body.items() if name not in _FOR_WORK}
+    try:
+        return parse_directive({**named, "step_type": str(body.get("step_type") or "?")})
+    except InvalidDirectiveError:
+        return None
 
 
 def _reply_topic(body: Mapping[str, Any]) -> str:
