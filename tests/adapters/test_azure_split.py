@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.data.tables.aio import TableServiceClient
 
-from lucius.bootstrap import open_ledger
+from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.core.errors import LedgerError, LedgerRowUnreadableError
 from lucius.core.ids import new_job_id
 from lucius.ledgers.azure.heads import StepsHead

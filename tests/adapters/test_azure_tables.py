@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from azure.data.tables.aio import TableServiceClient
 
-from lucius.bootstrap import open_ledger
+from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.azure_stack import ACCOUNT, KEY
 from lucius.core.errors import LedgerError, LedgerUnavailableError

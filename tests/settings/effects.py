@@ -11,6 +11,7 @@ _PLAN: Final = f"{_HERE}::test_a_job_begins_with_what_is_set"
 _REFUSED: Final = f"{_HERE}::test_a_request_is_refused_by_what_is_set"
 _TOKEN: Final = f"{_HERE}::test_a_token_is_read_as_is_set"
 _LIMITS: Final = "api/test_backpressure.py"
+_NATS_USERS: Final = "adapters/test_nats_users.py::test_a_process_is_let_in"
 _SERVICE_BUS: Final = (
     "adapters/test_service_bus_provision.py"
     "::test_the_settings_reach_the_broker_and_later_changes_too"
@@ -89,11 +90,17 @@ EFFECTS: Final = {
     "NATS_CA": _NATS_TLS,
     "NATS_CERTIFICATE": _NATS_TLS,
     "NATS_PRIVATE_KEY_PATH": _NATS_TLS,
+    "NATS_CREDENTIALS": f"{_NATS_USERS}_with_a_credentials_file",
+    "NATS_USER": f"{_NATS_USERS}_with_a_password",
+    "NATS_PASSWORD": f"{_NATS_USERS}_with_a_password",
+    "NATS_TOKEN": f"{_NATS_USERS}_with_a_token",
     "SERVICEBUS_CONNECTION": _SERVICE_BUS,
     "SERVICEBUS_LOCK_SECONDS": _SERVICE_BUS,
     "SERVICEBUS_MAX_DELIVERIES": _SERVICE_BUS,
     "SERVICEBUS_DUPLICATE_WINDOW_SECONDS": _SERVICE_BUS,
     "SERVICEBUS_EXPIRY": _SERVICE_BUS,
+    "SERVICEBUS_SESSIONS": "adapters/test_service_bus_sessions.py"
+    "::test_the_setting_gives_sessions_to_services_alone",
     "LANE_TOPOLOGY": "api/test_pulling.py::test_both_modes_are_pulled_in_every_topology",
     "ROUTING_DELIMITER": _PLAN,
     "TEMPORAL_ENABLED": _TEMPORAL,

@@ -18,6 +18,7 @@ from lucius.engines.temporal.remote import RemoteInvoker
 from lucius.platform import Service
 from lucius.ports.config import ConfigSource
 from lucius.settings import Settings
+from lucius.settings.stored import StoredSettings
 from lucius.telemetry.spans import traced
 
 
@@ -31,9 +32,10 @@ async def build(
     """A runtime of the adapters that the settings name. `engine`: whose jobs it moves; None: of all."""
     if services:
         check_workspace(settings)
-    config = await open_config(settings)
+    stored = StoredSettings(settings)
+    config = await open_config(settings, stored)
     try:
-        return await _built(settings, services, config, reconciles, engine)
+        return await _built(settings, services, config, stored, reconciles, engine)
     except BaseException:
         await config.close()
         raise
@@ -43,6 +45,7 @@ async def _built(
     settings: Settings,
     services: Sequence[Service],
     config: ConfigSource,
+    stored: StoredSettings,
     reconciles: bool,
     engine: str | None,
 ) -> Runtime:
@@ -66,6 +69,7 @@ async def _built(
         worker=partial(work, settings) if both else None,
         bus=bus,
         config=config,
+        in_force=stored.in_force,
         workspace=workspace,
         services=services,
         reconciles=reconciles,

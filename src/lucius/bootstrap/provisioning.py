@@ -33,14 +33,18 @@ def subscriptions(
     `temporal`: invokers have a subscription to the replies too, of their own.
     """
     names = (REPLIES, INVOKER_REPLIES) if temporal else (REPLIES,)
-    wanted = [Subscription(reply_topic(lane), name) for lane in range(LANES) for name in names]
+    wanted = [
+        Subscription(reply_topic(lane), name, by_topic=True)
+        for lane in range(LANES)
+        for name in names
+    ]
     for topic in every_directive_topic(topologies=topologies):
         for service, step_types in services_of(catalog).items():
             for pool in (None, *pools_of(catalog, service)):
                 for name, mode in subscriptions_of(service, topology, pool):
                     filters = directive_filters(step_types, mode, pool)
                     wanted.append(Subscription(topic, name, filters))
-        wanted.append(Subscription(topic, UNCLAIMED, catch_all=True))
+        wanted.append(Subscription(topic, UNCLAIMED, catch_all=True, by_topic=True))
     return [*wanted, NOTICES]
 
 

@@ -46,6 +46,7 @@ from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.bootstrap.standing_tasks import StandingTask, StandingTasks
 from lucius.bootstrap.wellbeing import Wellbeing
 from lucius.console.room import console, root_path_of
+from lucius.contract.shapes import SettingsShape
 from lucius.core.errors import (
     LedgerError,
 )
@@ -97,6 +98,8 @@ class Runtime:
     """Runs the workflows in this process too."""
     listeners: Sequence[Listener] = ()
     """Told of every committed decision, besides those that are built here."""
+    in_force: Callable[[], Settings] | None = None
+    """The settings as they count now, where some of them are read again; None: as at the start."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     webhook_transport: httpx.AsyncBaseTransport | None = None
     """How webhooks are sent; None: over a transport that only leads outside."""
@@ -353,6 +356,7 @@ class Runtime:
                 redrives=self.insight.redrives,
                 watch=self.watch,
                 warnings=self._warnings,
+                settings=self._shown_settings,
                 stopping=lambda: self.stopping,
                 options=ApiOptions(
                     max_body_bytes=self.settings.max_body_bytes,
@@ -369,6 +373,9 @@ class Runtime:
     async def _measure(self, up: Mapping[str, bool]) -> None:
         self.metrics.config_valid.show({(): float(self.config.fault() is None)})
         await self.metrics.refresh(up)
+
+    def _shown_settings(self) -> SettingsShape:
+        return (self.settings if self.in_force is None else self.in_force()).shown()
 
     def _warnings(self) -> dict[str, str]:
         block = self.loop_watch.recent()

@@ -17,6 +17,7 @@ from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.bootstrap.services import check_services, runners_of
+from lucius.bootstrap.step_types import look_at_server, look_at_settings
 from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
 from lucius.client import Client
 from lucius.core.errors import BusUnavailableError
@@ -65,6 +66,10 @@ async def run_service(
     check_services([service])
     forks, workspace = ForkServer(), open_workspace(settings)
     counts = ServiceInstruments()
+    look = (
+        look_at_settings(settings, service) if gateway is None else look_at_server(gateway, service)
+    )
+    looking = asyncio.create_task(look)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
     async with AsyncExitStack() as stack:
@@ -95,6 +100,8 @@ async def run_service(
                     ready()
                     await _until(stopping, found.refused)
         finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
             await asyncio.gather(*(runner.stop() for runner in found.runners))
             await forks.close()
             await found.bus.close()

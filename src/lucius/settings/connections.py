@@ -162,6 +162,15 @@ class BusAndRouting(Section):
     nats_private_key_path: Text = setting(
         "NATS_PRIVATE_KEY_PATH", "", "File with the private key of that certificate"
     )
+    nats_credentials: Text = setting(
+        "NATS_CREDENTIALS",
+        "",
+        "Credentials file (.creds) that this process shows to NATS servers. It is read for every"
+        " connection, so a new one needs no restart",
+    )
+    nats_user: Text = setting("NATS_USER", "", "User of NATS; LUCIUS_NATS_PASSWORD goes with it")
+    nats_password: Secret = setting("NATS_PASSWORD", "", "Password of that user")
+    nats_token: Secret = setting("NATS_TOKEN", "", "Token for NATS servers that ask for one")
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"
     )
@@ -182,6 +191,13 @@ class BusAndRouting(Section):
         "120",
         "How long a topic drops messages with an id that it has seen. A publish whose outcome is unknown"
         " is repeated within seconds; a longer window costs throughput. Set only when a topic is created",
+    )
+    servicebus_sessions: bool = setting(
+        "SERVICEBUS_SESSIONS",
+        "false",
+        "Whether directives with the same routing key (a tenant, or a document in BURST) are a session of"
+        " Service Bus: one process at a time receives them, in order. Set only when a subscription is"
+        " created",
     )
     servicebus_expiry: AgeValue = setting(
         "SERVICEBUS_EXPIRY",

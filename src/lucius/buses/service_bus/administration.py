@@ -11,6 +11,7 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import SqlRuleFilter, SubscriptionProperties, TopicProperties
 
+from lucius.buses.service_bus.faults import other_sessions
 from lucius.buses.service_bus.rules import excluding, pools_of, step_types_of, taking
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Subscription
@@ -32,6 +33,8 @@ class Plan:
     expiry: timedelta | None = None
     lock: timedelta | None = None
     max_deliveries: int | None = None
+    sessions: bool = False
+    """Whether subscriptions that are received as a whole have sessions."""
 
 
 class Administrator:
@@ -108,12 +111,16 @@ class Administrator:
             "dead_lettering_on_message_expiration": not wanted.addressed,
         }
         if wanted.addressed:
-            options |= {"requires_session": True, "default_message_time_to_live": TOLD}
+            options["default_message_time_to_live"] = TOLD
+        sessions = wanted.addressed or (self._plan.sessions and not wanted.by_topic)
         try:
             found = await self._client.get_subscription(wanted.topic, wanted.name)
         except ResourceNotFoundError:
+            options["requires_session"] = sessions
             await self._client.create_subscription(wanted.topic, wanted.name, **options)
             return [f"created subscription {wanted.name} of topic {wanted.topic}"]
+        if bool(found.requires_session) != sessions:
+            raise other_sessions(f"subscription {wanted.name} of topic {wanted.topic}", sessions)
         return await self._update_subscription(wanted, found, options)
 
     async def _update_subscription(

@@ -5,14 +5,16 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-from lucius.buses.service_bus.faults import MissingEntityError
+from lucius.buses.service_bus.faults import MissingEntityError, NotAllowedError, other_sessions
 from lucius.buses.service_bus.hearing import SessionEar, addressed
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
 from lucius.buses.service_bus.sending import TopicSender
+from lucius.buses.service_bus.sessions import SessionIntake
+from lucius.buses.service_bus.source import Source
 from lucius.buses.service_bus.subscriber import Subscriber
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import NOTICES, Delivery, Message, Provisioner, Subscription
@@ -22,10 +24,25 @@ AT_ONCE: Final = 16
 
 
 class ServiceBus:
-    """`provisioner` None: what is missing is named, not created."""
+    """`provisioner` None: what is missing is named, not created.
 
-    def __init__(self, client: ServiceBusClient, provisioner: Provisioner | None = None) -> None:
+    `sessions`: subscriptions that are received as a whole have sessions, one for each `message_key`.
+    `lock`: how long a message or a session is locked; None: as its subscription says.
+    """
+
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        provisioner: Provisioner | None = None,
+        *,
+        sessions: bool = False,
+        lock: timedelta | None = None,
+    ) -> None:
         self._client = client
+        self._sessions = sessions
+        self._lock = lock
+        self._in_sessions: dict[str, timedelta] = {}
+        """How long a session is locked, by the name of the subscription."""
         self._provisioner = provisioner
         self._locks = Locks()
         self._senders: dict[str, TopicSender] = {}
@@ -39,6 +56,9 @@ class ServiceBus:
     async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
         if self._provisioner is not None:
             await self._provisioner.provision(subscriptions)
+        if self._sessions:
+            whole = [each for each in subscriptions if not each.by_topic]
+            self._in_sessions |= {each.name: self._lock or each.lock for each in whole}
         gate = asyncio.Semaphore(AT_ONCE)
         missing: list[str] = []
 
@@ -49,6 +69,10 @@ class ServiceBus:
                     await intake.check()
                 except MissingEntityError:
                     missing.append(f"{wanted.topic}/{wanted.name}")
+                except NotAllowedError as error:
+                    raise other_sessions(
+                        intake.subject, wanted.name in self._in_sessions
+                    ) from error
 
         await asyncio.gather(*(check(each) for each in subscriptions))
         if missing:
@@ -60,7 +84,9 @@ class ServiceBus:
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         if topic not in self._senders:
-            self._senders[topic] = TopicSender(topic, lambda: self._client.get_topic_sender(topic))
+            self._senders[topic] = TopicSender(
+                topic, lambda: self._client.get_topic_sender(topic), sessions=self._sessions
+            )
         await self._senders[topic].send(messages)
 
     @property
@@ -84,8 +110,17 @@ class ServiceBus:
             )
         return self._subscribers[name]
 
-    def _intake(self, topic: str, name: str) -> Intake:
-        return Intake(topic, name, lambda: self._client.get_subscription_receiver(topic, name))
+    def _intake(self, topic: str, name: str) -> Source:
+        opens = self._client.get_subscription_receiver
+        lock = self._in_sessions.get(name)
+        if lock is None:
+            return Intake(topic, name, lambda: opens(topic, name))
+
+        def next_session(wait: timedelta) -> ServiceBusReceiver:
+            seconds = wait.total_seconds()
+            return opens(topic, name, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=seconds)
+
+        return SessionIntake(topic, name, next_session, lock)
 
     # -- settling ----------------------------------------------------------------------------
 
@@ -108,7 +143,7 @@ class ServiceBus:
     ) -> None:
         intake, message = self._locks.pop(delivery)
         try:
-            await intake.alone(lambda receiver: how(receiver, message))
+            await intake.settle(message, lambda receiver: how(receiver, message))
         except BusUnavailableError:
             self._locks.put_back(delivery, (intake, message))
             raise

@@ -14,14 +14,12 @@ from azure.servicebus import ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from lucius.buses.service_bus.intake import POLL, Intake
-from lucius.buses.service_bus.wire import ADDRESS, NotOursError, incoming
+from lucius.buses.service_bus.wire import ADDRESS, LONGEST, NotOursError, incoming
 from lucius.core.errors import LockLostError
 from lucius.ports.bus import NOTICES, Message
 
 LOOK: Final = 0.1
 """Seconds that one look takes at least."""
-LONGEST: Final = 128
-"""Characters of a session's name."""
 
 
 def session_of(address: str) -> str:

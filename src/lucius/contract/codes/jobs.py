@@ -80,6 +80,24 @@ JOBS: Final = (
         answered_by=("start_redrive",),
     ),
     ProblemCode(
+        "PLAN_UNDER_WAY",
+        409,
+        "Such a plan runs already",
+        "A redrive plan with the same filter runs, and a second one would go at twice its pace."
+        " Nothing was started.",
+        "Watch the plan that runs with `lucius redrives PLAN`; end it with `--stop` to start it with"
+        " other numbers.",
+        answered_by=("start_redrive",),
+    ),
+    ProblemCode(
+        "TOO_MANY_PLANS",
+        409,
+        "Too many redrive plans run",
+        "Twenty redrive plans run already, in all tenants together. Nothing was started.",
+        "Wait for one to end, or end one with `lucius redrives PLAN --stop`.",
+        answered_by=("start_redrive",),
+    ),
+    ProblemCode(
         "FILTER_TOO_WIDE",
         422,
         "The plan would redrive everything",
