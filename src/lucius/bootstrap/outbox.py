@@ -32,6 +32,7 @@ from lucius.engines.outbox.ready import ReadyQueues
 from lucius.engines.outbox.reconciler import Reconciler
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.replies import Guard, ReplyConsumer
+from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.ticks import IDLE, Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
@@ -126,6 +127,7 @@ def outbox(
         cache_bytes=cache_bytes,
     )
     pump = Pump(engine, releases, windows, ready, tasks)
+    signaller = Signaller(engine, workflows, observer=metrics) if workflows is not None else None
     dispatcher = Dispatcher(
         engine,
         bus,
@@ -136,7 +138,7 @@ def outbox(
         observer=metrics,
         decorate=decorate,
         notify=notify,
-        workflows=workflows,
+        signaller=signaller,
     )
     reporter = UnclaimedReporter(
         engine, bus, unclaimed, lanes=lanes, topologies=topologies, now=now, observer=metrics

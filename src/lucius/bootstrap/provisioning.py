@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from lucius.bootstrap.adapters.buses import open_provisioner
 from lucius.bootstrap.adapters.configs import open_config
+from lucius.bootstrap.deployment import mark_of
 from lucius.core.routing import (
     LANES,
     TOPOLOGIES,
@@ -54,13 +55,12 @@ async def provision_bus(settings: Settings) -> Sequence[str]:
     await config.close()
     provisioner = open_provisioner(settings)
     try:
-        return await provisioner.provision(
-            subscriptions(
-                config.catalog(),
-                settings.lane_topology,
-                settings.topologies(),
-                temporal=settings.temporal_enabled,
-            )
+        wanted = subscriptions(
+            config.catalog(),
+            settings.lane_topology,
+            settings.topologies(),
+            temporal=settings.temporal_enabled,
         )
+        return await provisioner.provision([mark_of(settings), *wanted])
     finally:
         await provisioner.close()

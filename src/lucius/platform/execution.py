@@ -33,8 +33,8 @@ from lucius.platform.replies import (
     RELEASE,
     RESULT,
     Replies,
+    ReplyForm,
     failed,
-    reply,
     succeeded,
 )
 from lucius.platform.service import Output, Service
@@ -86,6 +86,7 @@ class Attempt:
         self._releasing = False
         self._cancel_requested = False
         self._ended = False
+        self._form: ReplyForm | None = None
         self._task: Task | None = None
         self._span: NoSpan = NO_SPAN
         self.progress = Progress.PICKING_UP
@@ -311,8 +312,9 @@ class Attempt:
         serial: int | None = None,
     ) -> bool:
         kit = self._kit
-        stamp = kit.clock().isoformat()
-        message = reply(directive, kind, kit.worker_id, stamp, fields, serial)
+        if self._form is None:
+            self._form = ReplyForm(directive, kit.worker_id)
+        message = self._form.filled(kind, kit.clock().isoformat(), fields, serial)
         return (await kit.replies.send(directive, message)).cancel_requested
 
     async def _send_result(self, directive: Directive, result: Mapping[str, Any]) -> None:

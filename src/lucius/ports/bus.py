@@ -1,6 +1,6 @@
 """The bus port: topics with filtered subscriptions, at-least-once delivery under a lock."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
 from typing import Any, Final, Protocol
@@ -61,6 +61,23 @@ def directive_filters(
         "pool": (pool if pool is not None else ABSENT,),
     }
     return filters if mode is None else {**filters, "mode": (mode,)}
+
+
+MARK: Final = "deployment-"
+"""How the name of the subscription begins that says whose topics these are. A topic has one such."""
+
+
+def deployment_mark(topic: str, deployment: str) -> Subscription:
+    """A subscription that takes nothing. Adapters refuse a second one with another name."""
+    name = f"{MARK}{deployment}"
+    return Subscription(topic, name, {"deployment": (deployment,)}, by_topic=True)
+
+
+def others_mark(wanted: Subscription, names: Iterable[str]) -> str | None:
+    """The mark of another deployment among these names, where `wanted` is a mark."""
+    if not wanted.name.startswith(MARK):
+        return None
+    return next((n for n in names if n.startswith(MARK) and n != wanted.name), None)
 
 
 @record

@@ -78,13 +78,15 @@ class Outage:
         self._what = what
         self._log = log
         self.on = False
+        self.why = ""
+        """What was said when it began."""
 
     def began(self, error: BaseException, observer: Observer) -> None:
         if not self.on:
             self.on = True
             observer.incident(Incident.OUTAGE, self._dependency)
-            reason = str(error) or type(error).__name__
-            self._log.warning("outage of the %s: %s: %s", self._dependency, self._what, reason)
+            self.why = str(error) or type(error).__name__
+            self._log.warning("outage of the %s: %s: %s", self._dependency, self._what, self.why)
 
     def ended(self) -> None:
         if self.on:
