@@ -19,7 +19,7 @@ from lucius.cli.main import main
 from lucius.core.job import Job
 from lucius.engines.temporal.attributes import (
     NAMES,
-    Attributes,
+    JobAttributes,
     missing_attributes,
     register_attributes,
 )
@@ -108,7 +108,7 @@ async def test_names_that_were_missing_are_looked_for_again() -> None:
         server.address, namespace=await new_namespace(await server.client())
     )
     time = 0.0
-    attributes, job = Attributes(bare, lambda: time), plain_job()
+    attributes, job = JobAttributes(bare, lambda: time), plain_job()
     assert await attributes.of(job) == TypedSearchAttributes.empty
     await register_attributes(bare)
     assert await attributes.of(job) == TypedSearchAttributes.empty, "not asked for each job"

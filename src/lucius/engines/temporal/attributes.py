@@ -51,7 +51,7 @@ async def register_attributes(client: Client) -> list[str]:
     return missing
 
 
-class Attributes:
+class JobAttributes:
     """Whether new workflows may carry them. It asks once, and again every minute while some are missing."""
 
     def __init__(self, client: Client, clock: Callable[[], float] | None = None) -> None:
