@@ -12,6 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
+from temporalio.service import RPCError
 
 from lucius.bootstrap.temporal import provision_temporal
 from lucius.bootstrap.temporal_server import ATTRIBUTES
@@ -52,7 +53,7 @@ async def new_namespace(client: Client) -> str:
     for _ in range(LOOKS):
         try:
             await missing_attributes(await Client.connect(address, namespace=name))
-        except RuntimeError:
+        except (RPCError, RuntimeError):
             await asyncio.sleep(0.1)
         else:
             return name
