@@ -20,6 +20,7 @@ from lucius.engines.outbox.held_back import HeldBack, NoneHeldBack, Resumption
 from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
 from lucius.engines.outbox.move_log import log_moves
+from lucius.engines.outbox.notices import Notices, Tokens
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Observer, Observers, Outage
 from lucius.engines.outbox.owed import OwedEffects
@@ -60,6 +61,7 @@ class Outbox:
     ticks: Ticks
     replies: ReplyConsumer
     nudges: Nudges
+    notices: Notices
     reconciler: Reconciler
     unclaimed: UnclaimedServices
 
@@ -78,6 +80,7 @@ def outbox(
     cache_bytes: int = CACHE_BYTES,
     look: timedelta = IDLE,
     decorate: Decorate = lambda body: body,
+    tokens: Tokens = lambda *attempt: (),
     notify: Notify | None = None,
     guard: Guard = lambda body, job_id, received: None,
     home: str = EMBEDDED,
@@ -98,6 +101,7 @@ def outbox(
     unclaimed, lost = UnclaimedServices(), LostServices(home, alive)
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
+    notices = Notices(bus, metrics, tokens, alive)
     together = isinstance(lanes, FixedLanes)
     engine = OutboxEngine(
         ledger,
@@ -112,7 +116,14 @@ def outbox(
         lanes=lanes,
         pace=pace,
         observer=Observers((metrics, *observers)) if observers else metrics,
-        listeners=(metrics.listen, log_moves, unclaimed.listen, lost.listen, *listeners),
+        listeners=(
+            metrics.listen,
+            log_moves,
+            unclaimed.listen,
+            lost.listen,
+            notices.listen,
+            *listeners,
+        ),
         cache_bytes=cache_bytes,
     )
     pump = Pump(engine, releases, windows, ready, tasks)
@@ -149,6 +160,7 @@ def outbox(
         engine,
         bus,
         tasks,
+        notices,
         outage,
         nudged=ticks.look,
         lanes=lanes,
@@ -180,6 +192,7 @@ def outbox(
         replies,
         reporter,
         nudges,
+        notices,
         Resumption(held_back, releases),
     )
     pulls = Pulls(releases, windows, pump)
@@ -198,6 +211,7 @@ def outbox(
         ticks,
         replies,
         nudges,
+        notices,
         reconciler,
         unclaimed,
     )

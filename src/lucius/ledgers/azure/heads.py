@@ -91,7 +91,7 @@ COLUMNS: Final = JOB_COLUMNS | frozenset(
     (PARTITION, ROW, ETAG, *GLANCED, "body_hash", "keyed", "no", "withdrawn")
 )
 """Every column of a job's row that this version writes, but for the pieces of long texts."""
-DOCUMENTS: Final = ("doc", "pending")
+DOCUMENTS: Final = ("doc", "pending", "gone")
 
 
 def job_row(job: Job, head: StepsHead) -> dict[str, Any]:
