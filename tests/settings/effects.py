@@ -71,11 +71,15 @@ EFFECTS: Final = {
     "FORMER_TOPOLOGIES": "engine/test_topologies.py"
     "::test_topics_of_former_topologies_are_listened_on_where_so_configured",
     "LANE_LEASE_SECONDS": "settings/test_shared.py::test_the_settings_of_a_shared_ledger",
+    "TABLE_LAG_SECONDS": "adapters/test_azure_split.py"
+    "::test_a_lag_is_set_or_each_save_is_copied_at_once",
     "HOT_TENANTS": "adapters/test_azure_split.py"
     "::test_the_settings_open_it_and_name_the_hot_tenants",
     "IDEMPOTENCY_TABLE": AZURE_TABLES,
     "JOB_INDEX_TABLE": AZURE_TABLES,
     "INFLIGHT_TABLE": AZURE_TABLES,
+    "SERVICE_RECORDS_TABLE": "adapters/test_table_records.py"
+    "::test_the_setting_puts_the_records_into_a_table",
     "STORAGE_BACKEND": "faults/test_kill.py"
     "::test_fm_022_reproduce_without_a_durable_ledger_an_accepted_job_is_lost",
     "RETENTION": "upkeep/test_upkeep.py::test_a_server_deletes_what_it_keeps_no_longer",

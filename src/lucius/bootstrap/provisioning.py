@@ -15,7 +15,7 @@ from lucius.core.routing import (
 from lucius.engines.outbox.replies import INVOKER_REPLIES, REPLIES
 from lucius.engines.outbox.unclaimed import UNCLAIMED
 from lucius.gateway.bus_gateway import pools_of, services_of
-from lucius.ports.bus import Subscription, directive_filters
+from lucius.ports.bus import NOTICES, Subscription, directive_filters
 from lucius.ports.config import Catalog
 from lucius.settings import Settings
 
@@ -46,7 +46,7 @@ def subscriptions(
                     filters = directive_filters(step_types, mode, pool)
                     wanted.append(Subscription(topic, name, filters))
         wanted.append(Subscription(topic, UNCLAIMED, catch_all=True, by_topic=True))
-    return wanted
+    return [*wanted, NOTICES]
 
 
 async def provision_bus(settings: Settings) -> Sequence[str]:

@@ -161,6 +161,7 @@ class Runtime:
             if shared
             else settings.outbox_retry_interval,
             decorate=reply_tokens.decorate,
+            tokens=self.tokens.every,
             notify=self.webhooks.notify,
             guard=reply_tokens.guard,
             home=home,
@@ -176,6 +177,8 @@ class Runtime:
         self.wellbeing = Wellbeing(self.ledger, self.outbox, self.standing, clock, self.workflows)
         if isinstance(self.ledger, Measured):
             self.ledger.instruments.register(self.registry)
+        if isinstance(self.workflows, Measured):
+            self.workflows.instruments.register(self.registry)
         ProcessCollector(registry=self.registry)
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.invoker = Invoker(
@@ -273,7 +276,10 @@ class Runtime:
 
     def _of_the_api(self) -> dict[str, StandingTask]:
         """Where others move it."""
-        tasks: dict[str, StandingTask] = {"nudges": self.outbox.nudges.run}
+        tasks: dict[str, StandingTask] = {
+            "nudges": self.outbox.nudges.run,
+            "notices": self.outbox.notices.run,
+        }
         if self._starter is not None:
             tasks["starter"] = self._starter.run
         return tasks

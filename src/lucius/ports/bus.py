@@ -42,6 +42,14 @@ class Subscription:
     lock: timedelta = timedelta(seconds=60)
     max_deliveries: int = 10
     by_topic: bool = False
+    addressed: bool = False
+    """It keeps what is told to addresses, for a few minutes. Only some brokers need a place for that."""
+
+
+NOTICES: Final = Subscription(
+    "global-bus-notices", "workers", lock=timedelta(minutes=5), addressed=True
+)
+"""What is told to workers, each at its own address."""
 
 
 def directive_filters(
@@ -127,6 +135,16 @@ class Bus(Protocol):
 
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         """Set a faulty message aside."""
+
+    async def tell(self, address: str, message: Message) -> None:
+        """Send it to whoever hears at that address. It may be lost: nobody keeps it for long."""
+
+    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+        """What was told to that address, as soon as there is something; nothing after `wait`.
+
+        One receiver hears at an address. It misses nothing after its first call, unless the broker is
+        away meanwhile. BusUnavailableError during an outage.
+        """
 
     async def close(self) -> None: ...
 

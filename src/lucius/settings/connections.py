@@ -98,6 +98,12 @@ class Storage(Section):
         "Tenants whose jobs of a month backend `table` spreads over sixteen partitions, because one"
         " takes 2,000 rows a second",
     )
+    table_lag: SecondsOrNone = setting(
+        "TABLE_LAG_SECONDS",
+        "30",
+        "How long Steps, Outbox and Events of backend `table` may be behind Jobs: saves of a job in that"
+        " time are copied together. none: each save is copied at once, for twice as many requests",
+    )
     idempotency_table: Text = setting(
         "IDEMPOTENCY_TABLE", "job-idempotency", "Table of each tenant's claims, lists and counts"
     )
@@ -108,6 +114,12 @@ class Storage(Section):
         "INFLIGHT_TABLE",
         "job-inflight",
         "Table of lane leases, what is in flight on the lanes, and API keys",
+    )
+    service_records_table: Text = setting(
+        "SERVICE_RECORDS_TABLE",
+        "",
+        "Azure table, in the account of LUCIUS_TABLE_CONNECTION, in which `lucius service run` records what"
+        " was begun and done. Empty: in the workspace of each job",
     )
     workspace_url: Url = setting(
         "WORKSPACE_URL",

@@ -19,6 +19,8 @@ from lucius.ports.bus import MARK, Subscription, others_mark
 DEFAULT_RULE: Final = "$Default"
 RULE: Final = "lucius"
 CATCH_ALL: Final = "lucius-catch-all"
+TOLD: Final = timedelta(minutes=5)
+"""How long what was told to an address waits for it."""
 AT_ONCE: Final = 8
 """Topics that are worked on at the same time."""
 
@@ -120,9 +122,11 @@ class Administrator:
         options: dict[str, Any] = {
             "lock_duration": self._plan.lock or wanted.lock,
             "max_delivery_count": self._plan.max_deliveries or wanted.max_deliveries,
-            "dead_lettering_on_message_expiration": True,
+            "dead_lettering_on_message_expiration": not wanted.addressed,
         }
-        sessions = self._plan.sessions and not wanted.by_topic
+        if wanted.addressed:
+            options["default_message_time_to_live"] = TOLD
+        sessions = wanted.addressed or (self._plan.sessions and not wanted.by_topic)
         try:
             found = await self._client.get_subscription(wanted.topic, wanted.name)
         except ResourceNotFoundError:

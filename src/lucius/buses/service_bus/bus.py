@@ -10,6 +10,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from lucius.buses.service_bus.faults import MissingEntityError, NotAllowedError, other_sessions
+from lucius.buses.service_bus.hearing import SessionEar, addressed
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
 from lucius.buses.service_bus.sending import TopicSender
@@ -17,7 +18,7 @@ from lucius.buses.service_bus.sessions import SessionIntake
 from lucius.buses.service_bus.source import Source
 from lucius.buses.service_bus.subscriber import Subscriber
 from lucius.core.errors import BusUnavailableError
-from lucius.ports.bus import MARK, Delivery, Message, Provisioner, Subscription
+from lucius.ports.bus import MARK, NOTICES, Delivery, Message, Provisioner, Subscription
 
 AT_ONCE: Final = 16
 """Receivers that are opened at the same time."""
@@ -50,6 +51,7 @@ class ServiceBus:
         self._locks = Locks()
         self._senders: dict[str, TopicSender] = {}
         self._subscribers: dict[str, Subscriber] = {}
+        self._hearing: dict[str, SessionEar] = {}
 
     @property
     def volatile(self) -> bool:
@@ -158,10 +160,23 @@ class ServiceBus:
             self._locks.put_back(delivery, (intake, message))
             raise
 
+    # -- telling -----------------------------------------------------------------------------
+
+    async def tell(self, address: str, message: Message) -> None:
+        await self.publish(NOTICES.topic, [addressed(address, message)])
+
+    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+        if address not in self._hearing:
+            if self._provisioner is not None:
+                await self._provisioner.provision([NOTICES])
+            self._hearing[address] = SessionEar(address, self._client)
+        return await self._hearing[address].heard(wait)
+
     # -- looking -----------------------------------------------------------------------------
 
     async def close(self) -> None:
         await asyncio.gather(
+            *(hearing.close() for hearing in self._hearing.values()),
             *(subscriber.close() for subscriber in self._subscribers.values()),
             *(sender.close() for sender in self._senders.values()),
         )

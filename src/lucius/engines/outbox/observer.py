@@ -23,6 +23,8 @@ class Incident(StrEnum):
     """The process stood still, or its clock jumped ahead; the cause says which."""
     NUDGE_LOST = "nudge_lost"
     """The owner of a lane could not be told of a job that was moved here."""
+    NOTICE_LOST = "notice_lost"
+    """A worker could not be told that its job is being cancelled; its next heartbeat is answered."""
     WORKFLOW_UNREACHED = "workflow_unreached"
     """A workflow could not be started or signalled now; the cause says which. It is tried again."""
     UNCLAIMED = "unclaimed"
