@@ -75,4 +75,3 @@ async def test_a_flood_waits_in_the_ledger_and_holds_up_nobody(tmp_path: Path) -
         assert len(after) > len(waiting) // 2, "the few waited for the flood"
         assert max(row["held"] for row in seen) > FLOOD // 4, "the ledger held nothing back"
         assert max(row["released"] for row in seen) < FLOOD // 2, "the window let the flood out"
-        print(len(waiting), len(after), [(row["held"], row["released"]) for row in seen])
