@@ -235,6 +235,14 @@ async def test_poison_is_set_aside_and_the_next_directive_is_served(bench: Bench
 
 
 @on_the_bench
+async def test_a_payload_that_is_not_json_makes_the_directive_poison(bench: Bench) -> None:
+    """Without an effect key of its own, the effect is named by input and payload."""
+    await bench.runner(Writer(), slots=1)
+    await bench.send(1, effect_key=None, payload={"a": float("nan")})
+    assert (await bench.result())["error"]["code"] == "INVALID_DIRECTIVE"
+
+
+@on_the_bench
 async def test_a_directive_for_another_service_is_not_taken(bench: Bench) -> None:
     await bench.runner(Writer())
     await bench.send(1, step_type="SIS")
