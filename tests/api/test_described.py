@@ -60,7 +60,7 @@ def loose_states(document: Any) -> list[str]:
 
 
 def misfits(body: dict[str, Any]) -> list[str]:
-    whole = {**body["schema"], "components": DOCUMENT["components"]}
+    whole = {**body.get("schema", {}), "components": DOCUMENT["components"]}
     validator = jsonschema_rs.Draft202012Validator(whole)
     return [error.message for error in validator.iter_errors(body["example"])]
 

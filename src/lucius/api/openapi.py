@@ -100,7 +100,8 @@ def _answer(answer: Answer, operation_id: str) -> Json:
         example = example_of(schema, schemas(), *ALSO.get(operation_id, ()))
         content[JSON] = {"schema": schema, "example": example}
     if answer.media is not None:
-        content[answer.media] = {"schema": {"type": "string"}, "example": TEXTS[answer.media]}
+        text = {} if answer.shape else {"schema": {"type": "string"}}
+        content[answer.media] = {**text, "example": TEXTS[answer.media]}
     if content:
         document["content"] = content
     if answer.headers:

@@ -70,6 +70,11 @@ class OwnServices:
             await forks.close()
 
     @property
+    def running(self) -> int:
+        """Steps at work."""
+        return sum(runner.health().running for runner in self.runners)
+
+    @property
     def left_behind(self) -> int:
         """Executions that would not end, once they were drained."""
         return sum(runner.left_behind for runner in self.runners)

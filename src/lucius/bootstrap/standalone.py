@@ -12,7 +12,7 @@ from lucius.api.health import health_app
 from lucius.bootstrap.adapters.buses import open_bus
 from lucius.bootstrap.adapters.records import open_records
 from lucius.bootstrap.adapters.workspaces import check_workspace, open_workspace
-from lucius.bootstrap.ending import Ending
+from lucius.bootstrap.ending import Ending, say_stopping
 from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
@@ -66,14 +66,16 @@ async def run_service(
     check_services([service])
     forks, workspace = ForkServer(), open_workspace(settings)
     counts = ServiceInstruments()
-    look = (
-        look_at_settings(settings, service) if gateway is None else look_at_server(gateway, service)
-    )
-    looking = asyncio.create_task(look)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
+    runners: list[ServiceRunner] = []
+
+    def stop() -> None:
+        say_stopping(sum(runner.health().running for runner in runners), settings.drain)
+        stopping.set()
+
     async with AsyncExitStack() as stack:
-        stack.enter_context(signals.listening(stopping.set))
+        stack.enter_context(signals.listening(stop))
         records = await stack.enter_async_context(open_records(settings, workspace))
         if gateway is not None:
             found = over_gateway(
@@ -83,6 +85,8 @@ async def run_service(
             found = over_bus(
                 settings, service, workspace, forks, slots, mode, pool, chaos, counts, records
             )
+        runners += found.runners
+        looking = asyncio.create_task(_look(settings, service, gateway))
         try:
             for runner in found.runners:
                 await runner.start()
@@ -141,6 +145,14 @@ def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[
         (service.name, "busy"): sum(each.running for each in found),
         (service.name, "free"): sum(each.free_slots for each in found),
     }
+
+
+async def _look(settings: Settings, service: Service, gateway: Client | None) -> None:
+    """Whether a protocol names what it does, beside its start."""
+    if gateway is None:
+        await look_at_settings(settings, service)
+    else:
+        await look_at_server(gateway, service)
 
 
 async def _until(stopping: asyncio.Event, refused: "asyncio.Future[None]") -> None:
