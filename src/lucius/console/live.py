@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from time import thread_time
+from time import perf_counter
 from typing import Any, Final, Generic, TypeVar
 
 from starlette.requests import Request
@@ -35,7 +35,11 @@ SILENCE: Final = b": nothing new\n\n"
 
 
 class Timed(Generic[T]):
-    """Some work, and how long the loop was busy with it: not how long it took, which others share."""
+    """Some work, and how long the loop was busy with it: not how long it took, which others share.
+
+    By the clock, not by the CPU: where other processes take most of the machine, the loop's time is what
+    jobs and pages share.
+    """
 
     def __init__(self, work: Coroutine[Any, Any, T], clock: Callable[[], float]) -> None:
         self._work = work
@@ -62,7 +66,7 @@ class Timed(Generic[T]):
 
 
 class Pulse:
-    def __init__(self, clock: Callable[[], float] = thread_time) -> None:
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
         self.listeners = 0
         self._seconds = 0.0
