@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -16,8 +16,6 @@ from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.bootstrap.services import check_services, runners_of
 from lucius.bootstrap.step_types import look_at_server, look_at_settings
-from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
-from lucius.client import Client
 from lucius.core.errors import BusUnavailableError
 from lucius.core.plan import Mode
 from lucius.platform import Service, ServiceRunner
@@ -32,6 +30,9 @@ from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.telemetry.spans import traced
 from lucius.upkeep.job_workspaces import OWNER
+
+if TYPE_CHECKING:
+    from lucius.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ async def run_service(
     health: int | None = None,
     mode: Mode | None = None,
     pool: str | None = None,
-    gateway: Client | None = None,
+    gateway: "Client | None" = None,
     chaos: Chaos | None = None,
 ) -> None:
     """Until SIGINT or SIGTERM; then running steps finish, or their leases are given back.
@@ -166,7 +167,7 @@ def over_bus(
 def over_gateway(
     settings: Settings,
     service: Service,
-    gateway: Client,
+    gateway: "Client",
     workspace: Workspace,
     forks: ForkServer,
     slots: int,
@@ -174,6 +175,8 @@ def over_gateway(
     instruments: ServiceInstruments | None = None,
 ) -> Running:
     """The gateway knows lanes and modes; a worker pulls whatever its service is sent."""
+    from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
+
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def refuse(error: GatewayRefusedError) -> None:
