@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -42,22 +42,32 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(data: Path, *, services: bool = True, kind: str = "") -> AsyncIterator[Server]:
-    """`kind` is how the names of its services in `bench.echo` end."""
+async def serving(
+    data: Path,
+    *,
+    services: bool = True,
+    kind: str = "",
+    packaged: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> AsyncIterator[Server]:
+    """`kind` is how the names of its services in `bench.echo` end; `packaged`: the real ones instead.
+
+    `environ`: settings of its own.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    named = (
-        [w for n in SERVICES for w in ("--service", f"bench.echo:{n}{kind}")] if services else []
-    )
+    named = [w for n in SERVICES for w in ("--service", f"bench.echo:{n}{kind}")]
+    chosen = [] if packaged else ["--no-services", *(named if services else [])]
     process = subprocess.Popen(  # noqa: ASYNC220 - started before the clock
-        [LUCIUS, "up", "--port", str(port), "--data", str(data), "--no-services", *named],
+        [LUCIUS, "up", "--port", str(port), "--data", str(data), *chosen],
         cwd=Path(__file__).parents[1],
         env={
             **os.environ,
             "LUCIUS_MAX_INFLIGHT_PER_TENANT": "none",
             "LUCIUS_LOG_LEVEL": "WARNING",
             "LUCIUS_OUTPUT_ROOTS": str(outputs_of(data)),
+            **(environ or {}),
         },
     )
     try:

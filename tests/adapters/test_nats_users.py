@@ -71,6 +71,16 @@ async def test_what_the_user_may_not_do_is_named(tmp_path: Path) -> None:
             await carried(server, NATS_CREDENTIALS=str(mine))
 
 
+async def test_the_rights_that_the_page_lists_are_enough(tmp_path: Path) -> None:
+    with in_operator_mode(tmp_path) as (operator, server):
+        mine, rows = tmp_path / "mine.creds", "$KV.narrow-subscriptions.>"
+        published = ["narrow.bus.>", "narrow.dead.>", rows, "$JS.API.>", "$JS.ACK.>"]
+        operator.write_credentials(
+            mine, pub={"allow": published}, sub={"allow": ["_INBOX.>", rows]}
+        )
+        assert await carried(server, NATS_CREDENTIALS=str(mine), SYSTEM="narrow") == ["m1"]
+
+
 async def test_a_process_is_let_in_with_a_password() -> None:
     with serving("--user", "lucius", "--pass", SECRET) as server:
         assert await carried(server, NATS_USER="lucius", NATS_PASSWORD=SECRET) == ["m1"]

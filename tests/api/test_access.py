@@ -72,6 +72,7 @@ async def test_a_caller_submits_only_for_its_tenants(world: World) -> None:
         client.headers["authorization"] = "b"
         answer = await client.post("/v1/orchestrate", json=ENVELOPE)
         assert (answer.status_code, answer.json()["code"]) == (403, "TENANT_FORBIDDEN")
+        assert answer.json()["detail"] == "this key or token is for tenant_b, not for tenant_a"
         assert world.jobs == {}
         await accepted(client, tenant_id="tenant_b")
 

@@ -24,6 +24,8 @@ async def refused(lucius: Live, key: str, code: str, **changes: str) -> None:
     answer = await lucius.submit(key, **changes)
     assert (answer.status_code, answer.json()["code"]) == (429, code)
     assert int(answer.headers["retry-after"]) >= 1
+    setting = "LUCIUS_MAX_INFLIGHT" + code.removesuffix("_SATURATED").join(("_PER_", ""))
+    assert setting.removesuffix("_PER_GLOBAL") in answer.json()["detail"]
 
 
 async def live_jobs(lucius: Live) -> int:

@@ -26,7 +26,7 @@ async def job_id(world: World) -> str:
 
 async def test_a_held_step_waits_for_the_window(world: World, job_id: str) -> None:
     assert explain(world.jobs[job_id]) == (
-        "step ocr waits for room in the dispatch window of ocr-service on lane 15"
+        "step ocr waits for its turn with ocr-service; `lucius why job_0` says its place in line"
     )
 
 
@@ -121,7 +121,7 @@ async def test_a_cancelled_job_says_since_when(world: World, job_id: str) -> Non
 
 async def test_a_refused_publish_says_when_it_is_tried_again(world: World, job_id: str) -> None:
     await world.apply(job_id, EntryReleased("ocr", "lease"))
-    assert explain(world.jobs[job_id]).startswith("step ocr is being published to global-bus-p15")
+    assert explain(world.jobs[job_id]).startswith("step ocr is on its way to ocr-service")
     fault = Fault("TOO_LARGE", "the message is too large")
     await world.apply(job_id, PublishRefused("ocr", 1, "lease", fault))
     assert explain(world.jobs[job_id]) == (

@@ -110,7 +110,10 @@ def test_watch_shows_the_history_and_exits_with_the_outcome(server: Server, shel
 def test_show_says_why_a_job_is_where_it_is(shell: Shell) -> None:
     shell.run(*SUBMIT)
     result = shell.run("job", "show", "job_0")
-    assert "waits for room in the dispatch window" in result.stdout
+    assert (
+        "waits for its turn with ocr-service; `lucius why job_0` says its place in line"
+        in result.stdout
+    )
     assert "embedding-service" in result.stdout
     assert shell.json("job", "show", "job_0")["steps"][0]["step_id"] == "ocr"
 

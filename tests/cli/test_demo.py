@@ -27,6 +27,7 @@ def test_the_demo_shows_question_answer_and_page_of_both_documents(tmp_path: Pat
     plain = run(str(tmp_path))
     assert plain.returncode == 0, plain.stderr
     assert plain.stdout.count("job IN_PROGRESS->SUCCEEDED") == 2
+    assert plain.stdout.endswith("what became of it, attempt by attempt\n"), "what to try next"
     scan, text = plain.stdout.split("\nexamples/scan.pdf\n")[1].split("\nexamples/sample.pdf\n")
     for said in ("What will the repair of the lens cost?", "2,150 crowns", "page 2, passage 2"):
         assert said in scan

@@ -78,6 +78,8 @@ EFFECTS: Final = {
     "IDEMPOTENCY_TABLE": AZURE_TABLES,
     "JOB_INDEX_TABLE": AZURE_TABLES,
     "INFLIGHT_TABLE": AZURE_TABLES,
+    "SERVICE_RECORDS_TABLE": "adapters/test_table_records.py"
+    "::test_the_setting_puts_the_records_into_a_table",
     "STORAGE_BACKEND": "faults/test_kill.py"
     "::test_fm_022_reproduce_without_a_durable_ledger_an_accepted_job_is_lost",
     "RETENTION": "upkeep/test_upkeep.py::test_a_server_deletes_what_it_keeps_no_longer",
@@ -99,6 +101,8 @@ EFFECTS: Final = {
     "SERVICEBUS_MAX_DELIVERIES": _SERVICE_BUS,
     "SERVICEBUS_DUPLICATE_WINDOW_SECONDS": _SERVICE_BUS,
     "SERVICEBUS_EXPIRY": _SERVICE_BUS,
+    "SERVICEBUS_PREFIX": "adapters/test_two_deployments.py"
+    "::test_topics_with_a_prefix_carry_messages_under_their_plain_names",
     "SERVICEBUS_SESSIONS": "adapters/test_service_bus_sessions.py"
     "::test_the_setting_gives_sessions_to_services_alone",
     "LANE_TOPOLOGY": "api/test_pulling.py::test_both_modes_are_pulled_in_every_topology",

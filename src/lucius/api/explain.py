@@ -79,14 +79,14 @@ def _step(job: Job, plan: StepPlan, step: Step) -> str:
         if entry.ready_at is not None:
             return f"{name} waits to be published again{_since(entry.ready_at)}{after}"
         return (
-            f"{name} waits for room in the dispatch window of {plan.service}"
-            f" on lane {job.plan.routing.lane}{after}"
+            f"{name} waits for its turn with {plan.service}{after};"
+            f" `lucius why {job.job_id}` says its place in line"
         )
     attempt = _attempt(step.attempt_no, plan, step)
     until = execution.lease_expires_at if execution is not None else None
     by = f" by {instant(until)}" if until is not None else ""
     if step.state is StepState.DISPATCHING:
-        return f"{name} is being published to {job.plan.routing.topic} ({attempt})"
+        return f"{name} is on its way to {plan.service} ({attempt})"
     if step.state is StepState.AWAITING_ACK:
         return f"{name} waits for {plan.service} to acknowledge it{by} ({attempt})"
     owner = execution.lease_owner if execution is not None else None

@@ -45,7 +45,10 @@ def filter_schema(states: Collection[JobState]) -> dict[str, Any]:
     """The filter of an order that takes jobs in these states."""
     word = {"type": "string", "enum": [state.value for state in states]}
     state = one_or_several(word, "One state or several")
-    return {**FILTER, "properties": {**FILTER["properties"], "state": state}}
+    properties = {**FILTER["properties"], "state": state}
+    if not set(states) & set(LIVE_JOB):
+        properties["live"] = {**properties["live"], "enum": [False]}
+    return {**FILTER, "properties": properties}
 
 
 def job_filter(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from lucius.bootstrap.adapters.buses import open_bus
 from lucius.bootstrap.adapters.configs import open_config
@@ -66,7 +67,7 @@ async def _built(
         engine_name=engine if settings.temporal_enabled else None,
         workflows=workflows,
         remote_invoker=remote_invoker(settings) if workflows and not reconciles else None,
-        worker=partial(work, settings) if both else None,
+        worker=partial(work, settings, workflows) if both else None,
         bus=bus,
         config=config,
         in_force=stored.in_force,
@@ -85,6 +86,7 @@ def remote_invoker(settings: Settings) -> RemoteInvoker:
     return RemoteInvoker(settings.invoker_url, settings.invoker_secret.get_secret_value())
 
 
-async def work(settings: Settings, invoker: Invoker) -> None:
+async def work(settings: Settings, workflows: Any, invoker: Invoker) -> None:
     """The worker, in the process of the invoker."""
-    await of_temporal("worker").run_worker(place_of(settings), AskingHere(invoker))
+    run_worker, asking = of_temporal("worker").run_worker, AskingHere(invoker)
+    await run_worker(place_of(settings), asking, workflows.instruments)

@@ -24,6 +24,19 @@ CUT_SHORT: Final = 1
 """The exit code of a process that did not end in order."""
 
 
+def say_stopping(running: int, drain: timedelta) -> None:
+    """For whoever pressed Ctrl-C: how many steps are waited for, and for how long."""
+    if not running:
+        log.info("stopping; no step is at work")
+        return
+    steps = "1 step that is" if running == 1 else f"{running} steps that are"
+    log.info(
+        "stopping; waiting for %s at work, %g s at most (LUCIUS_DRAIN_SECONDS); Ctrl-C again ends at once",
+        steps,
+        drain.total_seconds(),
+    )
+
+
 class Ending:
     """`drain`: how long running steps and open requests may finish after the first signal."""
 

@@ -70,6 +70,11 @@ class OwnServices:
             await forks.close()
 
     @property
+    def running(self) -> int:
+        """Steps at work."""
+        return sum(runner.health().running for runner in self.runners)
+
+    @property
     def left_behind(self) -> int:
         """Executions that would not end, once they were drained."""
         return sum(runner.left_behind for runner in self.runners)
@@ -79,7 +84,7 @@ class OwnServices:
         return next((runner.name for runner in self.runners if runner.serves(task)), None)
 
     def listen(self, before: Job | None, decision: Decision) -> None:
-        """Services that live here hear of a cancellation at once, others with their next heartbeat.
+        """Services that live here hear of a cancellation directly, others by notices or heartbeats.
 
         A lease that the ledger has ended ends here too: nothing more is committed under it.
         """

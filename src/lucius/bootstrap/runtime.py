@@ -37,6 +37,7 @@ from lucius.bootstrap.adapters.workspaces import (
     job_workspaces,
 )
 from lucius.bootstrap.chores import Chores, refresh
+from lucius.bootstrap.deployment import mark_of
 from lucius.bootstrap.insight import insight, listening
 from lucius.bootstrap.loop_watch import Block, LoopWatch
 from lucius.bootstrap.outbox import outbox
@@ -160,6 +161,7 @@ class Runtime:
             if shared
             else settings.outbox_retry_interval,
             decorate=reply_tokens.decorate,
+            tokens=self.tokens.every,
             notify=self.webhooks.notify,
             guard=reply_tokens.guard,
             home=home,
@@ -175,6 +177,8 @@ class Runtime:
         self.wellbeing = Wellbeing(self.ledger, self.outbox, self.standing, clock, self.workflows)
         if isinstance(self.ledger, Measured):
             self.ledger.instruments.register(self.registry)
+        if isinstance(self.workflows, Measured):
+            self.workflows.instruments.register(self.registry)
         ProcessCollector(registry=self.registry)
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.invoker = Invoker(
@@ -215,21 +219,28 @@ class Runtime:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Runtime"]:
+        async with self._ending():
+            await self._prepare()
+            async with self.standing.watching(self._background()):
+                self.started = True
+                try:
+                    with self.loop_watch.watching():
+                        yield self
+                finally:
+                    await self.take_no_more()
+                    if self.reconciles:
+                        await self.outbox.replies.drained()
+
+    async def _prepare(self) -> None:
+        """Make topics and services ready. The bus of another deployment is refused."""
+        if not self.bus.volatile:
+            await self.bus.ensure([mark_of(self.settings)])
         await self.gateway.prepare()
         await self.own.start()
         await self.heard.paused.look()
         await self.insight.sightings.recall()
         if self.reconciles:
             await self.reconciler.prepare()
-        async with self._ending(), self.standing.watching(self._background()):
-            self.started = True
-            try:
-                with self.loop_watch.watching():
-                    yield self
-            finally:
-                await self.take_no_more()
-                if self.reconciles:
-                    await self.outbox.replies.drained()
 
     def _background(self) -> dict[str, StandingTask]:
         """What runs for as long as the process, by its name in log and readiness."""
@@ -265,7 +276,10 @@ class Runtime:
 
     def _of_the_api(self) -> dict[str, StandingTask]:
         """Where others move it."""
-        tasks: dict[str, StandingTask] = {"nudges": self.outbox.nudges.run}
+        tasks: dict[str, StandingTask] = {
+            "nudges": self.outbox.nudges.run,
+            "notices": self.outbox.notices.run,
+        }
         if self._starter is not None:
             tasks["starter"] = self._starter.run
         return tasks

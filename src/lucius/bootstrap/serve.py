@@ -5,6 +5,7 @@ import contextlib
 import gc
 import ipaddress
 import logging
+import shlex
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
@@ -15,12 +16,14 @@ import uvicorn
 
 from lucius.bootstrap.adapters.services import PACKAGED_SERVICES
 from lucius.bootstrap.building import build
-from lucius.bootstrap.ending import Ending
+from lucius.bootstrap.ending import Ending, say_stopping
 from lucius.bootstrap.listening import BACKLOG, listen
 from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.step_types import doers_in, here, warn_unreached
+from lucius.contract import DEFAULT_URL
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
+from lucius.ports.config import Catalog
 from lucius.server.connections import Connections, affordable
 from lucius.server.owner import OwnerProtocol, this_user
 from lucius.server.peers import known_here
@@ -150,13 +153,30 @@ async def serve(
         warn_unreached(named, doers_in(runtime.config.catalog()), here(settings))
         with _private_socket(settings) as private:
             page = (settings.console_url or address).rstrip("/")
-            await _serve_on(listener, private, runtime, lambda: _tell(address, page, ready))
+            await _serve_on(
+                listener, private, runtime, lambda: _tell(address, page, runtime, ready)
+            )
 
 
-def _tell(address: str, page: str, ready: Callable[[str], None]) -> None:
+def _tell(address: str, page: str, runtime: Runtime, ready: Callable[[str], None]) -> None:
+    """What somebody who has just started it wants to know; last of all, what to try."""
     log.info("listening on %s", address)
+    names = ", ".join(service.name for service in runtime.services) or "none"
+    log.info("services: %s; data directory: %s", names, runtime.settings.data_dir.resolve())
     log.info("the console is at %s/ and the API is described at %s/docs", page, page)
+    if (command := first_command(address, runtime.services, runtime.config.catalog())) is not None:
+        log.info("try next, in another terminal: %s", command)
     ready(address)
+
+
+def first_command(address: str, services: Sequence[Service], catalog: Catalog) -> str | None:
+    """A job that the services of this process can do, if there is one."""
+    here = {service.name for service in services}
+    for request_type, protocol in catalog.protocols.items():
+        if {step.service for step in protocol.steps} <= here:
+            url = "" if address == DEFAULT_URL else f" --url {address}"
+            return f"lucius submit --type {shlex.quote(request_type)} --input FILE --wait{url}"
+    return None
 
 
 @contextlib.contextmanager
@@ -229,6 +249,7 @@ async def _serve_on(
     def begin_end() -> None:
         server.should_exit = True
         if runtime.started:
+            say_stopping(runtime.own.running, settings.drain)
             runtime.take_no_more()
 
     with signals.listening(begin_end):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,9 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from lucius.api.health import health_app
 from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.records import open_records
 from lucius.bootstrap.adapters.workspaces import check_workspace, open_workspace
-from lucius.bootstrap.ending import Ending
+from lucius.bootstrap.ending import Ending, say_stopping
 from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
@@ -23,7 +25,7 @@ from lucius.platform.chaos import Chaos
 from lucius.platform.directive import uri_of
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.measures import ServiceInstruments
-from lucius.platform.records import WorkspaceRecords
+from lucius.platform.records import Records, WorkspaceRecords
 from lucius.platform.service import DependencyCheck, slots_of
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
@@ -65,17 +67,27 @@ async def run_service(
     check_services([service])
     forks, workspace = ForkServer(), open_workspace(settings)
     counts = ServiceInstruments()
-    if gateway is not None:
-        found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos, counts)
-    else:
-        found = over_bus(settings, service, workspace, forks, slots, mode, pool, chaos, counts)
-    look = (
-        look_at_settings(settings, service) if gateway is None else look_at_server(gateway, service)
-    )
-    looking = asyncio.create_task(look)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
-    with signals.listening(stopping.set):
+    runners: list[ServiceRunner] = []
+
+    def stop() -> None:
+        say_stopping(sum(runner.health().running for runner in runners), settings.drain)
+        stopping.set()
+
+    async with AsyncExitStack() as stack:
+        stack.enter_context(signals.listening(stop))
+        records = await stack.enter_async_context(open_records(settings, workspace))
+        if gateway is not None:
+            found = over_gateway(
+                settings, service, gateway, workspace, forks, slots, chaos, counts, records
+            )
+        else:
+            found = over_bus(
+                settings, service, workspace, forks, slots, mode, pool, chaos, counts, records
+            )
+        runners += found.runners
+        looking = asyncio.create_task(_look(settings, service, gateway))
         try:
             for runner in found.runners:
                 await runner.start()
@@ -86,7 +98,7 @@ async def run_service(
             async def measure(said: Mapping[str, bool]) -> None:
                 counts.slots.show(slots_now(service, found.runners))
 
-            checks = checks_of(service, found.runners, workspace, settings)
+            checks = checks_of(service, found.runners, workspace, settings, gateway)
             app = health_app(checks, registry, measure)
             async with health_port(app, health_host, health):
                 with watch.watching():
@@ -102,11 +114,20 @@ async def run_service(
 
 
 def checks_of(
-    service: Service, runners: Sequence[ServiceRunner], workspace: Workspace, settings: Settings
+    service: Service,
+    runners: Sequence[ServiceRunner],
+    workspace: Workspace,
+    settings: Settings,
+    gateway: Client | None = None,
 ) -> dict[str, DependencyCheck]:
-    """What the process needs: its bus or gateway, the workspaces, and what the service itself names."""
+    """What the process needs: its bus or gateway, the workspaces, and what the service itself names.
+
+    A gateway is asked: a worker whose slots are busy pulls nothing, and would not notice that it is away.
+    """
 
     async def bus() -> None:
+        if gateway is not None:
+            await gateway.reply(service.name, [])
         for runner in runners:
             if (outage := runner.health().outage) is not None:
                 raise BusUnavailableError(outage)
@@ -115,7 +136,8 @@ def checks_of(
         await workspace.read(f"{settings.workspace_url.rstrip('/')}/{settings.system}/{OWNER}")
 
     own = {f"service {name}": check for name, check in service.checks().items()}
-    return {"bus": bus, **({"workspace": workspaces} if service.commit else {}), **own}
+    needed = "bus" if gateway is None else "gateway"
+    return {needed: bus, **({"workspace": workspaces} if service.commit else {}), **own}
 
 
 def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[str, ...], float]:
@@ -124,6 +146,14 @@ def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[
         (service.name, "busy"): sum(each.running for each in found),
         (service.name, "free"): sum(each.free_slots for each in found),
     }
+
+
+async def _look(settings: Settings, service: Service, gateway: Client | None) -> None:
+    """Whether a protocol names what it does, beside its start."""
+    if gateway is None:
+        await look_at_settings(settings, service)
+    else:
+        await look_at_server(gateway, service)
 
 
 async def _until(stopping: asyncio.Event, refused: "asyncio.Future[None]") -> None:
@@ -144,6 +174,7 @@ def over_bus(
     pool: str | None,
     chaos: Chaos | None,
     instruments: ServiceInstruments | None = None,
+    records: Records | None = None,
 ) -> Running:
     bus = traced(open_bus(settings))
     runners = runners_of(
@@ -155,7 +186,7 @@ def over_bus(
         slots=slots,
         forks=forks,
         grace=settings.drain,
-        records=WorkspaceRecords(workspace),
+        records=records,
         mode=mode,
         pool=pool,
         chaos=chaos,
@@ -173,6 +204,7 @@ def over_gateway(
     slots: int,
     chaos: Chaos | None,
     instruments: ServiceInstruments | None = None,
+    records: Records | None = None,
 ) -> Running:
     """The gateway knows lanes and modes; a worker pulls whatever its service is sent."""
     from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
@@ -194,7 +226,7 @@ def over_gateway(
         slots=slots_of(service, slots),
         forks=forks,
         grace=settings.drain,
-        records=WorkspaceRecords(workspace),
+        records=records or WorkspaceRecords(workspace),
         replies=BatchedReplies(gateway, service.name, lambda lease: runner.end_lease(lease)),
         chaos=chaos,
         instruments=instruments,

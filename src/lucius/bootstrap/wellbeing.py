@@ -21,7 +21,7 @@ class Wellbeing:
 
     def checks(self) -> dict[str, HealthCheck]:
         return {
-            "ledger": self.ledger.check,
+            "ledger": self._check_ledger,
             **({"clock": self._check_clock} if self.storage_clock is not None else {}),
             "bus": self._check_bus,
             "reconciler": self.standing.check,
@@ -36,12 +36,16 @@ class Wellbeing:
             found["bus"] = "the bus does not answer"
         return found
 
+    async def _check_ledger(self) -> None:
+        await self.ledger.check()
+
     async def _check_clock(self) -> None:
         if self.storage_clock is not None:
             self.storage_clock.check()
 
     async def _check_bus(self) -> None:
-        if self.outbox.dispatcher.outage.on:
-            raise LuciusError("the bus does not take directives")
-        if self.outbox.replies.outage.on:
-            raise LuciusError("the bus does not deliver replies")
+        dispatcher, replies = self.outbox.dispatcher, self.outbox.replies
+        if dispatcher.outage.on:
+            raise LuciusError(f"the bus does not take directives: {dispatcher.outage.why}")
+        if replies.outage.on:
+            raise LuciusError(f"the bus does not deliver replies: {replies.outage.why}")

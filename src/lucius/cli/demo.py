@@ -38,6 +38,11 @@ ASKED: Final = {
 """What is asked of the documents that ship with the repository; the first one is a scan."""
 EXAMPLES: Final = Path("examples")
 READY_SECONDS: Final = 60.0
+NEXT: Final = """
+What to try next:
+  lucius up                                                    a server of your own; the console is at http://127.0.0.1:8700
+  lucius submit --type OCR --input examples/sample.pdf --wait  a job, in another terminal
+  lucius job show last                                         what became of it, attempt by attempt"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,7 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
     else:
         for run in runs:
             _show(run)
+        click.echo(NEXT)
     click.get_current_context().exit(max(exit_code(run.job) for run in runs))
 
 

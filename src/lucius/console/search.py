@@ -26,7 +26,7 @@ Fits = Callable[[Job], bool]
 
 
 @dataclass(slots=True)
-class Found:
+class FoundJobs:
     """`all_of_them`: no job is left that was not looked at."""
 
     jobs: list[Job]
@@ -39,7 +39,7 @@ class Search:
 
     async def search(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         wanted = request.query_params.get("q", "").strip()
-        found = await find(context, caller, wanted) if 0 < len(wanted) <= MAX_ID else Found([])
+        found = await find(context, caller, wanted) if 0 < len(wanted) <= MAX_ID else FoundJobs([])
         if len(found.jobs) == 1:
             return self._site.to(f"/jobs/{found.jobs[0].job_id}")
         return self._site.page(
@@ -58,13 +58,13 @@ class Search:
         return (add("GET", "/search", self.search, "Find a job", parameters=(wanted,)),)
 
 
-async def find(context: ApiContext, caller: Caller, wanted: str) -> Found:
+async def find(context: ApiContext, caller: Caller, wanted: str) -> FoundJobs:
     """By a whole job id or its beginning, among all jobs; by another id, among the newest."""
     job = await job_for(context, wanted, caller)
     if job is not None:
-        return Found([job])
+        return FoundJobs([job])
     if caller.tenants is not None and not caller.tenants:
-        return Found([])
+        return FoundJobs([])
     every = JobQuery(tenant_ids=caller.tenants, limit=_PORTION)
     if wanted == LAST:
         return await _among(context, every, lambda job: True, most=1)
@@ -77,8 +77,8 @@ async def find(context: ApiContext, caller: Caller, wanted: str) -> Found:
     return await _among(context, every, lambda job: any(i.startswith(wanted) for i in _ids(job)))
 
 
-async def _among(context: ApiContext, query: JobQuery, fits: Fits, most: int = SHOWN) -> Found:
-    found = Found([])
+async def _among(context: ApiContext, query: JobQuery, fits: Fits, most: int = SHOWN) -> FoundJobs:
+    found = FoundJobs([])
     for _ in range(SEARCHED // _PORTION):
         page = await context.engine.jobs(query)
         found.jobs += [job for job in page.jobs if fits(job)]
@@ -86,7 +86,7 @@ async def _among(context: ApiContext, query: JobQuery, fits: Fits, most: int = S
         if found.all_of_them or len(found.jobs) >= most:
             break
         query = replace(query, cursor=page.next_cursor)
-    return Found(found.jobs[:most], found.all_of_them and len(found.jobs) <= most)
+    return FoundJobs(found.jobs[:most], found.all_of_them and len(found.jobs) <= most)
 
 
 def _ids(job: Job) -> Iterator[str]:

@@ -96,7 +96,7 @@ def busy(at: Situation) -> Diagnosis | None:
         at.step.updated_at,
         [
             Evidence(
-                f"{line} of its tenant are before it on its lane" if at.step.held else "it is sent"
+                f"{line} of its tenant are before it in line" if at.step.held else "it is sent"
             ),
             *([Evidence(pace)] if at.facts.whole else []),
         ],

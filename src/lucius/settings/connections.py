@@ -115,6 +115,12 @@ class Storage(Section):
         "job-inflight",
         "Table of lane leases, what is in flight on the lanes, and API keys",
     )
+    service_records_table: Text = setting(
+        "SERVICE_RECORDS_TABLE",
+        "",
+        "Azure table, in the account of LUCIUS_TABLE_CONNECTION, in which `lucius service run` records what"
+        " was begun and done. Empty: in the workspace of each job",
+    )
     workspace_url: Url = setting(
         "WORKSPACE_URL",
         _workspace,
@@ -173,6 +179,12 @@ class BusAndRouting(Section):
     nats_token: Secret = setting("NATS_TOKEN", "", "Token for NATS servers that ask for one")
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"
+    )
+    servicebus_prefix: Text = setting(
+        "SERVICEBUS_PREFIX",
+        "",
+        "What the names of topics begin with on Service Bus: each deployment that shares a namespace with"
+        " another has its own, such as `test-`",
     )
     servicebus_lock: Seconds = setting(
         "SERVICEBUS_LOCK_SECONDS",

@@ -11,22 +11,32 @@ from lucius.api.openapi import header_parameter
 from lucius.api.operation import Answer, Operation, json_response
 from lucius.api.problems import Problem
 from lucius.api.tracing import continue_trace
-from lucius.contract.envelope import ENVELOPE, TEXT
+from lucius.contract.envelope import ENVELOPE, MAX_NAME, TEXT
 from lucius.contract.shapes import SubmittedShape
 from lucius.core.trace_context import is_traceparent
 from lucius.ports.engine import Submitted
+
+MOST_NAMED: Final = 20
+"""Tenants of a caller that a refusal names."""
 
 
 async def orchestrate(context: ApiContext, request: Request, caller: Caller) -> Response:
     envelope = await json_object(request, context.options.max_body_bytes)
     tenant_id = envelope.get("tenant_id")
     if isinstance(tenant_id, str) and not caller.may_act_for(tenant_id):
-        raise Problem("TENANT_FORBIDDEN")
+        raise Problem("TENANT_FORBIDDEN", _only_for(caller, tenant_id))
     if context.stopping():
         raise Problem("NOT_READY", "the server is stopping and takes no new jobs")
     key = _from_headers(request, envelope)
     continue_trace(envelope)
     return accepted(await context.engine.submit(envelope, idempotency_key=key))
+
+
+def _only_for(caller: Caller, tenant_id: str) -> str:
+    """Names the caller's own tenants, and no others."""
+    own = sorted(caller.tenants or ())
+    named = ", ".join(own[:MOST_NAMED]) + (" and others" if len(own) > MOST_NAMED else "")
+    return f"this key or token is for {named or 'no tenant'}, not for {tenant_id[:MAX_NAME]}"
 
 
 def _from_headers(request: Request, envelope: dict[str, Any]) -> str | None:

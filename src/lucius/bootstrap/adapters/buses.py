@@ -95,6 +95,7 @@ def service_bus_plan(settings: Settings) -> Any:
         lock=settings.servicebus_lock,
         max_deliveries=settings.servicebus_max_deliveries,
         sessions=settings.servicebus_sessions,
+        prefix=settings.servicebus_prefix,
     )
 
 

@@ -36,7 +36,9 @@ def open_service_bus(connection: str, plan: Plan, *, creates: bool) -> ServiceBu
     _check(connection)
     administrator = open_administrator(connection, plan) if creates else None
     client = _client(connection)
-    return ServiceBus(client, administrator, sessions=plan.sessions, lock=plan.lock)
+    return ServiceBus(
+        client, administrator, sessions=plan.sessions, lock=plan.lock, prefix=plan.prefix
+    )
 
 
 def _client(connection: str) -> ServiceBusClient:

@@ -19,7 +19,7 @@ from lucius.core.errors import BusUnavailableError, LockLostError
 
 LOST = (MessageLockLostError, SessionLockLostError, MessageAlreadySettled, MessageNotFoundError)
 NOT_ALLOWED = "amqp:not-allowed"
-FORBIDDEN = (ServiceBusAuthenticationError, ServiceBusAuthorizationError, ClientAuthenticationError)
+UNKNOWN = (ServiceBusAuthenticationError, ClientAuthenticationError)
 
 
 class MissingEntityError(BusUnavailableError):
@@ -45,7 +45,12 @@ def mapped(subject: str) -> Iterator[None]:
         raise MissingEntityError(
             f"{subject} does not exist: `lucius bus provision` creates it"
         ) from error
-    except FORBIDDEN as error:
+    except UNKNOWN as error:
+        raise BusUnavailableError(
+            f"{subject}: Service Bus does not accept the key or identity of"
+            f" LUCIUS_SERVICEBUS_CONNECTION. It is wrong, expired or was replaced: {error}"
+        ) from error
+    except ServiceBusAuthorizationError as error:
         raise BusUnavailableError(
             f"{subject}: Service Bus refuses the caller. LUCIUS_SERVICEBUS_CONNECTION needs the"
             f" rights Send and Listen: {error}"

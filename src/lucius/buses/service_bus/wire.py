@@ -9,6 +9,8 @@ from lucius.ports.bus import Message, Property
 
 KEY: Final = "message_key"
 """On a partitioned topic, messages with the same value of this property stay in order."""
+ADDRESS: Final = "address"
+"""Messages with it are told to one receiver: it is their session."""
 NO_KEY: Final = "-"
 """The session of messages without a key: where sessions are on, every message must have one."""
 LONGEST: Final = 128
@@ -23,8 +25,13 @@ class NotOursError(ValueError):
 
 
 def outgoing(message: Message, *, sessions: bool = False) -> ServiceBusMessage:
-    """`sessions`: messages with the same key are one session. It is the partition key in any case."""
-    key = message.properties.get(KEY)
+    """`sessions`: messages with the same key are one session. It is the partition key in any case.
+
+    Messages to one address are always a session.
+    """
+    address = message.properties.get(ADDRESS)
+    key = message.properties.get(KEY) if address is None else address
+    sessions = sessions or address is not None
     if key is None and sessions:
         key = NO_KEY
     return ServiceBusMessage(

@@ -58,8 +58,8 @@ JOBS: Final = (
         "GROUP_NOT_FOUND",
         404,
         "There is no such group of failures",
-        "No failure that the caller may see has this fingerprint, or it was forgotten: the 500 groups that"
-        " failed last are kept.",
+        "No failure that the caller may see has this fingerprint, or it was forgotten: 500 groups"
+        " are kept.",
         "`GET /v1/failures` and `lucius failures` list the groups.",
         answered_by=("get_failure_group", "start_redrive"),
     ),

@@ -50,6 +50,14 @@ RACES: Final = 20
 A_TURN: Final = 16
 """Jobs that are submitted or answered in one turn of the event loop."""
 
+SATURATED: Final = {
+    "tenant": "as many jobs of this tenant are live as LUCIUS_MAX_INFLIGHT_PER_TENANT, or the tenant's own"
+    " max_inflight, allows: repeat the request when some have ended",
+    "total": "as many jobs are live as LUCIUS_MAX_INFLIGHT allows: repeat the request when some have ended",
+    "lane": "as many jobs that share a queue with this one are live as LUCIUS_MAX_INFLIGHT_PER_LANE allows:"
+    " repeat the request when some have ended",
+}
+"""What a request is told that finds a limit reached, by its scope."""
 Listener = Callable[[Job | None, Decision], None]
 """Told of every committed decision, with the job as it was before."""
 ReadBacklog = Callable[[], Awaitable[Sequence[BacklogRow]]]
@@ -220,7 +228,7 @@ class OutboxEngine:
             case Saturated(scope):
                 raise RequestError(
                     f"{'GLOBAL' if scope == 'total' else scope.upper()}_SATURATED",
-                    f"the limit of live jobs ({scope}) is reached: try again later",
+                    SATURATED[scope],
                     status=429,
                 )
             case _:

@@ -21,9 +21,9 @@ class Answer(NamedTuple):
     condition: str | None = None
 
 
-def token_answer(raw: bytes) -> bytes:
-    """Every token is good: this broker is for one machine."""
-    said = {"status-code": Int(202), "status-description": "Accepted"}
+def token_answer(raw: bytes, *, good: bool) -> bytes:
+    status, words = (202, "Accepted") if good else (401, "InvalidSignature")
+    said = {"status-code": Int(status), "status-description": words}
     return answer(parse(raw).system.get("message_id"), said, None)
 
 

@@ -12,13 +12,12 @@ from lucius.standins.service_bus.accepting import (
     granted,
     wish_of,
 )
+from lucius.standins.service_bus.access import LISTEN, SEND, UNAUTHORIZED
 from lucius.standins.service_bus.broker import Broker, TopicState
 from lucius.standins.service_bus.codec import Described, UInt, ULong, UShort
 from lucius.standins.service_bus.frames import (
     ACCEPTED,
-    MODIFIED,
     REJECTED,
-    RELEASED,
     Attach,
     Begin,
     Detach,
@@ -29,7 +28,6 @@ from lucius.standins.service_bus.frames import (
     outcome,
 )
 from lucius.standins.service_bus.links import (
-    SESSION_LOST,
     SETTLED_BY_SENDER,
     WINDOW,
     Inlet,
@@ -37,19 +35,17 @@ from lucius.standins.service_bus.links import (
     QueueOutlet,
 )
 from lucius.standins.service_bus.management import (
-    LOCK_LOST,
     NOT_FOUND,
-    NOT_IMPLEMENTED,
     answer_of,
     token_answer,
 )
-from lucius.standins.service_bus.messages import unpacked
-from lucius.standins.service_bus.queue import DESCRIPTION, REASON, Queue
+from lucius.standins.service_bus.messages import unpacked, value_of
+from lucius.standins.service_bus.queue import Queue
 from lucius.standins.service_bus.sessions import Waiting
+from lucius.standins.service_bus.settling import applied
 
 CBS: Final = "$cbs"
 MANAGEMENT: Final = "/$management"
-LOST: Final = "The lock supplied is invalid: it expired, or the message was settled."
 
 
 class Speaker(Protocol):
@@ -58,6 +54,7 @@ class Speaker(Protocol):
     broker: Broker
     max_frame_size: int
     answers: dict[str, OutgoingLink]
+    rights: frozenset[str]
 
     def say(self, channel: int, said: Any, payload: bytes = b"") -> None: ...
 
@@ -168,14 +165,27 @@ class Session:
     def _taker(self, address: str) -> Callable[[bytes, int], Any]:
         broker, answers = self._connection.broker, self._connection.answers
         if address == CBS:
-            return lambda raw, _: answers[address].reply(token_answer(raw))
+            return lambda raw, _: answers[address].reply(self._admitted(raw))
         if address.lower().endswith(MANAGEMENT):
             queue = broker.queue(address[: -len(MANAGEMENT)])
             return lambda raw, _: answers[address].reply(answer_of(queue, raw))
+        self._require(SEND, address)
         topic = broker.topic(address)
         if topic is None:
             raise RefusedLinkError(NOT_FOUND, _missing(address))
         return lambda raw, form: _publish(topic, raw, form)
+
+    def _admitted(self, raw: bytes) -> bytes:
+        rights = self._connection.broker.access.rights(str(value_of(raw)))
+        self._connection.rights = rights or frozenset()
+        return token_answer(raw, good=rights is not None)
+
+    def _require(self, right: str, address: str) -> None:
+        if right not in self._connection.rights:
+            said = (
+                f"Unauthorized access. '{right}' claim(s) are required to perform this operation."
+            )
+            raise RefusedLinkError(UNAUTHORIZED, f"{said} Resource: '{address}'.")
 
     def _attach_outlet(self, said: Attach) -> None:
         address = _address(said.source)
@@ -184,6 +194,7 @@ class Session:
             self._connection.answers[address] = node
             self._accept(said)
             return
+        self._require(LISTEN, address)
         queue = self._connection.broker.queue(address)
         if queue is None:
             raise RefusedLinkError(NOT_FOUND, _missing(address))
@@ -247,35 +258,9 @@ class Session:
             if found is None or said.state is None:
                 continue
             del self._unsettled[delivery_id]
-            state = _applied(*found, said.state)
+            state = applied(*found, said.state)
             if not said.settled:
                 self.say(Disposition(False, UInt(delivery_id), UInt(delivery_id), True, state))
-
-
-def _applied(queue: Queue, token: UUID, state: Described) -> Described:
-    """The outcome that the client asked for, as it is answered: its own, or that the lock is lost."""
-    code, fields = int(state.descriptor), state.value
-    if code == ACCEPTED:
-        done = queue.complete(token)
-    elif code == RELEASED:
-        done = queue.abandon(token, failed=False)
-    elif code == MODIFIED:
-        away = len(fields) > 1 and fields[1]
-        done = queue.defer(token) if away else queue.abandon(token)
-    elif code == REJECTED:
-        done = queue.dead_letter(token, *_reason(fields))
-        state = outcome(REJECTED)
-    else:
-        return outcome(REJECTED, [error(NOT_IMPLEMENTED, f"outcome 0x{code:02x}")])
-    condition = SESSION_LOST if queue.options.sessions else LOCK_LOST
-    return state if done else outcome(REJECTED, [error(condition, LOST)])
-
-
-def _reason(fields: list[Any]) -> tuple[str, str]:
-    """Why a message is rejected: in the information of the error."""
-    said = fields[0].value if fields and isinstance(fields[0], Described) else []
-    info = {str(k): v for k, v in ((said[2] if len(said) > 2 else None) or {}).items()}
-    return str(info.get(REASON) or ""), str(info.get(DESCRIPTION) or "")
 
 
 def _publish(topic: TopicState, raw: bytes, message_format: int) -> Described | None:
