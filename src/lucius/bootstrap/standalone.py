@@ -118,7 +118,7 @@ def checks_of(
     runners: Sequence[ServiceRunner],
     workspace: Workspace,
     settings: Settings,
-    gateway: Client | None = None,
+    gateway: "Client | None" = None,
 ) -> dict[str, DependencyCheck]:
     """What the process needs: its bus or gateway, the workspaces, and what the service itself names.
 
@@ -148,7 +148,7 @@ def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[
     }
 
 
-async def _look(settings: Settings, service: Service, gateway: Client | None) -> None:
+async def _look(settings: Settings, service: Service, gateway: "Client | None") -> None:
     """Whether a protocol names what it does, beside its start."""
     if gateway is None:
         await look_at_settings(settings, service)
