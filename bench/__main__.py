@@ -91,8 +91,12 @@ def report(results: dict[str, Any]) -> None:
         )
     report_components(results["http_components"])
     for title, key in (
-        ("Taking over a lane of the Azure ledger, on Azurite", "take_over"),
-        ("Three-step jobs on the Azure ledger, beside the same requests bare", "beside_bare"),
+        ("Taking over a lane of the Azure ledger, on tables in memory", "take_over"),
+        ("Three-step jobs on ledger `ledger`, beside the same calls bare", "beside_bare"),
+        (
+            "Three-step jobs on ledger `table`, beside the same calls bare",
+            "beside_bare_in_separate_tables",
+        ),
     ):
         rows = results["azure"][key].items()
         show(title, [{"measure": name, "value": value} for name, value in rows])

@@ -115,17 +115,19 @@ def test_the_double_counts_what_the_sdk_sends() -> None:
     asyncio.run(main())
 
 
-async def test_paging_through_a_full_lane_reads_each_of_its_rows_about_once() -> None:
-    """A lane that is taken over is read whole, a page at a time."""
+@pytest.mark.parametrize("others", [0, 15], ids=["alone", "among empty lanes"])
+async def test_paging_through_a_full_lane_reads_each_of_its_rows_about_once(others: int) -> None:
+    """A lane that is taken over is read whole, a page at a time. The empty ones are read once."""
     store, rows, page = MemoryTables(), 3000, 500
     ledger, lanes = single(store, "", Clock(at(0))), LaneTable(store, LANES)
     lane = make(0).job.plan.routing.lane
     for number in range(rows):
         job = replace(make(number).job, version=1)
         await lanes.announce(new_wakeup(job, micros(at(60)) + number, "claim", 0), ())
+    lanes_read = [lane, *[each for each in range(16) if each != lane][:others]]
     store.requests, found, after = 0, list[DueJob](), None
-    while got := await ledger.due(at(10**6), [lane], page, after):
+    while got := await ledger.due(at(10**6), lanes_read, page, after):
         found += got
         after = got[-1]
     assert len({each.job_id for each in found}) == len(found) == rows
-    assert store.requests <= 2 * rows / AHEAD + rows / page + 2
+    assert store.requests <= 2 * rows / AHEAD + rows / page + 2 + others

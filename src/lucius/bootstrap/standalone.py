@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -18,8 +18,6 @@ from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.bootstrap.services import check_services, runners_of
 from lucius.bootstrap.step_types import look_at_server, look_at_settings
-from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
-from lucius.client import Client
 from lucius.core.errors import BusUnavailableError
 from lucius.core.plan import Mode
 from lucius.platform import Service, ServiceRunner
@@ -34,6 +32,9 @@ from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.telemetry.spans import traced
 from lucius.upkeep.job_workspaces import OWNER
+
+if TYPE_CHECKING:
+    from lucius.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ async def run_service(
     health: int | None = None,
     mode: Mode | None = None,
     pool: str | None = None,
-    gateway: Client | None = None,
+    gateway: "Client | None" = None,
     chaos: Chaos | None = None,
 ) -> None:
     """Until SIGINT or SIGTERM; then running steps finish, or their leases are given back.
@@ -117,7 +118,7 @@ def checks_of(
     runners: Sequence[ServiceRunner],
     workspace: Workspace,
     settings: Settings,
-    gateway: Client | None = None,
+    gateway: "Client | None" = None,
 ) -> dict[str, DependencyCheck]:
     """What the process needs: its bus or gateway, the workspaces, and what the service itself names.
 
@@ -147,7 +148,7 @@ def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[
     }
 
 
-async def _look(settings: Settings, service: Service, gateway: Client | None) -> None:
+async def _look(settings: Settings, service: Service, gateway: "Client | None") -> None:
     """Whether a protocol names what it does, beside its start."""
     if gateway is None:
         await look_at_settings(settings, service)
@@ -197,7 +198,7 @@ def over_bus(
 def over_gateway(
     settings: Settings,
     service: Service,
-    gateway: Client,
+    gateway: "Client",
     workspace: Workspace,
     forks: ForkServer,
     slots: int,
@@ -206,6 +207,8 @@ def over_gateway(
     records: Records | None = None,
 ) -> Running:
     """The gateway knows lanes and modes; a worker pulls whatever its service is sent."""
+    from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
+
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def refuse(error: GatewayRefusedError) -> None:

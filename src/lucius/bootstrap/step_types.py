@@ -3,13 +3,16 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from lucius.bootstrap.adapters.configs import open_config
-from lucius.client import Client, ClientError, ProblemError
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
 from lucius.ports.config import Catalog
 from lucius.settings import Settings
+
+if TYPE_CHECKING:
+    from lucius.client import Client
 
 log = logging.getLogger("lucius")
 Doers = Mapping[str, Sequence[str]]
@@ -73,8 +76,10 @@ async def look_at_settings(settings: Settings, service: Service) -> None:
     await config.close()
 
 
-async def look_at_server(server: Client, service: Service) -> None:
+async def look_at_server(server: "Client", service: Service) -> None:
     """For a process over HTTP: the protocols of the server, if the key may read them."""
+    from lucius.client import ClientError, ProblemError  # only this process needs the client
+
     try:
         answer = await server.protocols()
     except ProblemError as error:

@@ -62,6 +62,8 @@ class Scanner:
         """Rows that were compared for the pages so far, so that the next page does not do it again."""
         self._met: defaultdict[int, list[FoundRow]] = defaultdict(list)
         """By lane, what they led to: a page may have left some of it to the next one."""
+        self._whole: set[tuple[int, int]] = set()
+        """Lanes of which all rows up to a moment were met: the next page reads none of them again."""
 
     async def due(
         self,
@@ -74,6 +76,7 @@ class Scanner:
         if after is None:
             self._looked.clear()
             self._met.clear()
+            self._whole.clear()
             await self._lanes.settle(lanes)
         start = (micros(after.due_at), after.job_id) if after is not None else (-1, "")
         found: dict[str, FoundRow] = {}
@@ -135,6 +138,8 @@ class Scanner:
             if (met.due, met.job_id) > start and met.due <= before:
                 enough.append(met.due)
                 yield met
+        if (lane, before) in self._whole:
+            return
         async for batch in _batches(self._lanes.wakeups(lane, before, AHEAD, start[0])):
             if len(enough) >= limit and batch[0].due > sorted(enough)[limit - 1]:
                 return
@@ -143,6 +148,7 @@ class Scanner:
                     if (found.due, found.job_id) > start:
                         enough.append(found.due)
                     yield found
+        self._whole.add((lane, before))
 
     async def _look(self, row: Wakeup) -> FoundRow | None:
         if row.schema > SCHEMA:
