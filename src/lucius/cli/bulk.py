@@ -54,6 +54,7 @@ FILTER = (
         "--type",
         "request_type",
         shell_complete=completing.request_types,
+        callback=completing.quoted_type,
         help="Only jobs of this request type.",
     ),
     click.option(

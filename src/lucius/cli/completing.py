@@ -71,4 +71,14 @@ def _offered(
     return [CompletionItem(each) for each in found if each.startswith(incomplete)]
 
 
+def quoted_type(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A shell that reads `OCR->EMBEDDING` without quotes hands over `OCR-`, and writes a file EMBEDDING."""
+    if value is None or not value.endswith("-"):
+        return value
+    raise click.BadParameter(
+        f"{value} ends with a dash: the shell took > for a redirection to a file."
+        f" Put the type in quotes, such as '{value}>EMBEDDING'"
+    )
+
+
 job_argument = click.argument("job_id", metavar="JOB", shell_complete=job_ids)

@@ -83,6 +83,7 @@ class RedriveRate(click.ParamType[float]):
     "--type",
     "request_type",
     shell_complete=completing.request_types,
+    callback=completing.quoted_type,
     help="Jobs of this request type.",
 )
 @click.option("--tenant", "tenant_id", multiple=True, help="Jobs of this tenant.")

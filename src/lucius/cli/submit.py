@@ -21,6 +21,7 @@ JOB_ID = "{jobId}"
     "request_type",
     required=True,
     shell_complete=completing.request_types,
+    callback=completing.quoted_type,
     help="The request type, such as OCR->EMBEDDING->SIS.",
 )
 @click.option(
