@@ -10,7 +10,7 @@ from typing import Any
 
 import uvloop
 
-from bench import azure, end_to_end, kit, ledger, temporal, transitions, why
+from bench import azure, documents, end_to_end, kit, ledger, temporal, transitions, why
 from bench.measure import calibration, show
 from lucius.bootstrap.serve import settle_collector
 
@@ -36,6 +36,7 @@ async def run(folder: Path) -> dict[str, Any]:
     results["kit"] = await kit.measure(scaled(10_000))
     results["client"] = await end_to_end.measure_client(folder / "client", scaled(3_000))
     results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
+    results["documents"] = await documents.measure(folder / "documents", 1 if QUICK else 10)
     results["temporal"] = await temporal.measure(folder / "temporal", scaled(3_000))
     results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
     results["why"] = await why.measure(folder, scaled(100_000))
@@ -62,6 +63,8 @@ MEANING = {
     "share_of_bare_rows": "transitions_per_s / bare_rows_transitions_per_s",
     "share_of_uncommitted": "jobs_per_s / uncommitted_jobs_per_s: what exactly-once costs",
     "share_of_bare_loop": "CPU of the kit / CPU of a loop that receives, ACKs and answers",
+    "quiet_read_p50_ms": "the same before anything else happens",
+    "cores_in_use": "CPU of the server and its processes / time",
     "read_p50_ms": "GET /v1/jobs/{id} during the load",
     "read_p99_ms": "GET /v1/jobs/{id} during the load",
 }
@@ -75,6 +78,7 @@ def report(results: dict[str, Any]) -> None:
         ("The kit, beside a bare loop on the same bus", "kit"),
         ("The same through `lucius.client`, beside bare connections", "client"),
         ("Three-step jobs over HTTP, services over the pull gateway, 200 in flight", "pull"),
+        ("Ten scans at once through the packaged services", "documents"),
         ("Three-step jobs on Temporal, beside a bare workflow on the same server", "temporal"),
         ("`lucius why` with many live jobs, for one of them and for the system", "why"),
     ):

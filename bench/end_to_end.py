@@ -47,17 +47,20 @@ async def serving(
     *,
     services: bool = True,
     kind: str = "",
+    packaged: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Server]:
-    """`kind` is how the names of its services in `bench.echo` end. `environ`: settings of its own."""
+    """`kind` is how the names of its services in `bench.echo` end; `packaged`: the real ones instead.
+
+    `environ`: settings of its own.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    named = (
-        [w for n in SERVICES for w in ("--service", f"bench.echo:{n}{kind}")] if services else []
-    )
+    named = [w for n in SERVICES for w in ("--service", f"bench.echo:{n}{kind}")]
+    chosen = [] if packaged else ["--no-services", *(named if services else [])]
     process = subprocess.Popen(  # noqa: ASYNC220 - started before the clock
-        [LUCIUS, "up", "--port", str(port), "--data", str(data), "--no-services", *named],
+        [LUCIUS, "up", "--port", str(port), "--data", str(data), *chosen],
         cwd=Path(__file__).parents[1],
         env={
             **os.environ,

@@ -59,38 +59,38 @@ async def measure(folder: Path, jobs: int = 1000, in_flight: int = 100) -> Numbe
     server.start()
     try:
         client = await server.client()
-        before = await _bare(client, server, jobs // 2, in_flight)
+        before = await bare(client, server, jobs // 2, in_flight)
         ours = await _ours(client, server, folder, jobs, in_flight)
-        after = await _bare(client, server, jobs // 2, in_flight)
+        after = await bare(client, server, jobs // 2, in_flight)
     finally:
         server.remove()
-    bare = {f"bare_{name}": (before[name] + after[name]) / 2 for name in before}
-    return {**ours, **bare, "share_of_bare": ours["jobs_per_s"] / bare["bare_jobs_per_s"]}
+    beside = {f"bare_{name}": (before[name] + after[name]) / 2 for name in before}
+    return {**ours, **beside, "share_of_bare": ours["jobs_per_s"] / beside["bare_jobs_per_s"]}
 
 
-async def _bare(client: Client, server: TemporalServer, jobs: int, in_flight: int) -> Numbers:
-    queue, ids = f"bare-{uuid4().hex[:8]}", [f"bare-{uuid4().hex}" for _ in range(jobs + in_flight)]
-    left = iter(ids)
+async def bare(client: Client, server: TemporalServer, jobs: int, in_flight: int) -> Numbers:
+    queue = f"bare-{uuid4().hex[:8]}"
 
-    async def run_some(most: int) -> list[float]:
-        latencies: list[float] = []
+    async def run_some(ids: Sequence[str]) -> list[float]:
+        left, latencies = iter(ids), []
 
         async def runner() -> None:
-            for _ in range(most // in_flight):
+            for job_id in left:
                 started = time.perf_counter()
-                await client.execute_workflow(BareJob.run, id=next(left), task_queue=queue)
+                await client.execute_workflow(BareJob.run, id=job_id, task_queue=queue)
                 latencies.append(time.perf_counter() - started)
 
         await asyncio.gather(*(runner() for _ in range(in_flight)))
         return latencies
 
+    warm, measured = ([f"bare-{uuid4().hex}" for _ in range(count)] for count in (in_flight, jobs))
     service = BareService(client)
     async with Worker(
         client, task_queue=queue, workflows=[BareJob], activities=[service.step], build_id="bare"
     ):
-        await run_some(in_flight)
-        numbers = await _timed(server, jobs, lambda: run_some(jobs))
-    return numbers | await _per_job(client, ids[-LOOKED_AT:])
+        await run_some(warm)
+        numbers = await _timed(server, jobs, lambda: run_some(measured))
+    return numbers | await _per_job(client, measured[-LOOKED_AT:])
 
 
 async def _ours(

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -90,6 +91,10 @@ async def test_topics_with_a_prefix_carry_messages_under_their_plain_names() -> 
             await beside.publish(mark.topic, [ours])
             (found,) = await beside.receive(mark.name, [mark.topic], 1, plain.drain)
             assert (found.topic, found.message.message_id) == (mark.topic, "m1")
+            assert not await beside.hear("worker-1", timedelta(milliseconds=10))
+            await beside.tell("worker-1", Message("n1", {}))
+            (notice,) = await beside.hear("worker-1", plain.drain)
+            assert notice.message_id == "n1"
 
 
 async def test_a_server_does_not_start_on_the_stream_of_another_one(tmp_path: Path) -> None:

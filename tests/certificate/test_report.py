@@ -1,5 +1,6 @@
 """The reports of a certificate: for people, as JSON and as JUnit."""
 
+import json
 from xml.etree import ElementTree
 
 from lucius.certificate.certification import BROKEN, KEPT, SKIPPED, Grade
@@ -33,6 +34,20 @@ def test_programs_read_the_same() -> None:
     assert (document["service"], document["kept"]) == ("shout", False)
     assert [each["outcome"] for each in document["checks"]] == [KEPT, BROKEN, SKIPPED]
     assert document["checks"][1]["remedy"] == CHECKS[1].remedy
+
+
+def test_whatever_a_service_writes_the_reports_can_be_read() -> None:
+    hostile = "\x00\ufffe\uffff\udc80 ]]> <!-- &amp; \x85 \x1b[2J \u202e"
+    findings = [Grade(CHECKS[0], BROKEN, hostile, 0.1), Grade(CHECKS[1], SKIPPED, hostile, 0.1)]
+    named = Examined(f"shout{hostile}", "SHOUT")
+    suite = ElementTree.fromstring(as_junit(named, findings, 1).encode())
+    failure, skipped = suite.find("testcase/failure"), suite.find("testcase/skipped")
+    assert failure is not None
+    assert "]]> <!-- &amp;" in str(failure.text)
+    assert skipped is not None
+    assert "\x1b" not in str(skipped.get("message"))
+    read = json.loads(json.dumps(as_document(named, findings, 1)))
+    assert read["checks"][0]["seen"] == hostile
 
 
 def test_build_servers_read_the_same() -> None:

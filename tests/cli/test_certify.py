@@ -48,11 +48,25 @@ def run(*words: str) -> Result:
         (("--command", "sh"), "need --service and --step-type"),
         (("x:Y", "--check", "every"), "'every' is no check; `lucius certify --list`"),
         (("lucius.services.ocr:Ocr", "--step-type", "SIS"), "SIS is not executed by"),
+        (
+            ("lucius.services.ocr:Ocr", "--junit", "no-such-folder/x.xml"),
+            "no folder no-such-folder",
+        ),
     ],
 )
 def test_wrong_usage_is_explained(words: tuple[str, ...], said: str) -> None:
     result = run(*words)
     assert (result.exit_code, said in result.stderr) == (2, True), result.output
+
+
+def test_a_module_that_ends_its_process_when_it_is_imported_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ending_at_import.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run("ending_at_import:Service")
+    assert result.exit_code == 1
+    assert "ending_at_import:Service cannot be loaded: SystemExit: 3" in result.stderr
 
 
 def test_what_is_no_service_and_what_are_no_samples_is_said(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """`lucius load`: what it refuses before anything is sent, and how it reports."""
 
+import asyncio
+
 import pytest
 from click.testing import CliRunner
 
-from lucius.cli.load import report
+from lucius.cli.load import driven, report
 from lucius.cli.main import main
+from lucius.load.plan import LoadPlan
 from lucius.load.tally import JobEnd, LoadTally
 
 JOB = ("--type", "OCR", "--input", "in.pdf")
@@ -34,6 +37,27 @@ def test_a_server_that_is_not_there_is_said_once() -> None:
     result = CliRunner().invoke(main, ["load", *JOB, "--url", "http://127.0.0.1:9"])
     assert result.exit_code == 1
     assert result.stderr.count("the connection was refused") == 1
+
+
+async def test_who_ends_it_sees_what_came_of_it_so_far() -> None:
+    class Endless:
+        begun = asyncio.Event()
+
+        async def run(self, tenant: str, kind: str) -> JobEnd:
+            if self.begun.is_set():
+                await asyncio.Event().wait()
+            self.begun.set()
+            return JobEnd("SUCCEEDED")
+
+    target = Endless()
+    running = asyncio.create_task(driven(target, LoadPlan(jobs=9), as_json=True))
+    await target.begun.wait()
+    await asyncio.sleep(0)
+    running.cancel()
+    tally, seconds = await running
+    assert (tally.interrupted, tally.succeeded, tally.started) == (True, 1, 2)
+    assert "  interrupted: 1 had not ended" in report(tally, seconds)
+    assert tally.document(seconds)["interrupted"] is True
 
 
 def test_the_report_has_throughput_histogram_and_errors() -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from lucius.cli.main import main
 from lucius.configs.files import FileConfig
+from lucius.platform import Output, Service
 from lucius.ports.config import Catalog
 from lucius.settings import load_settings
 from tests.cli.up import clean_environment
@@ -116,6 +118,20 @@ def test_its_files_say_the_same_names(project: Path) -> None:
     assert "FROM ${LUCIUS_IMAGE}\n" in container
     assert '"service:PageCounter"' in container
     assert "$" not in (project / "service.py").read_text(), "nothing was left to be filled in"
+
+
+@pytest.mark.parametrize(
+    "name", ["none", "true", "service", "output", "payload", "field", "fatal-error", "sync-task"]
+)
+def test_a_name_that_means_something_in_python_is_made_longer(tmp_path: Path, name: str) -> None:
+    assert new(tmp_path / name, "PAGE_COUNT").exit_code == 0
+    made: dict[str, Any] = {"__name__": "service"}
+    source = tmp_path / name / "service.py"
+    exec(compile(source.read_text(), source, "exec"), made)
+    found = {each for each in made.values() if isinstance(each, type) and issubclass(each, Service)}
+    (kind,) = found - {Service}
+    assert (kind.name, made["Output"]) == (name, Output), "and nothing else is hidden by it"
+    assert f"service:{kind.__name__}" in (tmp_path / name / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

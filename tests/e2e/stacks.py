@@ -6,7 +6,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import httpx
 from tests.faults.server import LUCIUS, REPOSITORY, STEPS, Server
 
 STACKS = ("embedded", "nats", "azure", "temporal")
+SERVICES = tuple(f"tests.faults.kill_services:{step.lower()}" for step in STEPS)
 WAIT = 60
 LOOKS, BETWEEN = 12, 5.0
 LEASE = "8"
@@ -25,8 +26,11 @@ LEASE = "8"
 class Stack:
     """A running stack. `parts` are its processes; embedded, there is one."""
 
-    def __init__(self, name: str, folder: Path, **settings: str) -> None:
+    def __init__(
+        self, name: str, folder: Path, services: Sequence[str] = SERVICES, **settings: str
+    ) -> None:
         self.name = name
+        self._services = services
         self.server = Server(folder / "data", LUCIUS_LANE_LEASE_SECONDS=LEASE, **settings)
         self.url = ""
         self.urls: list[str] = []
@@ -35,8 +39,7 @@ class Stack:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        names = [f"tests.faults.kill_services:{step.lower()}" for step in STEPS]
-        services = [word for name in names for word in ("--service", name)]
+        services = [word for name in self._services for word in ("--service", name)]
         words = ["up", "--stack", self.name, "--port", "0", "--no-services", *services, "--json"]
         self._process = subprocess.Popen(
             [LUCIUS, *words],
@@ -119,8 +122,10 @@ class Stack:
 
 
 @contextmanager
-def running(name: str, folder: Path, **settings: str) -> Iterator[Stack]:
-    stack = Stack(name, folder, **settings)
+def running(
+    name: str, folder: Path, services: Sequence[str] = SERVICES, **settings: str
+) -> Iterator[Stack]:
+    stack = Stack(name, folder, services, **settings)
     try:
         stack.start()
         yield stack

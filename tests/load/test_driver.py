@@ -3,11 +3,14 @@
 import asyncio
 import random
 from collections import Counter
+from typing import cast
 
 import pytest
 
+from lucius.client import Client, UnreachableError
 from lucius.load.driver import Driver
 from lucius.load.plan import LoadError, LoadPlan, parse_failures, parse_tenants
+from lucius.load.server_target import ServerTarget
 from lucius.load.tally import JobEnd, LoadTally
 from tests.virtual import VirtualLoop, run_virtually
 
@@ -47,6 +50,38 @@ def test_a_rate_is_kept_however_slow_the_target_is() -> None:
     tally = driven(target, LoadPlan(rate=10, jobs=50))
     assert target.begun == pytest.approx([n / 10 for n in range(50)])
     assert (target.most, tally.succeeded) == (50, 50)
+
+
+def test_a_load_that_is_ended_leaves_nothing_under_way() -> None:
+    async def work(loop: VirtualLoop) -> None:
+        for plan in (LoadPlan(rate=10, jobs=50), LoadPlan(concurrency=5, jobs=50)):
+            running = asyncio.ensure_future(Driver(Timed(1e6), plan).run())
+            await asyncio.sleep(1)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtually(work)
+
+
+class Away:
+    """A server that refuses every connection at once."""
+
+    async def submit(self, *args: object, **options: object) -> object:
+        raise UnreachableError("the connection was refused")
+
+
+def test_a_server_that_has_died_is_not_asked_a_thousand_times_a_second() -> None:
+    async def work(loop: VirtualLoop) -> LoadTally:
+        target = ServerTarget(cast(Client, Away()), {"input_ref": "s3://b/in"}, None)
+        driver = Driver(target, LoadPlan(concurrency=2, seconds=10))
+        await driver.run()
+        return driver.tally
+
+    tally = run_virtually(work)
+    assert tally.errors == {"UNREACHABLE": tally.started}
+    assert 20 <= tally.started <= 120
 
 
 def test_a_concurrency_is_never_exceeded() -> None:

@@ -12,6 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
+from temporalio.service import RPCError
 
 from lucius.bootstrap.temporal import provision_temporal
 from lucius.bootstrap.temporal_server import ATTRIBUTES
@@ -19,7 +20,7 @@ from lucius.cli.main import main
 from lucius.core.job import Job
 from lucius.engines.temporal.attributes import (
     NAMES,
-    Attributes,
+    JobAttributes,
     missing_attributes,
     register_attributes,
 )
@@ -52,7 +53,7 @@ async def new_namespace(client: Client) -> str:
     for _ in range(LOOKS):
         try:
             await missing_attributes(await Client.connect(address, namespace=name))
-        except RuntimeError:
+        except (RPCError, RuntimeError):
             await asyncio.sleep(0.1)
         else:
             return name
@@ -108,7 +109,7 @@ async def test_names_that_were_missing_are_looked_for_again() -> None:
         server.address, namespace=await new_namespace(await server.client())
     )
     time = 0.0
-    attributes, job = Attributes(bare, lambda: time), plain_job()
+    attributes, job = JobAttributes(bare, lambda: time), plain_job()
     assert await attributes.of(job) == TypedSearchAttributes.empty
     await register_attributes(bare)
     assert await attributes.of(job) == TypedSearchAttributes.empty, "not asked for each job"

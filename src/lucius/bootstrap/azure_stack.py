@@ -24,7 +24,9 @@ from typing import Any, Final
 from lucius.bootstrap.broker import die_with_parent, local_nats
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.listening import LOOPBACK
+from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.secrets import made_once
+from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.temporal_server import free_port, server_command
 from lucius.configs.files import files_of
 from lucius.core.errors import LuciusError
@@ -144,33 +146,44 @@ class Stack:
         """Their ports."""
 
     async def start_stand_ins(self) -> None:
-        blob, queue, table = free_port(), free_port(), free_port()
-        folder = self._data / "azurite"
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-        command = [*azurite_command(), *azurite_options(folder, blob, queue, table)]
-        await self._start("Azurite", command, speaks=False)
-        config = await self._python(
-            "App Configuration stand-in", "lucius.standins.app_configuration", *self._protocols
+        """Side by side: each is a process that takes its time."""
+        storage, config, bus = await asyncio.gather(
+            self._storage(), self._configuration(), self._bus()
         )
-        account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
-        blobs = f"{account}BlobEndpoint=http://{LOOPBACK}:{blob}/{ACCOUNT};"
-        await _persistently(lambda: create_container(blobs, CONTAINER))
         self.environ |= {
             "LUCIUS_STORAGE_BACKEND": self.environ.get("LUCIUS_STORAGE_BACKEND", "ledger"),
-            "LUCIUS_TABLE_CONNECTION": (
-                f"{account}TableEndpoint=http://{LOOPBACK}:{table}/{ACCOUNT};"
-            ),
-            "LUCIUS_BLOB_CONNECTION": blobs,
-            "LUCIUS_WORKSPACE_URL": f"az://{CONTAINER}/jobs",
-            **await self._bus(),
-            "LUCIUS_CONFIG_SOURCE": "appconfig",
-            "LUCIUS_APPCONFIG_CONNECTION": config.said,
+            **storage,
+            **config,
+            **bus,
             "LUCIUS_CALLBACK_KEYS": f"k1:{made_once(self._data / 'callback.key').decode()}",
             "LUCIUS_WEBHOOK_SECRET": made_once(self._data / "webhook.key").decode(),
             "LUCIUS_LOG_FORMAT": self.environ.get("LUCIUS_LOG_FORMAT", "text"),
         }
         self.environ.setdefault("LUCIUS_REFERENCE_SCHEMES", "file,https,s3,az,abfs,abfss,gs")
         self._write_settings()
+
+    async def _storage(self) -> dict[str, str]:
+        blob, queue, table = free_port(), free_port(), free_port()
+        folder = self._data / "azurite"
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        command = [*azurite_command(), *azurite_options(folder, blob, queue, table)]
+        await self._start("Azurite", command, speaks=False)
+        account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
+        blobs = f"{account}BlobEndpoint=http://{LOOPBACK}:{blob}/{ACCOUNT};"
+        await _persistently(lambda: create_container(blobs, CONTAINER))
+        return {
+            "LUCIUS_TABLE_CONNECTION": (
+                f"{account}TableEndpoint=http://{LOOPBACK}:{table}/{ACCOUNT};"
+            ),
+            "LUCIUS_BLOB_CONNECTION": blobs,
+            "LUCIUS_WORKSPACE_URL": f"az://{CONTAINER}/jobs",
+        }
+
+    async def _configuration(self) -> dict[str, str]:
+        part = await self._python(
+            "App Configuration stand-in", "lucius.standins.app_configuration", *self._protocols
+        )
+        return {"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": part.said}
 
     @property
     def on_nats(self) -> bool:
@@ -239,14 +252,10 @@ class Stack:
         ]
 
     async def _provision(self) -> None:
-        """Once for all of them, as a deployment does it."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "lucius", "bus", "provision"),
-            env=self.environ,
-            stdout=asyncio.subprocess.DEVNULL,
-        )
-        if await process.wait():
-            raise PartMissingError("the topics cannot be created; the lines above say why")
+        """Once for all of them, as a deployment does it; in this process, which has the code loaded."""
+        settings = await settings_with_stored({}, self.environ)
+        for change in await provision_bus(settings):
+            log.debug("%s", change)
 
     async def _lucius(self, name: str, *words: str) -> Part:
         own = self._data / name.replace(" ", "-").replace(":", "-")

@@ -4,6 +4,7 @@ from types import ModuleType
 from typing import Any
 
 from lucius.bootstrap.adapters.unsupported import optional
+from lucius.core.errors import LuciusError
 from lucius.ports.workflows import Workflows
 from lucius.settings import Settings
 
@@ -12,7 +13,16 @@ def of_temporal(name: str) -> ModuleType:
     return optional(f"lucius.engines.temporal.{name}", "LUCIUS_TEMPORAL_ENABLED", "temporal")
 
 
+class KeyInTheClearError(LuciusError):
+    """An API key would go over a connection that anyone on its way can read."""
+
+
 def place_of(settings: Settings) -> Any:
+    if settings.temporal_api_key and not settings.temporal_tls:
+        raise KeyInTheClearError(
+            "LUCIUS_TEMPORAL_API_KEY is set and LUCIUS_TEMPORAL_TLS is false, so the key would be sent to"
+            f" {settings.temporal_address} in the clear: set LUCIUS_TEMPORAL_TLS=true, or take the key away"
+        )
     return of_temporal("workflows").TemporalPlace(
         settings.temporal_address,
         settings.temporal_namespace,

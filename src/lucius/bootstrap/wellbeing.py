@@ -21,7 +21,7 @@ class Wellbeing:
 
     def checks(self) -> dict[str, HealthCheck]:
         return {
-            "ledger": self.ledger.check,
+            "ledger": self._check_ledger,
             **({"clock": self._check_clock} if self.storage_clock is not None else {}),
             "bus": self._check_bus,
             "reconciler": self.standing.check,
@@ -35,6 +35,9 @@ class Wellbeing:
         if self.outbox.dispatcher.outage.on or self.outbox.replies.outage.on:
             found["bus"] = "the bus does not answer"
         return found
+
+    async def _check_ledger(self) -> None:
+        await self.ledger.check()
 
     async def _check_clock(self) -> None:
         if self.storage_clock is not None:

@@ -3,11 +3,13 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from lucius.bootstrap.broker import die_with_parent
 from lucius.certificate.exam import NotApplicableError
 
 LOG_LINES: Final = 15
@@ -47,6 +49,7 @@ class ProcessExaminee:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=die_with_parent if sys.platform == "linux" else None,
             )
 
     def terminate(self) -> None:

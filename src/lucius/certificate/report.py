@@ -1,5 +1,6 @@
 """The report of a certificate: for people, as JSON and as JUnit."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 from xml.etree import ElementTree
@@ -8,6 +9,8 @@ from lucius.certificate.certification import BROKEN, KEPT, SKIPPED, Grade
 from lucius.certificate.examined import Examined
 from lucius.core.printable import printable
 
+NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What no XML document may hold, escaped or not."""
 MARKS = {KEPT: "ok  ", BROKEN: "FAIL", SKIPPED: "skip"}
 
 
@@ -81,4 +84,5 @@ def as_junit(examined: Examined, findings: Sequence[Grade], seconds: float) -> s
             failure = ElementTree.SubElement(case, "failure", message=finding.check.promise)
             failure.text = "\n".join(explained([finding]))
     ElementTree.indent(suite)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, "unicode")}\n'
+    text = NOT_IN_XML.sub("?", ElementTree.tostring(suite, "unicode"))
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'

@@ -11,7 +11,7 @@ import click
 
 from lucius.cli.ledger import settings_for
 from lucius.cli.processes import search_here
-from lucius.cli.session import echo_json, run, with_json
+from lucius.cli.session import echo_json, run_in_order, with_json
 
 if TYPE_CHECKING:
     from lucius.certificate.certification import Grade, Starter
@@ -86,6 +86,8 @@ def certify(
         return
     if sum(each is not None for each in (name, command, listen)) != 1:
         raise click.UsageError("give one of MODULE:NAME, --command and --listen")
+    if junit is not None and not junit.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {junit.parent}", param_hint="--junit")
     samples = samples_of(samples_file)
     examined = examined_of(name, service, step_type, samples)
     with folder_of(folder) as place:
@@ -202,7 +204,7 @@ def looked(
         certification = Certification(examined, samples, folders, starter, port=port)
         return await certification.run(checks, tell)
 
-    return run(all_of_them())
+    return run_in_order(all_of_them())
 
 
 def told(

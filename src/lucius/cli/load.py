@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lucius.cli.certify import examined_of, samples_of, starter_of
-from lucius.cli.session import Session, echo_json, run, with_server
+from lucius.cli.session import Session, echo_json, run_in_order, with_server
 from lucius.cli.submit import JOB_ID, SCHEMA_VERSION, read_payload, reference
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BAR: Final = 40
 DEFAULT_JOBS: Final = 100
+INTERRUPTED: Final = 130
 
 
 @click.command()
@@ -69,7 +70,7 @@ def load(
     service is started on its own, against a small gateway, and handed directives.
 
     Prints throughput, latencies and errors while it runs. Exits with 1 if anything failed that was
-    not meant to.
+    not meant to. Ctrl-C ends it with what came of it so far, and exits with 130.
     """
     if name is None and not (request_type and input_ref):
         raise click.UsageError("give --type and --input for a server, or MODULE:NAME for a service")
@@ -77,18 +78,20 @@ def load(
     if name is not None:
         with TemporaryDirectory(prefix="lucius-load-") as folder:
             here = Path(folder).resolve()
-            tally, seconds = run(at_service(name, samples_file, plan, here, session.as_json))
+            tally, seconds = run_in_order(
+                at_service(name, samples_file, plan, here, session.as_json)
+            )
     else:
         envelope = envelope_of(str(request_type), str(input_ref), output, payload)
         if "poison" in plan.failures and poison is None:
             raise click.UsageError("the failure `poison` needs a payload that fails: --poison")
         spoilt = None if poison is None else read_payload(poison)
-        tally, seconds = run(at_server(session, envelope, spoilt, plan))
+        tally, seconds = run_in_order(at_server(session, envelope, spoilt, plan))
     if session.as_json:
         echo_json(tally.document(seconds))
     else:
         click.echo("\n".join(report(tally, seconds)))
-    click.get_current_context().exit(1 if tally.errors else 0)
+    click.get_current_context().exit(INTERRUPTED if tally.interrupted else int(bool(tally.errors)))
 
 
 def plan_of(
@@ -163,10 +166,18 @@ async def at_service(
 
 
 async def driven(target: "Target", plan: "LoadPlan", as_json: bool) -> "tuple[LoadTally, float]":
+    import asyncio
+
     from lucius.load.driver import Driver
 
     driver = Driver(target, plan)
-    await (driver.run() if as_json else shown(driver, driver.run()))
+    try:
+        await (driver.run() if as_json else shown(driver, driver.run()))
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        driver.tally.interrupted = True
     return driver.tally, driver.seconds
 
 
@@ -190,6 +201,7 @@ async def shown(driver: "Driver", work: Coroutine[Any, Any, None]) -> None:
         await running
     finally:
         running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 def progress_line(tally: "LoadTally", seconds: float) -> str:
@@ -211,5 +223,7 @@ def report(tally: "LoadTally", seconds: float) -> list[str]:
         f"  {edge:>10}  {count:>7}  {'█' * round(BAR * count / most)}" for edge, count in found
     ]
     lines += ["", f"  {tally.succeeded} succeeded, {tally.as_meant} failed as they were meant to"]
+    if tally.interrupted:
+        lines.append(f"  interrupted: {tally.started - tally.ended} had not ended")
     lines += [f"  {count} {code}" for code, count in tally.errors.most_common()]
     return lines

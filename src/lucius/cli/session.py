@@ -115,3 +115,20 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
     return asyncio.run(work)
+
+
+def run_in_order(work: Coroutine[Any, Any, T]) -> T:
+    """As `run`, for work that starts processes: SIGTERM ends it as Ctrl-C does, and them with it."""
+    import asyncio
+    import signal
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None

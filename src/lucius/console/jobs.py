@@ -1,5 +1,6 @@
 """The list of jobs. Filters are in the address, so that a view can be shared."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -14,6 +15,8 @@ from lucius.console.site import Site
 from lucius.core.states import JobState
 
 PAGE: Final = 50
+FIELDS: Final = ("state", "tenant_id", "request_type", "created_from", "created_to")
+"""Filters that have a field of their own. Others come with a link, and are shown and kept."""
 
 
 class Jobs:
@@ -42,6 +45,7 @@ class Jobs:
             next_cursor=page["next_cursor"],
             first=cursor is None,
             filters=filters,
+            besides=_besides(filters),
             query=urlencode(filters, doseq=True),
             states=list(JobState),
             verbs={
@@ -64,3 +68,15 @@ class Jobs:
                 parameters=PARAMETERS,
             ),
         )
+
+
+def _besides(filters: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {
+        name: [str(each).lower() if each is True else str(each) for each in _several(value)]
+        for name, value in filters.items()
+        if name not in FIELDS
+    }
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -160,15 +160,9 @@ class Site:
         status, code, detail, faults, headers = problem_parts(error)
         if status == 401 and self.signs_in:
             return self._to_sign_in(request)
+        caller: Caller | None = getattr(request.state, "caller", None)
         response = self.page(
-            request,
-            None,
-            "refusal.html",
-            status,
-            code=code,
-            detail=detail,
-            faults=faults,
-            signs_in=False,
+            request, caller, "refusal.html", status, code=code, detail=detail, faults=faults
         )
         if "retry-after" in headers:
             response.headers["retry-after"] = headers["retry-after"]
@@ -183,10 +177,12 @@ class Site:
             return Response(status_code=401, headers={**HEADERS, "hx-redirect": target})
         return self.to("/sign-in", **query)
 
-    def _prepared(self, handler: Handler) -> Handler:
+    def _prepared(self, handler: Handler, *, knows_caller: bool) -> Handler:
         @wraps(handler)
         async def prepared(context: ApiContext, request: Request, caller: Caller) -> Response:
             await self.templates.compiled()
+            if knows_caller:
+                request.state.caller = caller  # a refusal shows the same frame
             response = await handler(context, request, caller)
             for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)
@@ -207,7 +203,7 @@ class Site:
         return Operation(
             method,
             path,
-            self._prepared(handler),
+            self._prepared(handler, knows_caller=role is not None),
             summary,
             "console",
             role,

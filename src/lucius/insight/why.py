@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from lucius.contract.causes import CAUSES
 from lucius.core.errors import LedgerError
 from lucius.core.job import Job
 from lucius.core.routing import LANES
@@ -152,7 +153,9 @@ def _beside(facts: Facts, warnings: Mapping[str, str]) -> list[Diagnosis]:
     for name, code, command in WARNED:
         if name in warnings:
             told = [Evidence(warnings[name], facts.now)]
-            found.append(Diagnosis(code, warnings[name], None, told, command=command))
+            title, comes = CAUSES[code].title, CAUSES[code].by_itself
+            said = title[0].lower() + title[1:]
+            found.append(Diagnosis(code, said, None, told, comes, command=command))
     return found
 
 

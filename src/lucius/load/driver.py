@@ -61,14 +61,18 @@ class Driver:
             finally:
                 room.release()
 
-        while self._more():
-            due = (self._numbers - 1) / rate
-            await asyncio.sleep(max(0.0, due - self.seconds))
-            await room.acquire()
-            task = asyncio.ensure_future(one(due))
-            running.add(task)
-            task.add_done_callback(running.discard)
-        await asyncio.gather(*running)
+        try:
+            while self._more():
+                due = (self._numbers - 1) / rate
+                await asyncio.sleep(max(0.0, due - self.seconds))
+                await room.acquire()
+                task = asyncio.ensure_future(one(due))
+                running.add(task)
+                task.add_done_callback(running.discard)
+            await asyncio.gather(*running)
+        finally:
+            for task in running:
+                task.cancel()
 
     async def _one(self, due: float) -> None:
         tenant, kind = self._plan.tenant(), self._plan.kind()

@@ -32,6 +32,9 @@ class ServerTarget:
         except ProblemError as error:
             return JobEnd(error.code, kind == "poison" and error.status == REFUSED)
         except UnreachableError:
+            await asyncio.sleep(
+                PAUSE
+            )  # whoever is refused at once must not ask a thousand times a second
             return JobEnd("UNREACHABLE")
         except ClientError:
             return JobEnd("CLIENT_ERROR")

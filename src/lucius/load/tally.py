@@ -27,6 +27,8 @@ class LoadTally:
         self.started = 0
         self.succeeded = 0
         self.as_meant = 0
+        self.interrupted = False
+        """Whether it was ended before its plan was done."""
         self.errors: Counter[str] = Counter()
         self._buckets = [0] * (len(EDGES) + 1)
         self._seconds: list[float] = []
@@ -71,6 +73,7 @@ class LoadTally:
             "ended": self.ended,
             "succeeded": self.succeeded,
             "failed_as_meant": self.as_meant,
+            "interrupted": self.interrupted,
             "errors": dict(self.errors),
             "per_second": round(self.ended / seconds, 2) if seconds else 0.0,
             "latency_seconds": {name: round(at, 4) for name, at in self.percentiles().items()},

@@ -3,6 +3,7 @@
 The files below `project` are templates: `$name`, `$class_name`, `$step_type` and the like are filled in.
 """
 
+import keyword
 import re
 from collections.abc import Iterator
 from importlib.resources import files
@@ -18,6 +19,8 @@ NAME: Final = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 """As names of services in protocol files and in the Helm chart."""
 STEP_TYPE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 PACKAGED: Final = ("OCR", "EMBEDDING", "SIS")
+USED: Final = ("BaseModel", "FatalError", "Field", "Output", "Payload", "Service", "SyncTask")
+"""What `service.py` of a project has already."""
 SUFFIX: Final = ".tmpl"
 
 
@@ -59,12 +62,18 @@ def _check(name: str, step_type: str) -> None:
 def _words(name: str, step_type: str) -> dict[str, str]:
     return {
         "name": name,
-        "class_name": "".join(part.capitalize() for part in re.split("-+", name)),
+        "class_name": _class_name(name),
         "step_type": step_type,
         "step_id": step_type.lower(),
         "protocols": "protocols" if step_type in PACKAGED else "packaged,protocols",
         "version": __version__,
     }
+
+
+def _class_name(name: str) -> str:
+    """`page-counter` is PageCounter. What means something else in the project's code is made longer."""
+    made = "".join(part.capitalize() for part in re.split("-+", name))
+    return f"{made}Service" if keyword.iskeyword(made) or made in USED else made
 
 
 def _templates() -> Iterator[tuple[str, str]]:

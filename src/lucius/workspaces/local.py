@@ -7,7 +7,6 @@ is protected inside of them, is refused, also where it leads there by `..` or sy
 import asyncio
 import copy
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -27,7 +26,8 @@ from lucius.workspaces.files import (
     walk,
 )
 from lucius.workspaces.notes import Notes, removed, written
-from lucius.workspaces.places import Places, SeenFolders, below, real_path
+from lucius.workspaces.places import Places, below, real_path
+from lucius.workspaces.plain_paths import PlainPaths
 from lucius.workspaces.promises import PromisedFile, Promises
 from lucius.workspaces.together import FilesTogether, Placing, place_alone
 
@@ -35,9 +35,7 @@ INLINE_BYTES: Final = 256 * 1024
 """Files up to this size are read at once: that is quicker than handing the read to a thread."""
 TOGETHER_BYTES: Final = 1024 * 1024
 """Files up to this size are written together with those of others."""
-_PLAIN: Final = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)*", re.ASCII)
 _NOTES: Final = frozenset(NOTES)
-_NOTED: Final = tuple(f"{each}/" for each in NOTES)
 T = TypeVar("T")
 
 
@@ -69,7 +67,7 @@ class LocalWorkspace:
         self._readable = (*self._writable, *(os.path.realpath(place) for place in readable))
         self._protected = Places(protected)
         self._protected_from_jobs = Places([*protected, self._root])
-        self._plain_folders = SeenFolders()
+        self._plain = PlainPaths()
 
     def within(self, *folders: str) -> "LocalWorkspace":
         """A view of these folders alone. Those that are not below the root are left out."""
@@ -90,7 +88,7 @@ class LocalWorkspace:
 
     def _folder(self, uri: str) -> str | None:
         try:
-            real = self._plain_path(self._home, uri.rstrip("/")) or real_path(path_of(uri))
+            real = self._plain.path(self._home, uri.rstrip("/")) or real_path(path_of(uri))
         except WorkspaceRefusedError:
             return None
         return real if real != self._root and below(real, self._root) else None
@@ -254,39 +252,10 @@ class LocalWorkspace:
         """The quick way to an object in a folder of this view: no link on the way, no odd spelling."""
         self._own()
         for place in self._spelt:
-            path = self._plain_path(place, uri)
+            path = self._plain.path(place, uri)
             if path is not None:
                 return path
         return None
-
-    def _plain_path(self, place: tuple[str, str], uri: str) -> str | None:
-        """The path of an object below a folder, given by URI and path: None if it takes a closer look."""
-        folder, top = place
-        rest = uri[len(folder) :] if uri.startswith(folder) else ""
-        if _PLAIN.fullmatch(rest) is None:
-            return None
-        path, above = f"{top}/{rest}", rest.rpartition("/")[0]
-        if rest.startswith(_NOTED):
-            return path
-        plain = not above or self._plain_folder(top, above)
-        if plain:
-            return None if os.path.islink(path) else path
-        return path if plain is None else None
-
-    def _plain_folder(self, top: str, below: str) -> bool | None:
-        """Whether no link leads there; None: nothing is there, so nothing below it can be a link."""
-        path = f"{top}/{below}"
-        if self._plain_folders.same(path):
-            return True
-        step = top
-        for part in below.split("/"):
-            step = f"{step}/{part}"
-            if not os.path.lexists(step):
-                return None
-            if os.path.islink(step):
-                return False
-        self._plain_folders.keep(path)
-        return True
 
     def _is_note(self, path: str) -> bool:
         """Everything else is a file, under the name that it has."""

@@ -55,7 +55,7 @@ def named_service(name: str, settings: Settings) -> Service:
         made = _made(found, settings) if isinstance(found, type) else found
     except UnsupportedError:
         raise
-    except Exception as error:  # whatever the module does when it is imported
+    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
         reason = f"{type(error).__name__}: {error}"
         raise UnsupportedError(f"{name} cannot be loaded: {reason}") from error
     if not isinstance(made, Service):

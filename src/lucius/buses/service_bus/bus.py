@@ -169,7 +169,7 @@ class ServiceBus:
         if address not in self._hearing:
             if self._provisioner is not None:
                 await self._provisioner.provision([NOTICES])
-            self._hearing[address] = SessionEar(address, self._client)
+            self._hearing[address] = SessionEar(address, self._client, self._prefix)
         return await self._hearing[address].heard(wait)
 
     # -- looking -----------------------------------------------------------------------------

@@ -31,14 +31,17 @@ def addressed(address: str, message: Message) -> Message:
 
 
 class SessionEar:
-    def __init__(self, address: str, client: ServiceBusClient) -> None:
+    """`prefix`: what the names of topics begin with on Service Bus."""
+
+    def __init__(self, address: str, client: ServiceBusClient, prefix: str = "") -> None:
         self._client = client
+        self._topic = f"{prefix}{NOTICES.topic}"
         self._session = session_of(address)
         self._intake = Intake(NOTICES.topic, NOTICES.name, self._opened)
 
     def _opened(self) -> ServiceBusReceiver:
         return self._client.get_subscription_receiver(
-            NOTICES.topic,
+            self._topic,
             NOTICES.name,
             session_id=self._session,
             receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,

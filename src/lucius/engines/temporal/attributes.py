@@ -16,7 +16,7 @@ from temporalio.api.operatorservice.v1 import (
 )
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from lucius.core.job import Job
 from lucius.engines.temporal.workflow import STATE
@@ -47,11 +47,15 @@ async def register_attributes(client: Client) -> list[str]:
         asked = AddSearchAttributesRequest(namespace=client.namespace)
         for name in missing:
             asked.search_attributes[name] = KEYWORD
-        await client.operator_service.add_search_attributes(asked)
+        try:
+            await client.operator_service.add_search_attributes(asked)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.ALREADY_EXISTS:  # somebody else was faster
+                raise
     return missing
 
 
-class Attributes:
+class JobAttributes:
     """Whether new workflows may carry them. It asks once, and again every minute while some are missing."""
 
     def __init__(self, client: Client, clock: Callable[[], float] | None = None) -> None:

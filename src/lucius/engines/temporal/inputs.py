@@ -66,10 +66,10 @@ def input_of(body: Mapping[str, Any]) -> Input:
     return received
 
 
-Said = TypeVar("Said")
+Typed = TypeVar("Typed")
 
 
-def _typed(said: Said) -> Said:
+def _typed(said: Typed) -> Typed:
     """Records do not check what they are made of. A boolean is no number here."""
     for each in fields(said):  # type: ignore[arg-type]
         value, kind = getattr(said, each.name), each.type

@@ -15,7 +15,7 @@ from lucius.core.effects import SignalWorkflow
 from lucius.core.errors import WorkflowsUnavailableError
 from lucius.core.job import Job
 from lucius.core.retry import effect_backoff
-from lucius.engines.temporal.attributes import Attributes, register_attributes
+from lucius.engines.temporal.attributes import JobAttributes, register_attributes
 from lucius.engines.temporal.metrics import (
     CLOSED,
     DELIVERED,
@@ -78,7 +78,7 @@ class TemporalWorkflows:
         self._client = client
         self._place = place
         self._now = now
-        self._attributes = Attributes(client)
+        self._attributes = JobAttributes(client)
         self.instruments = TemporalInstruments()
 
     async def start(self, job: Job) -> None:
