@@ -13,6 +13,7 @@ from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.provisioning import subscriptions
 from lucius.core.routing import LANES as REAL_LANES
 from lucius.core.routing import reply_topic
+from lucius.ports.bus import NOTICES
 from lucius.settings import load_settings
 from tools.scale import (
     LANES,
@@ -96,7 +97,7 @@ async def test_numbers_of_the_code_are_those_of_the_code() -> None:
     found = Counter(each.topic for each in subscriptions(config.catalog(), "shared"))
     replies = {reply_topic(lane) for lane in range(REAL_LANES)}
     assert {found[topic] for topic in replies} == {asked.reply_subscriptions}
-    directives = {count for topic, count in found.items() if topic not in replies}
+    directives = {count for topic, count in found.items() if topic not in {*replies, NOTICES.topic}}
     assert directives == {asked.directive_subscriptions}
     assert LANES == REAL_LANES
     chart = yaml.safe_load((ROOT / "deploy/chart/values.yaml").read_text())

@@ -18,10 +18,10 @@ def temporal() -> None:
 @with_data
 @with_json
 def provision(data: Path, as_json: bool) -> None:
-    """Register the search attributes of jobs in LUCIUS_TEMPORAL_NAMESPACE.
+    """Register the search attributes of jobs.
 
-    They are LuciusTenant, LuciusRequestType and LuciusState. The namespace must be there. A second run
-    changes nothing.
+    They are LuciusTenant, LuciusRequestType and LuciusState, in LUCIUS_TEMPORAL_NAMESPACE, which must be
+    there. A second run changes nothing.
     """
     from lucius.bootstrap.temporal import provision_temporal
 

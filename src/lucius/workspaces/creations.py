@@ -14,7 +14,7 @@ MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Creation:
+class NewNote:
     """A note to create, unless another one is there; with it go rows of the table `promised`."""
 
     key: str
@@ -23,7 +23,7 @@ class Creation:
     promised: Sequence[tuple[Any, ...]] = ()
 
 
-def create_together(conn: sqlite3.Connection, creations: Sequence[Creation]) -> list[bool | None]:
+def create_together(conn: sqlite3.Connection, creations: Sequence[NewNote]) -> list[bool | None]:
     """For each whether it was created, in order; None: the note `unless` is there.
 
     Inside of a transaction that keeps others from writing.
@@ -41,7 +41,7 @@ def create_together(conn: sqlite3.Connection, creations: Sequence[Creation]) -> 
     return outcomes
 
 
-def _there(conn: sqlite3.Connection, creations: Sequence[Creation]) -> set[str]:
+def _there(conn: sqlite3.Connection, creations: Sequence[NewNote]) -> set[str]:
     """Which of their notes exist, those that are to be created and those that keep them from it."""
     asked = {key for each in creations for key in (each.key, each.unless) if key is not None}
     found: set[str] = set()

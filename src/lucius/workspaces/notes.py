@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Final
 
 from lucius.core.errors import WorkspaceError
-from lucius.workspaces.creations import MOST, Creation, create_together
+from lucius.workspaces.creations import MOST, NewNote, create_together
 from lucius.workspaces.files import NOTES_FILE, make_folder, sync_folder
 
 BUSY_SECONDS: Final = 30.0
@@ -32,7 +32,7 @@ Wanted = tuple[str, asyncio.Future[bytes | None]]
 
 @dataclass(slots=True)
 class Asked:
-    change: NoteChange | Creation
+    change: NoteChange | NewNote
     after: Callable[[Any], Any]
     """What is done once the change is durable; its answer is the caller's."""
     answered: asyncio.Future[Any]
@@ -140,7 +140,7 @@ class Notes:
     # -- changing ----------------------------------------------------------------------------
 
     async def change(
-        self, change: NoteChange | Creation, after: Callable[[Any], Any] = lambda found: found
+        self, change: NoteChange | NewNote, after: Callable[[Any], Any] = lambda found: found
     ) -> Any:
         """What `after` makes of the change's outcome, once that is durable.
 
@@ -197,12 +197,12 @@ class Notes:
 
 def _make(conn: sqlite3.Connection, asked: Sequence[Asked]) -> None:
     """Creations first: all together are a few statements."""
-    creations = [(each, each.change) for each in asked if isinstance(each.change, Creation)]
+    creations = [(each, each.change) for each in asked if isinstance(each.change, NewNote)]
     made = create_together(conn, [creation for _, creation in creations])
     for (each, _), outcome in zip(creations, made, strict=True):
         each.outcome = outcome
     for each in asked:
-        if not isinstance(each.change, Creation):
+        if not isinstance(each.change, NewNote):
             each.outcome = each.change(conn)
 
 

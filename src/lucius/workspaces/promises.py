@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from lucius.core.errors import WorkspaceError
-from lucius.workspaces.creations import Creation
+from lucius.workspaces.creations import NewNote
 from lucius.workspaces.files import (
     SYNCS_FILE_SYSTEMS,
     create_unsynced,
@@ -83,7 +83,7 @@ class Promises:
                 return None
             return 1 + self._written(files) if won else 0
 
-        placed: int | None = await self._notes.change(Creation(key, data, unless, rows), after)
+        placed: int | None = await self._notes.change(NewNote(key, data, unless, rows), after)
         if placed is not None and placed > 1:
             self._settle_later()
         if self._withdrawn:

@@ -15,7 +15,7 @@ from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
 from lucius.buses.service_bus.sending import TopicSender
 from lucius.buses.service_bus.sessions import SessionIntake
-from lucius.buses.service_bus.source import Source
+from lucius.buses.service_bus.source import MessageSource
 from lucius.buses.service_bus.subscriber import Subscriber
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import MARK, NOTICES, Delivery, Message, Provisioner, Subscription
@@ -122,7 +122,7 @@ class ServiceBus:
             )
         return self._subscribers[name]
 
-    def _intake(self, topic: str, name: str) -> Source:
+    def _intake(self, topic: str, name: str) -> MessageSource:
         opens = partial(self._client.get_subscription_receiver, f"{self._prefix}{topic}", name)
         lock = self._in_sessions.get(name)
         if lock is None:

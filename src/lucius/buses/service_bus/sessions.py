@@ -81,7 +81,7 @@ class Session:
 
 
 class SessionIntake:
-    """Implements `Source`. It receives from one session at a time."""
+    """Implements `MessageSource`. It receives from one session at a time."""
 
     def __init__(self, topic: str, name: str, opens: Opens, lock: timedelta) -> None:
         self.topic = topic

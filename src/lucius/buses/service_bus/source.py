@@ -9,7 +9,7 @@ from azure.servicebus.aio import ServiceBusReceiver
 Settlement = Callable[[ServiceBusReceiver], Awaitable[Any]]
 
 
-class Source(Protocol):
+class MessageSource(Protocol):
     @property
     def topic(self) -> str: ...
 
