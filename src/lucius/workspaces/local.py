@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
 from lucius.ports.workspace import NOTES, Digest
-from lucius.workspaces.creations import Creation
+from lucius.workspaces.creations import NewNote
 from lucius.workspaces.files import (
     digest_of,
     folders_in,
@@ -174,7 +174,7 @@ class LocalWorkspace:
         with _reported(uri):
             if self._promises.kept(rest) and not any(self._is_note(each.path) for each in rest):
                 return await self._promises.create(first, data, rest, mark)
-        created = await self._notes.change(Creation(first, data, mark))
+        created = await self._notes.change(NewNote(first, data, mark))
         if not created or not rest:
             return None if created is None else int(created)
         return 1 + (await self.create_all(objects[1:]) or 0)
