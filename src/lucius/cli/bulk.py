@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lucius.cli import completing
 from lucius.cli.moments import Moment
 from lucius.cli.session import Session, reason_option, with_server
 from lucius.cli.submit import read_payload
@@ -49,9 +50,18 @@ FILTER = (
         "--step", multiple=True, help="Only jobs of which this step failed or is under way."
     ),
     click.option("--code", multiple=True, help="Only jobs of which a step failed with this code."),
-    click.option("--type", "request_type", help="Only jobs of this request type."),
     click.option(
-        "--state", multiple=True, help="Only jobs in this state; may be given several times."
+        "--type",
+        "request_type",
+        shell_complete=completing.request_types,
+        callback=completing.quoted_type,
+        help="Only jobs of this request type.",
+    ),
+    click.option(
+        "--state",
+        multiple=True,
+        shell_complete=completing.states,
+        help="Only jobs in this state; may be given several times.",
     ),
     click.option(
         "--tenant",

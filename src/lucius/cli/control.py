@@ -2,13 +2,14 @@
 
 import click
 
+from lucius.cli.completing import job_argument
 from lucius.cli.jobs import show_outcome, watched
 from lucius.cli.session import Session, reason_option, show_warnings, with_server
 from lucius.cli.submit import read_payload
 
 
 @click.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @click.option(
     "--immediate", is_flag=True, help="End the job now, not when the running step has ended."
 )
@@ -23,7 +24,7 @@ def cancel(session: Session, job_id: str, immediate: bool, reason: str | None) -
 
 
 @click.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @reason_option
 @with_server
 def pause(session: Session, job_id: str, reason: str | None) -> None:
@@ -33,7 +34,7 @@ def pause(session: Session, job_id: str, reason: str | None) -> None:
 
 
 @click.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @reason_option
 @with_server
 def resume(session: Session, job_id: str, reason: str | None) -> None:
@@ -43,7 +44,7 @@ def resume(session: Session, job_id: str, reason: str | None) -> None:
 
 
 @click.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @reason_option
 @with_server
 def retry(session: Session, job_id: str, reason: str | None) -> None:
@@ -56,7 +57,7 @@ def retry(session: Session, job_id: str, reason: str | None) -> None:
 
 
 @click.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @click.option("--payload", metavar="JSON|@FILE", help="A corrected payload for the new job.")
 @click.option("--wait", is_flag=True, help="Follow the new job to its end.")
 @reason_option

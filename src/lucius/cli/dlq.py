@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lucius.cli import completing
 from lucius.cli.groups import ListByDefault
 from lucius.cli.ids import whole_id
 from lucius.cli.jobs import filter_options, first_found, query_of, show_page
@@ -33,7 +34,9 @@ def listed(session: Session, **filters: Any) -> None:
 
 
 @dlq.command()
-@click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
+@click.argument(
+    "job_ids", metavar="JOB...", nargs=-1, required=True, shell_complete=completing.job_ids
+)
 @reason_option
 @with_server
 def dismiss(session: Session, job_ids: tuple[str, ...], reason: str | None) -> None:
@@ -42,7 +45,9 @@ def dismiss(session: Session, job_ids: tuple[str, ...], reason: str | None) -> N
 
 
 @dlq.command()
-@click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
+@click.argument(
+    "job_ids", metavar="JOB...", nargs=-1, required=True, shell_complete=completing.job_ids
+)
 @reason_option
 @with_server
 def redrive(session: Session, job_ids: tuple[str, ...], reason: str | None) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lucius.cli import completing
 from lucius.cli.screen import age
 from lucius.cli.session import Session, reason_option, with_server
 from lucius.cli.settings import show_table
@@ -78,7 +79,13 @@ class RedriveRate(click.ParamType[float]):
 @click.option("--code", multiple=True, help="Jobs that failed with this code.")
 @click.option("--step", multiple=True, help="Jobs of which this step failed.")
 @click.option("--service", multiple=True, help="Jobs that failed in this service.")
-@click.option("--type", "request_type", help="Jobs of this request type.")
+@click.option(
+    "--type",
+    "request_type",
+    shell_complete=completing.request_types,
+    callback=completing.quoted_type,
+    help="Jobs of this request type.",
+)
 @click.option("--tenant", "tenant_id", multiple=True, help="Jobs of this tenant.")
 @click.option(
     "--canary", type=click.IntRange(0, 100), default=5, show_default=True, help="So many first."

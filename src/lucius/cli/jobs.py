@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lucius.cli.bulk import FILTER, ORDERS
+from lucius.cli.completing import job_argument
 from lucius.cli.groups import ListByDefault
 from lucius.cli.screen import event_line, show_attempts, show_job, show_jobs
 from lucius.cli.session import Session, echo_json, with_server
@@ -81,7 +82,7 @@ def show_page(page: "JobsShape") -> None:
 
 
 @click.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @with_server
 def show(session: Session, job_id: str) -> None:
     """Show a job, every attempt of its steps, and why it waits."""
@@ -97,7 +98,7 @@ def show(session: Session, job_id: str) -> None:
 
 
 @click.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @with_server
 def watch(session: Session, job_id: str) -> None:
     """Follow a job to its end. Exit with 0 if it succeeds, else 1."""
@@ -118,7 +119,7 @@ def watched(session: Session, job_id: str) -> None:
 
 
 @click.command()
-@click.argument("job_id", metavar="JOB")
+@job_argument
 @click.option(
     "--after",
     type=click.IntRange(0),

@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
 
+import os
 from typing import Any, Final
 
 import click
@@ -38,6 +39,7 @@ class Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """With --json, mistakes in the command line are shown as JSON too."""
         ctx.meta[AS_JSON] = "--json" in args
+        ctx.color = False if os.environ.get("NO_COLOR") else None
         try:
             return super().parse_args(ctx, args)
         except click.ClickException as error:

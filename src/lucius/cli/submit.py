@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import click
 
+from lucius.cli import completing
 from lucius.cli.session import Session, show_warnings, with_server
 
 SCHEMA_VERSION = "v1"
@@ -16,7 +17,12 @@ JOB_ID = "{jobId}"
 
 @click.command()
 @click.option(
-    "--type", "request_type", required=True, help="The request type, such as OCR->EMBEDDING->SIS."
+    "--type",
+    "request_type",
+    required=True,
+    shell_complete=completing.request_types,
+    callback=completing.quoted_type,
+    help="The request type, such as OCR->EMBEDDING->SIS.",
 )
 @click.option(
     "--tenant",
@@ -32,12 +38,14 @@ JOB_ID = "{jobId}"
     "input_ref",
     required=True,
     metavar="REF",
+    shell_complete=completing.files,
     help="The document: a URI or a local file.",
 )
 @click.option(
     "--output",
     "output_ref",
     metavar="REF",
+    shell_complete=completing.files,
     help="Where the result goes: a URI or a path. Default: INPUT.{jobId}.result.json.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace a file that is already at the output.")

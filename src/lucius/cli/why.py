@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lucius.cli.completing import job_ids
 from lucius.cli.session import Session, with_server
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ COLOURS = {"OUTAGE": "red", "PROBLEM": "yellow", "WAITS": "cyan", "FINE": "green
 
 
 @click.command()
-@click.argument("job_id", metavar="[JOB]", required=False)
+@click.argument("job_id", metavar="[JOB]", required=False, shell_complete=job_ids)
 @with_server
 def why(session: Session, job_id: str | None) -> None:
     """Say why a job waits or failed, or what is wrong now.
