@@ -80,7 +80,7 @@ class Dispatcher:
         self._notify = notify
         self._workflows = workflows
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
-        self._open: deque[tuple[float, str, PublishConfirmed]] = deque()
+        self._open: deque[tuple[float, str, str]] = deque()
         self._closed = False
         self.outage = Outage("bus", "dispatch pauses", log)
 
@@ -147,6 +147,7 @@ class Dispatcher:
             raise
         self._available()
         self._windows.published(effect.lease_id)
+        self._watch(job.job_id, effect.lease_id)
         return PublishConfirmed(*bound)
 
     def _message(self, job: Job, effect: PublishDirective) -> Message:
@@ -193,14 +194,18 @@ class Dispatcher:
                 _, job_id, sent = self._sent.popleft()
                 if self._windows.is_open(sent.lease_id):
                     self._tasks.spawn(self._confirm(job_id, sent))
-                    self._open.append((loop.time() + UNHEARD.total_seconds(), job_id, sent))
+                    self._watch(job_id, sent.lease_id)
             self._look_again(loop.time())
+
+    def _watch(self, job_id: str, lease_id: str) -> None:
+        heard_by = asyncio.get_running_loop().time() + UNHEARD.total_seconds()
+        self._open.append((heard_by, job_id, lease_id))
 
     def _look_again(self, now: float) -> None:
         """An ACK that another process took, and of which we were not told, gives its place back."""
         while self._open and self._open[0][0] <= now:
-            _, job_id, sent = self._open.popleft()
-            if self._windows.is_open(sent.lease_id):
+            _, job_id, lease_id = self._open.popleft()
+            if self._windows.is_open(lease_id):
                 self._tasks.spawn(self._look(job_id))
 
     async def _look(self, job_id: str) -> None:
@@ -234,6 +239,9 @@ class Dispatcher:
             if isinstance(effect, StartWorkflow):
                 await workflows.start(job)  # settled by the first thing that the workflow asks for
                 return
+            for step in job.steps:
+                if step.unacked:  # let out here, and published and answered at any invoker
+                    self._watch(job.job_id, step.executions[-1].exec_id)
             await workflows.signal(job, effect)
         except WorkflowsUnavailableError as error:
             cause = "start" if isinstance(effect, StartWorkflow) else "signal"
