@@ -106,7 +106,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
             "lucius/ledgers/stored/json_form",
             "lucius/ledgers/rules",
         ),
-        *("lucius/api/tokens", "lucius/bootstrap/runtime", "lucius/engines/outbox/outage"),
+        *("lucius/api/tokens", "lucius/bootstrap/reply_tokens", "lucius/engines/outbox/outage"),
     ),
     OTHER: ("lucius/",),
 }

@@ -11,7 +11,7 @@ from aiohttp import web
 from azure.data.tables.aio import TableServiceClient
 
 from lucius.bootstrap import open_ledger
-from lucius.bootstrap.adapters import UnsupportedError
+from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.azure_stack import ACCOUNT, KEY
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.ledgers.azure.opening import TableConnectionError, open_tables

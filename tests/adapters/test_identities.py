@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap.adapters import UnsupportedError, check_workspace
+from lucius.bootstrap.adapters.unsupported import UnsupportedError
+from lucius.bootstrap.adapters.workspaces import check_workspace
 from lucius.buses.service_bus import connecting
 from lucius.configs import key_value_store
 from lucius.core.errors import LuciusError

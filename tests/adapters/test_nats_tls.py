@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from lucius.bootstrap.adapters import UnsupportedError, open_bus
+from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Message, Subscription
 from lucius.settings import load_settings

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from lucius.bootstrap.adapters import open_config, open_provisioner
+from lucius.bootstrap.adapters.buses import open_provisioner
+from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.provisioning import subscriptions
 from lucius.buses.service_bus.rules import RuleTooLongError, excluding, step_types_of, taking
 from lucius.core.routing import TOPOLOGIES

@@ -46,7 +46,7 @@ def test_a_sample_belongs_to_the_innermost_frame_that_is_known(stack: str, compo
             "encoding and queueing saves",
         ),
         (f"{ON_LOOP};load (lucius/ledgers/sqlite/queries.py:20)", "reading the ledger"),
-        (f"{SETTLE};Runtime._guard (lucius/bootstrap/runtime.py:142)", "reading replies"),
+        (f"{SETTLE};ReplyTokens.guard (lucius/bootstrap/reply_tokens.py:32)", "reading replies"),
     ],
 )
 def test_what_several_components_use_counts_for_its_caller(caller: str, component: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from lucius.bootstrap.adapters import open_workspace
+from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.bootstrap.standalone import over_gateway
 from lucius.client import Client
 from lucius.platform import Output, Service, Task

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from lucius.bootstrap import build, settings_with_stored
-from lucius.bootstrap.adapters import UnsupportedError, open_config, open_workspace
+from lucius.bootstrap.adapters.configs import open_config
+from lucius.bootstrap.adapters.unsupported import UnsupportedError
+from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.configs.key_values import SENTINEL, SETTINGS
 from lucius.core.errors import ConfigUnavailableError
 from lucius.settings import SettingsError, load_settings

@@ -12,7 +12,7 @@ from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.ports.ledger import Inflight
 from tests.conformance.jobs import at, life_of, make
-from tests.conformance.ledger_registry import ADAPTERS, Adapter, Harness
+from tests.conformance.ledger_registry import ADAPTERS, BULK, Adapter, Harness
 from tests.conformance.ledger_scripts import ACTIONS, WORLDS, Script, played
 from tests.conformance.on_every import on_every
 
@@ -22,10 +22,27 @@ SCRIPTS = st.lists(
 )
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.name)
+NEAR = [adapter for adapter in ADAPTERS if BULK in adapter.capabilities]
+FAR = [adapter for adapter in ADAPTERS if BULK not in adapter.capabilities]
+"""Each request of theirs takes its time, and what they share with the near ones is tried there."""
+of_adapter = settings(deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+
+
+@pytest.mark.parametrize("adapter", NEAR, ids=lambda adapter: adapter.name)
 @given(script=SCRIPTS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(of_adapter, max_examples=60)
 def test_whatever_is_decided_and_saved_verifies_clean(adapter: Adapter, script: Script) -> None:
+    check(adapter, script)
+
+
+@pytest.mark.parametrize("adapter", FAR, ids=lambda adapter: adapter.name)
+@given(script=SCRIPTS)
+@settings(of_adapter, max_examples=8)
+def test_it_does_so_over_the_wire(adapter: Adapter, script: Script) -> None:
+    check(adapter, script)
+
+
+def check(adapter: Adapter, script: Script) -> None:
     async def body(on: Harness) -> None:
         jobs = [await on.create(made) for made in WORLDS]
         for number, action, seconds in script:

@@ -11,7 +11,7 @@ from playwright.async_api import Browser
 
 from lucius.api.context import Role
 from lucius.api.tokens import CallbackTokens
-from lucius.bootstrap.adapters import key_file
+from lucius.bootstrap.adapters.access import key_file
 from lucius.console.sessions import COOKIE, Seals
 from lucius.console.signing_in import PENDING, local
 from tests.console.browser import visiting

@@ -25,6 +25,7 @@ from tests.observability.served import serving
 from tests.virtual import EPOCH
 
 KIB = 1024
+COPIES = 10
 HEAVY = orjson.dumps({"steps": {"ocr": [[] for _ in range(42_000)]}})
 """126 kB of text. Parsed, it takes three megabytes."""
 
@@ -56,12 +57,12 @@ def test_what_is_counted_is_what_is_taken(payload: bytes, moves: int) -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        jobs = [decode_job(decode_plan(plan), doc) for _ in range(50)]
+        jobs = [decode_job(decode_plan(plan), doc) for _ in range(COPIES)]
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
     cache.put(jobs[0])
-    assert 0.8 * taken / 50 < cache.bytes < 2 * taken / 50
+    assert 0.8 * taken / COPIES < cache.bytes < 2 * taken / COPIES
 
 
 def test_beyond_its_bytes_the_job_that_moved_longest_ago_makes_room() -> None:

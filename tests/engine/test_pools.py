@@ -150,7 +150,7 @@ async def test_lucius_bus_provision_makes_pools_and_what_has_no_pool_reaches_the
     tmp_path: Path,
 ) -> None:
     from lucius.bootstrap import provision_bus
-    from lucius.bootstrap.adapters import open_bus
+    from lucius.bootstrap.adapters.buses import open_bus
     from tests.bus_looks import backlog
 
     async with StandIn() as stand_in:

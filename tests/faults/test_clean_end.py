@@ -44,7 +44,7 @@ async def test_the_end_of_a_process_settles_the_leases_that_its_services_give_ba
         async with serving(tmp_path, [service]) as (runtime, client):
             job_id = await submitted(client)
             await service.at_work.wait()
-            for runner in runtime.runners:
+            for runner in runtime.own.runners:
                 runner._grace = 0.0
     job = await runtime.ledger.load(job_id)
     assert job is not None

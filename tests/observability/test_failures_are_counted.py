@@ -151,7 +151,8 @@ async def test_replies_that_are_set_aside(world: Watched) -> None:
 @watched
 async def test_an_sla_that_is_broken(world: Watched) -> None:
     async def for_long(task: Task) -> None:
-        await asyncio.sleep(1.5 * DAY)
+        world.loop.stand_still(1.5 * DAY)
+        await asyncio.sleep(60)
 
     await world.serve(Scripted(for_long))
     await world.finished(await world.submit())
@@ -162,7 +163,8 @@ async def test_an_sla_that_is_broken(world: Watched) -> None:
 async def test_a_pause_that_is_forgotten(world: Watched) -> None:
     world.outbox.windows.closed = True
     await world.engine.apply(await world.submit(), PauseRequested())
-    await asyncio.sleep(8 * DAY)
+    world.loop.stand_still(8 * DAY)
+    await asyncio.sleep(60)
     assert await world.value("lucius_escalations_total", sla="pause_sla") == 1
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lucius.bootstrap.adapters import ingress_policy
+from lucius.bootstrap.adapters.workspaces import ingress_policy
 from lucius.core.references import PROTECTED, reference_faults
 from lucius.settings import load_settings
 

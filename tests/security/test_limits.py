@@ -11,7 +11,7 @@ from starlette.requests import Request
 from lucius.api.context import Caller, Role
 from lucius.api.limits import MAX_BUCKETS, HostCheck, RateLimit, client_of, host_of
 from lucius.api.problems import Problem
-from lucius.bootstrap.adapters import host_check, rate_limit
+from lucius.bootstrap.adapters.access import host_check, rate_limit
 from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS
 from lucius.settings import load_settings
 from tests.api.world import World, context_of

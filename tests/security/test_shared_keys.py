@@ -13,7 +13,7 @@ from lucius.api.access import KeyAccess
 from lucius.api.context import Role
 from lucius.api.keys import KeysUnavailableError, new_key
 from lucius.api.shared_keys import OLDEST, PAUSE, REFRESH, SharedKeys
-from lucius.bootstrap.adapters import key_store
+from lucius.bootstrap.adapters.access import key_store
 from lucius.cli.main import main
 from lucius.core.errors import LedgerUnavailableError
 from lucius.ledgers.azure.keys import KEYS, AzureKeys

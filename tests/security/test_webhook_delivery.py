@@ -10,7 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.adapters import open_bus, open_config, open_ledger, open_workspace
+from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.configs import open_config
+from lucius.bootstrap.adapters.ledgers import open_ledger
+from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.core.effects import Decision

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lucius.api.limits import RateLimit
-from lucius.bootstrap.adapters import worker_rate_limit
+from lucius.bootstrap.adapters.access import worker_rate_limit
 from lucius.settings import load_settings
 from tests.api.world import World, accepted, bearer, context_of
 from tests.api.world import client_of as api

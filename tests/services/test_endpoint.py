@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lucius.bootstrap import named_service, packaged_services
-from lucius.bootstrap.adapters import UnsupportedError
+from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.platform import FatalError, RetryableError, StepError
 from lucius.services import Sis
 from lucius.services.endpoint import MAX_ANSWER, AnswerEndpoint

@@ -15,13 +15,10 @@ from starlette.requests import Request
 from lucius.admission.ingress import Ingress
 from lucius.api.context import Authenticate
 from lucius.api.problems import Problem
-from lucius.bootstrap.adapters import (
-    authenticator,
-    ingress_policy,
-    open_bus,
-    open_config,
-    open_workspace,
-)
+from lucius.bootstrap.adapters.access import authenticator
+from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.configs import open_config
+from lucius.bootstrap.adapters.workspaces import ingress_policy, open_workspace
 from lucius.bootstrap.telemetry import observed
 from lucius.buses.service_bus.faults import MissingEntityError
 from lucius.cli.main import main

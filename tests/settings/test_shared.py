@@ -6,7 +6,7 @@ import pytest
 
 from lucius.api.context import Role
 from lucius.api.keys import new_key
-from lucius.bootstrap.adapters import open_lanes
+from lucius.bootstrap.adapters.ledgers import open_lanes
 from lucius.bootstrap.secrets import SecretMissingError, check_shared_secrets
 from lucius.engines.outbox.lane_leases import RENEWALS, LeasedLanes
 from lucius.ledgers.azure.ledger import AzureLedger

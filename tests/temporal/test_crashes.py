@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from lucius.bootstrap import runtime as building
+from lucius.bootstrap import building
 from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.temporal import open_workflows, place_of
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus

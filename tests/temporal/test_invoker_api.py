@@ -9,9 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
+from lucius.bootstrap.building import remote_invoker
 from lucius.bootstrap.health import health_port
 from lucius.bootstrap.roles import check_invoker_address
-from lucius.bootstrap.runtime import Runtime, remote_invoker
+from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.serve import UnsafeAddressError
 from lucius.core.effects import Outcome
 from lucius.core.errors import BusUnavailableError, PublishRefusedError, WorkflowsUnavailableError

@@ -91,7 +91,7 @@ async def test_a_namespace_that_is_missing_is_named_by_readyz(tmp_path: Path) ->
     settings = settings_of(tmp_path, server, LUCIUS_TEMPORAL_NAMESPACE="nowhere")
     async with running(settings) as (runtime, _):
         with pytest.raises(WorkflowsUnavailableError, match="no namespace nowhere"):
-            await runtime.checks()["temporal"]()
+            await runtime.wellbeing.checks()["temporal"]()
 
 
 async def test_a_server_that_is_away_is_named_by_readyz(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_server_that_is_away_is_named_by_readyz(tmp_path: Path) -> None:
     settings = settings.model_copy(update={"temporal_address": "127.0.0.1:1"})
     async with running(settings) as (runtime, _):
         with pytest.raises(WorkflowsUnavailableError, match=r"127\.0\.0\.1:1"):
-            await runtime.checks()["temporal"]()
+            await runtime.wellbeing.checks()["temporal"]()
 
 
 def test_tls_and_key_reach_the_connection(tmp_path: Path) -> None:

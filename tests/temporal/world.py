@@ -8,8 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from lucius.bootstrap import runtime as building
-from lucius.bootstrap.runtime import Runtime, build
+from lucius.bootstrap import building
+from lucius.bootstrap.building import build
+from lucius.bootstrap.runtime import Runtime
 from lucius.buses.memory import MemoryBus
 from lucius.core.effects import Event
 from lucius.core.job import Job

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lucius.bootstrap.adapters import open_config
+from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.provisioning import subscriptions
 from lucius.core.routing import LANES as REAL_LANES
 from lucius.core.routing import reply_topic

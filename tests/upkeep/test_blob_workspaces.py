@@ -7,12 +7,8 @@ from uuid import uuid4
 import pytest
 
 from lucius.bootstrap import build, packaged_services, prune, verify
-from lucius.bootstrap.adapters import (
-    UnsupportedError,
-    installation,
-    job_workspaces,
-    open_workspace,
-)
+from lucius.bootstrap.adapters.unsupported import UnsupportedError
+from lucius.bootstrap.adapters.workspaces import installation, job_workspaces, open_workspace
 from lucius.core.errors import WorkspaceError
 from lucius.core.job import Job
 from lucius.settings import Settings

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lucius.bootstrap import build, open_ledger
-from lucius.bootstrap.adapters import UnsupportedError, open_bus
+from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.roles import reconcile
 from lucius.settings import load_settings
 from tests.api.live import live

@@ -1,7 +1,7 @@
 """One operation of the API: its handler, who may call it, and all that its documentation says.
 
 A route cannot be added without a role and its answers. Which error codes it answers with, the registry
-of the codes says (`contract/codes.py`).
+of the codes says (`contract/codes`).
 """
 
 import logging

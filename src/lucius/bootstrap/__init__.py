@@ -1,18 +1,13 @@
 """The composition root: builds what a process needs from its settings, and runs it."""
 
-from lucius.bootstrap.adapters import (
-    LibrariesMissingError,
-    key_file,
-    key_store,
-    ledger_path,
-    named_service,
-    open_ledger,
-    open_workspace,
-    packaged_names,
-    packaged_services,
-)
+from lucius.bootstrap.adapters.access import key_file, key_store
+from lucius.bootstrap.adapters.ledgers import ledger_path, open_ledger
+from lucius.bootstrap.adapters.services import named_service, packaged_names, packaged_services
+from lucius.bootstrap.adapters.unsupported import LibrariesMissingError
+from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.bootstrap.azure_stack import serve_azure
 from lucius.bootstrap.broker import BrokerMissingError, local_nats
+from lucius.bootstrap.building import build
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.roles import (
     NotSharedError,
@@ -23,7 +18,7 @@ from lucius.bootstrap.roles import (
     reconcile,
     work,
 )
-from lucius.bootstrap.runtime import Runtime, build
+from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.bootstrap.serve import check_address, serve
 from lucius.bootstrap.services import check_services

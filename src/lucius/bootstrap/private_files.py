@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lucius.bootstrap.adapters import LEDGER_FILE, workspace_root
+from lucius.bootstrap.adapters.ledgers import LEDGER_FILE
+from lucius.bootstrap.adapters.workspaces import workspace_root
 from lucius.settings import Settings
 
 log = logging.getLogger("lucius")

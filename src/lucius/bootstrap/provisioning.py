@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from lucius.bootstrap.adapters import open_config, open_provisioner
+from lucius.bootstrap.adapters.buses import open_provisioner
+from lucius.bootstrap.adapters.configs import open_config
 from lucius.core.routing import (
     LANES,
     TOPOLOGIES,

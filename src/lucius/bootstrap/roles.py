@@ -13,10 +13,10 @@ from typing import Final
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from lucius.api.health import health_app
+from lucius.bootstrap.building import build, remote_invoker
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
-from lucius.bootstrap.runtime import build, remote_invoker
 from lucius.bootstrap.serve import UnsafeAddressError, is_loopback
 from lucius.bootstrap.temporal import of_temporal, place_of
 from lucius.core.errors import LuciusError

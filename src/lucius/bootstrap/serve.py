@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import uvicorn
 
+from lucius.bootstrap.building import build
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.listening import BACKLOG, listen
-from lucius.bootstrap.runtime import Runtime, build
+from lucius.bootstrap.runtime import Runtime
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
 from lucius.server.connections import Connections, affordable

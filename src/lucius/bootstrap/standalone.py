@@ -8,7 +8,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from lucius.api.health import health_app
-from lucius.bootstrap.adapters import check_workspace, open_bus, open_workspace
+from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.workspaces import check_workspace, open_workspace
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK

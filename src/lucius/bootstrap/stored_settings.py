@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from lucius.bootstrap.adapters import stored_settings
+from lucius.bootstrap.adapters.configs import stored_settings
 from lucius.settings import Settings, load_settings
 from lucius.settings.stored import check_stored
 

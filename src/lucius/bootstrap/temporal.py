@@ -1,21 +1,15 @@
 """What the processes of the Temporal engine are built from. Its library comes with an extra."""
 
-import importlib
 from types import ModuleType
 from typing import Any
 
-from lucius.bootstrap.adapters import UnsupportedError
+from lucius.bootstrap.adapters.unsupported import optional
 from lucius.ports.workflows import Workflows
 from lucius.settings import Settings
 
 
 def of_temporal(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(f"lucius.engines.temporal.{name}")
-    except ImportError as error:
-        raise UnsupportedError(
-            f"LUCIUS_TEMPORAL_ENABLED needs the package {error.name}: pip install 'lucius[temporal]'"
-        ) from error
+    return optional(f"lucius.engines.temporal.{name}", "LUCIUS_TEMPORAL_ENABLED", "temporal")
 
 
 def place_of(settings: Settings) -> Any:

@@ -3,12 +3,8 @@
 from datetime import datetime
 from pathlib import Path
 
-from lucius.bootstrap.adapters import (
-    job_workspaces,
-    ledger_path,
-    open_ledger,
-    open_workspace,
-)
+from lucius.bootstrap.adapters.ledgers import ledger_path, open_ledger
+from lucius.bootstrap.adapters.workspaces import job_workspaces, open_workspace
 from lucius.bootstrap.temporal import open_workflows
 from lucius.engines.temporal.drift import WorkflowDrift
 from lucius.ledgers.sqlite.backup import restore

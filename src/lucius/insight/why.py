@@ -10,7 +10,8 @@ from lucius.core.job import Job
 from lucius.core.routing import LANES
 from lucius.core.states import JobState
 from lucius.insight.facts import Clues, Facts, LinePlace, Ordered, ordered
-from lucius.insight.rules import OUTAGES, diagnose, outage
+from lucius.insight.job_rules import outage
+from lucius.insight.rules import OUTAGES, diagnose
 from lucius.insight.service_rules import NO_FAULT, wrong_with
 from lucius.insight.services import KnownServices, step_types_of
 from lucius.insight.sightings import Sightings

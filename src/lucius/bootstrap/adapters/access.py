@@ -1,0 +1,102 @@
+"""Who may ask, and how often."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
+from lucius.api.context import Authenticate
+from lucius.api.keys import FileKeys, KeyFile, KnownKeys
+from lucius.api.limits import HostCheck, RateLimit, host_of
+from lucius.api.shared_keys import SharedKeys
+from lucius.bootstrap.adapters.ledgers import azure_tables, open_ledger
+from lucius.console.oidc import OidcClient
+from lucius.console.room import ConsoleOptions
+from lucius.ports.keys import KeyStore
+from lucius.ports.ledger import Ledger
+from lucius.settings import Settings
+from lucius.settings.behaviour import EMBEDDED_BACKENDS
+
+
+def key_file(settings: Settings) -> KeyFile:
+    return KeyFile(settings.data_dir / "keys.json")
+
+
+def open_keys(settings: Settings, ledger: Ledger) -> KnownKeys | None:
+    """API keys: in a file, or in the ledger where processes share it. None: callers have none."""
+    if settings.auth != "keys":
+        return None
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        return key_file(settings)
+    return SharedKeys(azure_tables(settings).keys_of(ledger))
+
+
+@asynccontextmanager
+async def key_store(settings: Settings) -> AsyncIterator[KeyStore]:
+    """Where `lucius keys` reads and writes."""
+    if settings.storage_backend in EMBEDDED_BACKENDS:
+        yield FileKeys(key_file(settings))
+        return
+    ledger = await open_ledger(settings)
+    try:
+        yield azure_tables(settings).keys_of(ledger)
+    finally:
+        await ledger.close()
+
+
+def authenticator(settings: Settings, keys: KnownKeys | None) -> Authenticate | None:
+    if keys is not None:
+        return KeyAccess(keys)
+    return jwt_access(settings) if settings.auth == "jwt" else None
+
+
+def jwt_access(settings: Settings) -> JwtAccess:
+    return JwtAccess(
+        JwtPolicy(
+            issuer=settings.jwt_issuer,
+            audience=settings.jwt_audience,
+            jwks_url=settings.jwt_jwks_url,
+            algorithms=settings.jwt_algorithms,
+            roles_claim=settings.jwt_roles_claim,
+            tenants_claim=settings.jwt_tenants_claim,
+        )
+    )
+
+
+def console_options(
+    settings: Settings, keys: KnownKeys | None, authenticate: Authenticate | None
+) -> ConsoleOptions:
+    """People sign in with what the API takes: its keys, or tokens of its issuer."""
+    client = None
+    if settings.console_client_id:
+        client = OidcClient(
+            settings.jwt_issuer,
+            settings.console_client_id,
+            settings.console_client_secret.get_secret_value(),
+            settings.console_scopes,
+            settings.console_url,
+        )
+    return ConsoleOptions(
+        url=settings.console_url,
+        session_seconds=settings.console_session.total_seconds(),
+        keys=keys,
+        access=authenticate if isinstance(authenticate, JwtAccess) else None,
+        oidc=client,
+    )
+
+
+def rate_limit(settings: Settings) -> RateLimit | None:
+    per_second = settings.rate_limit_per_second
+    return RateLimit(per_second) if per_second is not None else None
+
+
+def worker_rate_limit(settings: Settings) -> RateLimit | None:
+    per_second = settings.worker_rate_limit_per_second
+    return RateLimit(per_second) if per_second is not None else None
+
+
+def host_check(settings: Settings) -> HostCheck | None:
+    """Where callers are not known, only the names of loopback and of our URLs are ours."""
+    if settings.auth != "none":
+        return None
+    urls = (settings.public_url, settings.console_url)
+    return HostCheck([host_of(url) for url in urls if url])

@@ -1,0 +1,86 @@
+"""A runtime of the adapters that the settings name."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.configs import open_config
+from lucius.bootstrap.adapters.ledgers import open_lanes, open_ledger
+from lucius.bootstrap.adapters.workspaces import check_workspace, job_workspaces, open_workspace
+from lucius.bootstrap.private_files import own_data
+from lucius.bootstrap.runtime import Runtime
+from lucius.bootstrap.secrets import check_shared_secrets
+from lucius.bootstrap.temporal import of_temporal, open_workflows, place_of
+from lucius.core.plan import OUTBOX
+from lucius.engines.temporal.asking import AskingHere
+from lucius.engines.temporal.invoker import Invoker
+from lucius.engines.temporal.remote import RemoteInvoker
+from lucius.platform import Service
+from lucius.ports.config import ConfigSource
+from lucius.settings import Settings
+from lucius.telemetry.spans import traced
+
+
+async def build(
+    settings: Settings,
+    services: Sequence[Service] = (),
+    *,
+    reconciles: bool = True,
+    engine: str | None = None,
+) -> Runtime:
+    """A runtime of the adapters that the settings name. `engine`: whose jobs it moves; None: of all."""
+    if services:
+        check_workspace(settings)
+    config = await open_config(settings)
+    try:
+        return await _built(settings, services, config, reconciles, engine)
+    except BaseException:
+        await config.close()
+        raise
+
+
+async def _built(
+    settings: Settings,
+    services: Sequence[Service],
+    config: ConfigSource,
+    reconciles: bool,
+    engine: str | None,
+) -> Runtime:
+    check_shared_secrets(settings)
+    bus = traced(open_bus(settings))
+    own_data(settings)
+    workspace = open_workspace(settings)
+    await job_workspaces(settings, workspace).claim()
+    workflows = await open_workflows(settings) if with_workflows(settings, engine) else None
+    ledger = await open_ledger(settings)
+    both = engine is None and reconciles and workflows is not None
+    return Runtime(
+        settings=settings,
+        ledger=ledger,
+        lanes=open_lanes(
+            settings, ledger, takes=reconciles, engine=None if both else engine or OUTBOX
+        ),
+        engine_name=engine if settings.temporal_enabled else None,
+        workflows=workflows,
+        remote_invoker=remote_invoker(settings) if workflows and not reconciles else None,
+        worker=partial(work, settings) if both else None,
+        bus=bus,
+        config=config,
+        workspace=workspace,
+        services=services,
+        reconciles=reconciles,
+    )
+
+
+def with_workflows(settings: Settings, engine: str | None) -> bool:
+    """A reconciler of the outbox engine has nothing to do with them."""
+    return settings.temporal_enabled and engine != OUTBOX
+
+
+def remote_invoker(settings: Settings) -> RemoteInvoker:
+    return RemoteInvoker(settings.invoker_url, settings.invoker_secret.get_secret_value())
+
+
+async def work(settings: Settings, invoker: Invoker) -> None:
+    """The worker, in the process of the invoker."""
+    await of_temporal("worker").run_worker(place_of(settings), AskingHere(invoker))

@@ -1,0 +1,47 @@
+"""What must be well for a process to be ready, and what `why` names where it is not."""
+
+from dataclasses import dataclass
+
+from lucius.api.context import HealthCheck
+from lucius.bootstrap.outbox import Outbox
+from lucius.bootstrap.standing_tasks import StandingTasks
+from lucius.core.errors import LuciusError
+from lucius.engines.outbox.clock import StorageClock
+from lucius.ports.ledger import Ledger
+from lucius.ports.workflows import Workflows
+
+
+@dataclass(frozen=True, slots=True)
+class Wellbeing:
+    ledger: Ledger
+    outbox: Outbox
+    standing: StandingTasks
+    storage_clock: StorageClock | None
+    workflows: Workflows | None
+
+    def checks(self) -> dict[str, HealthCheck]:
+        return {
+            "ledger": self.ledger.check,
+            **({"clock": self._check_clock} if self.storage_clock is not None else {}),
+            "bus": self._check_bus,
+            "reconciler": self.standing.check,
+            **({"temporal": self.workflows.check} if self.workflows is not None else {}),
+        }
+
+    def troubles(self) -> dict[str, str]:
+        """What does not answer this process now, or has ended here."""
+        down = self.standing.down
+        found = {name: f"the {name} has ended and is started again" for name in down}
+        if self.outbox.dispatcher.outage.on or self.outbox.replies.outage.on:
+            found["bus"] = "the bus does not answer"
+        return found
+
+    async def _check_clock(self) -> None:
+        if self.storage_clock is not None:
+            self.storage_clock.check()
+
+    async def _check_bus(self) -> None:
+        if self.outbox.dispatcher.outage.on:
+            raise LuciusError("the bus does not take directives")
+        if self.outbox.replies.outage.on:
+            raise LuciusError("the bus does not deliver replies")

@@ -1,0 +1,20 @@
+"""Every error code there is: its status, its meaning, what to do about it, and who answers with it.
+
+OpenAPI and the reference pages are made from this.
+"""
+
+from typing import Final
+
+from lucius.contract.codes.callbacks import CALLBACKS
+from lucius.contract.codes.callers import CALLERS
+from lucius.contract.codes.envelope import ENVELOPE
+from lucius.contract.codes.jobs import JOBS
+from lucius.contract.codes.kinds import Operations, ProblemCode
+from lucius.contract.codes.reading import READING
+from lucius.contract.codes.server import SERVER
+
+__all__ = ["CODES", "Operations", "ProblemCode"]
+
+CODES: Final = {
+    known.code: known for known in (*READING, *ENVELOPE, *JOBS, *CALLBACKS, *CALLERS, *SERVER)
+}

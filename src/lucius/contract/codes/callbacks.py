@@ -1,0 +1,48 @@
+"""Codes of what workers say."""
+
+from typing import Final
+
+from lucius.contract.codes.kinds import Operations, ProblemCode
+
+CALLBACKS: Final = (
+    ProblemCode(
+        "INVALID_CALLBACK",
+        422,
+        "The reply is not valid",
+        "Fields of the reply are missing or have the wrong type. `errors` lists every one.",
+        "Correct the fields that `errors` points to.",
+        answered_by=(Operations.CALLBACKS,),
+    ),
+    ProblemCode(
+        "CALLBACK_TOKEN_REQUIRED",
+        401,
+        "The reply carries no token",
+        "Over HTTP every reply carries the `callback_token` of its directive.",
+        "Send `Authorization: Bearer <callback_token>`.",
+        answered_by=(Operations.CALLBACKS,),
+    ),
+    ProblemCode(
+        "CALLBACK_TOKEN_INVALID",
+        401,
+        "The token does not belong to this attempt",
+        "A callback token is bound to tenant, job, step, attempt and lease, and opens nothing else.",
+        "Send the token of the same directive as `jobId`, `stepId`, `attempt_no` and `lease_id`.",
+        answered_by=(Operations.CALLBACKS,),
+    ),
+    ProblemCode(
+        "STALE_ATTEMPT",
+        409,
+        "The reply speaks for an attempt that is over",
+        "Another attempt of this step is the current one. The reply was recorded and changed nothing.",
+        "Stop working on this directive; do not repeat the reply.",
+        answered_by=(Operations.CALLBACKS,),
+    ),
+    ProblemCode(
+        "UNKNOWN_STEP",
+        404,
+        "The job has no such step",
+        "The reply names a step that its job does not have.",
+        "Send `stepId` as it was in the directive.",
+        answered_by=(Operations.CALLBACKS,),
+    ),
+)

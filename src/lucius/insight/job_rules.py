@@ -1,0 +1,245 @@
+"""The rules that look at a job as a whole: how it ended, who holds it up, what is away."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from lucius.core.fingerprint import failure_of, place_in
+from lucius.core.job import Job
+from lucius.core.states import JobState, StepState
+from lucius.insight.facts import Clues, Facts, Ordered, Situation
+from lucius.insight.service_rules import (
+    fails_alike,
+    never_seen,
+    not_subscribed,
+    silent,
+)
+from lucius.ports.diagnosis import Diagnosis, Evidence
+
+OVERDUE: Final = timedelta(seconds=90)
+"""A job that has been due for longer is looked after by nobody."""
+BEHIND: Final = timedelta(seconds=5)
+"""What is stored may be so much ahead of this clock."""
+
+JobCheck = Callable[[Job, Facts, Clues], Diagnosis | None]
+
+
+def redriven(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    if job.redriven_by is None:
+        return None
+    return Diagnosis(
+        "REDRIVEN",
+        f"it ended {job.state.value}, and {job.redriven_by} took over from it",
+        job.completed_at,
+        [*_failure(job), Evidence(f"the job that took over is {job.redriven_by}")],
+        "nothing: look at the job that took over",
+        command=f"lucius why {job.redriven_by}",
+    )
+
+
+def succeeded(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    if job.state is not JobState.SUCCEEDED:
+        return None
+    steps = "its step" if len(job.steps) == 1 else f"all {len(job.steps)} steps"
+    return Diagnosis(
+        "SUCCEEDED",
+        f"{steps} succeeded",
+        job.completed_at,
+        [Evidence("it ended SUCCEEDED", job.completed_at)],
+        "nothing: it has ended",
+        command=f"lucius job show {job.job_id}",
+    )
+
+
+def cancelled(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    if job.state is not JobState.CANCELLED:
+        return None
+    return Diagnosis(
+        "CANCELLED",
+        f"it was cancelled{_by(clues.orders.get('cancel'))}",
+        job.completed_at,
+        _order(clues, "cancel", job),
+        "nothing: it has ended",
+        command=f"lucius job redrive {job.job_id}",
+    )
+
+
+def failed(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    """Whose fault it is: the service's, if it fails every job so; nobody's, if nobody was there."""
+    if job.state is not JobState.FAILED_FINAL:
+        return None
+    if job.fault is not None and job.fault.code == "SLA_EXCEEDED":
+        return _ended_by_sla(job)
+    for index, step in enumerate(job.steps):
+        if step.state is StepState.FAILED_FINAL and step.fault is not None:
+            at = Situation(job, index, facts, clues)
+            found = fails_alike(at) or _nobody_was_there(at)
+            if found is not None:
+                return found
+    return _failed_alone(job)
+
+
+def _nobody_was_there(at: Situation) -> Diagnosis | None:
+    if at.step.fault is None or at.step.fault.code != "ACK_TIMEOUT":
+        return None
+    run = at.run
+    if run is not None and run.unclaimed_at is not None:
+        return not_subscribed(at, ended=True)
+    return never_seen(at, ended=True) or silent(at, ended=True)
+
+
+def _ended_by_sla(job: Job) -> Diagnosis:
+    return Diagnosis(
+        "ENDED_BY_SLA",
+        "it took longer than it may",
+        job.completed_at,
+        [*_failure(job), Evidence("it was accepted", job.plan.accepted_at)],
+        "nothing: it has ended",
+        command=f"lucius job redrive {job.job_id}",
+    )
+
+
+def _failed_alone(job: Job) -> Diagnosis:
+    code = f" with {job.fault.code}" if job.fault is not None else ""
+    place = place_in(job.fault.message) if job.fault is not None else None
+    where = f" at {place}" if place else ""
+    return Diagnosis(
+        "JOB_FAILS_ALONE",
+        f"it failed{code}{where}; other jobs of the service do not fail so",
+        job.completed_at,
+        _failure(job),
+        "nothing: it has ended, and stays in the dead-letter view",
+        command=f"lucius job redrive {job.job_id}",
+    )
+
+
+def cancelling(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    if job.state is not JobState.CANCELLING:
+        return None
+    return Diagnosis(
+        "JOB_CANCELLING",
+        f"it was cancelled{_by(clues.orders.get('cancel'))}, and a step is still under way",
+        job.cancel_requested_at,
+        [*_order(clues, "cancel", job), *_under_way(job)],
+        "it ends with that step, or with its lease",
+        _lease_end(job),
+        f"lucius job cancel {job.job_id} --immediate",
+    )
+
+
+def paused_job(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    if job.state not in (JobState.PAUSED, JobState.PAUSING):
+        return None
+    pausing = job.state is JobState.PAUSING
+    still = ", and a step is still under way" if pausing else ""
+    return Diagnosis(
+        "JOB_PAUSING" if pausing else "JOB_PAUSED",
+        f"it was paused{_by(clues.orders.get('pause'))}{still}",
+        job.paused_at,
+        [*_order(clues, "pause", job), *_under_way(job)],
+        "it is paused when that step has ended" if pausing else "nothing, until it is resumed",
+        _lease_end(job) if pausing else None,
+        f"lucius job resume {job.job_id}",
+    )
+
+
+def clock_off(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    told = facts.troubles.get("clock")
+    if told is None and job.updated_at <= facts.now + BEHIND:
+        return None
+    return Diagnosis(
+        "CLOCK_OFF",
+        "the clock of this machine is wrong",
+        None,
+        [
+            Evidence(told or "the clock is behind what is stored"),
+            Evidence("by the clock it is now", facts.now),
+            Evidence("the job was last moved", job.updated_at),
+        ],
+        "the process goes on when the clock is right",
+        command="timedatectl",
+    )
+
+
+def lane_unowned(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    lane = job.plan.routing.lane
+    if facts.owned is None or lane in facts.owned:
+        return None
+    return Diagnosis(
+        "LANE_UNOWNED",
+        f"no process owns lane {lane}, on which the job runs",
+        None,
+        [Evidence(f"lanes {sorted(facts.owned)} are owned", facts.now)],
+        "a reconciler takes the lane",
+        command="lucius reconciler",
+    )
+
+
+def not_ticked(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    if job.due_at is None or job.due_at + OVERDUE > facts.now:
+        return None
+    return Diagnosis(
+        "NOT_TICKED",
+        "it is due, and nobody moves it",
+        job.due_at,
+        [Evidence("it has been due since", job.due_at)],
+        "the next look moves it, if the process is able to",
+        command="lucius why",
+    )
+
+
+def outage_of(name: str, code: str, said: str, command: str) -> JobCheck:
+    def rule(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+        return outage(facts, name, code, said, command)
+
+    return rule
+
+
+def outage(facts: Facts, name: str, code: str, said: str, command: str) -> Diagnosis | None:
+    told = facts.troubles.get(name)
+    if told is None:
+        return None
+    comes = "it goes on by itself when that is over"
+    return Diagnosis(
+        code, said, None, [Evidence(f"{name}: {told}", facts.now)], comes, command=command
+    )
+
+
+def _by(order: Ordered | None) -> str:
+    if order is None or order.by is None:
+        return ""
+    return f" by {order.by}" + (f" ({order.reason})" if order.reason else "")
+
+
+def _order(clues: Clues, kind: str, job: Job) -> list[Evidence]:
+    order = clues.orders.get(kind)
+    if order is None:
+        return [Evidence(f"the {kind} was asked for", job.cancel_requested_at or job.paused_at)]
+    by = f" by {order.by}" if order.by else ""
+    reason = f": {order.reason}" if order.reason else ""
+    return [Evidence(f"the {kind} was asked for{by}{reason}", order.at)]
+
+
+def _under_way(job: Job) -> list[Evidence]:
+    return [
+        Evidence(f"step {planned.step_id} is {step.state.value}", step.updated_at)
+        for planned, step in zip(job.plan.steps, job.steps, strict=True)
+        if step.out
+    ]
+
+
+def _lease_end(job: Job) -> datetime | None:
+    ends = (step.executions[-1].lease_expires_at for step in job.steps if step.out)
+    return max((end for end in ends if end is not None), default=None)
+
+
+def _failure(job: Job) -> list[Evidence]:
+    if job.fault is None:
+        return []
+    found = [Evidence(f"{job.fault.code}: {job.fault.message}", job.completed_at)]
+    for planned, step in zip(job.plan.steps, job.steps, strict=True):
+        if step.state is StepState.FAILED_FINAL and step.fault is not None:
+            group = failure_of(planned.step_id, planned.service, step.fault).group
+            tries = f"attempt {step.used} of {planned.policy.max_attempts}"
+            found.append(Evidence(f"step {planned.step_id} ({tries}), group {group}"))
+    return found
