@@ -19,6 +19,7 @@ from temporalio.bridge.proto.activity_result import ActivityResolution, Success
 from temporalio.bridge.proto.workflow_activation import (
     FireTimer,
     InitializeWorkflow,
+    QueryWorkflow,
     ResolveActivity,
     SignalWorkflow,
     WorkflowActivation,
@@ -139,6 +140,9 @@ class Handle:
         status = WorkflowExecutionStatus.RUNNING if running else WorkflowExecutionStatus.COMPLETED
         return SimpleNamespace(status=status)
 
+    async def query(self, name: Any, **how: Any) -> Any:
+        return self._server.found(self._id).query(name.__name__)
+
     async def terminate(self) -> None:
         await self._server.found(self._id).close()
 
@@ -172,6 +176,16 @@ class Execution:
     def put(self, job: WorkflowActivationJob) -> None:
         self._inbox.append(job)
         self._came.set()
+
+    def query(self, name: str) -> Any:
+        """Asked of the worker that has it."""
+        if self._instance is None:
+            raise RPCError("no worker has it", RPCStatusCode.DEADLINE_EXCEEDED, b"")
+        asked = WorkflowActivationJob(query_workflow=QueryWorkflow(query_id="q", query_type=name))
+        activation = WorkflowActivation(run_id=self.workflow_id, jobs=[asked])
+        activation.timestamp.FromDatetime(self._server.now())
+        (answer,) = activated(self._instance, activation)
+        return decoded(answer.respond_to_query.succeeded.response)
 
     async def close(self) -> None:
         self.running = False
