@@ -27,7 +27,7 @@ from lucius.engines.temporal.invoker import Invoker
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Commits, Records, Service, ServiceRunner
 from lucius.ports.config import ConfigSource
-from lucius.ports.lanes import BOTH_ENGINES, NO_LANES
+from lucius.ports.lanes import BOTH_ENGINES, NO_LANES, Lanes
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.bus_looks import dead_letters
 from tests.engine.world import envelope
@@ -80,17 +80,18 @@ class Orchestrator:
         self.engine = self.outbox.engine
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.running: asyncio.Task[None] | None = None
-        self.worker = VirtualWorker(AskingHere(self._invoker(now)))
+        self._now = now
+        self.worker = VirtualWorker(AskingHere(self.invoker()))
 
-    def _invoker(self, now: Callable[[], datetime]) -> Invoker:
+    def invoker(self, lanes: Lanes = BOTH_ENGINES) -> Invoker:
         parts = self.outbox
         return Invoker(
             parts.engine,
             parts.dispatcher,
             parts.ticks,
             parts.nudges,
-            lanes=BOTH_ENGINES,
-            now=now,
+            lanes=lanes,
+            now=self._now,
         )
 
     async def start(self) -> None:
