@@ -10,7 +10,7 @@ from typing import Any
 
 import uvloop
 
-from bench import azure, end_to_end, kit, ledger, transitions, why
+from bench import azure, end_to_end, kit, ledger, temporal, transitions, why
 from bench.measure import calibration, show
 from lucius.bootstrap.serve import settle_collector
 
@@ -36,6 +36,7 @@ async def run(folder: Path) -> dict[str, Any]:
     results["kit"] = await kit.measure(scaled(10_000))
     results["client"] = await end_to_end.measure_client(folder / "client", scaled(3_000))
     results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
+    results["temporal"] = await temporal.measure(folder / "temporal", scaled(3_000))
     results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
     results["why"] = await why.measure(folder, scaled(100_000))
     results["azure"] = await azure.measure(scaled(10_000), 20 if QUICK else 200)
@@ -56,7 +57,7 @@ MEANING = {
     "transitions_per_s": "inputs whose commit was awaited: a submission, three ACKs, three RESULTs",
     "decisions_per_s": "submissions, releases, ACKs and RESULTs, by the versions of the jobs",
     "bare_transitions_per_s": "the ledger's own statements of many rows, from a plain loop",
-    "share_of_bare": "transitions_per_s / bare_transitions_per_s",
+    "share_of_bare": "our rate / the bare rate of the same table",
     "bare_rows_transitions_per_s": "the same rows and commits, one statement a row",
     "share_of_bare_rows": "transitions_per_s / bare_rows_transitions_per_s",
     "share_of_uncommitted": "jobs_per_s / uncommitted_jobs_per_s: what exactly-once costs",
@@ -74,6 +75,7 @@ def report(results: dict[str, Any]) -> None:
         ("The kit, beside a bare loop on the same bus", "kit"),
         ("The same through `lucius.client`, beside bare connections", "client"),
         ("Three-step jobs over HTTP, services over the pull gateway, 200 in flight", "pull"),
+        ("Three-step jobs on Temporal, beside a bare workflow on the same server", "temporal"),
         ("`lucius why` with many live jobs, for one of them and for the system", "why"),
     ):
         show(

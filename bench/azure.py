@@ -1,10 +1,12 @@
 """The Azure ledger on Azurite: taking over a full lane, and our CPU beside that of the same calls bare."""
 
+import resource
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+from bench.azure_bare import BareLoop, Recorder, prepared
 from bench.measure import spending
 from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.bootstrap.outbox import outbox
@@ -13,13 +15,13 @@ from lucius.configs.files import FileConfig
 from lucius.core.routing import lane_of
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.ledgers.azure.opening import open_tables
-from lucius.ledgers.azure.store import Act, Change, Etags, Refused, Row, Store, row_of
+from lucius.ledgers.azure.store import Act, Change, row_of
 from lucius.ledgers.azure.tables import AzureTables
 from lucius.ledgers.azure.wakeups import new_wakeup, partition_of, ready_row
 from lucius.ledgers.memory_leases import MemoryLeases
 from lucius.ledgers.stored.json_form import micros
 from tests.azurite_server import Azurite
-from tests.conformance.azure_ledgers import ALL, LANES, fresh_prefix, single
+from tests.conformance.azure_ledgers import ALL, LANES, fresh_prefix, single, split
 from tests.conformance.jobs import at, life_of, make
 from tests.faults.stopping_store import Clock
 
@@ -27,6 +29,7 @@ OUT = 100
 """Of the live jobs, those that a service has: the window keeps them few. They alone are read."""
 PORTION = 100
 TENANT = "tenant_a"
+LAYOUTS = {"ledger": single, "table": split}
 
 
 class Broker(MemoryBus):
@@ -39,6 +42,7 @@ async def measure(jobs: int, lives: int) -> dict[str, Any]:
         return {
             "take_over": await take_over(server, jobs),
             "beside_bare": await beside_bare(server, lives),
+            "beside_bare_in_separate_tables": await beside_bare(server, lives, "table"),
         }
     finally:
         server.stop()
@@ -62,8 +66,10 @@ async def take_over(server: Azurite, jobs: int) -> dict[str, float]:
         now=lambda: datetime.now(UTC),
         lanes=lanes,
     )
+    memory = _resident()
     with spending() as spent:
         await parts.reconciler.prepare()
+    memory = _resident() - memory
     requests = sum(sent.values()) - before
     assert lane_of(TENANT) in lanes.owned
     await parts.tasks.close()
@@ -73,7 +79,14 @@ async def take_over(server: Azurite, jobs: int) -> dict[str, float]:
         "seconds": spent.seconds,
         "cpu_seconds": spent.cpu,
         "requests": float(requests),
+        "resident_mib": memory,
     }
+
+
+def _resident() -> float:
+    """MiB of this process."""
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * resource.getpagesize() / 2**20
 
 
 async def _fill(tables: AzureTables, prefix: str, jobs: int) -> None:
@@ -107,72 +120,35 @@ def _rows(wake: str, ready: str, job_id: str) -> list[Change]:
 # -- our code beside the same calls --------------------------------------------------------------
 
 
-class Recorder:
-    """Notes every call that the ledger makes, so that it can be made again without a ledger."""
+async def beside_bare(server: Azurite, lives: int, layout: str = "ledger") -> dict[str, float]:
+    """Three-step jobs through the ledger, and then the very calls of that, made of the SDK by a plain loop.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
-        self.dated = store.dated
-
-    async def get(
-        self, table: str, partition: str, row: str, columns: Sequence[str] | None = None
-    ) -> Row | None:
-        self.calls.append(("get", (table, partition, row, columns), {}))
-        return await self._store.get(table, partition, row, columns)
-
-    async def scan(
-        self,
-        table: str,
-        partition: str | None,
-        first: str = "",
-        end: str | None = None,
-        *,
-        equal: Mapping[str, str | bool] | None = None,
-        columns: Sequence[str] | None = None,
-        page: int = 1000,
-    ) -> AsyncIterator[Row]:
-        named = {"equal": equal, "columns": columns, "page": page}
-        self.calls.append(("scan", (table, partition, first, end), named))
-        async for row in self._store.scan(table, partition, first, end, **named):  # type: ignore[arg-type]
-            yield row
-
-    async def commit(
-        self, table: str, changes: Sequence[Change], *, once: bool = False
-    ) -> Etags | Refused:
-        self.calls.append(("commit", (table, list(changes)), {"once": once}))
-        return await self._store.commit(table, changes, once=once)
-
-    async def close(self) -> None:
-        """The bench closes the store itself."""
-
-
-async def beside_bare(server: Azurite, lives: int) -> dict[str, float]:
-    """Three-step jobs through the ledger, and then the very requests of that from a plain loop.
-
-    Both go through the same client of the SDK, which takes most of it. The bare loop decides, encodes and
-    remembers nothing; ETags are left out of it, because its rows have others.
+    The loop runs on tables of its own, in the same order, with the same rows and guards, and meets the
+    same refusals. It decides, encodes and remembers nothing.
     """
     tables, prefix = await _opened(server)
+    again = fresh_prefix()
+    for table in ALL:
+        await tables.ensure(again + table, "LUCIUS_LEDGER_TABLE")
     recorder, clock = Recorder(tables), Clock(at(0))
-    ledger = single(recorder, prefix, clock)
+    ledger = LAYOUTS[layout](recorder, prefix, clock)
     await _live(ledger, 0, clock)
-    recorder.calls.clear()
+    first = len(recorder.calls)
     with spending() as ours:
         for number in range(1, lives + 1):
             await _live(ledger, number, clock)
-    calls = [_without_etags(call) for call in recorder.calls]
+    calls = prepared(recorder.calls, lambda table: again + table.removeprefix(prefix))
+    loop = BareLoop(server.table_connection)
+    await loop.run(calls[:first])
     with spending() as bare:
-        for name, given, named in calls:
-            if name == "scan":
-                async for _ in tables.scan(*given, **named):
-                    pass
-            else:
-                await getattr(tables, name)(*given, **named)
+        await loop.run(calls[first:])
+    await loop.close()
+    for table in ALL:
+        await tables.remove(again + table)
     await _closed(tables, prefix)
     return {
         "jobs": float(lives),
-        "requests_per_job": len(calls) / lives,
+        "requests_per_job": (len(calls) - first) / lives,
         "cpu_ms_per_job": 1000 * ours.cpu / lives,
         "bare_cpu_ms_per_job": 1000 * bare.cpu / lives,
         "times_bare": ours.cpu / bare.cpu,
@@ -186,15 +162,7 @@ async def _live(ledger: Any, number: int, clock: Clock) -> None:
     for decision in life_of(made.job, (made.job.updated_at - at(0)).total_seconds()):
         clock.moment = decision.job.updated_at
         assert await ledger.save(decision.job, decision.job.version - 1, decision.events)
-
-
-def _without_etags(call: tuple[str, tuple[Any, ...], dict[str, Any]]) -> tuple[str, Any, Any]:
-    """Rows that are there already are replaced, so that the service does the same work again."""
-    name, given, named = call
-    if name != "commit":
-        return call
-    table, changes = given
-    return name, (table, [Change(Act.UPSERT, each.row) for each in changes]), named
+    await ledger.due(clock(), [], 1)
 
 
 # -- tables --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -42,8 +42,14 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(data: Path, *, services: bool = True, kind: str = "") -> AsyncIterator[Server]:
-    """`kind` is how the names of its services in `bench.echo` end."""
+async def serving(
+    data: Path,
+    *,
+    services: bool = True,
+    kind: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> AsyncIterator[Server]:
+    """`kind` is how the names of its services in `bench.echo` end. `environ`: settings of its own."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -58,6 +64,7 @@ async def serving(data: Path, *, services: bool = True, kind: str = "") -> Async
             "LUCIUS_MAX_INFLIGHT_PER_TENANT": "none",
             "LUCIUS_LOG_LEVEL": "WARNING",
             "LUCIUS_OUTPUT_ROOTS": str(outputs_of(data)),
+            **(environ or {}),
         },
     )
     try:

@@ -1,6 +1,9 @@
 """What the kit costs a directive: its CPU time beside that of a bare loop on the same bus.
 
-The bare loop does what any worker must: it receives, settles, and sends an ACK and a RESULT.
+The bare loop does what any worker must, and no more: it receives, checks the directive, sends an ACK and
+a RESULT with the same contents as the kit's, and settles. It serves one directive after the other, so that
+work that waits would hold up all others; it keeps no lease, knows no duplicates, counts nothing, cannot be
+drained or cancelled, and breaks on the first error.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from bench.measure import spending
 from lucius.buses.memory import MemoryBus
 from lucius.core.wire import directive_properties, effect_key, message_id
 from lucius.platform import ServiceRunner
+from lucius.platform.directive import parse_directive
 from lucius.ports.bus import Message, Subscription
 from lucius.workspaces.memory import MemoryWorkspace
 
@@ -66,10 +70,11 @@ async def _bus() -> MemoryBus:
 async def _loop(bus: MemoryBus) -> None:
     while True:
         for delivery in await bus.receive("ocr", [TOPIC], AT_ONCE, WAIT):
-            body = delivery.message.body
-            await bus.publish(REPLIES, [_reply(body, "ACK")])
+            body = parse_directive(delivery.message.body).body
+            await bus.publish(REPLIES, [_reply(body, "ACK", {"slots": AT_ONCE, "version": "1"})])
             await bus.complete(delivery)
-            result = {"status": "SUCCEEDED", "output_ref": {"uri": f"s3://out/{body['jobId']}"}}
+            output = {"uri": f"s3://bucket/work/{body['jobId']}/ocr"}
+            result = {"status": "SUCCEEDED", "output_ref": output}
             await bus.publish(REPLIES, [_reply(body, "RESULT", result)])
 
 

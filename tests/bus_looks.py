@@ -9,6 +9,7 @@ from nats.js.errors import NotFoundError
 from lucius.buses.memory import MemoryBus
 from lucius.buses.nats import NatsBus
 from lucius.buses.nats.names import decoded, token, topic_of
+from lucius.buses.service_bus.administration import Administrator
 from lucius.buses.service_bus.bus import ServiceBus
 from lucius.buses.service_bus.wire import seen
 from lucius.buses.subscriptions import DeadLetter, Queue
@@ -41,8 +42,7 @@ async def backlog(bus: Bus, name: str, topics: Sequence[str]) -> int:
         case NatsBus():
             return await _stored(bus, name, topics)
         case ServiceBus():
-            subscriber = bus._subscriber(name)
-            return sum([len(await subscriber.intake(topic).alone(_peeked)) for topic in topics])
+            return sum([await _counted(bus, name, topic) for topic in topics])
     raise AssertionError(f"nobody knows how to look into {bus}")
 
 
@@ -76,6 +76,14 @@ async def _stored(bus: NatsBus, name: str, topics: Sequence[str]) -> int:
 
 
 # -- Service Bus -----------------------------------------------------------------------------
+
+
+async def _counted(bus: ServiceBus, name: str, topic: str) -> int:
+    """Asked of the management API: a receiver of a session would see that session only."""
+    administrator = bus._provisioner
+    assert isinstance(administrator, Administrator)
+    said = await administrator._client.get_subscription_runtime_properties(topic, name)
+    return said.active_message_count or 0
 
 
 async def _dead(bus: ServiceBus, name: str, topic: str) -> list[DeadLetter]:

@@ -155,6 +155,31 @@ STORAGE: Final = (
         about="Each is tried again later. If it goes on, the account is at its limit.",
     ),
 )
+TEMPORAL: Final = (
+    Panel("Workflow starts", _rate("lucius_workflow_starts_total", "outcome"), "ops"),
+    Panel("Workflows ended", _rate("lucius_workflows_ended_total", "state"), "ops"),
+    Panel("Signals", _rate("lucius_workflow_signals_total", "signal", "outcome"), "ops"),
+    Panel(
+        "Signal lag",
+        _quantiles("lucius_workflow_signal_lag_seconds", "signal"),
+        "s",
+        about="An ACK is told a second late on purpose: mostly a RESULT comes meanwhile and says it too.",
+    ),
+    Panel(
+        "Questions to the invoker",
+        _rate("lucius_workflow_asks_total", "activity", "outcome"),
+        "ops",
+    ),
+    Panel(
+        "Asked again, and timers",
+        (
+            *_rate("lucius_workflow_retries_total", "activity"),
+            *_rate("lucius_workflow_timeouts_total", "outcome"),
+        ),
+        "ops",
+        about="Questions that had no answer, and timers of workflows that fired.",
+    ),
+)
 SERVICES: Final = (
     Panel(
         "Attempts of services apart",
@@ -175,6 +200,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
     "Steps": STEPS,
     "Dispatch": DISPATCH,
     "HTTP and process": SURFACE,
+    "Jobs on Temporal": TEMPORAL,
     "Storage on Azure": STORAGE,
     "Services apart": SERVICES,
 }

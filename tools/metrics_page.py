@@ -5,14 +5,15 @@ from typing import Final
 
 from lucius.api.metrics import HttpInstruments
 from lucius.engines.outbox.metric_table import EngineInstruments
+from lucius.engines.temporal.metrics import TemporalInstruments
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.platform.measures import ServiceInstruments
 from lucius.telemetry.instruments import Instrument
 
 _HEAD: Final = """# Metrics
 
-Generated from `src/lucius/engines/outbox/metric_table.py`, `src/lucius/api/metrics.py` and
-`src/lucius/ledgers/azure/metrics.py`. Do not edit.
+Generated from `src/lucius/engines/outbox/metric_table.py`, `src/lucius/engines/temporal/metrics.py`,
+`src/lucius/api/metrics.py` and `src/lucius/ledgers/azure/metrics.py`. Do not edit.
 
 `GET /metrics` answers in Prometheus' text format, also during an outage. Counters that have not moved yet
 are shown as 0 where their labels are known beforehand. Labels come from the configuration or closed sets;
@@ -26,19 +27,29 @@ Besides these there are the usual `process_*` metrics: CPU, memory, file descrip
 
 
 def instruments() -> list[Instrument]:
-    made = (EngineInstruments(), HttpInstruments(), TableInstruments(), ServiceInstruments())
+    made = (
+        EngineInstruments(),
+        TemporalInstruments(),
+        HttpInstruments(),
+        TableInstruments(),
+        ServiceInstruments(),
+    )
     return [instrument for each in made for instrument in each.all()]
 
 
 def metrics_page() -> str:
     engine = _section("Jobs, steps and dispatch", list(EngineInstruments().all()))
+    temporal = _section(
+        "Jobs on Temporal (orchestrators start, invokers signal, workers ask)",
+        list(TemporalInstruments().all()),
+    )
     http = _section("HTTP", list(HttpInstruments().all()))
     tables = _section("Azure Table Storage", list(TableInstruments().all()))
     services = _section(
         "Processes of a service (`lucius service run --health-port`)",
         list(ServiceInstruments().all()),
     )
-    return _HEAD + engine + http + tables + services + _TAIL
+    return _HEAD + engine + temporal + http + tables + services + _TAIL
 
 
 def _section(title: str, rows: Sequence[Instrument]) -> str:

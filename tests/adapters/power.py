@@ -7,6 +7,7 @@ there if the power, or the process, had failed at any moment.
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ class ForgetfulDisk:
     _names: Names = field(default_factory=dict)
     _contents: dict[int, bytes] = field(default_factory=dict)
     _database: bytes = b""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    """Two threads write: a moment is one of the whole disk."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -54,11 +57,12 @@ class ForgetfulDisk:
             committed = Notes._committed
 
             def watched(database: Notes, asked: Any) -> None:
-                self._remember()
-                committed(database, asked)
-                assert database._writing is not None
-                self._database = database._writing.serialize()
-                self._remember()
+                with self._lock:
+                    self._remember()
+                    committed(database, asked)
+                    assert database._writing is not None
+                    self._database = database._writing.serialize()
+                    self._remember()
 
             stack.enter_context(patch.object(notes.Notes, "_committed", watched))
             yield
@@ -66,13 +70,14 @@ class ForgetfulDisk:
 
     def _watched(self, real: Any, after: Callable[[], None] | None = None) -> Any:
         def called(*args: Any, **options: Any) -> Any:
-            self._remember()
-            answer = real(*args, **options)
-            if after is not None:
-                after()
-            elif real.__name__ == "fsync":
-                self._sync(args[0])
-            return answer
+            with self._lock:
+                self._remember()
+                answer = real(*args, **options)
+                if after is not None:
+                    after()
+                elif real.__name__ == "fsync":
+                    self._sync(args[0])
+                return answer
 
         return called
 
@@ -106,6 +111,7 @@ class ForgetfulDisk:
         return found
 
     def _remember(self) -> None:
+        answered = tuple(self.answered)  # first: whatever is done for them is there already
         self.moments.append(
             Moment(
                 dict(self._names),
@@ -113,7 +119,7 @@ class ForgetfulDisk:
                 self._tree(),
                 self._now(),
                 self._database,
-                tuple(self.answered),
+                answered,
             )
         )
 

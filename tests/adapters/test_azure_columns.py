@@ -10,7 +10,7 @@ from lucius.core.decide import decide
 from lucius.ledgers.azure.columns import JOB_COLUMNS, job_columns
 from lucius.ledgers.azure.heads import COLUMNS, StepsHead, job_row
 from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.pending import pending_columns
+from lucius.ledgers.azure.pending import Pending
 from lucius.ports.ledger import Created
 from tests.conformance.azure_ledgers import EVENTS, JOBS, OUTBOX, STEPS, TENANTS, single, split
 from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
@@ -88,6 +88,6 @@ def test_every_column_of_a_jobs_row_is_known_so_that_an_old_value_is_not_kept_fo
 ):
     job = make(1, callback_urls=("https://client.example",)).job
     head = StepsHead("claim", "body", True, 1)
-    row = {**job_row(job, head), **pending_columns(job, (), [])}
+    row = {**job_row(job, head), **Pending().columns()}
     assert set(job_columns(job)) == JOB_COLUMNS
     assert {name for name in row if name not in ("doc", "pending")} <= COLUMNS

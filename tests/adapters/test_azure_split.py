@@ -1,14 +1,16 @@
 """The ledger in separate tables: which rows there are, in which partitions, and how an id finds them."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.data.tables.aio import TableServiceClient
 
-from lucius.bootstrap import open_ledger
+from lucius.bootstrap.adapters.ledgers import open_ledger
+from lucius.core.decide import decide
 from lucius.core.errors import LedgerError, LedgerRowUnreadableError
 from lucius.core.ids import new_job_id
 from lucius.ledgers.azure.heads import StepsHead
@@ -29,7 +31,7 @@ from tests.conformance.azure_ledgers import (
     TENANTS,
     fresh_prefix,
 )
-from tests.conformance.jobs import Made, at, make
+from tests.conformance.jobs import Made, ack_of, at, make
 from tests.faults.stopping_store import Clock
 from tests.memory_tables import MemoryTables
 
@@ -38,7 +40,8 @@ JOB_ID = new_job_id(at(0))
 
 def opened(store: MemoryTables, *hot: str, now: float = 0) -> AzureLedger:
     clock = Clock(at(now))
-    layout = SplitTables(store, Tables(JOBS, STEPS, OUTBOX, EVENTS), now=clock, hot=hot)
+    tables = Tables(JOBS, STEPS, OUTBOX, EVENTS)
+    layout = SplitTables(store, tables, now=clock, hot=hot, lag=timedelta())
     return AzureLedger(store, layout, tenants=TENANTS, lanes=LANES, shared="shared", now=clock)
 
 
@@ -180,22 +183,47 @@ def ruined(store: MemoryTables, job_id: str, column: str) -> None:
 # -- settings --------------------------------------------------------------------------------
 
 
-async def test_the_settings_open_it_and_name_the_hot_tenants(tmp_path: Path) -> None:
-    connection, prefix = shared_azurite().table_connection, fresh_prefix()
+def environment(folder: Path, prefix: str) -> dict[str, str]:
     tables = ("JOBS", "STEPS", "OUTBOX", "EVENTS", "IDEMPOTENCY", "JOB_INDEX", "INFLIGHT")
-    environ = {
-        "LUCIUS_DATA_DIR": str(tmp_path),
+    return {
+        "LUCIUS_DATA_DIR": str(folder),
         "LUCIUS_STORAGE_BACKEND": "table",
-        "LUCIUS_TABLE_CONNECTION": connection,
-        "LUCIUS_HOT_TENANTS": "tenant_b, tenant_a",
+        "LUCIUS_TABLE_CONNECTION": shared_azurite().table_connection,
         **{f"LUCIUS_{table}_TABLE": f"{prefix}{table}" for table in tables},
     }
+
+
+@pytest.mark.parametrize(("lag", "copied"), [("none", True), ("3600", False), ("0.001", False)])
+async def test_a_lag_is_set_or_each_save_is_copied_at_once(
+    tmp_path: Path, lag: str, copied: bool
+) -> None:
+    prefix = fresh_prefix()
+    environ = {**environment(tmp_path, prefix), "LUCIUS_TABLE_LAG_SECONDS": lag}
+    ledger = await open_ledger(load_settings(environ))
+    made = request()
+    assert await ledger.create(made.claim, made.job, made.events) == Created()
+    moved = decide(made.job, ack_of(made.job), at(1))
+    assert await ledger.save(moved.job, made.job.version, moved.events)
+    assert bool(await rows_in(f"{prefix}EVENTS")) == copied
+    await ledger.due(at(1), [], 1)
+    assert bool(await rows_in(f"{prefix}EVENTS")) == (lag != "3600")
+    await ledger.close()
+
+
+async def rows_in(table: str) -> list[Mapping[str, Any]]:
+    async with TableServiceClient.from_connection_string(
+        shared_azurite().table_connection
+    ) as service:
+        return [row async for row in service.get_table_client(table).list_entities()]
+
+
+async def test_the_settings_open_it_and_name_the_hot_tenants(tmp_path: Path) -> None:
+    prefix = fresh_prefix()
+    environ = {**environment(tmp_path, prefix), "LUCIUS_HOT_TENANTS": "tenant_b, tenant_a"}
     ledger = await open_ledger(load_settings(environ))
     made = request()
     assert await ledger.create(made.claim, made.job, made.events) == Created()
     assert await ledger.load(made.job.job_id) == made.job
     await ledger.close()
-    async with TableServiceClient.from_connection_string(connection) as service:
-        client = service.get_table_client(f"{prefix}JOBS")
-        found = [row["PartitionKey"] async for row in client.list_entities()]
+    found = [row["PartitionKey"] for row in await rows_in(f"{prefix}JOBS")]
     assert {bucket.rpartition("|")[0] for bucket in found} == {"tenant_a|202601"}

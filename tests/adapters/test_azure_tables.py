@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from azure.data.tables.aio import TableServiceClient
 
-from lucius.bootstrap import open_ledger
+from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.azure_stack import ACCOUNT, KEY
 from lucius.core.errors import LedgerError, LedgerUnavailableError
@@ -23,6 +23,7 @@ from lucius.ledgers.azure.tables import (
     AzureTables,
     LedgerForbiddenError,
 )
+from lucius.ports.ledger import Ledger
 from lucius.settings import load_settings
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import fresh_prefix
@@ -209,18 +210,36 @@ async def test_the_settings_name_the_tables_that_exist(tmp_path: Path, backend: 
     assert sorted(found) == sorted(value.replace("_", "") for value in named.values())
 
 
-async def test_a_table_that_is_gone_is_named_and_the_process_is_not_ready(tmp_path: Path) -> None:
+ANY_TABLE = [(backend, name) for backend, own in NAMES.items() for name in [*own, *SHARED]]
+
+
+@pytest.mark.parametrize(("backend", "gone"), ANY_TABLE)
+async def test_a_table_that_is_gone_is_named_and_the_process_is_not_ready(
+    tmp_path: Path, backend: str, gone: str
+) -> None:
+    """Whichever it is, a few looks name it; then every look does, until it is there again."""
     connection, prefix = shared_azurite().table_connection, fresh_prefix()
-    tables = {name: f"{prefix}{no}" for no, name in enumerate([*NAMES["ledger"], *SHARED])}
-    given = {"LUCIUS_STORAGE_BACKEND": "ledger", "LUCIUS_TABLE_CONNECTION": connection, **tables}
+    tables = {name: f"{prefix}{no}" for no, name in enumerate([*NAMES[backend], *SHARED])}
+    given = {"LUCIUS_STORAGE_BACKEND": backend, "LUCIUS_TABLE_CONNECTION": connection, **tables}
     ledger = await open_ledger(load_settings({"LUCIUS_DATA_DIR": str(tmp_path), **given}))
     try:
         async with TableServiceClient.from_connection_string(connection) as service:
-            await service.delete_table(tables["LUCIUS_IDEMPOTENCY_TABLE"])
-        with pytest.raises(LedgerError, match="a table does not exist"):
-            await ledger.check()
+            await service.delete_table(tables[gone])
+            said = [await checked(ledger) for _ in range(2 * len(tables) + 2)]
+            assert f"table {tables[gone]} ({gone}) does not exist" in (said[-1] or "")
+            assert said[-2] == said[-1]
+            await service.create_table(tables[gone])
+            assert await checked(ledger) is None
     finally:
         await ledger.close()
+
+
+async def checked(ledger: Ledger) -> str | None:
+    try:
+        await ledger.check()
+    except LedgerError as error:
+        return str(error).partition("RequestId")[0]
+    return None
 
 
 async def test_an_account_that_refuses_us_is_named_with_its_setting(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap import BrokerMissingError, local_nats
+from lucius.bootstrap.broker import BrokerMissingError, local_nats
 from tests.faults.server import LUCIUS, REPOSITORY, Server, command, free_port, ready
 from tests.nats_server import shared_server
 

@@ -11,7 +11,7 @@ from lucius.buses.pull_gateway import BATCH, BatchedReplies, GatewayRefusedError
 from lucius.client import Client, ProblemError, UnreachableError
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
 from lucius.platform.directive import Directive, parse_directive
-from lucius.platform.replies import reply
+from lucius.platform.replies import ReplyForm
 from tests.virtual import run_virtually
 
 WAIT = timedelta(seconds=1)
@@ -72,7 +72,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 async def sent(replies: BatchedReplies, kind: str, *leases: str) -> Any:
     parsed: list[Directive] = [parse_directive(directive(lease)) for lease in leases]
-    messages = [reply(each, kind, "me", "now") for each in parsed]
+    messages = [ReplyForm(each, "me").filled(kind, "now") for each in parsed]
     pairs = zip(parsed, messages, strict=True)
     return await asyncio.gather(*(replies.send(*pair) for pair in pairs))
 

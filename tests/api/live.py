@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 
-from lucius.bootstrap import Runtime, build
+from lucius.bootstrap.building import build
+from lucius.bootstrap.runtime import Runtime
 from lucius.platform import Service
 from lucius.settings import load_settings
 from tests.api.conforming import Conforming

@@ -215,6 +215,26 @@ async def unknown_step() -> Answer:
 asks("GROUP_NOT_FOUND", "GET", "/v1/failures/0123")
 asks("PLAN_NOT_FOUND", "GET", "/v1/redrives/plan_0")
 asks("NOTHING_TO_REDRIVE", "POST", "/v1/redrives", json={"filter": {"code": "BROKEN"}})
+
+
+def plans(code: str, filters: Sequence[dict[str, Any]]) -> None:
+    """Redrive plans for a job that failed; the last of them is refused."""
+
+    async def provoke() -> Answer:
+        world = World()
+        async with api(world) as client:
+            reply = await world.out(await accepted(client))
+            failed = {**reply, "status": "FAILED_FINAL", "error_code": "BROKEN"}
+            await client.post("/v1/callbacks/result", json=failed, headers=bearer(reply))
+            for each in filters:
+                answer = await client.post("/v1/redrives", json={"filter": each})
+        return answer
+
+    PROVOKED[code] = provoke
+
+
+plans("PLAN_UNDER_WAY", [{"code": "BROKEN"}] * 2)
+plans("TOO_MANY_PLANS", [{"code": ["BROKEN", f"OTHER_{number}"]} for number in range(21)])
 asks("FILTER_TOO_WIDE", "POST", "/v1/redrives", json={"filter": {}})
 
 # -- workers ---------------------------------------------------------------------------------

@@ -18,7 +18,10 @@ from tests.api.conforming import Conforming, faults
 from tests.api.live import ENVELOPE, Live, live
 
 READS = ("", "/steps", "/executions", "/events")
-LISTS = ("/v1/jobs", "/v1/admin/dlq", "/v1/admin/backlog", "/v1/protocols", "/healthz", "/readyz")
+LISTS = (
+    *("/v1/jobs", "/v1/admin/dlq", "/v1/admin/backlog", "/v1/admin/settings"),
+    *("/v1/protocols", "/healthz", "/readyz"),
+)
 DOCUMENTED = {
     (operation.method, operation.path)
     for operation in OPERATIONS

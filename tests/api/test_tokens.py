@@ -106,3 +106,12 @@ def test_a_seal_holds_for_its_text_only() -> None:
     tokens = CallbackTokens({"k": OLD})
     assert tokens.sealed("text", tokens.seal("text"))
     assert not tokens.sealed("other", tokens.seal("text"))
+
+
+def test_every_key_that_may_have_signed_a_token_has_its_own() -> None:
+    attempt = ("tenant_a", "job_1", "ocr", 1, "lease_1")
+    before, after = {"k1": b"a" * 32}, {"k1": b"a" * 32, "k2": b"b" * 32}
+    minted = CallbackTokens(before).mint(*attempt)
+    assert minted in CallbackTokens(after).every(*attempt), "it was signed before the rotation"
+    assert CallbackTokens(after).mint(*attempt) in CallbackTokens(after).every(*attempt)
+    assert minted not in CallbackTokens(after).every("tenant_b", *attempt[1:])

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap import build
+from lucius.bootstrap.building import build
 from lucius.settings import load_settings
 
 ENVELOPE: dict[str, Any] = {

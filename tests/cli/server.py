@@ -20,9 +20,9 @@ async def nothing_pending() -> RetriedShape:
 
 
 class Server:
-    def __init__(self) -> None:
+    def __init__(self, world: World | None = None) -> None:
         self.loop = asyncio.new_event_loop()
-        self.world = World()
+        self.world = world or World()
         app = create_app(context_of(self.world, retry_outbox=nothing_pending))
         config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
@@ -61,8 +61,8 @@ class Server:
 
 
 @contextmanager
-def running() -> Iterator[Server]:
-    server = Server()
+def running(world: World | None = None) -> Iterator[Server]:
+    server = Server(world)
     server.start()
     try:
         yield server

@@ -5,7 +5,6 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from lucius import bootstrap
 from lucius.cli.main import main
 from lucius.settings import Settings
 
@@ -26,7 +25,7 @@ def test_it_prints_what_it_changed(
     async def provision(settings: Settings) -> list[str]:
         return changes
 
-    monkeypatch.setattr(bootstrap, "provision_bus", provision)
+    monkeypatch.setattr("lucius.bootstrap.provisioning.provision_bus", provision)
     assert CliRunner().invoke(main, ["bus", "provision"]).stdout == said
     as_json = CliRunner().invoke(main, ["bus", "provision", "--json"]).stdout
     assert json.loads(as_json) == {"changes": changes}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lucius.bootstrap import open_ledger
+from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.cli.main import main
 from lucius.configs.files import PACKAGED
 from lucius.core.inputs import CancelRequested, PauseRequested, ResultStatus

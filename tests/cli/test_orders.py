@@ -3,11 +3,12 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap import build
+from lucius.bootstrap.building import build
 from lucius.cli import bulk
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested, ResultStatus
@@ -38,6 +39,33 @@ def test_an_order_for_many_is_given_and_counted(server: Server, shell: Shell) ->
     assert not server.world.jobs[other].terminal
     again = shell.run("jobs", "cancel", "--tenant", "acme")
     assert (again.exit_code, again.stdout) == (0, "0 jobs match\n"), "nothing to ask about"
+
+
+def test_lists_and_orders_are_narrowed_to_live_jobs_alike(server: Server, shell: Shell) -> None:
+    failed = failed_job(server, shell)
+    (alive,) = submitted(shell, 1, "acme")
+    assert [job["jobId"] for job in shell.json("jobs", "--live")["jobs"]] == [alive]
+    assert shell.json("dlq", "--live")["jobs"] == []
+    assert shell.run("jobs", "pause", "--live", "--dry-run").stdout == "1 job matches\n"
+    for order in ("redrive", "dismiss"):
+        refused = shell.run("jobs", order, "--live", "--yes")
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "/filter/live: no job is live of those that this order takes" in refused.stderr
+    assert server.world.jobs[failed].in_dlq
+
+
+def test_every_filter_of_the_lists_is_one_of_the_orders() -> None:
+    def options(*words: str) -> set[str]:
+        command: Any = main
+        for word in words:
+            command = command.commands[word]
+        return {text for each in command.params for text in each.opts}
+
+    filters = options("jobs", "list") - {"--limit", "--cursor"}
+    assert {"--live", "--stuck", "--code", "--step", "--group", "--service"} <= filters
+    assert options("dlq", "list") == options("jobs", "list")
+    for order in ("cancel", "pause", "resume", "retry", "redrive", "dismiss"):
+        assert filters <= options("jobs", order)
 
 
 def test_a_script_must_say_yes(server: Server, shell: Shell) -> None:

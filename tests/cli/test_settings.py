@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from lucius.bootstrap.telemetry import observed
 from lucius.cli.main import main
 from lucius.settings import load_settings
+from tests.cli.up import up
 
 UNKNOWN = {"LUCIUS_MAX_ATEMPTS": "3"}
 SAID = "unknown setting LUCIUS_MAX_ATEMPTS: did you mean LUCIUS_MAX_ATTEMPTS?"
@@ -28,6 +29,23 @@ def test_every_setting_is_a_line_with_its_value_and_its_source(tmp_path: Path) -
     assert lines["LUCIUS_SYSTEM"] == ["s1", "environment"]
     assert lines["LUCIUS_PUBLIC_URL"] == ["-", "default"]
     assert lines["LUCIUS_WEBHOOK_SECRET"] == ["********", f"file {file}"]
+
+
+@pytest.mark.xdist_group("stacks")
+def test_those_of_the_running_server_are_shown_not_those_of_this_shell(tmp_path: Path) -> None:
+    with up(
+        tmp_path,
+        "--no-services",
+        LUCIUS_SYSTEM="theirs",
+        LUCIUS_CALLBACK_KEYS="k1:0123456789abcdef",
+    ) as server:
+        here = {"LUCIUS_URL": server.url, "LUCIUS_SYSTEM": "mine"}
+        shown = lucius("settings", "--server", **here)
+        lines = {line.split()[0]: line.split(maxsplit=2)[1:] for line in shown.stdout.splitlines()}
+        assert lines["LUCIUS_SYSTEM"] == ["theirs", "environment"]
+        assert lines["LUCIUS_CALLBACK_KEYS"] == ["********", "environment"]
+        assert lines["LUCIUS_PUBLIC_URL"] == [server.url, "default"]
+        assert lucius("settings", **here).stdout.split()[4] == "mine"
 
 
 @pytest.mark.parametrize("words", [("settings",), ("keys", "list")], ids=str)

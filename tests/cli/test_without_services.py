@@ -10,7 +10,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from lucius import bootstrap
+from lucius.bootstrap.adapters.services import named_service
 from lucius.cli.main import main
 from lucius.settings import Settings, load_settings
 from tests.cli.installed import lucius_with
@@ -85,13 +85,13 @@ def test_the_azure_stack_runs_them_in_processes_or_says_what_is_missing(
     async def serve_azure(settings: Settings, *, services: Sequence[str], **_: Any) -> None:
         started.extend(services)
 
-    monkeypatch.setattr(bootstrap, "serve_azure", serve_azure)
+    monkeypatch.setattr("lucius.bootstrap.azure_stack.serve_azure", serve_azure)
     monkeypatch.setattr("lucius.services.LIBRARIES", () if installed else ("no_such_library",))
     words = ["up", "--stack", "azure", "--data", str(tmp_path), "--service", "mine:Own"]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     *packaged, own = started
     assert own == "mine:Own"
-    made = [bootstrap.named_service(name, load_settings({})).name for name in packaged]
+    made = [named_service(name, load_settings({})).name for name in packaged]
     assert made == (["ocr", "embedding", "sis"] if installed else [])
     assert (SENTENCE in done.output) is not installed

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import build, settings_with_stored
 from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.adapters.workspaces import open_workspace
+from lucius.bootstrap.building import build
+from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.configs.key_values import SENTINEL, SETTINGS
 from lucius.core.errors import ConfigUnavailableError
 from lucius.settings import SettingsError, load_settings
@@ -142,6 +143,26 @@ async def test_a_runtime_takes_its_protocols_from_app_configuration(
     async with runtime.running():
         assert set(runtime.config.catalog().protocols) == {"ONE"}
     assert store.requests["GET /kv 200"] == 6, "three for the settings and three for the catalog"
+
+
+async def test_a_process_shows_what_it_has_taken_up(store: StandIn, tmp_path: Path) -> None:
+    options = {"LUCIUS_DATA_DIR": str(tmp_path / "data")}
+    runtime = await build(await settings_with_stored(options, environ(store)))
+
+    def shown(env: str) -> tuple[str, str]:
+        rows = {each["name"]: each for each in runtime.context().settings()["settings"]}
+        return rows[env]["value"], rows[env]["source"]
+
+    async with runtime.running():
+        assert shown("LUCIUS_MAX_ATTEMPTS") == ("3", "default")
+        store.put(f"{SETTINGS}LUCIUS_MAX_ATTEMPTS", "9")
+        store.put(SENTINEL, "2")
+        assert await runtime.config.refresh()
+        assert shown("LUCIUS_MAX_ATTEMPTS") == ("9", "app configuration")
+        store.delete(f"{SETTINGS}LUCIUS_MAX_ATTEMPTS")
+        store.put(SENTINEL, "3")
+        assert await runtime.config.refresh()
+        assert shown("LUCIUS_MAX_ATTEMPTS") == ("3", "default")
 
 
 async def test_a_running_process_takes_up_a_change(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -11,6 +11,7 @@ import orjson
 
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.counters import ADMITTED
+from lucius.ledgers.azure.lateness import LAG
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.opening import open_tables
 from lucius.ledgers.azure.projections import Tables
@@ -44,9 +45,14 @@ def single(store: Store, prefix: str, now: Callable[[], datetime] | None = None)
     return AzureLedger(store, layout, tenants=tenants, lanes=lanes, shared=lanes, now=now)
 
 
-def split(store: Store, prefix: str, now: Callable[[], datetime] | None = None) -> AzureLedger:
+def split(
+    store: Store,
+    prefix: str,
+    now: Callable[[], datetime] | None = None,
+    lag: timedelta = LAG,
+) -> AzureLedger:
     tables = Tables(*(prefix + table for table in (JOBS, STEPS, OUTBOX, EVENTS)))
-    layout = SplitTables(store, tables, now=now or partial(service_time, store))
+    layout = SplitTables(store, tables, now=now or partial(service_time, store), lag=lag)
     tenants, lanes = prefix + TENANTS, prefix + LANES
     return AzureLedger(store, layout, tenants=tenants, lanes=lanes, shared=lanes, now=now)
 
@@ -191,8 +197,10 @@ class SplitTamper(AzureTamper):
             await self._delete(self.jobs, [row_of(*key, {})])
 
     async def lose_events(self, job_id: str) -> None:
+        """Where they are: copied, or still with the job."""
         scan = self.store.scan(self._events, names.key(job_id))
-        await self._delete(self._events, [[row async for row in scan][-1]])
+        await self._delete(self._events, [row async for row in scan][-1:])
+        await self._merge(self.jobs, *await self._job_key(job_id), pending="[]")
 
 
 def fresh_prefix() -> str:

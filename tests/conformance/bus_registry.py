@@ -161,9 +161,9 @@ class NatsAdapter:
 class ServiceBusAdapter:
     """The real SDK before the stand-in, or before LUCIUS_SERVICEBUS_CONNECTION where it is set."""
 
-    name = "servicebus"
-
-    def __init__(self) -> None:
+    def __init__(self, name: str, *, sessions: bool) -> None:
+        self.name = name
+        self._sessions = sessions
         self._given = os.environ.get("LUCIUS_SERVICEBUS_CONNECTION", "")
         self.capabilities = frozenset({TOPICS}) if self._given else frozenset({OUTAGE, TOPICS})
 
@@ -172,7 +172,7 @@ class ServiceBusAdapter:
             async with AsyncExitStack() as stack:
                 stand_in = None if self._given else await stack.enter_async_context(StandIn())
                 connection = self._given or stand_in_connection(stand_in)
-                bus = open_service_bus(connection, Plan(), creates=True)
+                bus = open_service_bus(connection, Plan(sessions=self._sessions), creates=True)
                 stack.push_async_callback(bus.close)
 
                 def fail_with(error: BusError | None) -> None:
@@ -183,7 +183,10 @@ class ServiceBusAdapter:
                         stand_in.cut_off()
 
                 lock = timedelta(seconds=5 if self._given else 2)
-                await body(Harness(bus, self.capabilities, lock, asyncio.sleep, fail_with))
+                harness = Harness(bus, self.capabilities, lock, asyncio.sleep, fail_with)
+                if self._sessions:  # the SDK needs 6 s for a connection that is cut while it opens
+                    harness.patience = timedelta(seconds=20)
+                await body(harness)
 
         asyncio.run(main())
 
@@ -197,5 +200,6 @@ ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
     NatsAdapter("nats", by_topic=False),
     NatsAdapter("nats by topic", TOPICS, by_topic=True),
-    ServiceBusAdapter(),
+    ServiceBusAdapter("servicebus", sessions=False),
+    ServiceBusAdapter("servicebus in sessions", sessions=True),
 )

@@ -215,6 +215,18 @@ async def test_objects_are_created_in_order_up_to_the_first_that_is_there(h: Har
 
 
 @on_every_workspace
+async def test_nothing_is_created_where_the_object_that_forbids_it_is_there(h: Harness) -> None:
+    for folder in ("job/_commits/", "job/"):
+        mark, objects = f"{h.root}job/_redrives/ocr/1.json", [(f"{h.root}{folder}r", b"record")]
+        await h.workspace.write(mark, b"mark")
+        assert await h.workspace.create_all(objects, unless=mark) is None
+        assert await h.workspace.read(objects[0][0]) is None
+        await h.workspace.remove(mark)
+        assert await h.workspace.create_all(objects, unless=mark) == 1
+        assert await h.workspace.create_all(objects, unless=mark) == 0
+
+
+@on_every_workspace
 async def test_notes_are_objects_like_others(h: Harness) -> None:
     note = h.root + "sys/a/job_1/_attempts/ocr/begun.json"
     assert await h.workspace.create(note, b"one")

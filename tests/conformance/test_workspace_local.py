@@ -12,7 +12,7 @@ import pytest
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
 from lucius.workspaces import together
-from lucius.workspaces.files import NOTES_FILE, TEMPORARY, sync_file_system
+from lucius.workspaces.files import NAMELESS, NOTES_FILE, TEMPORARY, sync_file_system
 from lucius.workspaces.local import LocalWorkspace
 from lucius.workspaces.notes import Notes
 
@@ -150,6 +150,80 @@ async def test_notes_that_an_earlier_version_kept_as_files_are_found(tmp_path: P
     assert not await workspace.create(uri, b"new")
     assert await workspace.read(uri) == b"kept"
     assert await workspace.list(folder.as_uri() + "/") == [uri]
+
+
+async def test_a_mark_that_an_earlier_version_kept_as_a_file_forbids_as_well(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "job_1" / "_redrives"
+    folder.mkdir(parents=True)
+    (folder / "1.json").write_bytes(b"kept")
+    workspace, record = LocalWorkspace(tmp_path), (tmp_path / "job_1/_commits/a.json").as_uri()
+    created = await workspace.create_all([(record, b"x")], unless=(folder / "1.json").as_uri())
+    assert created is None
+    assert await workspace.read(record) is None
+
+
+async def test_where_all_notes_are_in_the_database_no_file_passes_for_one(tmp_path: Path) -> None:
+    """The folder was empty when its database was made: no earlier version kept anything in it."""
+    root = tmp_path / "root"
+    workspace, first = LocalWorkspace(root), (root / "job_1/_commits/first").as_uri()
+    assert await workspace.create(first, b"x")
+    assert await workspace.read(first) == b"x"
+    (root / "job_1/_commits").mkdir(parents=True)
+    (root / "job_1/_commits/a.json").write_bytes(b"a file")
+    assert await workspace.read((root / "job_1/_commits/a.json").as_uri()) is None
+
+
+async def test_notes_that_are_read_in_one_turn_share_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    uris = [(tmp_path / "_commits" / f"{number}").as_uri() for number in range(50)]
+    await asyncio.gather(*(workspace.create(uri, uri.encode()) for uri in uris))
+    looks, rows = 0, Notes._rows
+
+    def counted(notes: Notes, query: str, *values: str) -> Any:
+        nonlocal looks
+        looks += 1
+        return rows(notes, query, *values)
+
+    monkeypatch.setattr(Notes, "_rows", counted)
+    gone = asyncio.create_task(workspace.read(uris[0]))
+    reads = [asyncio.create_task(workspace.read(uri)) for uri in uris]
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert await asyncio.gather(*reads) == [uri.encode() for uri in uris]
+    assert looks == 1, "and whoever goes away takes nobody along"
+
+
+async def test_a_known_folder_that_became_a_link_is_looked_at_again(tmp_path: Path) -> None:
+    """Inside of the workspace, and in a place that is open for outputs."""
+    root, out, secret = tmp_path / "root", tmp_path / "out", tmp_path / "secret"
+    for folder in (root / "t/job_1/ocr", out / "mine", secret):
+        folder.mkdir(parents=True)
+    shared = LocalWorkspace(root, writable=[out], protected=[secret])
+    workspace = shared.within((root / "t/job_1").as_uri())
+    for folder in (root / "t/job_1/ocr", out / "mine"):
+        assert await workspace.create((folder / "before").as_uri(), b"x")
+        assert await workspace.digest((folder / "new").as_uri()) is None
+        os.rename(folder, folder.with_name("moved"))
+        folder.symlink_to(secret)
+        with pytest.raises(WorkspaceRefusedError):
+            await workspace.create((folder / "new").as_uri(), b"x")
+    assert os.listdir(secret) == []
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+async def test_a_promised_file_appears_whole_and_leaves_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
+) -> None:
+    """Also on a file system where a file has a name from the start."""
+    monkeypatch.setattr("lucius.workspaces.files.NAMELESS", nameless and NAMELESS)
+    workspace, record = LocalWorkspace(tmp_path), (tmp_path / "_commits" / "r").as_uri()
+    assert await workspace.create_all([(record, b"r"), ((tmp_path / "a/b").as_uri(), b"x")]) == 2
+    assert os.listdir(tmp_path / "a") == ["b"]
+    assert (tmp_path / "a/b").read_bytes() == b"x"
 
 
 async def test_a_folder_of_notes_that_is_a_link_leads_nowhere(tmp_path: Path) -> None:

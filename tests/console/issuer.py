@@ -29,10 +29,13 @@ class SignInIssuer(Issuer):
         self.opaque = False
         self.refuses: str | None = None
         self.calls_itself: str | None = None
+        self.promises_iss = False
+        self.answers_as: str | None = None
         self._codes: dict[str, dict[str, str]] = {}
 
-    def discovery(self) -> dict[str, str]:
+    def discovery(self) -> dict[str, Any]:
         return {
+            "authorization_response_iss_parameter_supported": self.promises_iss,
             "issuer": self.calls_itself or self.base,
             "authorization_endpoint": f"{self.base}/authorize",
             "token_endpoint": f"{self.base}/token",
@@ -48,6 +51,8 @@ class SignInIssuer(Issuer):
             code = token_urlsafe(8)
             self._codes[code] = query
             answer = {"code": code}
+        if self.answers_as is not None:
+            answer["iss"] = self.answers_as
         return f"{query['redirect_uri']}?{urlencode({**answer, 'state': query['state']})}"
 
     def tokens(self, form: dict[str, str]) -> dict[str, Any] | None:

@@ -9,8 +9,9 @@ import httpx
 
 from lucius.api.app import create_app
 from lucius.api.context import Role
-from lucius.bootstrap import Runtime, build
 from lucius.bootstrap.adapters.access import key_file
+from lucius.bootstrap.building import build
+from lucius.bootstrap.runtime import Runtime
 from lucius.console.room import ConsoleOptions, console
 from lucius.settings import load_settings
 from tests.api.live import Live

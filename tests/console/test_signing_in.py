@@ -178,7 +178,10 @@ async def test_people_sign_in_at_their_issuer(
         ({"claims_of": {"aud": "another"}}, "not accepted"),
         ({"claims_of": {"exp": 1}}, "not accepted"),
         ({"claims_of": {"nonce": "another"}, "opaque": True}, "another sign-in"),
+        ({"claims_of": {"nonce": "another"}}, "another sign-in"),
         ({"calls_itself": "https://evil.test"}, "another name"),
+        ({"answers_as": "https://evil.test"}, "another issuer"),
+        ({"promises_iss": True}, "another issuer"),
     ],
 )
 async def test_a_sign_in_that_is_not_right_opens_nothing(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lucius.core.credentials import REMOVED, SECRET_NAMES, without_credentials
 from lucius.core.references import HAS_CREDENTIALS, ReferencePolicy, reference_faults
-from lucius.core.wire import _plain, parse_reply
+from lucius.core.wire import parse_reply, plain_ref
 
 OPEN = ReferencePolicy()
 AZURE = "https://a.blob.core.windows.net/c/b"
@@ -54,8 +54,8 @@ def test_credentials_are_taken_out_and_the_mark_left(given_uri: str, kept: str |
     assert without_credentials(given_uri) == marked
     assert without_credentials({"uri": given_uri}) == marked
     assert without_credentials([given_uri, "s3://b/x"]) == [marked, "s3://b/x"]
-    assert not _plain(given_uri)
-    assert not _plain({"uri": given_uri})
+    assert not plain_ref(given_uri)
+    assert not plain_ref({"uri": given_uri})
 
 
 @pytest.mark.parametrize("value", CLEAN, ids=str)
@@ -66,7 +66,7 @@ def test_what_carries_none_is_left_as_it_is(value: Any) -> None:
 @pytest.mark.parametrize("name", sorted(SECRET_NAMES))
 def test_fields_beside_the_uri_are_taken_out_by_name(name: str) -> None:
     reference = {"uri": "s3://b/x", name.upper(): "t"}
-    assert not _plain(reference)
+    assert not plain_ref(reference)
     assert without_credentials(reference) == {"uri": "s3://b/x", REMOVED: True}
     nested = {"pages": [{"uri": "s3://b/x", name: {"deep": 1}}]}
     assert without_credentials(nested) == {"pages": [{"uri": "s3://b/x", REMOVED: True}]}

@@ -21,13 +21,13 @@ from lucius.core.plan import StepPlan, output_folders
 from lucius.core.wire import (
     CUT_MARK,
     MAX_STRING,
-    _plain,
     bounded_ref,
     directive,
     directive_properties,
     effect_key,
     message_id,
     parse_reply,
+    plain_ref,
 )
 from tests.core.explore.configurations import small_plan
 from tests.core.story import Story
@@ -162,14 +162,14 @@ JSON = st.recursive(
 
 @given(JSON | st.dictionaries(st.text(), st.text(min_size=50), max_size=5))
 def test_what_passes_for_a_plain_reference_has_no_fault_and_fits(ref: Any) -> None:
-    if _plain(ref):
+    if plain_ref(ref):
         assert not list(json_faults(ref))
         assert bounded_ref(ref) is ref
 
 
 @pytest.mark.parametrize("ref", ["s3://a/b", {"uri": "s3://a/b"}, {}, {"uri": "\x01" * 290}])
 def test_a_plain_reference_takes_the_short_way(ref: Any) -> None:
-    assert _plain(ref)
+    assert plain_ref(ref)
     assert result(status="SUCCEEDED", output_ref=ref).result_ref == ref
 
 

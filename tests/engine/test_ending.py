@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import Runtime, build
+from lucius.bootstrap.building import build
+from lucius.bootstrap.runtime import Runtime
 from lucius.platform import Output, Service, ServiceError, Task
 from lucius.settings import load_settings
 from tests.engine.world import envelope
@@ -93,7 +94,7 @@ class Other(Endless):
     [
         (lambda: Endless("ocr"), "two services are named 'ocr'"),
         (Other, "two services execute OCR"),
-        (lambda: Endless(""), "is no service yet"),
+        (lambda: Endless(""), "has no name: write"),
     ],
 )
 async def test_services_that_would_share_their_work_are_refused(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lucius.bootstrap import Runtime, build
+from lucius.bootstrap.building import build
+from lucius.bootstrap.runtime import Runtime
 from lucius.core.errors import RequestError
 from lucius.core.job import Job
 from lucius.core.states import JobState

@@ -149,8 +149,8 @@ def test_what_is_provisioned_names_pools_and_leaves_their_directives_to_them(
 async def test_lucius_bus_provision_makes_pools_and_what_has_no_pool_reaches_the_catch_all(
     tmp_path: Path,
 ) -> None:
-    from lucius.bootstrap import provision_bus
     from lucius.bootstrap.adapters.buses import open_bus
+    from lucius.bootstrap.provisioning import provision_bus
     from tests.bus_looks import backlog
 
     async with StandIn() as stand_in:

@@ -85,8 +85,12 @@ class _Pointed:
         found = getattr(self._target, operation)
         return partial(self._call, operation) if inspect.iscoroutinefunction(found) else found
 
-    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+    async def create_all(
+        self, objects: Sequence[tuple[str, bytes]], *, unless: str | None = None
+    ) -> int | None:
         """As a store does it that has no better way: a process may die between any two."""
+        if unless is not None and await self._call("read", unless) is not None:
+            return None
         for number, (uri, data) in enumerate(objects):
             if not await self._call("create", uri, data):
                 return number

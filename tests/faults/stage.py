@@ -219,6 +219,7 @@ class Stage:
         """The job once something holds of it."""
         deadline = self.loop.time() + within
         while not holds(job := await self.job(job_id)):
+            assert self.temporal.broken is None, self.temporal.broken
             assert self.loop.time() < deadline, f"after {within} s the job is {job}"
             await asyncio.sleep(0.25)
         return job

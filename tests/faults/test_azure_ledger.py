@@ -4,7 +4,7 @@ Every operation is stopped at every request that it makes. Others go on meanwhil
 """
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 
 import pytest
@@ -46,7 +46,11 @@ def apart(store: Store, clock: Clock) -> AzureLedger:
     return split(store, "t", clock)
 
 
-LAYOUTS = {"ledger": in_one, "table": apart}
+def apart_at_once(store: Store, clock: Clock) -> AzureLedger:
+    return split(store, "t", clock, lag=timedelta())
+
+
+LAYOUTS = {"ledger": in_one, "table": apart, "table without lag": apart_at_once}
 OTHERS = {"alone": False, "with a rival": True}
 
 
@@ -178,7 +182,6 @@ SABOTAGE = {
     "no fence": (SingleTable, "touch", no_fence, SAVES[0], Fate.LATE),
     "no tombstone in separate tables": (SplitTables, "bury", no_tombstone, CREATIONS[0], Fate.LATE),
     "no fence in separate tables": (SplitTables, "touch", no_fence, SAVES[0], Fate.LATE),
-    "no look at what was not copied": (SplitTables, "finish", not_told, SAVES[1], Fate.UNSENT),
     "no withdrawal": (Tenants, "withdraw", not_ended, CREATIONS[0], Fate.UNSENT),
 }
 

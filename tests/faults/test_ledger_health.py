@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap import Runtime
+from lucius.bootstrap.runtime import Runtime
 from lucius.ledgers.sqlite import queries, writer
 from lucius.ledgers.sqlite.batch import Batch, Call, WriterCall
 from lucius.ledgers.sqlite.ledger import SqliteLedger

@@ -10,7 +10,8 @@ from unittest.mock import patch
 import httpx
 import pytest
 
-from lucius.bootstrap import Runtime, verify
+from lucius.bootstrap.runtime import Runtime
+from lucius.bootstrap.upkeep import verify
 from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.job import Job
 from lucius.engines.outbox.ownership import Ownership

@@ -61,10 +61,10 @@ def contents(stage: Stage, job: Job) -> set[bytes]:
 def no_marks() -> Iterator[None]:
     """Sabotage: no job looks whether a redrive has taken its step over."""
 
-    async def check(self: Commits, directive: Directive) -> None:
-        return None
+    def nowhere(self: Commits, directive: Directive) -> str:
+        return f"{directive.workspace}_redrives/no/mark.json"
 
-    with patch.object(Commits, "_check_current", check):
+    with patch.object(Commits, "_later_mark", nowhere):
         yield
 
 

@@ -144,6 +144,7 @@ async def test_jobs_are_found_by_code_step_service_group_and_life(tmp_path: Path
         assert counted["matched"] == 1
         assert (await lucius.bulk("redrive", {"code": "OTHER"}, dry_run=True))["matched"] == 0
         assert (await lucius.bulk("cancel", {"stuck": True}, dry_run=True))["matched"] == 0
+        assert (await lucius.bulk("cancel", {"live": True}, dry_run=True))["matched"] == 1
         assert await found(lucius, "stuck=true") == []
 
 

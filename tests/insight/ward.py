@@ -24,7 +24,7 @@ from lucius.ports.bus import Delivery, Message
 from lucius.ports.config import Catalog, JobProtocol
 from lucius.ports.diagnosis import Diagnosis
 from lucius.ports.lanes import ALL_LANES
-from lucius.ports.ledger import Inflight
+from lucius.ports.ledger import NO_LIMITS, Inflight, Limits
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.virtual import VirtualLoop
 
@@ -133,6 +133,7 @@ class Ward:
     slots: int = 4
     sla: Sla = field(default_factory=Sla)
     subscribed: bool = True
+    limits: Limits = NO_LIMITS
     runners: dict[str, ServiceRunner] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
@@ -146,6 +147,7 @@ class Ward:
             self.bus,
             Ingress(self.config, IngressPolicy(sla=self.sla)),
             now=self.now,
+            limits=lambda tenant_id: self.limits,
             listeners=self.heard.listeners,
             held_back=self.heard.paused,
             observers=self.heard.observers,

@@ -7,6 +7,14 @@ from lucius.core.effects import Outcome
 from lucius.core.states import TERMINAL_JOB, AbortReason
 from lucius.engines.outbox.metric_table import CAUSES, REPLY_KINDS, TRACKS
 from lucius.engines.outbox.observer import Incident
+from lucius.engines.temporal.metrics import (
+    BROKEN,
+    CLOSED,
+    DELIVERED,
+    STARTED,
+    UNANSWERED,
+    UNREACHED,
+)
 from tools.metrics_page import instruments
 
 FUNCTIONS = ("sum", "min", "max", "topk", "rate", "increase", "delta", "absent")
@@ -14,10 +22,12 @@ WORDS = frozenset((*FUNCTIONS, "histogram_quantile", "by", "and", "or", "unless"
 SCRAPED = frozenset(("instance", "job"))
 """Labels that Prometheus adds to every series."""
 PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes")
+TOLD = (STARTED, DELIVERED, CLOSED, UNREACHED, UNANSWERED)
+"""What came of a start, a signal or a question."""
 VALUES: Mapping[str, frozenset[str]] = {
-    "state": frozenset(state.value for state in TERMINAL_JOB),
+    "state": frozenset((*(state.value for state in TERMINAL_JOB), BROKEN)),
     "reason": frozenset(reason.value for reason in AbortReason),
-    "outcome": frozenset(outcome.value for outcome in Outcome),
+    "outcome": frozenset((*(outcome.value for outcome in Outcome), *TOLD)),
     "kind": frozenset(REPLY_KINDS.values()),
     "track": frozenset(TRACKS.values()),
     "stage": frozenset(("held", "released", "in_progress")),

@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 from opentelemetry.sdk.trace import ReadableSpan
 
-from lucius.bootstrap import Runtime, build
+from lucius.bootstrap.building import build
+from lucius.bootstrap.runtime import Runtime
 from lucius.platform import Service
 from lucius.settings import load_settings
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from lucius.api.context import Role
-from lucius.bootstrap import key_file
+from lucius.bootstrap.adapters.access import key_file
 from lucius.buses.memory import MemoryBus
 from lucius.platform import FatalError, Task
 from lucius.settings import load_settings

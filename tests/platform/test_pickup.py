@@ -219,9 +219,19 @@ async def test_poison_is_set_aside_and_the_next_directive_is_served(bench: Bench
     for number, body in enumerate(wrong):
         await bench.bus.publish(TOPIC, [Message(f"bad-{number}", body, properties)])
     await bench.send(1)
-    await bench.result()
+    answered = [
+        (each["status"], each.get("error", {}).get("code"))
+        for each in await bench.replies("RESULT", 4)
+    ]
+    assert answered == [
+        ("FAILED_FINAL", "INVALID_DIRECTIVE"),
+        ("FAILED_RETRY", "STEP_TYPE_NOT_SERVED"),
+        ("FAILED_FINAL", "INVALID_DIRECTIVE"),
+        ("SUCCEEDED", None),
+    ], "where it says whom to answer"
     assert await bench.dead() == [(f"bad-{n}", "INVALID_DIRECTIVE") for n in range(len(wrong))]
-    assert {body["jobId"] for body in bench.seen} == {"job_1"}, "nobody answers poison"
+    assert {body["jobId"] for body in bench.seen} == {"job_1"}, "nobody answers the others"
+    assert len(bench.of("ACK")) == 1
 
 
 @on_the_bench

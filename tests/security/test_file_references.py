@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from lucius.bootstrap import open_workspace
-from lucius.bootstrap.adapters.workspaces import ingress_policy, workspace_root
+from lucius.bootstrap.adapters.workspaces import ingress_policy, open_workspace, workspace_root
 from lucius.core.errors import WorkspaceRefusedError
 from lucius.core.references import reference_faults
 from lucius.settings import Settings, load_settings

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap import Runtime, build, open_ledger, restore_ledger
+from lucius.bootstrap.adapters.ledgers import open_ledger
+from lucius.bootstrap.building import build
 from lucius.bootstrap.private_files import own_data
+from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.secrets import SecretTooShortError, made_once
+from lucius.bootstrap.upkeep import restore_ledger
 from lucius.cli.main import main
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.settings import Settings, load_settings

@@ -16,7 +16,7 @@ from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.keys import KeyFile
 from lucius.api.limits import RateLimit
 from lucius.api.streams import Feeds
-from lucius.bootstrap import key_file
+from lucius.bootstrap.adapters.access import key_file
 from lucius.core.inputs import CancelRequested
 from lucius.ports.keys import ApiKey
 from tests.api.live import Live, live

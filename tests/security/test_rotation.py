@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from lucius.bootstrap import Runtime
+from lucius.bootstrap.runtime import Runtime
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.routing import LANES, lane_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap import named_service, packaged_services
+from lucius.bootstrap.adapters.services import named_service, packaged_services
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.platform import FatalError, RetryableError, StepError
 from lucius.services import Sis

@@ -11,6 +11,7 @@ _PLAN: Final = f"{_HERE}::test_a_job_begins_with_what_is_set"
 _REFUSED: Final = f"{_HERE}::test_a_request_is_refused_by_what_is_set"
 _TOKEN: Final = f"{_HERE}::test_a_token_is_read_as_is_set"
 _LIMITS: Final = "api/test_backpressure.py"
+_NATS_USERS: Final = "adapters/test_nats_users.py::test_a_process_is_let_in"
 _SERVICE_BUS: Final = (
     "adapters/test_service_bus_provision.py"
     "::test_the_settings_reach_the_broker_and_later_changes_too"
@@ -70,11 +71,15 @@ EFFECTS: Final = {
     "FORMER_TOPOLOGIES": "engine/test_topologies.py"
     "::test_topics_of_former_topologies_are_listened_on_where_so_configured",
     "LANE_LEASE_SECONDS": "settings/test_shared.py::test_the_settings_of_a_shared_ledger",
+    "TABLE_LAG_SECONDS": "adapters/test_azure_split.py"
+    "::test_a_lag_is_set_or_each_save_is_copied_at_once",
     "HOT_TENANTS": "adapters/test_azure_split.py"
     "::test_the_settings_open_it_and_name_the_hot_tenants",
     "IDEMPOTENCY_TABLE": AZURE_TABLES,
     "JOB_INDEX_TABLE": AZURE_TABLES,
     "INFLIGHT_TABLE": AZURE_TABLES,
+    "SERVICE_RECORDS_TABLE": "adapters/test_table_records.py"
+    "::test_the_setting_puts_the_records_into_a_table",
     "STORAGE_BACKEND": "faults/test_kill.py"
     "::test_fm_022_reproduce_without_a_durable_ledger_an_accepted_job_is_lost",
     "RETENTION": "upkeep/test_upkeep.py::test_a_server_deletes_what_it_keeps_no_longer",
@@ -87,11 +92,19 @@ EFFECTS: Final = {
     "NATS_CA": _NATS_TLS,
     "NATS_CERTIFICATE": _NATS_TLS,
     "NATS_PRIVATE_KEY_PATH": _NATS_TLS,
+    "NATS_CREDENTIALS": f"{_NATS_USERS}_with_a_credentials_file",
+    "NATS_USER": f"{_NATS_USERS}_with_a_password",
+    "NATS_PASSWORD": f"{_NATS_USERS}_with_a_password",
+    "NATS_TOKEN": f"{_NATS_USERS}_with_a_token",
     "SERVICEBUS_CONNECTION": _SERVICE_BUS,
     "SERVICEBUS_LOCK_SECONDS": _SERVICE_BUS,
     "SERVICEBUS_MAX_DELIVERIES": _SERVICE_BUS,
     "SERVICEBUS_DUPLICATE_WINDOW_SECONDS": _SERVICE_BUS,
     "SERVICEBUS_EXPIRY": _SERVICE_BUS,
+    "SERVICEBUS_PREFIX": "adapters/test_two_deployments.py"
+    "::test_topics_with_a_prefix_carry_messages_under_their_plain_names",
+    "SERVICEBUS_SESSIONS": "adapters/test_service_bus_sessions.py"
+    "::test_the_setting_gives_sessions_to_services_alone",
     "LANE_TOPOLOGY": "api/test_pulling.py::test_both_modes_are_pulled_in_every_topology",
     "ROUTING_DELIMITER": _PLAN,
     "TEMPORAL_ENABLED": _TEMPORAL,

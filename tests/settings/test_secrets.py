@@ -21,7 +21,7 @@ SECRET = {
 
 
 def test_connections_and_keys_are_secrets() -> None:
-    named = re.compile(r"CONNECTION$|SECRET$|_KEY$|CALLBACK_KEYS$")
+    named = re.compile(r"CONNECTION$|SECRET$|_KEY$|CALLBACK_KEYS$|NATS_(PASSWORD|TOKEN)$")
     assert set(SECRET) == {
         row.env.removeprefix("LUCIUS_") for row in ROWS.values() if named.search(row.env)
     }

@@ -26,6 +26,11 @@ class TemporalServer:
     def address(self) -> str:
         return f"127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the Temporal server is not started"
+        return self._process.pid
+
     def start(self) -> None:
         if self._process is None:
             self._process = subprocess.Popen(

@@ -19,6 +19,7 @@ from lucius.engines.temporal.asking import AskingHere, Told
 from lucius.engines.temporal.invoker import Invoker
 from lucius.engines.temporal.starter import WorkflowStarter, owes_start
 from lucius.engines.temporal.worker import run_worker
+from lucius.engines.temporal.workflows import TemporalWorkflows
 from lucius.platform import Service
 from lucius.ports.bus import Message
 from lucius.settings import Settings
@@ -87,8 +88,8 @@ class LosingAnswers(AskingHere):
 async def test_an_activity_that_is_tried_again_repeats_the_same_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work(settings: Settings, invoker: Invoker) -> None:
-        await run_worker(place_of(settings), LosingAnswers(invoker))
+    async def work(settings: Settings, workflows: TemporalWorkflows, invoker: Invoker) -> None:
+        await run_worker(place_of(settings), LosingAnswers(invoker), workflows.instruments)
 
     server = shared_server()
     await server.client()

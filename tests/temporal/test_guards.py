@@ -11,6 +11,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
 
 from lucius.bootstrap.chores import Chores
 from lucius.core.effects import SignalWorkflow
@@ -23,6 +24,7 @@ from lucius.core.states import JobState
 from lucius.engines.temporal.activities import Activities
 from lucius.engines.temporal.asking import Told
 from lucius.engines.temporal.engine import TemporalEngine
+from lucius.engines.temporal.metrics import TemporalInstruments
 from lucius.engines.temporal.remote import RemoteInvoker
 from lucius.engines.temporal.starter import WorkflowStarter
 from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows, start_of
@@ -169,6 +171,7 @@ async def test_a_signal_that_comes_late_does_not_set_the_workflow_back(
     old = await stage.job(job_id)
     directive = await puppet.take()
     await puppet.ack(directive)
+    await asyncio.sleep(5)
     workflows = stage.temporal.workflows(stage.loop.now)
     standing = await workflows.standing(job_id)
     await workflows.signal(old, SignalWorkflow("late", "step_ack", "ocr"))
@@ -181,8 +184,9 @@ async def test_a_job_that_the_invoker_does_not_know_is_not_asked_for_again() -> 
         async def attempt(self, body: Mapping[str, Any]) -> Told | None:
             return None
 
+    asking = Activities(Empty({}), TemporalInstruments())
     with pytest.raises(ApplicationError, match="knows no job") as caught:
-        await Activities(Empty({})).record_attempt_lease({"jobId": "job_none"})
+        await ActivityEnvironment().run(asking.record_attempt_lease, {"jobId": "job_none"})
     assert caught.value.non_retryable
 
 

@@ -1,6 +1,9 @@
 """Histories of jobs that ran before are replayed: what has begun goes on after every change."""
 
+import base64
 import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,17 +12,18 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
 from lucius.engines.temporal.workflow import RECORD, TIMEOUT, JobWorkflow
-from tests.temporal.record import HISTORIES, STORIES
+from tests.temporal.record import HISTORIES, NEWEST, STORIES
 
 
-def history(name: str) -> WorkflowHistory:
-    return WorkflowHistory.from_json(f"job_{name}", (HISTORIES / f"{name}.json").read_text())
+def history(name: str, folder: Path = HISTORIES) -> WorkflowHistory:
+    return WorkflowHistory.from_json(f"job_{name}", (folder / f"{name}.json").read_text())
 
 
+@pytest.mark.parametrize("folder", [HISTORIES, NEWEST], ids=("first", "newest"))
 @pytest.mark.parametrize("name", STORIES)
-async def test_a_recorded_history_is_replayed(name: str) -> None:
+async def test_a_recorded_history_is_replayed(name: str, folder: Path) -> None:
     """In the sandbox, so that the workflow is shown to be pure, too."""
-    await Replayer(workflows=[JobWorkflow]).replay_workflow(history(name))
+    await Replayer(workflows=[JobWorkflow]).replay_workflow(history(name, folder))
 
 
 @workflow.defn(name="LuciusJob", sandboxed=False)
@@ -38,11 +42,43 @@ async def test_a_change_that_running_jobs_would_not_survive_is_found() -> None:
         await Replayer(workflows=[Changed]).replay_workflow(history("happy"))
 
 
-def activities(name: str) -> list[str]:
-    events = json.loads((HISTORIES / f"{name}.json").read_text())["events"]
-    scheduled = (e.get("activityTaskScheduledEventAttributes") for e in events)
-    return [each["activityType"]["name"] for each in scheduled if each]
+def of_kind(kind: str, folder: Path) -> list[dict[str, Any]]:
+    events = json.loads((folder / "happy.json").read_text())["events"]
+    return [event for event in events if event["eventType"] == f"EVENT_TYPE_{kind}"]
 
 
-def test_a_step_costs_one_activity() -> None:
-    assert activities("happy") == [RECORD] * 3
+def test_a_step_once_cost_one_activity() -> None:
+    scheduled = of_kind("ACTIVITY_TASK_SCHEDULED", HISTORIES)
+    named = "activityTaskScheduledEventAttributes"
+    assert [event[named]["activityType"]["name"] for event in scheduled] == [RECORD] * 3
+
+
+def test_a_step_costs_one_workflow_task_and_one_signal() -> None:
+    """What is asked, and the state that is shown, go with the task that a signal brings anyway."""
+    assert of_kind("ACTIVITY_TASK_SCHEDULED", NEWEST) == []
+    assert len(of_kind("WORKFLOW_TASK_COMPLETED", NEWEST)) == 4
+    assert len(of_kind("WORKFLOW_EXECUTION_SIGNALED", NEWEST)) == 3
+    shown = [
+        event["upsertWorkflowSearchAttributesEventAttributes"]["searchAttributes"]["indexedFields"]
+        for event in of_kind("UPSERT_WORKFLOW_SEARCH_ATTRIBUTES", NEWEST)
+    ]
+    states = [
+        base64.b64decode(each["LuciusState"]["data"]) for each in shown if "LuciusState" in each
+    ]
+    assert states == [b'"DISPATCHING"', b'"IN_PROGRESS"', b'"SUCCEEDED"']
+
+
+def test_a_lease_follows_from_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is done again may have heard more: what it asks for then has a lease of its own."""
+    run = SimpleNamespace(run_id="01a1e5c4-0623-7b60-aac3-d559adf3b804")
+    monkeypatch.setattr(workflow, "info", lambda: run)
+
+    def lease(step_id: str, attempt_no: int, version: int) -> str:
+        job = JobWorkflow()
+        job._snapshot = {"version": version}
+        lease_id: str = job._attempt({"stepId": step_id, "attempt_no": attempt_no})["lease_id"]
+        return lease_id
+
+    asked = [("alpha", 1, 0), ("beta", 1, 0), ("alpha", 2, 0), ("alpha", 1, 7)]
+    assert lease(*asked[0]) == lease(*asked[0])
+    assert len({lease(*each) for each in asked}) == len(asked)

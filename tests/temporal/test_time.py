@@ -25,6 +25,7 @@ from lucius.engines.outbox.clock import StallWatch
 from lucius.engines.temporal.activities import Activities
 from lucius.engines.temporal.asking import AskingHere, Told
 from lucius.engines.temporal.invoker import Invoker
+from lucius.engines.temporal.metrics import TemporalInstruments
 from lucius.engines.temporal.workflow import JobWorkflow
 from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
 from lucius.ledgers.memory import MemoryLedger
@@ -90,7 +91,7 @@ async def skipping() -> AsyncIterator[tuple[WorkflowEnvironment, Outbox]]:
             lanes=BOTH_ENGINES,
             now=clock.now,
         )
-        activities = Activities(Skipping(invoker, env, clock)).all
+        activities = Activities(Skipping(invoker, env, clock), TemporalInstruments()).all
         await parts.reconciler.prepare()
         running = asyncio.create_task(parts.reconciler.run())
         worker = Worker(

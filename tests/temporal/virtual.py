@@ -11,11 +11,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, Final, cast
+from uuid import NAMESPACE_OID, uuid5
 from zlib import crc32
 
 from temporalio import converter, workflow
 from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.api.failure.v1 import ApplicationFailureInfo, Failure
 from temporalio.bridge.proto.activity_result import ActivityResolution, Success
+from temporalio.bridge.proto.activity_result import Failure as ActivityFailure
 from temporalio.bridge.proto.workflow_activation import (
     FireTimer,
     InitializeWorkflow,
@@ -25,16 +28,23 @@ from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivation,
     WorkflowActivationJob,
 )
-from temporalio.bridge.proto.workflow_commands import ScheduleActivity, WorkflowCommand
+from temporalio.bridge.proto.workflow_commands import (
+    ScheduleActivity,
+    ScheduleLocalActivity,
+    WorkflowCommand,
+)
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import Priority, RetryPolicy, TypedSearchAttributes
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker._workflow_instance import WorkflowInstance, WorkflowInstanceDetails
 
 from lucius.engines.temporal.activities import Activities
 from lucius.engines.temporal.asking import Asking
+from lucius.engines.temporal.attributes import KEYWORD, NAMES
+from lucius.engines.temporal.metrics import TemporalInstruments
 from lucius.engines.temporal.workflow import JobWorkflow
 from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
 
@@ -47,12 +57,14 @@ class VirtualWorker:
     """The worker of one process: it lives, and asks, as long as its process does."""
 
     def __init__(self, invoker: Asking) -> None:
-        self._activities = {each.__name__: each for each in Activities(invoker).all}
+        self._activities = {
+            each.__name__: each for each in Activities(invoker, TemporalInstruments()).all
+        }
         self.tasks: set[asyncio.Task[Any]] = set()
 
     def begin(self, name: str, body: Mapping[str, Any]) -> "asyncio.Task[Any]":
-        asked = cast(Coroutine[Any, Any, Any], self._activities[name](body))
-        task = asyncio.create_task(asked)
+        asked = ActivityEnvironment().run(self._activities[name], body)
+        task = asyncio.create_task(cast(Coroutine[Any, Any, Any], asked))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task
@@ -61,10 +73,14 @@ class VirtualWorker:
 class VirtualServer:
     """What a client of a Temporal server sees, and the workflows behind it. `away`: nothing is answered."""
 
+    namespace = "default"
+
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.now = now
+        self.operator_service = self
         self.executions: dict[str, Execution] = {}
         self.away = False
+        self.broken: BaseException | None = None
         self._workers: list[VirtualWorker] = []
         self._turn = itertools.count()
         self._came = asyncio.Event()
@@ -109,6 +125,10 @@ class VirtualServer:
         self._answer()
         for found in [each for each in self.executions.values() if each.running]:
             yield SimpleNamespace(id=found.workflow_id)
+
+    async def list_search_attributes(self, asked: object) -> SimpleNamespace:
+        self._answer()
+        return SimpleNamespace(custom_attributes=dict.fromkeys(NAMES, KEYWORD))
 
     def _answer(self) -> None:
         if self.away:
@@ -159,11 +179,14 @@ class Execution:
         self._on: VirtualWorker | None = None
         self._came = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._runs = 0
         self._begin([*PAYLOADS.to_payloads([start])])
         self._spawn(self._run())
 
     def _begin(self, arguments: list[Payload]) -> None:
         """Anew, or as a new run of it."""
+        self._runs += 1
+        self._run_id = str(uuid5(NAMESPACE_OID, f"{self.workflow_id} {self._runs}"))
         self._past: list[tuple[WorkflowActivation, list[bytes]]] = []
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._instance: WorkflowInstance | None = None
@@ -182,7 +205,7 @@ class Execution:
         if self._instance is None:
             raise RPCError("no worker has it", RPCStatusCode.DEADLINE_EXCEEDED, b"")
         asked = WorkflowActivationJob(query_workflow=QueryWorkflow(query_id="q", query_type=name))
-        activation = WorkflowActivation(run_id=self.workflow_id, jobs=[asked])
+        activation = WorkflowActivation(run_id=self._run_id, jobs=[asked])
         activation.timestamp.FromDatetime(self._server.now())
         (answer,) = activated(self._instance, activation)
         return decoded(answer.respond_to_query.succeeded.response)
@@ -196,7 +219,12 @@ class Execution:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._server.broken = task.exception()
 
     # -- workflow tasks ------------------------------------------------------------------------
 
@@ -213,7 +241,7 @@ class Execution:
         if self._instance is None or worker is not self._on:
             self._instance, self._on = self._replayed(), worker
         activation = WorkflowActivation(
-            run_id=self.workflow_id, jobs=jobs, history_length=4 * len(self._past)
+            run_id=self._run_id, jobs=jobs, history_length=4 * len(self._past)
         )
         activation.timestamp.FromDatetime(self._server.now())
         commands = activated(self._instance, activation)
@@ -223,7 +251,7 @@ class Execution:
 
     def _replayed(self) -> WorkflowInstance:
         """Not in anyone's cache: the same past must lead to the same commands."""
-        instance = new_instance(self.workflow_id, self._server.now())
+        instance = new_instance(self.workflow_id, self._run_id, self._server.now())
         self.replays += bool(self._past)
         for activation, commands in self._past:
             again = [each.SerializeToString() for each in activated(instance, activation)]
@@ -234,6 +262,8 @@ class Execution:
         match command.WhichOneof("variant"):
             case "schedule_activity":
                 self._spawn(self._ask(command.schedule_activity))
+            case "schedule_local_activity":
+                self._spawn(self._ask_at_once(command.schedule_local_activity))
             case "start_timer":
                 timer = command.start_timer
                 seconds = timer.start_to_fire_timeout.ToTimedelta().total_seconds()
@@ -265,7 +295,25 @@ class Execution:
             await asyncio.sleep(wait.total_seconds())
             wait = min(wait * policy.backoff_coefficient, most)
 
-    async def _tried(self, asked: ScheduleActivity, body: Any, longest: float) -> bool:
+    async def _ask_at_once(self, asked: ScheduleLocalActivity) -> None:
+        """Tried once, within the workflow task. Who dies meanwhile has not answered in time."""
+        body, longest = decoded(asked.arguments[0]), asked.start_to_close_timeout.ToTimedelta()
+        if not await self._tried(asked, body, longest.total_seconds()):
+            unanswered = ApplicationFailureInfo(type="NoAnswer")
+            said = Failure(message="no answer", application_failure_info=unanswered)
+            resolution = ActivityResolution(failed=ActivityFailure(failure=said))
+            self._resolve(asked, resolution)
+
+    def _resolve(
+        self, asked: ScheduleActivity | ScheduleLocalActivity, result: ActivityResolution
+    ) -> None:
+        is_local = isinstance(asked, ScheduleLocalActivity)
+        resolved = ResolveActivity(seq=asked.seq, result=result, is_local=is_local)
+        self.put(WorkflowActivationJob(resolve_activity=resolved))
+
+    async def _tried(
+        self, asked: ScheduleActivity | ScheduleLocalActivity, body: Any, longest: float
+    ) -> bool:
         worker = await self._server.worker()
         began_at = asyncio.get_running_loop().time()
         task = worker.begin(asked.activity_type, body)
@@ -278,8 +326,7 @@ class Execution:
             assert not getattr(error, "non_retryable", False), error
             return False
         success = Success(result=PAYLOADS.to_payloads([task.result()])[0])
-        resolved = ResolveActivity(seq=asked.seq, result=ActivityResolution(completed=success))
-        self.put(WorkflowActivationJob(resolve_activity=resolved))
+        self._resolve(asked, ActivityResolution(completed=success))
         return True
 
 
@@ -298,22 +345,22 @@ def activated(instance: WorkflowInstance, activation: WorkflowActivation) -> lis
     return list(completion.successful.commands)
 
 
-def new_instance(workflow_id: str, at: datetime) -> WorkflowInstance:
+def new_instance(workflow_id: str, run_id: str, at: datetime) -> WorkflowInstance:
     info = workflow.Info(
         attempt=1,
         continued_run_id=None,
         cron_schedule=None,
         execution_timeout=None,
-        first_execution_run_id=workflow_id,
+        first_execution_run_id=run_id,
         headers={},
         namespace="default",
-        original_execution_run_id=workflow_id,
+        original_execution_run_id=run_id,
         parent=None,
         root=None,
         priority=Priority.default,
         raw_memo={},
         retry_policy=None,
-        run_id=workflow_id,
+        run_id=run_id,
         run_timeout=None,
         search_attributes={},
         start_time=at,
@@ -331,8 +378,8 @@ def new_instance(workflow_id: str, at: datetime) -> WorkflowInstance:
             interceptor_classes=(),
             defn=workflow._Definition.must_from_class(JobWorkflow),
             info=info,
-            randomness_seed=crc32(workflow_id.encode()),
-            extern_functions={},
+            randomness_seed=crc32(run_id.encode()),
+            extern_functions={"__temporal_assert_local_activity_valid": lambda name: None},
             disable_eager_activity_execution=True,
             worker_level_failure_exception_types=(),
             patch_activation_callback=None,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import build
+from lucius.bootstrap.building import build
 from lucius.core.job import Job
 from lucius.settings import Settings
 from tests.services.scripted import Scripted

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lucius.bootstrap import open_workspace
+from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.core.job import Job
 from lucius.platform.commit import COMMITS
 from lucius.settings import Settings, load_settings

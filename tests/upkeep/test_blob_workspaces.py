@@ -6,9 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from lucius.bootstrap import build, packaged_services, prune, verify
+from lucius.bootstrap.adapters.services import packaged_services
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.adapters.workspaces import installation, job_workspaces, open_workspace
+from lucius.bootstrap.building import build
+from lucius.bootstrap.upkeep import prune, verify
 from lucius.core.errors import WorkspaceError
 from lucius.core.job import Job
 from lucius.settings import Settings

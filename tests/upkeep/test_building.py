@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import build, open_ledger
 from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
+from lucius.bootstrap.building import build
 from lucius.bootstrap.roles import reconcile
 from lucius.settings import load_settings
 from tests.api.live import live

@@ -8,7 +8,9 @@ from datetime import timedelta
 
 from click.testing import CliRunner
 
-from lucius.bootstrap import Runtime, build, prune, verify
+from lucius.bootstrap.building import build
+from lucius.bootstrap.runtime import Runtime
+from lucius.bootstrap.upkeep import prune, verify
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested
 from lucius.platform import FatalError, Output, Service, ServiceRunner, Task

@@ -6,7 +6,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from lucius.bootstrap import build, open_workspace, verify
+from lucius.bootstrap.adapters.workspaces import open_workspace
+from lucius.bootstrap.building import build
+from lucius.bootstrap.upkeep import verify
 from lucius.core.job import Job
 from lucius.settings import Settings
 from lucius.upkeep import effects

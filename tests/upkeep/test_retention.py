@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap import build, prune, verify
 from lucius.bootstrap.adapters.workspaces import job_workspaces, open_workspace
+from lucius.bootstrap.building import build
+from lucius.bootstrap.upkeep import prune, verify
 from lucius.core.decide import submit
 from lucius.core.job import Job
 from lucius.ledgers.memory import MemoryLedger

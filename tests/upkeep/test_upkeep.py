@@ -4,7 +4,9 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from lucius.bootstrap import build, open_workspace, prune, verify
+from lucius.bootstrap.adapters.workspaces import open_workspace
+from lucius.bootstrap.building import build
+from lucius.bootstrap.upkeep import prune, verify
 from lucius.core.job import Job
 from lucius.settings import Settings
 from tests.services.scripted import Scripted

@@ -24,7 +24,15 @@ from lucius.admission.faults import (
     UNKNOWN_REQUEST_TYPE,
     Faults,
 )
-from lucius.admission.rules import Decided, ProtocolRule, Rules, check_payload
+from lucius.admission.near_misses import Warned, near_misses
+from lucius.admission.rules import (
+    Decided,
+    ProtocolRule,
+    Rules,
+    check_payload,
+    known_in,
+    shared_by,
+)
 from lucius.admission.secrets import PayloadSecrets
 from lucius.admission.sizes import check_sizes
 from lucius.core.errors import RequestError
@@ -69,6 +77,14 @@ class Admission:
 
     plan: Plan
     claim: Claim
+    warnings: tuple[Warned, ...] = ()
+    """What the request may not mean as it stands. It is accepted all the same."""
+
+    @property
+    def noted(self) -> dict[str, str]:
+        """What the event of its acceptance says of the warnings."""
+        said = "; ".join(f"{each.pointer} {each.detail}" for each in self.warnings)
+        return {"warnings": said} if said else {}
 
 
 class Ingress:
@@ -108,7 +124,10 @@ class Ingress:
         claim = _claim(given, read)
         plan = self._plan(envelope, read, protocol, decided, claim, job_id, now)
         pools = rules.tenant(read.tenant_id).pools
-        return Admission(replace(plan, steps=_pooled(plan.steps, pools)) if pools else plan, claim)
+        plan = replace(plan, steps=_pooled(plan.steps, pools)) if pools else plan
+        single = len(protocol.steps) == 1
+        parts = known_in(read.payload or EMPTY, protocol.steps, protocol.known, single=single)
+        return Admission(plan, claim, near_misses(read.extra, parts))
 
     def admit_redrive(
         self, old: Job, *, job_id: str, now: datetime, payload: Mapping[str, Any] | None = None
@@ -127,11 +146,13 @@ class Ingress:
             idempotency_hash=sha256(f"redrive:{old.job_id}".encode()).hexdigest(),
             payload=old.plan.payload if payload is None else payload,
         )
+        warnings: tuple[Warned, ...] = ()
         if payload is not None:
-            self._check_redriven(plan)
+            warnings = self._check_redriven(plan)
             plan = replace(plan, payload=_packed(payload))
         body = sha256(canonical_json(opened(plan.payload)).encode()).hexdigest()
-        return Admission(plan, Claim(plan.tenant_id, plan.idempotency_hash, body, keyed=True))
+        claim = Claim(plan.tenant_id, plan.idempotency_hash, body, keyed=True)
+        return Admission(plan, claim, warnings)
 
     def limits(self, tenant_id: str) -> Limits:
         """How many live jobs there may be, for this tenant."""
@@ -173,8 +194,8 @@ class Ingress:
         payload, limit = read.payload or EMPTY, self._policy.max_payload_bytes
         check_sizes({**parts, "": read.extra}, payload, steps, limit, faults)
 
-    def _check_redriven(self, plan: Plan) -> None:
-        """A corrected payload must suit the steps that are still to run."""
+    def _check_redriven(self, plan: Plan) -> tuple[Warned, ...]:
+        """A corrected payload must suit the steps that are still to run. Returns its near misses."""
         faults = Faults()
         if not isinstance(plan.payload, dict):
             faults.add(INVALID_ENVELOPE, "/payload", "must be an object")
@@ -186,10 +207,13 @@ class Ingress:
         known = [step.step_id for step in plan.steps]
         check_payload(plan.payload, rules.steps_of(rest), faults, known=known)
         parts = {"/input_ref": plan.input_ref, "/output_ref": plan.output_ref, "": plan.extra}
-        steps = tuple(zip(plan.steps, rules.steps_of(plan.steps), strict=True))
+        every = rules.steps_of(plan.steps)
+        steps = tuple(zip(plan.steps, every, strict=True))
         check_sizes(parts, plan.payload, steps, self._policy.max_payload_bytes, faults)
         if faults:
             faults.raise_all()
+        single = len(every) == 1
+        return near_misses(EMPTY, known_in(plan.payload, every, shared_by(every), single=single))
 
     def _plan(
         self,

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jsonschema_rs
 
 from lucius.admission.faults import INVALID_PAYLOAD, Faults
+from lucius.admission.near_misses import NOTHING, Known, known_fields, merged
 from lucius.core.idempotency import normal_request_type
 from lucius.core.json_faults import pointer
 from lucius.core.plan import EMPTY, DecisionSource, Json, Mode, StepPlan
@@ -20,11 +21,23 @@ _MASK: Final = "the value"
 """Stands for the payload's own values in error messages."""
 
 
+class PayloadRule(NamedTuple):
+    """What the schema of a step type says of a payload."""
+
+    validator: jsonschema_rs.Draft202012Validator | None
+    known: Known
+
+
+ANY_PAYLOAD: Final = PayloadRule(None, NOTHING)
+
+
 @dataclass(frozen=True, slots=True)
 class StepRule:
     step_id: str
     pointer: str
     validator: jsonschema_rs.Draft202012Validator | None
+    known: Known
+    """The fields that its schema names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +45,16 @@ class ProtocolRule:
     protocol: JobProtocol
     steps: tuple[StepRule, ...]
     step_ids: tuple[str, ...]
+    known: Known
+    """The fields of a payload that goes to every step."""
 
 
 class Rules:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self._by_step_type: dict[str, jsonschema_rs.Draft202012Validator] = {}
+        self._by_step_type: dict[str, PayloadRule] = {}
         self._protocols = {
-            name: ProtocolRule(
-                protocol, self._compiled(protocol), tuple(step.step_id for step in protocol.steps)
-            )
-            for name, protocol in catalog.protocols.items()
+            name: self._protocol_rule(protocol) for name, protocol in catalog.protocols.items()
         }
 
     def protocol(self, request_type: str) -> ProtocolRule | None:
@@ -70,29 +82,50 @@ class Rules:
 
     def steps_of(self, steps: Sequence[StepPlan]) -> tuple[StepRule, ...]:
         """Rules for the steps of a job that is already there, by their types as they are known now."""
-        return tuple(_rule(step.step_id, self._by_step_type.get(step.step_type)) for step in steps)
-
-    def _compiled(self, protocol: JobProtocol) -> tuple[StepRule, ...]:
         return tuple(
-            _rule(step.step_id, self._validator(step.step_type, protocol.schemas.get(step.step_id)))
-            for step in protocol.steps
+            _rule(step.step_id, self._by_step_type.get(step.step_type, ANY_PAYLOAD))
+            for step in steps
         )
 
-    def _validator(
-        self, step_type: str, schema: Mapping[str, Any] | None
-    ) -> jsonschema_rs.Draft202012Validator | None:
+    def _protocol_rule(self, protocol: JobProtocol) -> ProtocolRule:
+        steps = tuple(
+            _rule(step.step_id, self._payload(step.step_type, protocol.schemas.get(step.step_id)))
+            for step in protocol.steps
+        )
+        return ProtocolRule(
+            protocol, steps, tuple(step.step_id for step in steps), shared_by(steps)
+        )
+
+    def _payload(self, step_type: str, schema: Mapping[str, Any] | None) -> PayloadRule:
         """Schemas belong to step types, so each is compiled once."""
         if schema is None:
-            return None
+            return ANY_PAYLOAD
         found = self._by_step_type.get(step_type)
         if found is None:
-            found = jsonschema_rs.Draft202012Validator(dict(schema), mask=_MASK, offline=True)
-            self._by_step_type[step_type] = found
+            validator = jsonschema_rs.Draft202012Validator(dict(schema), mask=_MASK, offline=True)
+            found = self._by_step_type[step_type] = PayloadRule(validator, known_fields(schema))
         return found
 
 
-def _rule(step_id: str, validator: jsonschema_rs.Draft202012Validator | None) -> StepRule:
-    return StepRule(step_id, f"/payload/steps/{step_id}", validator)
+def _rule(step_id: str, payload: PayloadRule) -> StepRule:
+    return StepRule(step_id, f"/payload/steps/{step_id}", *payload)
+
+
+def shared_by(steps: Sequence[StepRule]) -> Known:
+    """One step: what its schema names. Several: what any of them names, and `steps`."""
+    return merged([step.known for step in steps], *(("steps",) if len(steps) > 1 else ()))
+
+
+def known_in(
+    payload: Json, steps: Sequence[StepRule], shared: Known, *, single: bool
+) -> Iterator[tuple[str, Any, Known]]:
+    """Each part of a payload: where it stands, what it is, and the fields that are known there."""
+    by_step = None if single else payload.get("steps")
+    if not isinstance(by_step, dict):
+        yield "/payload", payload, shared
+        return
+    for step in steps:
+        yield step.pointer, by_step.get(step.step_id, EMPTY), step.known
 
 
 def step_payloads(

@@ -67,6 +67,7 @@ class Application(Starlette):
         self._metrics = HttpMetrics(context.registry)
         self._table = RouteTable()
         self._root = context.options.root_path
+        self._refuse = next((room.refuse for room in rooms if room.refuse is not None), None)
         self.operations = OPERATIONS + (pages(self.openapi) if context.options.docs else ())
         for room in (Room(context, self.operations), *rooms):
             for operation in room.operations:
@@ -103,6 +104,9 @@ class Application(Starlette):
         except Problem as limited:
             problem = limited
         self._metrics.unrouted(request.method, problem.known.status)
+        page = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+        if page and self._refuse is not None and problem.known.code == "NOT_FOUND":
+            return self._refuse(request, problem)
         return problem_response(problem)
 
     def openapi(self) -> dict[str, Any]:

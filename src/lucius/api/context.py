@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
+from lucius import __version__
 from lucius.api.limits import HostCheck, RateLimit, WaitLimit
 from lucius.api.standing import CallerWatch, Stands
 from lucius.api.tokens import CallbackTokens
-from lucius.contract.shapes import RetriedShape
+from lucius.contract.shapes import RetriedShape, SettingsShape
 from lucius.ports.config import ConfigSource
 from lucius.ports.diagnosis import Doctor
 from lucius.ports.engine import Engine
@@ -102,6 +103,10 @@ class ApiOptions:
     """Under which a proxy serves this to browsers, such as `/lucius`; it begins with a slash or is empty."""
 
 
+def _no_settings() -> SettingsShape:
+    return {"version": __version__, "settings": [], "warnings": []}
+
+
 @dataclass(frozen=True, slots=True)
 class ApiContext:
     engine: Engine
@@ -130,6 +135,8 @@ class ApiContext:
     watch: CallerWatch = field(default_factory=CallerWatch)
     warnings: Callable[[], Mapping[str, str]] = dict
     """What is wrong without making the process unready, by part; everyone may read it."""
+    settings: Callable[[], SettingsShape] = _no_settings
+    """Those of this process as they are in force, secrets masked."""
     stopping: Callable[[], bool] = lambda: False
     """Whether the process is about to end: no new job is taken then."""
     options: ApiOptions = ApiOptions()

@@ -8,7 +8,7 @@ from lucius.api.body import field_problem
 from lucius.api.context import Caller
 from lucius.api.requests import utc
 from lucius.core.idempotency import normal_request_type
-from lucius.core.states import JobState
+from lucius.core.states import LIVE_JOB, JobState
 from lucius.ports.ledger import JobQuery
 
 _MOST_WORDS: Final = 100
@@ -32,6 +32,7 @@ FILTER: Final[dict[str, Any]] = {
         "step": one_or_several(_WORD, "This step failed so, or is under way"),
         "service": one_or_several(_WORD, "A step of this service failed so, or is under way"),
         "group": {**_WORD, "description": "A step failed as this group of failures did"},
+        "live": {"type": "boolean", "description": "It has not ended"},
         "stuck": {"type": "boolean", "description": "It does not go on by itself"},
         "created_from": {"type": "string", "format": "date-time"},
         "created_to": {"type": "string", "format": "date-time"},
@@ -65,7 +66,7 @@ def job_filter(
     request_type = _request_type(given)
     return JobQuery(
         tenant_ids=_tenants(given, caller),
-        states=_states(given, possible) or frozenset(default_states),
+        states=_wanted_states(given, possible, default_states),
         request_type=normal_request_type(request_type) if request_type else None,
         created_from=_moment(given, "created_from"),
         created_to=_moment(given, "created_to"),
@@ -77,10 +78,27 @@ def job_filter(
 
 
 def wants_stuck(body: Mapping[str, Any]) -> bool:
-    value = body["filter"].get("stuck", False)
+    return _flag(body["filter"], "stuck")
+
+
+def _flag(given: Mapping[str, Any], name: str) -> bool:
+    value = given.get(name, False)
     if not isinstance(value, bool):
-        raise field_problem("/filter/stuck", "must be true or false")
+        raise field_problem(f"/filter/{name}", "must be true or false")
     return value
+
+
+def _wanted_states(
+    given: Mapping[str, Any], possible: Collection[JobState], default: Collection[JobState]
+) -> frozenset[JobState]:
+    asked = _states(given, possible) or frozenset(default)
+    if not _flag(given, "live"):
+        return asked
+    if asked.isdisjoint(LIVE_JOB):
+        raise field_problem(
+            "/filter/live", "no job is live of those that this order takes: leave it out"
+        )
+    return asked & frozenset(LIVE_JOB)
 
 
 def _some(given: Mapping[str, Any], name: str) -> frozenset[str] | None:

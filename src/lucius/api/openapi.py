@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from lucius.api.described import described, example_of
+from lucius.api.described.bodies import ALSO, REQUESTS, TEXTS
 from lucius.api.operation import JSON, Answer, Operation
-from lucius.api.problems import MEDIA_TYPE
+from lucius.api.problems import MEDIA_TYPE, problem_document
 from lucius.contract import shapes
 from lucius.contract.codes import ProblemCode
 
@@ -55,7 +57,7 @@ def _described(operation: Operation, *, guarded: bool) -> Json:
     if operation.body is not None:
         about["requestBody"] = {
             "required": operation.body_required,
-            "content": {JSON: {"schema": operation.body}},
+            "content": {JSON: _request(operation.operation_id, operation.body)},
         }
     return about | _security(operation, guarded=guarded)
 
@@ -74,7 +76,8 @@ def _security(operation: Operation, *, guarded: bool) -> Json:
 
 def responses(operation: Operation) -> dict[int, Json]:
     documents: dict[int, Json] = {
-        status: _answer(answer) for status, answer in operation.answers.items()
+        status: _answer(answer, operation.operation_id)
+        for status, answer in operation.answers.items()
     }
     by_status: dict[int, list[ProblemCode]] = {}
     for known in operation.codes:
@@ -84,13 +87,20 @@ def responses(operation: Operation) -> dict[int, Json]:
     return documents
 
 
-def _answer(answer: Answer) -> Json:
+def _request(operation_id: str, schema: Json) -> Json:
+    example = REQUESTS.get(operation_id)
+    return {"schema": described(schema)} | ({} if example is None else {"example": example})
+
+
+def _answer(answer: Answer, operation_id: str) -> Json:
     document: Json = {"description": answer.description}
     content: Json = {}
     if answer.shape is not None:
-        content[JSON] = {"schema": {"$ref": _REF.format(model=answer.shape.__name__)}}
+        schema = {"$ref": _REF.format(model=answer.shape.__name__)}
+        example = example_of(schema, schemas(), *ALSO.get(operation_id, ()))
+        content[JSON] = {"schema": schema, "example": example}
     if answer.media is not None:
-        content[answer.media] = {} if answer.shape else {"schema": {"type": "string"}}
+        content[answer.media] = {"schema": {"type": "string"}, "example": TEXTS[answer.media]}
     if content:
         document["content"] = content
     if answer.headers:
@@ -104,10 +114,11 @@ def _answer(answer: Answer) -> Json:
 def _problem(codes: Sequence[ProblemCode], shape: type[Any]) -> Json:
     """The codes are listed for readers, and as a schema for programs."""
     listed = {"properties": {"code": {"enum": [known.code for known in codes]}}}
-    schema = {"allOf": [{"$ref": _REF.format(model=shape.__name__)}, listed]}
+    schema = {"allOf": [{"$ref": _REF.format(model=shape.__name__)}, described(listed)]}
+    example = problem_document(codes[0], codes[0].title)
     document: Json = {
         "description": "\n".join(f"- `{known.code}`: {known.title}" for known in codes),
-        "content": {MEDIA_TYPE: {"schema": schema}},
+        "content": {MEDIA_TYPE: {"schema": schema, "example": example}},
     }
     if any(known.retry_after for known in codes):
         document["headers"] = {
@@ -125,7 +136,9 @@ def schemas() -> MappingProxyType[str, Any]:
         if name.endswith("Shape")
     ]
     _, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REF)  # type: ignore[arg-type]
-    return MappingProxyType(definitions["$defs"])
+    return MappingProxyType(
+        {name: described(schema, name) for name, schema in definitions["$defs"].items()}
+    )
 
 
 def path_parameter(name: str, description: str) -> Json:

@@ -108,6 +108,8 @@ class Room:
 
     context: ApiContext
     operations: tuple[Operation, ...]
+    refuse: Refuse | None = None
+    """How a browser is told that there is no such page; None: with a problem document."""
 
 
 JSON: Final = "application/json"

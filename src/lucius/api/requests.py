@@ -17,16 +17,21 @@ _FALSE: Final = frozenset(("false", "0", "no"))
 
 async def visible_job(context: ApiContext, request: Request, caller: Caller) -> Job:
     """The job of the path, if the caller may see it. What is not theirs does not exist."""
-    job_id: str = request.path_params["jobId"]
+    job = await job_for(context, request.path_params["jobId"], caller)
+    if job is None:
+        raise Problem("JOB_NOT_FOUND")
+    return job
+
+
+async def job_for(context: ApiContext, job_id: str, caller: Caller) -> Job | None:
+    """The job of this id, if there is one that the caller may see."""
     try:
         job = await context.engine.job(job_id) if len(job_id) <= MAX_ID else None
     except LedgerRowUnreadableError as error:
         if error.tenant_id is None or not caller.may_act_for(error.tenant_id):
-            raise Problem("JOB_NOT_FOUND") from error
+            return None
         raise
-    if job is None or not caller.may_act_for(job.tenant_id):
-        raise Problem("JOB_NOT_FOUND")
-    return job
+    return job if job is not None and caller.may_act_for(job.tenant_id) else None
 
 
 def whole(request: Request, name: str, default: int, low: int, high: int) -> int:

@@ -52,12 +52,18 @@ class CallbackTokens:
         self, tenant_id: str, job_id: str, step_id: str, attempt_no: int, lease_id: str
     ) -> str:
         binding = Binding(tenant_id, job_id, step_id, attempt_no, lease_id)
-        text = f"{self._current}.{_encoded(json.dumps(binding, separators=(',', ':')).encode())}"
-        token = f"{text}.{_encoded(_mac(self._key, text))}"
+        token = _signed(self._current, self._key, binding)
         if len(self._minted) >= REMEMBERED:
             self._minted_before, self._minted = self._minted, {}
         self._minted[token] = binding
         return token
+
+    def every(
+        self, tenant_id: str, job_id: str, step_id: str, attempt_no: int, lease_id: str
+    ) -> list[str]:
+        """The token of an attempt under each key: one of them is the token that was minted for it."""
+        binding = Binding(tenant_id, job_id, step_id, attempt_no, lease_id)
+        return [_signed(key_id, key, binding) for key_id, key in self._keys.items()]
 
     def opened(self, token: str) -> Binding | None:
         """What the token is bound to; None if LUCIUS did not make it."""
@@ -93,6 +99,11 @@ class CallbackTokens:
             hmac.compare_digest(given, _encoded(mac[:12]).encode())
             for mac in (_keyed(key, b"seal:" + text.encode()) for key in self._keys.values())
         )
+
+
+def _signed(key_id: str, key: bytes, binding: Binding) -> str:
+    text = f"{key_id}.{_encoded(json.dumps(binding, separators=(',', ':')).encode())}"
+    return f"{text}.{_encoded(_mac(key, text))}"
 
 
 def _mac(key: bytes, text: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from lucius.bootstrap.adapters.buses import open_bus
 from lucius.bootstrap.adapters.configs import open_config
@@ -18,6 +19,7 @@ from lucius.engines.temporal.remote import RemoteInvoker
 from lucius.platform import Service
 from lucius.ports.config import ConfigSource
 from lucius.settings import Settings
+from lucius.settings.stored import StoredSettings
 from lucius.telemetry.spans import traced
 
 
@@ -31,9 +33,10 @@ async def build(
     """A runtime of the adapters that the settings name. `engine`: whose jobs it moves; None: of all."""
     if services:
         check_workspace(settings)
-    config = await open_config(settings)
+    stored = StoredSettings(settings)
+    config = await open_config(settings, stored)
     try:
-        return await _built(settings, services, config, reconciles, engine)
+        return await _built(settings, services, config, stored, reconciles, engine)
     except BaseException:
         await config.close()
         raise
@@ -43,6 +46,7 @@ async def _built(
     settings: Settings,
     services: Sequence[Service],
     config: ConfigSource,
+    stored: StoredSettings,
     reconciles: bool,
     engine: str | None,
 ) -> Runtime:
@@ -63,9 +67,10 @@ async def _built(
         engine_name=engine if settings.temporal_enabled else None,
         workflows=workflows,
         remote_invoker=remote_invoker(settings) if workflows and not reconciles else None,
-        worker=partial(work, settings) if both else None,
+        worker=partial(work, settings, workflows) if both else None,
         bus=bus,
         config=config,
+        in_force=stored.in_force,
         workspace=workspace,
         services=services,
         reconciles=reconciles,
@@ -81,6 +86,7 @@ def remote_invoker(settings: Settings) -> RemoteInvoker:
     return RemoteInvoker(settings.invoker_url, settings.invoker_secret.get_secret_value())
 
 
-async def work(settings: Settings, invoker: Invoker) -> None:
+async def work(settings: Settings, workflows: Any, invoker: Invoker) -> None:
     """The worker, in the process of the invoker."""
-    await of_temporal("worker").run_worker(place_of(settings), AskingHere(invoker))
+    run_worker, asking = of_temporal("worker").run_worker, AskingHere(invoker)
+    await run_worker(place_of(settings), asking, workflows.instruments)

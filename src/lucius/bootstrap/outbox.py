@@ -20,6 +20,7 @@ from lucius.engines.outbox.held_back import HeldBack, NoneHeldBack, Resumption
 from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
 from lucius.engines.outbox.move_log import log_moves
+from lucius.engines.outbox.notices import Notices, Tokens
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Observer, Observers, Outage
 from lucius.engines.outbox.owed import OwedEffects
@@ -31,6 +32,7 @@ from lucius.engines.outbox.ready import ReadyQueues
 from lucius.engines.outbox.reconciler import Reconciler
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.replies import Guard, ReplyConsumer
+from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.ticks import IDLE, Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
@@ -59,6 +61,7 @@ class Outbox:
     ticks: Ticks
     replies: ReplyConsumer
     nudges: Nudges
+    notices: Notices
     reconciler: Reconciler
     unclaimed: UnclaimedServices
 
@@ -77,6 +80,7 @@ def outbox(
     cache_bytes: int = CACHE_BYTES,
     look: timedelta = IDLE,
     decorate: Decorate = lambda body: body,
+    tokens: Tokens = lambda *attempt: (),
     notify: Notify | None = None,
     guard: Guard = lambda body, job_id, received: None,
     home: str = EMBEDDED,
@@ -97,6 +101,7 @@ def outbox(
     unclaimed, lost = UnclaimedServices(), LostServices(home, alive)
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
+    notices = Notices(bus, metrics, tokens, alive)
     together = isinstance(lanes, FixedLanes)
     engine = OutboxEngine(
         ledger,
@@ -111,10 +116,18 @@ def outbox(
         lanes=lanes,
         pace=pace,
         observer=Observers((metrics, *observers)) if observers else metrics,
-        listeners=(metrics.listen, log_moves, unclaimed.listen, lost.listen, *listeners),
+        listeners=(
+            metrics.listen,
+            log_moves,
+            unclaimed.listen,
+            lost.listen,
+            notices.listen,
+            *listeners,
+        ),
         cache_bytes=cache_bytes,
     )
     pump = Pump(engine, releases, windows, ready, tasks)
+    signaller = Signaller(engine, workflows, observer=metrics) if workflows is not None else None
     dispatcher = Dispatcher(
         engine,
         bus,
@@ -125,7 +138,7 @@ def outbox(
         observer=metrics,
         decorate=decorate,
         notify=notify,
-        workflows=workflows,
+        signaller=signaller,
     )
     reporter = UnclaimedReporter(
         engine, bus, unclaimed, lanes=lanes, topologies=topologies, now=now, observer=metrics
@@ -147,6 +160,7 @@ def outbox(
         engine,
         bus,
         tasks,
+        notices,
         outage,
         nudged=ticks.look,
         lanes=lanes,
@@ -178,6 +192,7 @@ def outbox(
         replies,
         reporter,
         nudges,
+        notices,
         Resumption(held_back, releases),
     )
     pulls = Pulls(releases, windows, pump)
@@ -196,6 +211,7 @@ def outbox(
         ticks,
         replies,
         nudges,
+        notices,
         reconciler,
         unclaimed,
     )

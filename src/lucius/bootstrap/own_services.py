@@ -79,7 +79,7 @@ class OwnServices:
         return next((runner.name for runner in self.runners if runner.serves(task)), None)
 
     def listen(self, before: Job | None, decision: Decision) -> None:
-        """Services that live here hear of a cancellation at once, others with their next heartbeat.
+        """Services that live here hear of a cancellation directly, others by notices or heartbeats.
 
         A lease that the ledger has ended ends here too: nothing more is committed under it.
         """

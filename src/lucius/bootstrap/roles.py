@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -99,8 +99,8 @@ def check_invoker_address(settings: Settings, host: str) -> None:
 async def invoke(settings: Settings, *, host: str, port: int, ready: Callable[[str], None]) -> None:
     """The internal API, and all that moves jobs on Temporal but their time. Until SIGINT or SIGTERM."""
     runtime = await build(settings, engine=TEMPORAL)
-    app = invoker_app(runtime.invoker, settings.invoker_secret.get_secret_value())
-    app.mount("/", runtime.health_app())
+    secret = settings.invoker_secret.get_secret_value()
+    app = invoker_app(runtime.invoker, secret, runtime.health_app().routes)
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
         async with runtime.running(), health_port(app, host, port, most=MOST_CALLERS) as bound:
@@ -120,11 +120,12 @@ async def work(
     ProcessCollector(registry=registry)
     module = of_temporal("workflows")
     workflows = module.TemporalWorkflows(await module.connected(place), place)
+    workflows.instruments.register(registry)
     app = health_app({"temporal": workflows.check, "invoker": invoker.check}, registry)
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
         async with health_port(app, health_host, health):
-            working = asyncio.create_task(_work_forever(settings, invoker))
+            working = asyncio.create_task(_work_forever(settings, invoker, workflows.instruments))
             ready()
             await stopping.wait()
             working.cancel()
@@ -133,11 +134,11 @@ async def work(
     await invoker.close()
 
 
-async def _work_forever(settings: Settings, invoker: RemoteInvoker) -> None:
+async def _work_forever(settings: Settings, invoker: RemoteInvoker, instruments: Any) -> None:
     run_worker, place = of_temporal("worker").run_worker, place_of(settings)
     while True:
         try:
-            await run_worker(place, invoker)
+            await run_worker(place, invoker, instruments)
         except RuntimeError as error:
             log.warning("the Temporal server at %s is waited for: %s", place.address, error)
             await asyncio.sleep(RETRY_SECONDS)

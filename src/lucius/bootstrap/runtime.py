@@ -37,6 +37,7 @@ from lucius.bootstrap.adapters.workspaces import (
     job_workspaces,
 )
 from lucius.bootstrap.chores import Chores, refresh
+from lucius.bootstrap.deployment import mark_of
 from lucius.bootstrap.insight import insight, listening
 from lucius.bootstrap.loop_watch import Block, LoopWatch
 from lucius.bootstrap.outbox import outbox
@@ -46,6 +47,7 @@ from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.bootstrap.standing_tasks import StandingTask, StandingTasks
 from lucius.bootstrap.wellbeing import Wellbeing
 from lucius.console.room import console, root_path_of
+from lucius.contract.shapes import SettingsShape
 from lucius.core.errors import (
     LedgerError,
 )
@@ -97,6 +99,8 @@ class Runtime:
     """Runs the workflows in this process too."""
     listeners: Sequence[Listener] = ()
     """Told of every committed decision, besides those that are built here."""
+    in_force: Callable[[], Settings] | None = None
+    """The settings as they count now, where some of them are read again; None: as at the start."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     webhook_transport: httpx.AsyncBaseTransport | None = None
     """How webhooks are sent; None: over a transport that only leads outside."""
@@ -157,6 +161,7 @@ class Runtime:
             if shared
             else settings.outbox_retry_interval,
             decorate=reply_tokens.decorate,
+            tokens=self.tokens.every,
             notify=self.webhooks.notify,
             guard=reply_tokens.guard,
             home=home,
@@ -172,6 +177,8 @@ class Runtime:
         self.wellbeing = Wellbeing(self.ledger, self.outbox, self.standing, clock, self.workflows)
         if isinstance(self.ledger, Measured):
             self.ledger.instruments.register(self.registry)
+        if isinstance(self.workflows, Measured):
+            self.workflows.instruments.register(self.registry)
         ProcessCollector(registry=self.registry)
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.invoker = Invoker(
@@ -212,21 +219,28 @@ class Runtime:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Runtime"]:
+        async with self._ending():
+            await self._prepare()
+            async with self.standing.watching(self._background()):
+                self.started = True
+                try:
+                    with self.loop_watch.watching():
+                        yield self
+                finally:
+                    await self.take_no_more()
+                    if self.reconciles:
+                        await self.outbox.replies.drained()
+
+    async def _prepare(self) -> None:
+        """Make topics and services ready. The bus of another deployment is refused."""
+        if not self.bus.volatile:
+            await self.bus.ensure([mark_of(self.settings)])
         await self.gateway.prepare()
         await self.own.start()
         await self.heard.paused.look()
         await self.insight.sightings.recall()
         if self.reconciles:
             await self.reconciler.prepare()
-        async with self._ending(), self.standing.watching(self._background()):
-            self.started = True
-            try:
-                with self.loop_watch.watching():
-                    yield self
-            finally:
-                await self.take_no_more()
-                if self.reconciles:
-                    await self.outbox.replies.drained()
 
     def _background(self) -> dict[str, StandingTask]:
         """What runs for as long as the process, by its name in log and readiness."""
@@ -262,7 +276,10 @@ class Runtime:
 
     def _of_the_api(self) -> dict[str, StandingTask]:
         """Where others move it."""
-        tasks: dict[str, StandingTask] = {"nudges": self.outbox.nudges.run}
+        tasks: dict[str, StandingTask] = {
+            "nudges": self.outbox.nudges.run,
+            "notices": self.outbox.notices.run,
+        }
         if self._starter is not None:
             tasks["starter"] = self._starter.run
         return tasks
@@ -349,6 +366,7 @@ class Runtime:
                 redrives=self.insight.redrives,
                 watch=self.watch,
                 warnings=self._warnings,
+                settings=self._shown_settings,
                 stopping=lambda: self.stopping,
                 options=ApiOptions(
                     max_body_bytes=self.settings.max_body_bytes,
@@ -365,6 +383,9 @@ class Runtime:
     async def _measure(self, up: Mapping[str, bool]) -> None:
         self.metrics.config_valid.show({(): float(self.config.fault() is None)})
         await self.metrics.refresh(up)
+
+    def _shown_settings(self) -> SettingsShape:
+        return (self.settings if self.in_force is None else self.in_force()).shown()
 
     def _warnings(self) -> dict[str, str]:
         block = self.loop_watch.recent()

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import uvicorn
 
+from lucius.bootstrap.adapters.services import PACKAGED_SERVICES
 from lucius.bootstrap.building import build
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.listening import BACKLOG, listen
 from lucius.bootstrap.runtime import Runtime
+from lucius.bootstrap.step_types import doers_in, here, warn_unreached
 from lucius.core.errors import LuciusError
 from lucius.platform import Service
 from lucius.server.connections import Connections, affordable
@@ -144,6 +146,8 @@ async def serve(
             check_callable(address, listener.getsockname()[0])
             settings = settings.model_copy(update={"public_url": address})
         runtime = await build(settings, services, reconciles=reconciles)
+        named = [each for each in services if not isinstance(each, PACKAGED_SERVICES)]
+        warn_unreached(named, doers_in(runtime.config.catalog()), here(settings))
         with _private_socket(settings) as private:
             page = (settings.console_url or address).rstrip("/")
             await _serve_on(listener, private, runtime, lambda: _tell(address, page, ready))

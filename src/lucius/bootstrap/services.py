@@ -28,8 +28,14 @@ def check_services(services: Sequence[Service]) -> None:
     step_types: dict[str, Service] = {}
     for service in services:
         where = _where(service)
-        if not service.name or not service.step_types:
-            raise ServiceError(f"{where} is no service yet: give it a `name` and `step_types`")
+        if not service.name:
+            raise ServiceError(
+                f"{where} has no name: write `name = ...` in its class, the name that protocols have for it"
+            )
+        if not service.step_types:
+            raise ServiceError(
+                f"{where} has no step types: write `step_types = (...,)` in its class, those it executes"
+            )
         if (other := names.get(service.name)) is not None:
             raise ServiceError(
                 f"two services are named {service.name!r}: {_where(other)} and {where}. {_ADVICE}"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,14 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from lucius.api.health import health_app
 from lucius.bootstrap.adapters.buses import open_bus
+from lucius.bootstrap.adapters.records import open_records
 from lucius.bootstrap.adapters.workspaces import check_workspace, open_workspace
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.bootstrap.services import check_services, runners_of
+from lucius.bootstrap.step_types import look_at_server, look_at_settings
 from lucius.buses.pull_gateway import BatchedReplies, GatewayRefusedError, PullBus
 from lucius.client import Client
 from lucius.core.errors import BusUnavailableError
@@ -24,7 +27,7 @@ from lucius.platform.chaos import Chaos
 from lucius.platform.directive import uri_of
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.measures import ServiceInstruments
-from lucius.platform.records import WorkspaceRecords
+from lucius.platform.records import Records, WorkspaceRecords
 from lucius.platform.service import DependencyCheck, slots_of
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
@@ -63,13 +66,23 @@ async def run_service(
     check_services([service])
     forks, workspace = ForkServer(), open_workspace(settings)
     counts = ServiceInstruments()
-    if gateway is not None:
-        found = over_gateway(settings, service, gateway, workspace, forks, slots, chaos, counts)
-    else:
-        found = over_bus(settings, service, workspace, forks, slots, mode, pool, chaos, counts)
+    look = (
+        look_at_settings(settings, service) if gateway is None else look_at_server(gateway, service)
+    )
+    looking = asyncio.create_task(look)
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
-    with signals.listening(stopping.set):
+    async with AsyncExitStack() as stack:
+        stack.enter_context(signals.listening(stopping.set))
+        records = await stack.enter_async_context(open_records(settings, workspace))
+        if gateway is not None:
+            found = over_gateway(
+                settings, service, gateway, workspace, forks, slots, chaos, counts, records
+            )
+        else:
+            found = over_bus(
+                settings, service, workspace, forks, slots, mode, pool, chaos, counts, records
+            )
         try:
             for runner in found.runners:
                 await runner.start()
@@ -80,13 +93,15 @@ async def run_service(
             async def measure(said: Mapping[str, bool]) -> None:
                 counts.slots.show(slots_now(service, found.runners))
 
-            checks = checks_of(service, found.runners, workspace, settings)
+            checks = checks_of(service, found.runners, workspace, settings, gateway)
             app = health_app(checks, registry, measure)
             async with health_port(app, health_host, health):
                 with watch.watching():
                     ready()
                     await _until(stopping, found.refused)
         finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
             await asyncio.gather(*(runner.stop() for runner in found.runners))
             await forks.close()
             await found.bus.close()
@@ -94,11 +109,20 @@ async def run_service(
 
 
 def checks_of(
-    service: Service, runners: Sequence[ServiceRunner], workspace: Workspace, settings: Settings
+    service: Service,
+    runners: Sequence[ServiceRunner],
+    workspace: Workspace,
+    settings: Settings,
+    gateway: Client | None = None,
 ) -> dict[str, DependencyCheck]:
-    """What the process needs: its bus or gateway, the workspaces, and what the service itself names."""
+    """What the process needs: its bus or gateway, the workspaces, and what the service itself names.
+
+    A gateway is asked: a worker whose slots are busy pulls nothing, and would not notice that it is away.
+    """
 
     async def bus() -> None:
+        if gateway is not None:
+            await gateway.reply(service.name, [])
         for runner in runners:
             if (outage := runner.health().outage) is not None:
                 raise BusUnavailableError(outage)
@@ -107,7 +131,8 @@ def checks_of(
         await workspace.read(f"{settings.workspace_url.rstrip('/')}/{settings.system}/{OWNER}")
 
     own = {f"service {name}": check for name, check in service.checks().items()}
-    return {"bus": bus, **({"workspace": workspaces} if service.commit else {}), **own}
+    needed = "bus" if gateway is None else "gateway"
+    return {needed: bus, **({"workspace": workspaces} if service.commit else {}), **own}
 
 
 def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[str, ...], float]:
@@ -136,6 +161,7 @@ def over_bus(
     pool: str | None,
     chaos: Chaos | None,
     instruments: ServiceInstruments | None = None,
+    records: Records | None = None,
 ) -> Running:
     bus = traced(open_bus(settings))
     runners = runners_of(
@@ -147,7 +173,7 @@ def over_bus(
         slots=slots,
         forks=forks,
         grace=settings.drain,
-        records=WorkspaceRecords(workspace),
+        records=records,
         mode=mode,
         pool=pool,
         chaos=chaos,
@@ -165,6 +191,7 @@ def over_gateway(
     slots: int,
     chaos: Chaos | None,
     instruments: ServiceInstruments | None = None,
+    records: Records | None = None,
 ) -> Running:
     """The gateway knows lanes and modes; a worker pulls whatever its service is sent."""
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -184,7 +211,7 @@ def over_gateway(
         slots=slots_of(service, slots),
         forks=forks,
         grace=settings.drain,
-        records=WorkspaceRecords(workspace),
+        records=records or WorkspaceRecords(workspace),
         replies=BatchedReplies(gateway, service.name, lambda lease: runner.end_lease(lease)),
         chaos=chaos,
         instruments=instruments,

@@ -26,3 +26,11 @@ async def open_workflows(settings: Settings) -> Workflows:
     module, place = of_temporal("workflows"), place_of(settings)
     opened: Workflows = module.TemporalWorkflows(await module.connected(place), place)
     return opened
+
+
+async def provision_temporal(settings: Settings) -> list[str]:
+    """The search attributes that were registered. WorkflowsUnavailableError: the server did not do it."""
+    workflows = await open_workflows(settings)
+    added: list[str] = await workflows.provision()
+    await workflows.close()
+    return added

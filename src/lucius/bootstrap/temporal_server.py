@@ -11,6 +11,8 @@ from lucius.bootstrap.listening import LOOPBACK, listen
 from lucius.core.errors import LuciusError
 
 PRAGMAS: Final = ("journal_mode=WAL", "synchronous=1")
+ATTRIBUTES: Final = ("LuciusTenant", "LuciusRequestType", "LuciusState")
+"""As `lucius temporal provision` registers them."""
 
 
 class TemporalMissingError(LuciusError):
@@ -32,6 +34,7 @@ def server_command(file: Path, port: int, ui_port: int | None) -> Sequence[str]:
     """A server that keeps its workflows in a file. Without a port for it, it has no user interface."""
     pragmas = [word for pragma in PRAGMAS for word in ("--sqlite-pragma", pragma)]
     shown = ["--headless"] if ui_port is None else ["--ui-port", str(ui_port)]
+    known = [word for name in ATTRIBUTES for word in ("--search-attribute", f"{name}=Keyword")]
     place = ["--ip", LOOPBACK, "--port", str(port), "--db-filename", str(file)]
     return [
         temporal_binary(),
@@ -39,6 +42,7 @@ def server_command(file: Path, port: int, ui_port: int | None) -> Sequence[str]:
         "start-dev",
         *place,
         *pragmas,
+        *known,
         *shown,
         "--log-level",
         "warn",

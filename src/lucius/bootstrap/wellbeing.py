@@ -41,7 +41,8 @@ class Wellbeing:
             self.storage_clock.check()
 
     async def _check_bus(self) -> None:
-        if self.outbox.dispatcher.outage.on:
-            raise LuciusError("the bus does not take directives")
-        if self.outbox.replies.outage.on:
-            raise LuciusError("the bus does not deliver replies")
+        dispatcher, replies = self.outbox.dispatcher, self.outbox.replies
+        if dispatcher.outage.on:
+            raise LuciusError(f"the bus does not take directives: {dispatcher.outage.why}")
+        if replies.outage.on:
+            raise LuciusError(f"the bus does not deliver replies: {replies.outage.why}")

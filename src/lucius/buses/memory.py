@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
+from lucius.buses.ears import Ear
 from lucius.buses.filters import accepts
 from lucius.buses.subscriptions import Group, Item, Queue, Waiter, wake
 from lucius.core.errors import BusError, LockLostError
@@ -27,6 +28,7 @@ class MemoryBus:
         self._tokens = count(1)
         self._timer: asyncio.TimerHandle | None = None
         self._failure: dict[str, BusError] = {}
+        self._ears: dict[str, Ear] = {}
 
     @property
     def volatile(self) -> bool:
@@ -170,6 +172,15 @@ class MemoryBus:
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         queue, item = self._unlock(delivery, "dead_letter")
         queue.set_aside(item.message, reason, detail)
+
+    async def tell(self, address: str, message: Message) -> None:
+        self._check("publish")
+        if (ear := self._ears.get(address)) is not None:
+            ear.tell(message)
+
+    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+        self._check("receive")
+        return await self._ears.setdefault(address, Ear()).within(wait)
 
     async def close(self) -> None:
         if self._timer is not None:

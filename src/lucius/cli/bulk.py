@@ -37,6 +37,7 @@ FILTER = (
         type=Moment(),
         help="Created at this moment or later, such as 1h for the last hour.",
     ),
+    click.option("--live", is_flag=True, help="Only jobs that have not ended."),
     click.option("--stuck", is_flag=True, help="Only jobs that do not go on by themselves."),
     click.option("--group", help="Only jobs that failed as this group (`lucius failures`)."),
     click.option(

@@ -23,9 +23,9 @@ def provision(data: Path, as_json: bool) -> None:
     Which ones follows from LUCIUS_LANE_TOPOLOGY and from the protocols. Those that exist are changed
     where they differ, and never deleted. A second run changes nothing.
     """
-    from lucius import bootstrap
+    from lucius.bootstrap.provisioning import provision_bus
 
-    changes = list(run(bootstrap.provision_bus(settings_of_command(data))))
+    changes = list(run(provision_bus(settings_of_command(data))))
     if as_json:
         echo_json({"changes": changes})
         return

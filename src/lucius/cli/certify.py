@@ -157,11 +157,12 @@ def examined_of(
         if not service or not step_type:
             raise click.UsageError("--command and --listen need --service and --step-type")
         return Examined(service, step_type, samples.outputs is not False)
-    from lucius import bootstrap
+    from lucius.bootstrap.adapters.services import named_service
+    from lucius.bootstrap.services import check_services
 
     search_here()
-    found = bootstrap.named_service(name, settings_for(Path(".lucius")))
-    bootstrap.check_services([found])
+    found = named_service(name, settings_for(Path(".lucius")))
+    check_services([found])
     if step_type is not None and step_type not in found.step_types:
         raise click.BadParameter(
             f"{step_type} is not executed by {name}: it says {', '.join(found.step_types)}",

@@ -3,7 +3,7 @@
 import click
 
 from lucius.cli.jobs import show_outcome, watched
-from lucius.cli.session import Session, reason_option, with_server
+from lucius.cli.session import Session, reason_option, show_warnings, with_server
 from lucius.cli.submit import read_payload
 
 
@@ -69,6 +69,7 @@ def redrive(
     answer = session.call_job(
         job_id, lambda client, id_: client.redrive(id_, payload=corrected, reason=reason)
     )
+    show_warnings(answer)
     if wait:
         watched(session, answer["jobId"])
     session.show(answer, lambda new: click.echo(f"{new['redrive_of']} redriven as {new['jobId']}"))

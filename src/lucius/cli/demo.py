@@ -79,10 +79,10 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
     One is a scan, the other has text. Each answer comes with its page. A server of its own runs
     the steps OCR, EMBEDDING and SIS, and ends with the command.
     """
-    from lucius import bootstrap
+    from lucius.bootstrap.adapters.services import packaged_services
     from lucius.settings import load_settings
 
-    bootstrap.packaged_services(load_settings({}))  # says what is missing, before anything starts
+    packaged_services(load_settings({}))  # says what is missing, before anything starts
     unknown = next((each for each in documents if each.name not in ASKED), None)
     if unknown is not None and not prompts:
         raise click.UsageError(f"say with --prompt what to ask of {printable(str(unknown))}")

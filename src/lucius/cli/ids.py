@@ -1,18 +1,16 @@
 """Ids of jobs as people type them: whole, the beginning of one, or `last`."""
 
-import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
+
+from lucius.core.ids import digits_in, made_between
 
 if TYPE_CHECKING:
     from lucius.client import Client
 
 LAST = "last"
-_BEGINNING = re.compile(r"(?:job_)?([0-9a-f]{1,31})")
-"""Of an id of ours: milliseconds in twelve hexadecimal digits, then twenty more."""
-_TIME_DIGITS = 12
 _MOST_SHOWN = 5
 _MOST_PAGES = 4
 
@@ -24,10 +22,10 @@ async def whole_id(client: "Client", text: str) -> str:
         if not jobs:
             raise click.UsageError("there is no job yet, so none is the last one")
         return jobs[0]["jobId"]
-    beginning = _BEGINNING.fullmatch(text)
-    if beginning is None:
+    digits = digits_in(text)
+    if digits is None:
         return text
-    found = await _beginning_with(client, beginning[1])
+    found = await _beginning_with(client, digits)
     if len(found) > 1:
         shown = ", ".join(found[:_MOST_SHOWN]) + (" ..." if len(found) > _MOST_SHOWN else "")
         raise click.UsageError(f"{text} is the beginning of several ids: {shown}; give more of it")
@@ -36,7 +34,7 @@ async def whole_id(client: "Client", text: str) -> str:
 
 async def _beginning_with(client: "Client", digits: str) -> list[str]:
     """An id begins with its time, so the beginning of one says when its job was accepted."""
-    first, after = _span(digits[:_TIME_DIGITS])
+    first, after = (_instant(at) for at in made_between(digits))
     query: dict[str, str | int] = {"created_from": first, "created_to": after, "limit": 500}
     found: list[str] = []
     for _ in range(_MOST_PAGES):
@@ -49,14 +47,5 @@ async def _beginning_with(client: "Client", digits: str) -> list[str]:
     return found
 
 
-def _span(digits: str) -> tuple[str, str]:
-    size = 16 ** (_TIME_DIGITS - len(digits))
-    first = int(digits, 16) * size
-    return _instant(first), _instant(first + size)
-
-
-def _instant(milliseconds: int) -> str:
-    seconds, rest = divmod(milliseconds, 1000)
-    last = 253_402_300_799  # the last second that the calendar has
-    at = datetime.fromtimestamp(min(seconds, last), UTC)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+def _instant(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"

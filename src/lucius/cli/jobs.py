@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 def filter_options(command: Any) -> Any:
     for option in (
-        click.option("--live", is_flag=True, help="Only jobs that have not ended."),
         click.option("--cursor", help="Continue after the page that showed this cursor."),
         click.option(
             "--limit",

@@ -127,10 +127,10 @@ def revoke(key_id: str, data: Path, as_json: bool) -> None:
 @with_json
 def webhook(tenant: str, data: Path, as_json: bool) -> None:
     """Show the secret with which TENANT verifies its webhooks."""
-    from lucius import bootstrap
+    from lucius.bootstrap.secrets import webhook_secret
     from lucius.webhooks.sender import tenant_secrets
 
-    secrets = tenant_secrets(bootstrap.webhook_secret(settings_of_command(data)), tenant)
+    secrets = tenant_secrets(webhook_secret(settings_of_command(data)), tenant)
     if as_json:
         echo_json({"tenant_id": tenant, "secrets": secrets})
     else:
@@ -138,12 +138,12 @@ def webhook(tenant: str, data: Path, as_json: bool) -> None:
 
 
 def _on_store(data: Path, act: "Callable[[KeyStore], Awaitable[T]]") -> T:
-    from lucius import bootstrap
+    from lucius.bootstrap.adapters.access import key_store
 
     settings = settings_of_command(data)
 
     async def done() -> T:
-        async with bootstrap.key_store(settings) as store:
+        async with key_store(settings) as store:
             return await act(store)
 
     return run(done())

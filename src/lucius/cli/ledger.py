@@ -61,9 +61,9 @@ def with_data(command: Any) -> Any:
 @with_json
 def verify(against: str | None, data: Path, as_json: bool) -> None:
     """Read all stored data and report contradictions."""
-    from lucius import bootstrap
+    from lucius.bootstrap import upkeep
 
-    check = bootstrap.verify_against_temporal if against else bootstrap.verify
+    check = upkeep.verify_against_temporal if against else upkeep.verify
     drifts = run(check(settings_of_ledger(data)))
     found = [{"kind": d.kind, "subject": d.subject, "detail": d.detail} for d in drifts]
     if as_json:
@@ -99,17 +99,17 @@ def prune(older_than: timedelta, dry_run: bool, yes: bool, data: Path, as_json: 
     first: only one process can write to the ledger. A server deletes old jobs by itself where
     LUCIUS_RETENTION is set.
     """
-    from lucius import bootstrap
+    from lucius.bootstrap import upkeep
 
     settings, before = settings_of_ledger(data), datetime.now(UTC) - older_than
     if dry_run or not yes:
-        count = run(bootstrap.prunable(settings, before))
+        count = run(upkeep.prunable(settings, before))
         if dry_run:
             _show({"prunable": count}, f"{_jobs(count)} would be deleted", as_json)
             return
         if count:
             _ask_to_delete(count)
-    deleted = run(bootstrap.prune(settings, before))
+    deleted = run(upkeep.prune(settings, before))
     _show({"deleted": deleted}, f"{_jobs(deleted)} deleted", as_json)
 
 
@@ -136,9 +136,9 @@ def settings_in_force(options: Mapping[str, str]) -> "Settings":
     given = {**os.environ, **options}
     if not any(text for name, text in given.items() if name.startswith("LUCIUS_APPCONFIG_CONN")):
         return load_settings(options=options)
-    from lucius import bootstrap
+    from lucius.bootstrap.stored_settings import settings_with_stored
 
-    return run(bootstrap.settings_with_stored(options))
+    return run(settings_with_stored(options))
 
 
 def settings_of_command(data: Path) -> "Settings":
@@ -151,10 +151,10 @@ def settings_of_command(data: Path) -> "Settings":
 
 def settings_of_ledger(data: Path) -> "Settings":
     """As `settings_of_command`, for a ledger that must be there already."""
-    from lucius import bootstrap
+    from lucius.bootstrap.adapters.ledgers import ledger_path
 
     settings = settings_of_command(data)
-    if settings.storage_backend == "sqlite" and not bootstrap.ledger_path(settings).exists():
+    if settings.storage_backend == "sqlite" and not ledger_path(settings).exists():
         raise click.BadParameter(f"there is no ledger in {data}", param_hint="--data")
     return settings
 
@@ -197,9 +197,9 @@ def _not_in_backup(settings: "Settings") -> dict[str, str]:
 
 
 async def _backup(settings: "Settings", target: Path) -> None:
-    from lucius import bootstrap
+    from lucius.bootstrap.adapters.ledgers import open_ledger
 
-    ledger = await bootstrap.open_ledger(settings, readonly=True)
+    ledger = await open_ledger(settings, readonly=True)
     try:
         if not isinstance(ledger, BacksUp):
             raise click.ClickException("this ledger is backed up with its own storage's tools")
@@ -215,9 +215,9 @@ async def _backup(settings: "Settings", target: Path) -> None:
 @with_json
 def restore(source: Path, force: bool, data: Path, as_json: bool) -> None:
     """Put the backup SOURCE in place of the ledger. Stop the server first."""
-    from lucius import bootstrap
+    from lucius.bootstrap.upkeep import restore_ledger
 
-    bootstrap.restore_ledger(settings_of_command(data), source, force=force)
+    restore_ledger(settings_of_command(data), source, force=force)
     _show({"restored": str(source)}, f"restored from {source}", as_json)
 
 
@@ -232,17 +232,17 @@ def info(data: Path, as_json: bool) -> None:
 
 
 async def _facts(data: Path) -> dict[str, Any]:
-    from lucius import bootstrap
+    from lucius.bootstrap.adapters.ledgers import ledger_path, open_ledger
     from lucius.ports.ledger import JobQuery
 
     settings = settings_of_ledger(data)
-    ledger = await bootstrap.open_ledger(settings, readonly=True)
+    ledger = await open_ledger(settings, readonly=True)
     try:
         live = await ledger.inflight()
         failed = await ledger.list(JobQuery(dlq=True, limit=500))
     finally:
         await ledger.close()
-    path = bootstrap.ledger_path(settings)
+    path = ledger_path(settings)
     more = "+" if failed.next_cursor else ""
     return {
         "path": str(path),

@@ -26,6 +26,7 @@ from lucius.cli.services import pause_service, resume_service, services
 from lucius.cli.settings import protocols, settings
 from lucius.cli.submit import submit
 from lucius.cli.submit_many import submit_many
+from lucius.cli.temporal import temporal
 from lucius.cli.why import why
 
 AS_JSON: Final = "lucius.json"
@@ -83,6 +84,7 @@ for command in (
     dlq,
     outbox,
     bus,
+    temporal,
     verify,
     ledger,
     settings,

@@ -108,7 +108,8 @@ def up(
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
-    from lucius import bootstrap
+    from lucius.bootstrap.adapters.services import named_service, packaged_services
+    from lucius.bootstrap.broker import local_nats
 
     if stack in (AZURE, TEMPORAL):
         up_on_azure(host, port, data, not no_services, named, as_json, stack == TEMPORAL)
@@ -116,24 +117,24 @@ def up(
     if named:
         search_here()
     broker: AbstractContextManager[dict[str, str]] = (
-        bootstrap.local_nats(os.environ, data) if stack == "nats" else nullcontext({})
+        local_nats(os.environ, data) if stack == "nats" else nullcontext({})
     )
     with broker as found:
         settings = settings_for(data, **STACKS[stack], **found, **logs(as_json))
         services, note = (
-            ([], "") if no_services else if_installed(lambda: bootstrap.packaged_services(settings))
+            ([], "") if no_services else if_installed(lambda: packaged_services(settings))
         )
-        services += [bootstrap.named_service(name, settings) for name in named]
+        services += [named_service(name, settings) for name in named]
         serve(settings, as_json, note, host=host, port=port, services=services)
 
 
 def if_installed(packaged: Callable[[], list[T]]) -> tuple[list[T], str]:
     """The services that come with LUCIUS, or none and the reason: a server can do without them."""
-    from lucius import bootstrap
+    from lucius.bootstrap.adapters.unsupported import LibrariesMissingError
 
     try:
         return packaged(), ""
-    except bootstrap.LibrariesMissingError as error:
+    except LibrariesMissingError as error:
         return [], str(error)
 
 
@@ -146,15 +147,18 @@ def up_on_azure(
     as_json: bool,
     temporal: bool,
 ) -> None:
-    from lucius import bootstrap
+    from lucius.bootstrap.adapters.services import packaged_names
+    from lucius.bootstrap.azure_stack import serve_azure
+    from lucius.bootstrap.serve import check_address
+    from lucius.bootstrap.telemetry import observed
 
     settings = settings_for(data, **BEFORE_AZURE, **logs(as_json))
-    bootstrap.check_address(settings, host)
-    services, note = if_installed(bootstrap.packaged_names) if packaged else ([], "")
-    with bootstrap.observed(settings):
+    check_address(settings, host)
+    services, note = if_installed(packaged_names) if packaged else ([], "")
+    with observed(settings):
         warn(note)
         run(
-            bootstrap.serve_azure(
+            serve_azure(
                 settings,
                 host=host,
                 port=port,
@@ -172,11 +176,12 @@ def search_here() -> None:
 
 def serve(settings: "Settings", as_json: bool, note: str = "", **how: Any) -> None:
     """`note`: what somebody who starts it should know."""
-    from lucius import bootstrap
+    from lucius.bootstrap import serve as server
+    from lucius.bootstrap.telemetry import observed
 
-    with bootstrap.observed(settings):
+    with observed(settings):
         warn(note)
-        run_quickly(bootstrap.serve(settings, **how, ready=lambda url: told(as_json, url=url)))
+        run_quickly(server.serve(settings, **how, ready=lambda url: told(as_json, url=url)))
 
 
 def warn(note: str) -> None:
@@ -193,10 +198,10 @@ def orchestrator(host: str, port: int, data: Path, as_json: bool) -> None:
 
     `lucius reconciler` runs beside it.
     """
-    from lucius import bootstrap
+    from lucius.bootstrap.serve import check_address
 
     settings = settings_for(data, **logs(as_json))
-    bootstrap.check_address(settings, host)
+    check_address(settings, host)
     check_shared(settings, "orchestrator")
     serve(settings, as_json, host=host, port=port, reconciles=False)
 
@@ -210,15 +215,14 @@ def reconciler(data: Path, health_host: str, health: int | None, as_json: bool) 
 
     That is the dispatcher, the sweepers and the consumers of replies. Several share the lanes.
     """
-    from lucius import bootstrap
+    from lucius.bootstrap.roles import reconcile
+    from lucius.bootstrap.telemetry import observed
 
     settings = settings_for(data, **logs(as_json))
     check_shared(settings, "reconciler")
-    with bootstrap.observed(settings):
+    with observed(settings):
         run_quickly(
-            bootstrap.reconcile(
-                settings, ready=lambda: told(as_json), health_host=health_host, health=health
-            )
+            reconcile(settings, ready=lambda: told(as_json), health_host=health_host, health=health)
         )
 
 
@@ -238,17 +242,16 @@ def invoker(host: str, port: int, data: Path, as_json: bool) -> None:
 
     Its internal API answers workers and orchestrators; probes are on the same port. Several share the lanes.
     """
-    from lucius import bootstrap
+    from lucius.bootstrap.roles import check_invoker_address, check_temporal, invoke
+    from lucius.bootstrap.telemetry import observed
 
     settings = settings_for(data, **logs(as_json))
-    bootstrap.check_temporal(settings, "invoker")
-    bootstrap.check_invoker_address(settings, host)
+    check_temporal(settings, "invoker")
+    check_invoker_address(settings, host)
     check_shared(settings, "invoker")
-    with bootstrap.observed(settings):
+    with observed(settings):
         run_quickly(
-            bootstrap.invoke(
-                settings, host=host, port=port, ready=lambda url: told(as_json, url=url)
-            )
+            invoke(settings, host=host, port=port, ready=lambda url: told(as_json, url=url))
         )
 
 
@@ -258,24 +261,21 @@ def invoker(host: str, port: int, data: Path, as_json: bool) -> None:
 @with_json
 def worker(data: Path, health_host: str, health: int | None, as_json: bool) -> None:
     """Run the workflows of jobs on Temporal. It reaches ledger and bus through LUCIUS_INVOKER_URL alone."""
-    from lucius import bootstrap
+    from lucius.bootstrap.roles import check_temporal, work
+    from lucius.bootstrap.telemetry import observed
 
     settings = settings_for(data, **logs(as_json))
-    bootstrap.check_temporal(settings, "worker")
-    with bootstrap.observed(settings):
-        run(
-            bootstrap.work(
-                settings, ready=lambda: told(as_json), health_host=health_host, health=health
-            )
-        )
+    check_temporal(settings, "worker")
+    with observed(settings):
+        run(work(settings, ready=lambda: told(as_json), health_host=health_host, health=health))
 
 
 def check_shared(settings: "Settings", verb: str) -> None:
-    from lucius import bootstrap
+    from lucius.bootstrap import roles
 
     try:
-        bootstrap.check_shared(settings, verb)
-    except bootstrap.NotSharedError as error:
+        roles.check_shared(settings, verb)
+    except roles.NotSharedError as error:
         raise click.UsageError(str(error)) from None
 
 

@@ -115,7 +115,9 @@ def run_service(
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
-    from lucius import bootstrap
+    from lucius.bootstrap import standalone
+    from lucius.bootstrap.adapters.services import named_service
+    from lucius.bootstrap.telemetry import observed
     from lucius.client import Client
     from lucius.core.plan import Mode
 
@@ -134,10 +136,10 @@ def run_service(
             "--pool is for a bus: over --url the tenants of the key say the pool"
         )
     search_here()
-    found = bootstrap.named_service(name, settings)
-    with bootstrap.observed(settings):
+    found = named_service(name, settings)
+    with observed(settings):
         run_quickly(
-            bootstrap.run_service(
+            standalone.run_service(
                 settings,
                 found,
                 slots=slots,
@@ -161,7 +163,7 @@ def service_schema(name: str, data: Path, as_json: bool) -> None:
 
     It is what a protocol file has under the step type. There is only JSON to print.
     """
-    from lucius.bootstrap import named_service
+    from lucius.bootstrap.adapters.services import named_service
     from lucius.platform import payload_schema
 
     search_here()

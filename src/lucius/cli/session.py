@@ -50,13 +50,24 @@ class Session:
     def connect(self) -> "Client":
         from lucius.client import Client
 
-        return Client(self.url, api_key=self.api_key, retries=2)
+        return Client(self.url, api_key=self.api_key, retries=2, on_warning=_told_by_the_command)
 
     def show(self, value: Any, render: Callable[[Any], None]) -> None:
         if self.as_json:
             echo_json(value)
         else:
             render(value)
+
+
+def _told_by_the_command(warning: str) -> None:
+    """What an answer warns about, commands show themselves."""
+
+
+def show_warnings(answer: Any, about: str = "") -> None:
+    """On standard error, where answers for programs do not go. `about`: what the answer was to."""
+    for each in printed(answer).get("warnings", ()):
+        said = f"{about}{each.get('pointer', '')} {each['detail']}"
+        click.echo(f"lucius: warning: {said} It is kept and passed on as it is.", err=True)
 
 
 def with_server(command: Callable[..., Any]) -> Callable[..., Any]:

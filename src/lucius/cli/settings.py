@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,19 +11,27 @@ from lucius.cli.ledger import settings_in_force
 from lucius.cli.screen import column_widths, printed
 from lucius.cli.session import Session, echo_json, with_json, with_server
 
+if TYPE_CHECKING:
+    from lucius.contract.shapes import SettingsShape
+
 
 @click.command()
-@with_json
-def settings(as_json: bool) -> None:
+@click.option(
+    "--server", is_flag=True, help="Those of the running server, not those of this environment."
+)
+@with_server
+def settings(session: Session, server: bool) -> None:
     """Show every setting, its value and its source. Secrets are masked."""
-    found = settings_in_force({})
-    lines = list(found.lines())
-    if as_json:
-        rows = [line._asdict() for line in lines]
-        echo_json({"settings": rows, "warnings": list(found.warnings)})
-        return
-    show_table(("variable", "value", "source"), [line[:3] for line in lines])
-    for warning in found.warnings:
+    found = (
+        session.call(lambda client: client.settings()) if server else settings_in_force({}).shown()
+    )
+    session.show(found, _show_settings)
+
+
+def _show_settings(found: "SettingsShape") -> None:
+    rows = [(each["name"], each["value"], each["source"]) for each in found["settings"]]
+    show_table(("variable", "value", "source"), rows)
+    for warning in found["warnings"]:
         click.echo(f"lucius: warning: {printed(warning)}", err=True)
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from lucius.cli.session import Session, with_server
+from lucius.cli.session import Session, show_warnings, with_server
 
 SCHEMA_VERSION = "v1"
 JOB_ID = "{jobId}"
@@ -88,6 +88,7 @@ def submit(
     answer = session.call(
         lambda client: client.submit(envelope, idempotency_key=key, by_body=key is None)
     )
+    show_warnings(answer)
     if wait:
         if not session.as_json:
             _show(answer)

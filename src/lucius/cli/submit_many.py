@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lucius.cli.session import Session, echo_json, with_server
+from lucius.cli.session import Session, echo_json, show_warnings, with_server
 
 if TYPE_CHECKING:
     from lucius.client import Client
@@ -25,6 +25,8 @@ def submit_many(session: Session, file: Path) -> None:
     """
     commands = _read(file)
     done = session.call(lambda client: _submitted(client, commands))
+    for each in done:
+        show_warnings(each, f"line {each['line']}: ")
     if session.as_json:
         echo_json({"jobs": done})
     else:

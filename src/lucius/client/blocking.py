@@ -40,6 +40,7 @@ class BlockingClient:
     executions = _blocking(Client.executions)
     jobs = _blocking(Client.jobs)
     protocols = _blocking(Client.protocols)
+    settings = _blocking(Client.settings)
     failures = _blocking(Client.failures)
     start_redrive = _blocking(Client.start_redrive)
     redrives = _blocking(Client.redrives)

@@ -1,10 +1,11 @@
 """A typed async client of the API. Retries keep the idempotency key, so a lost answer costs nothing."""
 
 import asyncio
+import logging
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -32,11 +33,14 @@ from lucius.contract.shapes import (
     RetriedShape,
     ServiceOrderShape,
     ServicesShape,
+    SettingsShape,
     StepsShape,
     SubmittedShape,
     SystemWhyShape,
 )
 
+log = logging.getLogger("lucius.client")
+Accepted = TypeVar("Accepted", SubmittedShape, RedrivenShape)
 _POLL_SECONDS: Final = 30.0
 _BULK_SECONDS: Final = 300.0
 
@@ -57,8 +61,12 @@ class Client:
         backoff_seconds: float = 0.2,
         timeout_seconds: float = 30.0,
         max_connections: int = 256,
+        on_warning: Callable[[str], None] = log.warning,
     ) -> None:
-        """Without `url` and `api_key`, LUCIUS_URL and LUCIUS_API_KEY of the environment count."""
+        """Without `url` and `api_key`, LUCIUS_URL and LUCIUS_API_KEY of the environment count.
+
+        `on_warning` is told what an accepted command may not mean as it stands: see `warnings` of the answer.
+        """
         api_key = api_key or os.environ.get("LUCIUS_API_KEY")
         if api_key and not _fits_header(api_key):
             raise ClientError(
@@ -73,6 +81,7 @@ class Client:
             max_connections=max_connections,
         )
         self._request = self._wire.request
+        self._on_warning = on_warning
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,7 +123,12 @@ class Client:
         answer = await self._request(
             "POST", "/v1/orchestrate", body=envelope, headers=headers, repeatable=bool(key)
         )
-        return cast(SubmittedShape, answer)
+        return self._warned(cast(SubmittedShape, answer))
+
+    def _warned(self, answer: Accepted) -> Accepted:
+        for each in answer.get("warnings", ()):
+            self._on_warning(f"{each.get('pointer', '')} {each['detail']}")
+        return answer
 
     async def run(
         self, envelope: Mapping[str, Any], *, timeout_seconds: float | None = None
@@ -152,6 +166,10 @@ class Client:
 
     async def protocols(self) -> ProtocolsShape:
         return cast(ProtocolsShape, await self._request("GET", "/v1/protocols"))
+
+    async def settings(self) -> SettingsShape:
+        """The settings of the server, each with its source. Secrets are masked."""
+        return cast(SettingsShape, await self._request("GET", "/v1/admin/settings"))
 
     async def why_job(self, job_id: str) -> JobWhyShape:
         """Why a job is where it is: one cause, with its evidence."""
@@ -281,7 +299,7 @@ class Client:
         body: dict[str, Any] = {"payload": payload} if payload is not None else {}
         body |= _said(reason)
         answer = await self._request("POST", f"/v1/jobs/{_segment(job_id)}:redrive", body=body)
-        return cast(RedrivenShape, answer)
+        return self._warned(cast(RedrivenShape, answer))
 
     async def dlq(self, /, **filters: str | int | None) -> JobsShape:
         return cast(JobsShape, await self._request("GET", "/v1/admin/dlq", query=_given(filters)))

@@ -12,7 +12,7 @@ from lucius.api.operation import Operation
 from lucius.api.requests import visible_job, whole
 from lucius.api.views import event_view, job_view
 from lucius.console.live import looks_at, streamed
-from lucius.console.orders import JOB_ORDERS, base_of
+from lucius.console.orders import BULK_VERBS, JOB_ORDERS, base_of, just_given
 from lucius.console.site import HEADERS, Site
 from lucius.console.timeline import timeline
 from lucius.core.effects import Event
@@ -47,7 +47,7 @@ class OneJob:
             why=why,
             timeline=timeline(job, self._site.now()),
             orders=self._orders(request, caller, job),
-            done=request.query_params.get("done"),
+            done=just_given(request, BULK_VERBS),
             seq=job.seq,
             traced=(job.plan.traceparent or "").split("-")[1:2],
             **events,

@@ -2,7 +2,7 @@
 
 import hashlib
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from secrets import token_urlsafe
 from typing import Any, Final
@@ -19,6 +19,8 @@ from lucius.api.problems import Problem
 from lucius.console.sessions import same
 
 DISCOVERY: Final = "/.well-known/openid-configuration"
+PENDING_SECONDS: Final = 600
+"""Within so much time, whoever went to the issuer comes back."""
 CALLBACK: Final = "/sign-in/done"
 
 
@@ -38,15 +40,18 @@ class Oidc:
         self,
         client: OidcClient,
         access: JwtAccess,
+        now: Callable[[], float],
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._client = client
         self._access = access
+        self._now = now
         self._transport = transport
 
     async def begin(self, request: Request, target: str) -> tuple[str, dict[str, Any]]:
         """The address at the issuer, and what the browser keeps until it comes back."""
-        endpoint = (await self._endpoints())["authorization_endpoint"]
+        found = await self._endpoints()
+        endpoint = found["authorization_endpoint"]
         verifier, state, nonce = token_urlsafe(48), token_urlsafe(24), token_urlsafe(24)
         challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
         query = {
@@ -60,16 +65,27 @@ class Oidc:
             "code_challenge_method": "S256",
         }
         joint = "&" if urlsplit(endpoint).query else "?"
-        pending = {"verifier": verifier, "state": state, "nonce": nonce, "next": target}
+        pending = {
+            "verifier": verifier,
+            "state": state,
+            "nonce": nonce,
+            "next": target,
+            "until": self._now() + PENDING_SECONDS,
+            "names_issuer": found["names_issuer"],
+        }
         return f"{endpoint}{joint}{urlencode(query)}", pending
 
     async def finish(self, request: Request, pending: Mapping[str, Any] | None) -> Caller:
         """Who came back. Raises the 401 that says why nobody did."""
         query = request.query_params
-        if pending is None or not same(query.get("state", ""), pending["state"]):
+        begun = pending is not None and self._now() < pending.get("until", 0)
+        if pending is None or not begun or not same(query.get("state", ""), pending["state"]):
             raise unauthenticated(
                 "this sign-in was not begun in this browser, or too long ago: begin again"
             )
+        told = query.get("iss", self._client.issuer if not pending.get("names_issuer") else "")
+        if told != self._client.issuer:  # RFC 9207: an answer of another issuer is none of ours
+            raise unauthenticated("the answer comes from another issuer: begin again")
         if "error" in query or not query.get("code"):
             said = query.get("error_description") or query.get("error") or "no code came back"
             raise unauthenticated(f"the issuer refused: {said[:300]}")
@@ -93,10 +109,14 @@ class Oidc:
         base = self._client.url or f"{request.url.scheme}://{request.url.netloc}"
         return f"{base.rstrip('/')}{CALLBACK}"
 
-    async def _endpoints(self) -> dict[str, str]:
-        """Asked each time: people sign in rarely, and issuers move their endpoints."""
+    async def _endpoints(self) -> dict[str, Any]:
+        """Asked each time: people sign in rarely, and issuers move their endpoints.
+
+        `names_issuer`: whether every answer of the issuer says whose it is.
+        """
         found = await self._asked("GET", self._client.issuer.rstrip("/") + DISCOVERY)
-        endpoints = {}
+        named = "authorization_response_iss_parameter_supported"
+        endpoints: dict[str, Any] = {"names_issuer": found.get(named) is True}
         for name in ("authorization_endpoint", "token_endpoint"):
             address = found.get(name)
             if not isinstance(address, str) or not is_guarded(address):
@@ -126,11 +146,15 @@ class Oidc:
 
 
 def _judged(tokens: Mapping[str, Any], nonce: str) -> str:
-    """The access token if it is a JWT, as the API takes it; else the id token, if it is of this sign-in."""
+    """The access token if it is a JWT, as the API takes it; else the id token.
+
+    An id token must be of this sign-in, whichever is taken.
+    """
     access, identity = tokens.get("access_token"), tokens.get("id_token")
-    if isinstance(access, str) and access.count(".") == 2:
-        return access
+    signed = access if isinstance(access, str) and access.count(".") == 2 else None
     if not isinstance(identity, str):
+        if signed is not None:
+            return signed
         raise unauthenticated(
             "the issuer gave neither an access token that is a JWT nor an id token"
         )
@@ -140,4 +164,4 @@ def _judged(tokens: Mapping[str, Any], nonce: str) -> str:
         raise unauthenticated("the issuer's id token cannot be read") from None
     if not same(str(claims.get("nonce")), nonce):
         raise unauthenticated("the issuer's id token belongs to another sign-in: begin again")
-    return identity
+    return signed or identity

@@ -4,7 +4,7 @@ A form is taken only with the token of its session. What it asks for is then ask
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -136,6 +136,7 @@ BULK_VERBS: Final = {
 
 ENDED_VERBS: Final = ("redrive", "dismiss")
 SERVICE_ORDERS: Final = ("pause", "resume")
+PLAN_ORDERS: Final = ("redrive", "stop")
 
 
 def curl(url: str, body: Mapping[str, Any], *, signs_in: bool) -> str:
@@ -219,7 +220,7 @@ class Orders:
         fields = await form_of(self._site, request)
         verb, seen = _verb(fields.get("verb", [""])[0]), fields.get("counted", ["0"])[0]
         immediate, filters = bool(fields.get("immediate")), order_filters(verb, fields)
-        if not seen.isdigit() or int(seen) < 1:
+        if not (seen.isascii() and seen.isdigit() and len(seen) <= 9) or int(seen) < 1:
             raise Problem("INVALID_BODY", "no job matched when they were counted: nothing is done")
         limit = min(int(seen), MAX_LIMIT)
         body = {**said(fields), "filter": filters, "limit": limit}
@@ -323,6 +324,12 @@ def shell_of(verb: str, filters: Mapping[str, Any]) -> str:
     return shlex.join(words)
 
 
+def just_given(request: Request, verbs: Collection[str]) -> str | None:
+    """The order that a page says was taken: one that there is, whatever its address says."""
+    done = request.query_params.get("done")
+    return done if done in verbs else None
+
+
 def base_of(site: Site, request: Request) -> str:
-    """Where this browser reaches the server."""
-    return f"{request.url.scheme}://{request.url.netloc}{site.root}"
+    """Where browsers reach the server: as the settings say, or as this one does."""
+    return site.url or f"{request.url.scheme}://{request.url.netloc}{site.root}"

@@ -9,7 +9,7 @@ from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem
-from lucius.console.orders import base_of, curl
+from lucius.console.orders import PLAN_ORDERS, SERVICE_ORDERS, base_of, curl, just_given
 from lucius.console.site import Site
 
 
@@ -26,16 +26,17 @@ class Overviews:
         return await self._site.pulse.page(self._services(request, caller))
 
     async def _services(self, request: Request, caller: Caller) -> Response:
-        query = request.query_params
         found = await self._site.api.ask(request, caller, "list_services")
+        names = [each["service"] for each in found["services"]]
+        ordered = request.query_params.get("service")
         return self._site.page(
             request,
             caller,
             "services.html",
             services=[self._service(request, each) for each in found["services"]],
             whole=caller.tenants is None,
-            done=query.get("done"),
-            ordered=query.get("service"),
+            done=just_given(request, SERVICE_ORDERS) if ordered in names else None,
+            ordered=ordered,
         )
 
     def _service(self, request: Request, found: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +61,7 @@ class Overviews:
             "failures.html",
             groups=found["groups"],
             plans=plans["plans"] if plans is not None else [],
-            done=request.query_params.get("done"),
+            done=just_given(request, PLAN_ORDERS),
         )
 
     def operations(self) -> tuple[Operation, ...]:

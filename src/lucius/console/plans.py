@@ -13,6 +13,8 @@ from lucius.api.problems import Problem
 from lucius.console.orders import base_of, curl, form_of, said
 from lucius.console.site import Site
 
+MAX_NUMBER: Final = 15
+"""Characters: JSON has no room for many more digits."""
 DEFAULTS: Final = {"canary": "5", "rate": "10", "stop_after": "10%"}
 
 
@@ -82,6 +84,8 @@ class Plans:
 
 def number_in(text: str) -> int | float:
     try:
-        return int(text) if text.strip().isdigit() else float(text)
+        if len(text) <= MAX_NUMBER:
+            return int(text) if text.strip().isdigit() else float(text)
     except ValueError:
-        raise Problem("INVALID_BODY", f"{text[:32]!r} is no number") from None
+        pass
+    raise Problem("INVALID_BODY", f"{text[:32]!r} is no number that a plan takes")

@@ -21,7 +21,8 @@ from lucius.console.orders import Orders
 from lucius.console.overviews import Overviews
 from lucius.console.plans import Plans
 from lucius.console.reference import docs_operation
-from lucius.console.sessions import Seals, Sessions
+from lucius.console.search import Search
+from lucius.console.sessions import Seals, Sessions, cookie_prefix
 from lucius.console.signing_in import SigningIn
 from lucius.console.site import Assets, Site, Templates, asset_operation
 
@@ -40,7 +41,7 @@ class ConsoleOptions:
 def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], float] = time) -> Room:
     """The context is that of the API; whoever asks here is known by their session."""
     signs_in = context.authenticate is not None
-    seals = Seals(context.tokens)
+    seals = Seals(context.tokens, cookie_prefix(options.url))
     sessions = Sessions(seals, options.session_seconds, now, options.keys)
     inner = replace(context, authenticate=sessions if signs_in else None)
     site = Site(
@@ -51,12 +52,14 @@ def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], floa
         pulse=Pulse(),
         now=lambda: datetime.fromtimestamp(now(), UTC),
         root=context.options.root_path,
+        url=options.url.rstrip("/"),
         signs_in=signs_in,
     )
     pages = [
         *Now(site).operations(),
         *Orders(site).operations(),
         *Jobs(site).operations(),
+        *Search(site).operations(),
         *OneJob(site).operations(),
         *Overviews(site).operations(),
         *Plans(site).operations(),
@@ -65,14 +68,14 @@ def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], floa
         pages.append(docs_operation(site))
     if signs_in:
         https = options.url.startswith("https://")
-        pages += SigningIn(site, sessions, _oidc(options), https=https).operations()
-    return Room(inner, (*pages, asset_operation(site)))
+        pages += SigningIn(site, sessions, _oidc(options, now), https=https).operations()
+    return Room(inner, (*pages, asset_operation(site)), site.refuse)
 
 
-def _oidc(options: ConsoleOptions) -> Oidc | None:
+def _oidc(options: ConsoleOptions, now: Callable[[], float]) -> Oidc | None:
     if options.oidc is None or options.access is None:
         return None
-    return Oidc(options.oidc, options.access)
+    return Oidc(options.oidc, options.access, now)
 
 
 def root_path_of(url: str) -> str:

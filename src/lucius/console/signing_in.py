@@ -10,7 +10,7 @@ from lucius.api.context import ApiContext, Caller
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem, problem_parts
-from lucius.console.oidc import Oidc
+from lucius.console.oidc import PENDING_SECONDS, Oidc
 from lucius.console.orders import form_of
 from lucius.console.sessions import COOKIE, Sessions
 from lucius.console.site import HEADERS, Site
@@ -18,7 +18,6 @@ from lucius.core.errors import LuciusError
 
 PENDING: Final = "lucius_console_sign_in"
 """Lives while somebody is at the issuer."""
-PENDING_SECONDS: Final = 600
 
 
 class SigningIn:
@@ -73,7 +72,7 @@ class SigningIn:
         same_site: str,
     ) -> None:
         response.set_cookie(
-            name,
+            self._site.seals.prefix + name,
             value,
             max_age=seconds,
             path=self._site.root or "/",
@@ -89,9 +88,13 @@ class SigningIn:
 
     async def sign_out(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         await form_of(self._site, request)
+        self._sessions.end(request)
         response = self._site.to("/sign-in")
-        response.delete_cookie(COOKIE, path=self._site.root or "/", httponly=True)
+        self._forget(request, response, COOKIE)
         return response
+
+    def _forget(self, request: Request, response: Response, name: str) -> None:
+        self._keep(request, response, name, "", 0, "strict")
 
     async def go_to_issuer(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         if self._oidc is None:
@@ -109,18 +112,19 @@ class SigningIn:
     ) -> Response:
         if self._oidc is None:
             raise Problem("NOT_FOUND")
-        pending = self._site.seals.open("sign-in", request.cookies.get(PENDING, ""))
+        seals = self._site.seals
+        pending = seals.open("sign-in", seals.cookie_of(request, PENDING) or "")
         try:
             found = await self._oidc.finish(request, pending)
+            cookie, seconds = self._sessions.begin(found)
         except LuciusError as refused:
             status, _, detail, _, _ = problem_parts(refused)
             return self._form(request, f"{self._site.root}/", status, detail)
-        cookie, seconds = self._sessions.begin(found)
         target = local(str((pending or {}).get("next", "")), self._site.root)
         # A page of ours, and not a redirect: on a way that began elsewhere no strict cookie is sent.
         response = self._site.page(request, None, "signed_in.html", target=target)
         self._keep(request, response, COOKIE, cookie, seconds, "strict")
-        response.delete_cookie(PENDING, path=self._site.root or "/", httponly=True)
+        self._forget(request, response, PENDING)
         return response
 
     def operations(self) -> tuple[Operation, ...]:

@@ -111,7 +111,10 @@ class Assets:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """`signs_in`: whether people say who they are here. `root`: the path in front of every link."""
+    """`signs_in`: whether people say who they are here. `root`: the path in front of every link.
+
+    `url`: where browsers reach the console; empty: where they say they do.
+    """
 
     api: Api
     seals: Seals
@@ -120,6 +123,7 @@ class Site:
     pulse: Pulse
     now: Callable[[], datetime]
     root: str = ""
+    url: str = ""
     signs_in: bool = False
 
     def page(
@@ -183,7 +187,10 @@ class Site:
         @wraps(handler)
         async def prepared(context: ApiContext, request: Request, caller: Caller) -> Response:
             await self.templates.compiled()
-            return await handler(context, request, caller)
+            response = await handler(context, request, caller)
+            for name, value in HEADERS.items():
+                response.headers.setdefault(name, value)
+            return response
 
         return prepared
 

@@ -98,9 +98,10 @@ _ALL: Final = (
         "WORKERS_SILENT",
         Severity.PROBLEM,
         "The workers of this service were there and are silent",
-        "Work waits, nothing of the service is at work, and no worker has spoken since the work was sent.",
+        "Work waits, no worker has spoken since it was sent, and either nothing of the service is at work, or"
+        " those that are at work have free slots and take nothing. Of a job that has ended: nobody took it.",
         "Attempts end after the ACK timeout and are repeated, until they are used up.",
-        "See why the workers ended or hang, and start them again.",
+        "See why the workers ended or hang, and start them again. Redrive what has failed meanwhile.",
     ),
     Cause(
         "NOT_SUBSCRIBED",
@@ -113,9 +114,10 @@ _ALL: Final = (
     Cause(
         "SERVICE_FAILS_ALIKE",
         Severity.PROBLEM,
-        "The service fails every job alike",
-        "The last jobs of this service failed the same way, and none succeeded in between."
-        " It is not the fault of this job.",
+        "The service fails every job",
+        "The last three jobs of this service or more failed the same way, or the last five in different ways,"
+        " and none succeeded in between. It is not the fault of this job. Of a job that has ended, it is also"
+        " said when the service works again.",
         "Failed attempts are repeated after their backoff, until they are used up.",
         "Pause the service, mend it, resume it, and redrive the group of failures.",
     ),

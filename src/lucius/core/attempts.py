@@ -57,7 +57,7 @@ def attempt(turn: Turn, received: AttemptRequested) -> Decision:
     due = (n for n in next_attempts(turn.job) if n.at is None or n.at <= turn.now)
     if not turn.job.plan.on_temporal or asked not in ((n.step_id, n.attempt_no) for n in due):
         return turn.unchanged(Outcome.STALE)
-    turn.has_workflow()
+    turn.has_workflow(answered=True)
     if turn.state is JobState.QUEUED:
         turn.move_job(JobState.DISPATCHING)
     turn.subject = (received.step_id, received.attempt_no, received.lease_id)

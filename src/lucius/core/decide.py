@@ -37,7 +37,7 @@ from lucius.core.turn import Turn
 def submit(plan: Plan, now: datetime, said: Json | None = None) -> Decision:
     """A new job, with the directives of its first stage held in the outbox, or its workflow to be started.
 
-    `said`: who redrove it.
+    `said`: who redrove it, and what it was warned about.
     """
     steps = tuple(_new_step(plan.carried.get(step.step_id), now) for step in plan.steps)
     job = Job(plan, JobState.QUEUED, steps, updated_at=now, sla_at=now + plan.sla.job)

@@ -64,6 +64,10 @@ class BusUnavailableError(BusError):
     """The bus did not answer: whether a message was taken is unknown."""
 
 
+class OtherDeploymentError(BusUnavailableError):
+    """The topics belong to another deployment."""
+
+
 class LockLostError(BusError):
     """The delivery's lock has run out or was settled; someone else may have the message."""
 

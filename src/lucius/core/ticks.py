@@ -30,7 +30,7 @@ def tick(turn: Turn, received: Ticked) -> Decision:
     if turn.job.plan.on_temporal and not received.asked:
         return _remind(turn)
     if received.asked:
-        turn.has_workflow()
+        turn.has_workflow(answered=received.told)
         turn.told = received.told
     if turn.state is not JobState.PAUSED:
         for index in range(len(turn.steps)):

@@ -9,7 +9,7 @@ from lucius.core.effects import Decision, Effect, Event, Outcome, PublishDirecti
 from lucius.core.inputs import Bound, Kind
 from lucius.core.job import Entry, Execution, Fault, Job, Owed
 from lucius.core.plan import Json, StepPlan
-from lucius.core.retry import Track, backoff, due_at, effect_backoff
+from lucius.core.retry import WORKFLOW_EFFECTS, Track, backoff, due_at, effect_backoff
 from lucius.core.states import (
     RUNNING_EXECUTION,
     AbortReason,
@@ -24,10 +24,11 @@ MAX_EXECUTIONS: Final = 32
 """Leases kept for a step; beyond it the oldest returned lease is dropped (its events remain)."""
 
 
+ACK: Final = "step_ack"
 SIGNALS: Final = {
     Kind.ENTRY_RELEASED: "step_released",
-    Kind.ACK: "step_ack",
-    Kind.HEARTBEAT: "step_ack",
+    Kind.ACK: ACK,
+    Kind.HEARTBEAT: ACK,
     Kind.LEASE_RETURNED: "step_returned",
     Kind.BUS_RESTARTED: "step_returned",
     Kind.SUCCESS: "step_result",
@@ -138,10 +139,11 @@ class Turn(Drafts):
         next_at = self.now + effect_backoff(1, kind)
         self.owe(Owed(f"signal-{self.job.version + 1}", kind, target, 1, next_at))
 
-    def has_workflow(self) -> None:
-        """It has asked for something, or is not needed any more."""
-        if any(owed.kind == "start_workflow" for owed in self.after.owed):
-            kept = tuple(owed for owed in self.after.owed if owed.kind != "start_workflow")
+    def has_workflow(self, *, answered: bool = False) -> None:
+        """It has asked for something, or is not needed any more. `answered`: so it need not be signalled."""
+        settled = WORKFLOW_EFFECTS if answered else ("start_workflow",)
+        if any(owed.kind in settled for owed in self.after.owed):
+            kept = tuple(owed for owed in self.after.owed if owed.kind not in settled)
             self.own_job().owed = kept
 
     def ask_publish(self, index: int) -> None:

@@ -164,7 +164,7 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     output = body.get("output_ref")
     if output is None:
         output = body.get("artifact_refs")
-    plain = output is None or _plain(output)
+    plain = output is None or plain_ref(output)
     if not plain:
         faults += json_faults(output, "/output_ref")
     if faults:
@@ -239,7 +239,7 @@ def bounded(text: str, limit: int = MAX_STRING) -> str:
     return text if len(text) <= limit else text[: limit - len(CUT_MARK)] + CUT_MARK
 
 
-def _plain(ref: Any) -> bool:
+def plain_ref(ref: Any) -> bool:
     """A short reference in ASCII, as almost all are: it needs no closer look, and no cutting.
 
     Nor can it carry credentials, which are looked for in all others.

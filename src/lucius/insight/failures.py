@@ -25,7 +25,10 @@ log = logging.getLogger("lucius.insight")
 _FAILURES: Final = "failures|"
 EVERY: Final = timedelta(seconds=10)
 MOST_GROUPS: Final = 500
-"""Beyond it, the group that failed longest ago is forgotten."""
+"""Beyond it, groups are forgotten: first those that happened once, or not for a day, the oldest first."""
+MOST_OF_A_SERVICE: Final = 100
+"""New groups of one service between two writes: a flood of texts leaves room for the failures of others."""
+GUARDED: Final = timedelta(days=1)
 MOST_TENANTS: Final = 100
 """Of a group; what others failed is counted together, and shown to nobody who is bound to tenants."""
 OTHERS: Final = "(others)"
@@ -87,6 +90,8 @@ class FailureBook:
         self._store = store
         self._now = now
         self._new: dict[str, GroupFailures] = {}
+        self._of_service: dict[str, int] = {}
+        """How many of the new groups are of which service."""
 
     # -- counting ----------------------------------------------------------------------------
 
@@ -102,8 +107,10 @@ class FailureBook:
     def _count(self, job: Job, failure: StepFailure) -> None:
         group = self._new.get(failure.group)
         if group is None:
-            if len(self._new) >= MOST_GROUPS:
+            of_service = self._of_service.get(failure.service, 0)
+            if len(self._new) >= MOST_GROUPS or of_service >= MOST_OF_A_SERVICE:
                 return  # a flood of messages that are all different says nothing as groups
+            self._of_service[failure.service] = of_service + 1
             message = normal(failure.message)
             group = self._new[failure.group] = GroupFailures(
                 failure.step_id, failure.service, failure.code, message, failure.place
@@ -127,6 +134,7 @@ class FailureBook:
         if not self._new:
             return
         stored = await self._rows()
+        self._of_service.clear()
         for name in list(self._new):
             group, written = self._new.pop(name), False
             try:
@@ -145,8 +153,9 @@ class FailureBook:
     async def _drop_oldest(self, stored: Mapping[str, LeaseRow]) -> None:
         too_many = len(stored) - MOST_GROUPS
         if too_many > 0:
-            by_age = sorted(stored.values(), key=lambda row: _read(row.content).last)
-            for row in by_age[:too_many]:
+            recent = (self._now() - GUARDED).timestamp()
+            by_worth = sorted(stored.values(), key=lambda row: _worth(_read(row.content), recent))
+            for row in by_worth[:too_many]:
                 await self._store.delete(row)
 
     async def _rows(self) -> dict[str, LeaseRow]:
@@ -186,6 +195,12 @@ class FailureBook:
             tuple(sum(cell.recent.get(each, 0) for cell in seen.values()) for each in hour),
             latest.example,
         )
+
+
+def _worth(group: GroupFailures, recent: float) -> tuple[bool, float]:
+    """What happens again and again outlives a flood of texts of which none comes twice."""
+    again = sum(cell.count for cell in group.tenants.values()) > 1
+    return again and group.last >= recent, group.last
 
 
 def _has_failed(earlier: Step, step: Step) -> bool:

@@ -9,6 +9,8 @@ from lucius.core.job import Job
 from lucius.core.states import JobState, StepState
 from lucius.insight.facts import Clues, Facts, Ordered, Situation
 from lucius.insight.service_rules import (
+    SILENT,
+    failed_alike,
     fails_alike,
     never_seen,
     not_subscribed,
@@ -73,7 +75,7 @@ def failed(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
     for index, step in enumerate(job.steps):
         if step.state is StepState.FAILED_FINAL and step.fault is not None:
             at = Situation(job, index, facts, clues)
-            found = fails_alike(at) or _nobody_was_there(at)
+            found = fails_alike(at) or failed_alike(at) or _nobody_was_there(at)
             if found is not None:
                 return found
     return _failed_alone(job)
@@ -103,9 +105,11 @@ def _failed_alone(job: Job) -> Diagnosis:
     code = f" with {job.fault.code}" if job.fault is not None else ""
     place = place_in(job.fault.message) if job.fault is not None else None
     where = f" at {place}" if place else ""
+    told = job.fault is None or job.fault.code not in SILENT
+    others = "other jobs of the service do not fail so" if told else "its worker said nothing more"
     return Diagnosis(
         "JOB_FAILS_ALONE",
-        f"it failed{code}{where}; other jobs of the service do not fail so",
+        f"it failed{code}{where}; {others}",
         job.completed_at,
         _failure(job),
         "nothing: it has ended, and stays in the dead-letter view",

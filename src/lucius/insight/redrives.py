@@ -7,16 +7,24 @@ and none runs twice, wherever the process dies.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NoReturn
+from datetime import datetime, timedelta
+from typing import Final, NoReturn
 from uuid import uuid4
 
 from lucius.core.errors import LedgerError, RequestError
 from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.insight.notebook import Note, Notebook
+from lucius.insight.redrive_notes import (
+    TakenJobs,
+    filters_of,
+    note_of,
+    plan_of,
+    query_of,
+    taken_of,
+)
 from lucius.ports.engine import Engine
 from lucius.ports.leases import LeaseStore
 from lucius.ports.ledger import JobQuery
@@ -34,6 +42,13 @@ ASKED_AT_ONCE: Final = 100
 """Jobs whose outcome is asked for in one turn."""
 KEPT: Final = 50
 """Plans that are remembered."""
+MOST_LIVE: Final = 20
+"""Plans that may run at once: each of them looks at the ledger every second."""
+MOST_REFUSED: Final = 500
+"""A plan of which so many were refused stops. They are remembered, so that none is tried again."""
+MOST_SAID: Final = 500
+_ROUNDING: Final = 1e-6
+_WAITS: Final = "waits: "
 _LATER: Final = ("TENANT_SATURATED", "GLOBAL_SATURATED", "LANE_SATURATED")
 """Limits that pass: the job is redriven in a later turn."""
 
@@ -67,27 +82,50 @@ class RedrivePlans:
                 " `lucius dlq` lists what is there",
                 status=409,
             )
+        await self._check_others(query)
         now = self._now()
         plan = RedrivePlan(
             f"plan_{uuid4().hex[:12]}",
             PlanState.CANARY if rules.canary else PlanState.RUNNING,
-            _filters(query),
+            filters_of(query),
             query.tenant_ids,
             rules,
             now,
             now,
+            now - TURN,
             by,
             reason,
             matched,
         )
-        await self._notebook.change(plan.plan_id, lambda stored: _note(plan, {}, []))
+        await self._notebook.change(
+            plan.plan_id, lambda stored: note_of(plan, TakenJobs({}, []), [])
+        )
         await self._forget_old()
         self._wake.set()
         return plan
 
+    async def _check_others(self, query: JobQuery) -> None:
+        """A plan that is given twice would go at twice the pace."""
+        live = [plan for plan in await self.plans() if plan.state not in ENDED_PLAN]
+        for plan in live:
+            if (plan.filters, plan.tenants) == (filters_of(query), query.tenant_ids):
+                raise RequestError(
+                    "PLAN_UNDER_WAY",
+                    f"{plan.plan_id} redrives these jobs already, so nothing was started;"
+                    f" `lucius redrives {plan.plan_id}` shows it, and --stop ends it",
+                    status=409,
+                )
+        if len(live) >= MOST_LIVE:
+            raise RequestError(
+                "TOO_MANY_PLANS",
+                f"{len(live)} redrive plans run already, which is the most, so nothing was started;"
+                " wait for one to end, or end one with `lucius redrives PLAN --stop`",
+                status=409,
+            )
+
     async def plans(self) -> list[RedrivePlan]:
         notes = await self._notebook.read()
-        found = [_read(name, note) for name, note in notes.items()]
+        found = [plan_of(name, note) for name, note in notes.items()]
         return sorted(found, key=lambda plan: plan.created_at, reverse=True)
 
     async def stop(self, plan_id: str, by: str) -> RedrivePlan | None:
@@ -97,7 +135,7 @@ class RedrivePlans:
             return {**stored, "state": PlanState.STOPPED.value, "said": f"stopped by {by}"}
 
         note = await self._notebook.change(plan_id, stopped)
-        return _read(plan_id, note) if note is not None else None
+        return plan_of(plan_id, note) if note is not None else None
 
     async def _forget_old(self) -> None:
         ended = [plan for plan in await self.plans() if plan.state in ENDED_PLAN]
@@ -132,73 +170,89 @@ class RedrivePlans:
         return bool(live)
 
     async def _advance(self, name: str, note: Note) -> None:
-        plan, pending = _read(name, note), dict(note["pending"])
-        plan = await self._count_ended(plan, pending)
-        plan = _judged(plan, len(pending))
-        fresh = await self._next_jobs(plan, pending) if plan.state not in ENDED_PLAN else []
-        if plan.state is PlanState.RUNNING and not fresh and not pending and not plan.said:
-            plan = replace(plan, state=PlanState.DONE)
-        if not await self._save(name, plan, pending, fresh):
-            return
-        if fresh:
-            plan = await self._redrive(plan, pending, fresh)
-            await self._save(name, plan, pending, [])
+        plan, taken = plan_of(name, note), taken_of(note)
+        plan = await self._count_ended(plan, taken)
+        plan = _judged(plan, len(taken.pending))
+        fresh: list[str] = []
+        room = self._room(plan, len(taken.pending)) if plan.state not in ENDED_PLAN else 0
+        if room > 0:
+            fresh = await self._matching(plan, taken, room)
+            plan = replace(plan, paced_at=self._paced(plan, room))
+            if not fresh and not taken.pending:
+                said = "" if plan.said.startswith(_WAITS) else plan.said
+                plan = replace(plan, state=PlanState.DONE, said=said)
+        if await self._save(name, plan, taken, fresh) and fresh:
+            plan = await self._redrive(plan, taken, fresh)
+            await self._save(name, plan, taken, [])
 
-    async def _count_ended(self, plan: RedrivePlan, pending: dict[str, str | None]) -> RedrivePlan:
+    async def _count_ended(self, plan: RedrivePlan, taken: TakenJobs) -> RedrivePlan:
         """The new jobs that have ended. Those that were about to be redriven are, once more."""
+        pending = taken.pending
         for old, new in list(pending.items())[:ASKED_AT_ONCE]:
             del pending[old]
-            if new is None:
-                plan = await self._redrive(plan, pending, [old])
+            if new is None and plan.state not in ENDED_PLAN:
+                plan = await self._redrive(plan, taken, [old])
                 continue
-            job = await self._engine.job(new)
+            job = await self._engine.job(new) if new is not None else await self._took_over(old)
             if job is not None and not job.terminal:
-                pending[old] = new  # to the end: the next turn asks the others first
-            else:
+                pending[old] = job.job_id  # to the end: the next turn asks the others first
+            elif new is not None or job is not None:
                 plan = _ended(plan, job)
         return plan
 
-    async def _redrive(
-        self, plan: RedrivePlan, pending: dict[str, str | None], jobs: list[str]
-    ) -> RedrivePlan:
+    async def _took_over(self, old: str) -> Job | None:
+        """Of a plan that was stopped: the new job, if there is one already. None is made any more."""
+        job = await self._engine.job(old)
+        return await self._engine.job(job.redriven_by) if job and job.redriven_by else None
+
+    async def _redrive(self, plan: RedrivePlan, taken: TakenJobs, jobs: list[str]) -> RedrivePlan:
         said = {"by": plan.by, "reason": plan.reason or f"redrive plan {plan.plan_id}"}
         for old in jobs:
             try:
                 new = await self._engine.redrive(old, said=said)
             except RequestError as error:
                 if error.code in _LATER:
-                    return replace(plan, said=f"waits: {error.detail}")
-                plan = replace(plan, refused=plan.refused + 1)
-                pending.pop(old, None)
+                    return replace(plan, said=f"{_WAITS}{error.detail}")
+                told = f"refused: {error.code}: {error.detail}"[:MOST_SAID]
+                plan = replace(plan, refused=plan.refused + 1, said=told)
+                taken.refused.append(old)
                 continue
-            pending[old] = new.job_id
+            taken.pending[old] = new.job_id
             plan = replace(plan, redriven=plan.redriven + 1, said="")
         return plan
 
-    async def _next_jobs(self, plan: RedrivePlan, pending: Mapping[str, Any]) -> list[str]:
-        """As many as the pace and what is under way leave room for."""
+    def _room(self, plan: RedrivePlan, under_way: int) -> int:
+        """How many may be redriven now: as many as the pace and what is under way leave room for.
+
+        The pace is counted from when jobs were last looked for, so that less than one a second is one
+        now and then. No more than five seconds' worth go at once.
+        """
         if plan.state is PlanState.CANARY:
             room = plan.rules.canary - plan.redriven - plan.refused
         else:
-            # As many as the time since the last turn allows, no more than five seconds' worth at once.
-            passed = min((self._now() - plan.updated_at).total_seconds(), IDLE.total_seconds())
-            room = int(plan.rules.rate * max(passed, TURN.total_seconds()))
-            room = max(room, 1) if passed * plan.rules.rate >= 1 else room
-        room = min(room, MOST_UNDER_WAY - len(pending))
-        return await self._matching(plan, pending, room) if room > 0 else []
+            passed = (self._now() - plan.paced_at).total_seconds()
+            most = max(int(plan.rules.rate * IDLE.total_seconds()), 1)
+            room = min(int(plan.rules.rate * max(passed, 0.0) + _ROUNDING), most)
+        return min(room, MOST_UNDER_WAY - under_way)
 
-    async def _matching(
-        self, plan: RedrivePlan, pending: Mapping[str, Any], room: int
-    ) -> list[str]:
+    def _paced(self, plan: RedrivePlan, room: int) -> datetime:
+        """Up to when the pace is used: what is left of a job's time counts for the next one."""
+        now, each = self._now(), timedelta(seconds=1 / plan.rules.rate)
+        return (
+            now if plan.state is PlanState.CANARY else max(plan.paced_at + room * each, now - each)
+        )
+
+    async def _matching(self, plan: RedrivePlan, taken: TakenJobs, room: int) -> list[str]:
         found: list[str] = []
-        query = replace(_query(plan), limit=500)
+        known = {*taken.pending, *taken.refused}
+        query = replace(query_of(plan), limit=500)
         while len(found) < room:
             page = await self._engine.jobs(query)
             # Only what failed before the plan began: its own jobs may fail again.
             found += [
                 job.job_id
                 for job in page.jobs
-                if job.job_id not in pending
+                if job.job_id not in known
                 and (job.completed_at or plan.created_at) <= plan.created_at
             ]
             if page.next_cursor is None:
@@ -206,9 +260,7 @@ class RedrivePlans:
             query = replace(query, cursor=page.next_cursor)
         return found[:room]
 
-    async def _save(
-        self, name: str, plan: RedrivePlan, pending: Mapping[str, Any], fresh: list[str]
-    ) -> bool:
+    async def _save(self, name: str, plan: RedrivePlan, taken: TakenJobs, fresh: list[str]) -> bool:
         """What is about to be redriven is saved before it is. False: someone has stopped the plan."""
         stopped = False
 
@@ -221,7 +273,7 @@ class RedrivePlans:
             now = replace(plan, updated_at=self._now())
             if stopped:
                 now = replace(now, state=PlanState.STOPPED, said=stored["said"])
-            return _note(now, pending, [] if stopped else fresh)
+            return note_of(now, taken, [] if stopped else fresh)
 
         await self._notebook.change(name, saved)
         return not stopped
@@ -245,83 +297,15 @@ def _judged(plan: RedrivePlan, under_way: int) -> RedrivePlan:
     ended, rules = plan.succeeded + plan.failed, plan.rules
     allowed = rules.stop_after if rules.counts else rules.stop_after * ended
     enough = rules.counts or ended >= min(max(rules.canary, 10), plan.matched)
-    through_canary = plan.state is PlanState.CANARY and not under_way and plan.redriven > 0
+    tried = plan.redriven + plan.refused
+    through_canary = plan.state is PlanState.CANARY and not under_way and tried > 0
+    if plan.refused >= MOST_REFUSED:
+        return replace(plan, state=PlanState.STOPPED)  # `said` has why they were refused
     if plan.failed > allowed and (enough or through_canary):
         said = f"{plan.failed} of {ended} failed again"
         return replace(plan, state=PlanState.STOPPED, said=said)
-    if through_canary and plan.redriven + plan.refused >= min(rules.canary, plan.matched):
+    if through_canary and not plan.redriven and tried >= min(rules.canary, plan.matched):
+        return replace(plan, state=PlanState.STOPPED)
+    if through_canary and tried >= min(rules.canary, plan.matched):
         return replace(plan, state=PlanState.RUNNING)
     return plan
-
-
-# -- as notes --------------------------------------------------------------------------------
-
-
-def _filters(query: JobQuery) -> dict[str, Any]:
-    """What the plan asks for, as a filter of the API says it."""
-    several = {"code": query.codes, "step": query.steps, "service": query.services}
-    single = {"group": query.group, "request_type": query.request_type}
-    times = {"created_from": query.created_from, "created_to": query.created_to}
-    found: dict[str, Any] = {n: sorted(v) for n, v in several.items() if v is not None}
-    found |= {name: value for name, value in single.items() if value is not None}
-    return found | {name: at.isoformat() for name, at in times.items() if at is not None}
-
-
-def _query(plan: RedrivePlan) -> JobQuery:
-    given = plan.filters
-
-    def some(name: str) -> frozenset[str] | None:
-        return frozenset(given[name]) if name in given else None
-
-    def moment(name: str) -> datetime | None:
-        return datetime.fromisoformat(given[name]) if name in given else None
-
-    return JobQuery(
-        tenant_ids=plan.tenants,
-        request_type=given.get("request_type"),
-        created_from=moment("created_from"),
-        created_to=moment("created_to"),
-        dlq=True,
-        codes=some("code"),
-        steps=some("step"),
-        services=some("service"),
-        group=given.get("group"),
-    )
-
-
-def _note(plan: RedrivePlan, pending: Mapping[str, Any], fresh: list[str]) -> dict[str, Any]:
-    return {
-        "state": plan.state.value,
-        "filters": dict(plan.filters),
-        "tenants": sorted(plan.tenants) if plan.tenants is not None else None,
-        "rules": [plan.rules.canary, plan.rules.rate, plan.rules.stop_after, plan.rules.counts],
-        "created": plan.created_at.timestamp(),
-        "updated": plan.updated_at.timestamp(),
-        "by": plan.by,
-        "reason": plan.reason,
-        "counts": [plan.matched, plan.redriven, plan.succeeded, plan.failed, plan.refused],
-        "said": plan.said,
-        "pending": {**pending, **dict.fromkeys(fresh)},
-    }
-
-
-def _read(name: str, note: Note) -> RedrivePlan:
-    tenants, (matched, redriven, succeeded, failed, refused) = note["tenants"], note["counts"]
-    return RedrivePlan(
-        name,
-        PlanState(note["state"]),
-        note["filters"],
-        frozenset(tenants) if tenants is not None else None,
-        RedriveRules(*note["rules"]),
-        datetime.fromtimestamp(note["created"], UTC),
-        datetime.fromtimestamp(note["updated"], UTC),
-        note["by"],
-        note["reason"],
-        matched,
-        redriven,
-        succeeded,
-        failed,
-        refused,
-        under_way=len(note["pending"]),
-        said=note["said"],
-    )

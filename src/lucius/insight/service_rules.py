@@ -14,8 +14,8 @@ MOMENT: Final = timedelta(seconds=3)
 """A worker that is there takes a directive sooner."""
 SILENCE: Final = timedelta(seconds=10)
 """Nobody has spoken for so long, though work was there: that is no coincidence."""
-JOBS_ALIKE: Final = 3
-"""So many different jobs that fail alike, one after the other, are the service's fault."""
+SILENT: Final = ("ACK_TIMEOUT", "LEASE_EXPIRED")
+"""Faults of an attempt whose worker said nothing: they have causes of their own."""
 NO_FAULT: Final = Severity.WAITS
 """The worst that is still no fault."""
 Coming = tuple[str, datetime | None]
@@ -24,7 +24,8 @@ Coming = tuple[str, datetime | None]
 
 def paused(at: Situation) -> Diagnosis | None:
     view = at.service
-    if view.paused_at is None or not (at.step.held or at.step.out):
+    waits = at.step.held or at.step.out or at.step.state is StepState.FAILED_RETRY
+    if view.paused_at is None or not waits:
         return None
     return paused_service(view)
 
@@ -43,17 +44,20 @@ def paused_service(view: ServiceView) -> Diagnosis:
     )
 
 
-def streak_of(view: ServiceView) -> Streak | None:
-    """The failures of the service, if they are too many alike to be those of the jobs."""
-    found = view.failing
-    return found if found is not None and found.jobs >= JOBS_ALIKE else None
+def is_of(at: Situation, streak: Streak) -> bool:
+    """Whether the failure of the step is one of these."""
+    fault, failed_at = at.step.fault, at.step.updated_at
+    if fault is None or not at.step.used or failed_at is None or failed_at < streak.since:
+        return False
+    if streak.until is not None and failed_at > streak.until:
+        return False
+    own = failure_of(at.plan.step_id, at.plan.service, fault).group
+    return streak.group in ("", own) and fault.code not in SILENT
 
 
 def fails_alike(at: Situation) -> Diagnosis | None:
-    streak, fault = streak_of(at.service), at.step.fault
-    if streak is None or fault is None or not at.step.used:
-        return None
-    if failure_of(at.plan.step_id, at.plan.service, fault).group != streak.group:
+    streak, fault = at.service.failing, at.step.fault
+    if streak is None or fault is None or not is_of(at, streak):
         return None
     again = at.step.retry_at if at.step.state is StepState.FAILED_RETRY else None
     said = f"{fault.code}: {fault.message}"
@@ -69,20 +73,47 @@ def failing_service(
     retry_at: datetime | None = None,
 ) -> Diagnosis:
     """`said`: the error, as a job says it that the asker may see."""
+    how = f"alike with {streak.code}" if streak.group else "in different ways"
     return Diagnosis(
         "SERVICE_FAILS_ALIKE",
-        f"{view.service} fails every job alike with {streak.code}",
+        f"{view.service} fails every job {how}",
         streak.since,
         [
             Evidence("no job of it has succeeded since", streak.since),
             Evidence(said),
-            Evidence(f"the group of these failures is {streak.group}"),
+            *_group(streak),
         ],
         "failed attempts are repeated" if retried else "nothing: the job has ended",
         retry_at,
         f"lucius service pause {view.service}",
         view.service,
     )
+
+
+def failed_alike(at: Situation) -> Diagnosis | None:
+    """The service failed every job when this one failed, and works again."""
+    streak, fault = at.service.failed_until, at.step.fault
+    if streak is None or fault is None or not is_of(at, streak):
+        return None
+    how = f"alike with {streak.code}" if streak.group else "in different ways"
+    many = f"lucius redrive --group {streak.group}" if streak.group else ""
+    return Diagnosis(
+        "SERVICE_FAILS_ALIKE",
+        f"{at.plan.service} failed every job {how} when this one failed; it works again",
+        streak.since,
+        [
+            Evidence(f"{fault.code}: {fault.message}", at.step.updated_at),
+            Evidence("jobs of it succeed again since", streak.until),
+            *_group(streak),
+        ],
+        "nothing: the job has ended, and stays in the dead-letter view",
+        command=many or f"lucius job redrive {at.job.job_id}",
+        service=at.plan.service,
+    )
+
+
+def _group(streak: Streak) -> list[Evidence]:
+    return [Evidence(f"the group of these failures is {streak.group}")] if streak.group else []
 
 
 def not_subscribed(at: Situation, *, ended: bool = False) -> Diagnosis | None:
@@ -122,7 +153,26 @@ def silent(at: Situation, *, ended: bool = False) -> Diagnosis | None:
         return None
     if not ended and not _is_silent(view, at):
         return None
+    if ended and at.job.completed_at is not None and view.last_seen > at.job.completed_at:
+        return _was_silent(at, view.last_seen)
     return silent_service(view, _next(at, ended=ended))
+
+
+def _was_silent(at: Situation, seen: datetime) -> Diagnosis:
+    """Nobody took it, and workers are there again."""
+    tries = f"attempt {at.step.used} of {at.plan.policy.max_attempts}"
+    return Diagnosis(
+        "WORKERS_SILENT",
+        f"no worker of {at.plan.service} took it in time; workers were seen again after it had failed",
+        at.job.completed_at,
+        [
+            Evidence(f"step {at.plan.step_id} was given up ({tries})", at.job.completed_at),
+            Evidence("the last of them was seen", seen),
+        ],
+        "nothing: the job has ended, and stays in the dead-letter view",
+        command=f"lucius job redrive {at.job.job_id}",
+        service=at.plan.service,
+    )
 
 
 def _waits(at: Situation, patience: timedelta, *, ended: bool) -> bool:
@@ -138,10 +188,10 @@ def _waits(at: Situation, patience: timedelta, *, ended: bool) -> bool:
 
 
 def _is_silent(view: ServiceView, at: Situation) -> bool:
-    """Nothing is at work, and nobody has spoken since the work was there."""
+    """Nothing is at work, or there were slots for more, and nobody has spoken since the work was there."""
     since = at.sent_at or view.oldest_sent or at.step.updated_at
     spoke = view.last_seen is not None and since is not None and view.last_seen > since
-    return not view.running and not spoke
+    return (not view.running or view.free > 0) and not spoke
 
 
 def _next(at: Situation, *, ended: bool) -> Coming:
@@ -199,7 +249,7 @@ def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | 
     """What is wrong with a service by itself, if anything. `whole`: for who may see all tenants."""
     if view.paused_at is not None:
         return paused_service(view) if view.waiting else None
-    streak = streak_of(view)
+    streak = view.failing
     if streak is not None:
         said = f"{streak.code}: {streak.message}" if whole else streak.code
         return failing_service(view, streak, said)
@@ -210,6 +260,6 @@ def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | 
     if view.last_seen is None:
         return absent_service(view, view.oldest_sent, comes) if waits > MOMENT else None
     heard = view.oldest_sent is not None and view.last_seen > view.oldest_sent
-    if waits > SILENCE and not heard and not view.running:
+    if waits > SILENCE and not heard and (not view.running or view.free > 0):
         return silent_service(view, comes)
     return None

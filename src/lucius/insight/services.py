@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from lucius.core.errors import RequestError
 from lucius.insight.pauses import PausedServices
 from lucius.insight.sightings import Sightings
-from lucius.insight.workers import ServiceSight, Workers, pace
+from lucius.insight.sights import ServiceSight, pace
+from lucius.insight.workers import Workers
 from lucius.ports.config import Catalog
 from lucius.ports.engine import BacklogRow
 from lucius.ports.services import ServiceView, WorkerView
@@ -69,7 +70,9 @@ class KnownServices:
             rate=rate,
             failure_rate=failure_rate,
             workers=_workers(seen) if seen is not None else (),
+            free=_free(seen) if seen is not None else 0,
             failing=seen.failing if seen is not None else None,
+            failed_until=seen.failed_until if seen is not None else None,
         )
 
     async def pause(self, service: str, by: str, reason: str | None) -> bool:
@@ -124,6 +127,12 @@ def _summed(rows: Sequence[BacklogRow]) -> defaultdict[str, _Counts]:
         counts.running += row["in_progress"]
         counts.oldest = max(counts.oldest, row["oldest_seconds"])
     return found
+
+
+def _free(seen: ServiceSight) -> int:
+    """Slots that are empty at workers that have work in hand. Others may be gone, and so are theirs."""
+    at_work = [sight for sight in seen.workers.values() if sight.running]
+    return sum(max(0, (sight.slots or 0) - sight.running) for sight in at_work)
 
 
 def _workers(seen: ServiceSight) -> list[WorkerView]:

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 
 from lucius.core.errors import LedgerError
-from lucius.insight.workers import ServiceSight, Workers, merged, read_note
+from lucius.insight.sights import ServiceSight, merged, read_note
+from lucius.insight.workers import Workers
 from lucius.ports.leases import LeaseRow, LeaseStore
 
 log = logging.getLogger("lucius.insight")

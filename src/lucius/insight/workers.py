@@ -4,125 +4,30 @@ It listens to commits and to the engine, and asks nothing. What it knows is in m
 writes it down now and then, for other processes and for the next start.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from heapq import nlargest
 from typing import Any, Final
 
 from lucius.core.effects import Decision, Outcome
-from lucius.core.fingerprint import StepFailure, failure_of
+from lucius.core.fingerprint import failure_of
 from lucius.core.inputs import AckReceived, Input
 from lucius.core.job import Execution, Job, Step
 from lucius.core.states import AbortReason, StepState
+from lucius.insight.service_rules import SILENT
+from lucius.insight.sights import MOST_WORKERS, ServiceSight, WorkerSight, note_of, read_note
 from lucius.ports.lanes import Lanes
-from lucius.ports.services import Streak
 
-MINUTES: Final = 10
-"""For so many the pace of a service is remembered."""
-MOST_JOBS: Final = 10
-"""Jobs of a streak that are told apart: more make no difference."""
-_SILENCE: Final = ("ACK_TIMEOUT", "LEASE_EXPIRED")
-"""Faults of an attempt whose worker said nothing: they have causes of their own."""
-MOST_WORKERS: Final = 500
-"""Of one service; the one that was seen longest ago makes room."""
 _NO_ATTEMPT: Final = (AbortReason.CANCELLED, AbortReason.RETURNED, AbortReason.PUBLISH_REFUSED)
 """Ends of a lease that say nothing about the service."""
 _SPOKEN: Final = (None, AbortReason.RESULT_FAILED, AbortReason.RETURNED)
 """What a lease is, or ends, by the word of its worker."""
+MOST_NOTED: Final = 1000
+"""Workers in the note of a process, those that were seen last: a row of Azure tables holds 1 MB."""
+LONGEST_NAME: Final = 128
+LONGEST_VERSION: Final = 64
 UNNAMED: Final = "(unnamed)"
 """Workers that do not say who they are."""
-
-
-@dataclass(slots=True)
-class WorkerSight:
-    """One worker. `slots` and `version` are what it says of itself, if it does."""
-
-    last_seen: datetime
-    slots: int | None = None
-    version: str | None = None
-    running: int = 0
-
-
-@dataclass(slots=True)
-class StreakSight:
-    """As `Streak`, while it grows."""
-
-    since: datetime
-    group: str
-    code: str
-    message: str
-    jobs: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class ServiceSight:
-    """One service: its workers, and for each of the last minutes the attempts that ended and failed."""
-
-    first_seen: datetime
-    last_seen: datetime
-    workers: dict[str, WorkerSight] = field(default_factory=dict)
-    minutes: dict[int, list[int]] = field(default_factory=dict)
-    last_success: datetime | None = None
-    streak: "StreakSight | None" = None
-
-    def see(self, worker_id: str, at: datetime) -> WorkerSight:
-        self.last_seen = max(self.last_seen, at)
-        sight = self.workers.get(worker_id)
-        if sight is None:
-            if len(self.workers) >= MOST_WORKERS:
-                del self.workers[min(self.workers, key=lambda w: self.workers[w].last_seen)]
-            sight = self.workers[worker_id] = WorkerSight(at)
-        elif at > sight.last_seen:
-            sight.last_seen = at
-        return sight
-
-    def succeeded(self, at: datetime) -> None:
-        self.last_success, self.streak = at, None
-
-    def failed(self, at: datetime, failure: StepFailure, job_id: str) -> None:
-        if self.streak is None or self.streak.group != failure.group:
-            self.streak = StreakSight(at, failure.group, failure.code, failure.message)
-        if len(self.streak.jobs) < MOST_JOBS and job_id not in self.streak.jobs:
-            self.streak.jobs.append(job_id)
-
-    @property
-    def failing(self) -> Streak | None:
-        """None where a success came after it, also one that another process saw."""
-        found, success = self.streak, self.last_success
-        if found is None or (success is not None and success > found.since):
-            return None
-        return Streak(found.since, found.group, found.code, found.message, len(found.jobs))
-
-    def ended(self, at: datetime, *, failed: bool) -> None:
-        minute = int(at.timestamp()) // 60
-        count = self.minutes.get(minute)
-        if count is None:
-            count = self.minutes[minute] = [0, 0]
-            for old in [each for each in self.minutes if each <= minute - MINUTES]:
-                del self.minutes[old]
-        count[0] += 1
-        count[1] += failed
-
-    def add(self, other: "ServiceSight") -> None:
-        """What another process, or an earlier one, has seen of the same service."""
-        self.first_seen = min(self.first_seen, other.first_seen)
-        self.last_seen = max(self.last_seen, other.last_seen)
-        if other.last_success is not None:
-            self.last_success = max(self.last_success or other.last_success, other.last_success)
-        if other.streak is not None and len(other.streak.jobs) > self._streak_length():
-            self.streak = replace(other.streak, jobs=list(other.streak.jobs))
-        for worker_id, sight in other.workers.items():
-            known = self.see(worker_id, sight.last_seen)
-            known.slots = known.slots or sight.slots
-            known.version = known.version or sight.version
-            known.running += sight.running
-        for minute, (ended, failed) in other.minutes.items():
-            count = self.minutes.setdefault(minute, [0, 0])
-            count[0] += ended
-            count[1] += failed
-
-    def _streak_length(self) -> int:
-        return len(self.streak.jobs) if self.streak is not None else 0
 
 
 class Workers:
@@ -177,7 +82,7 @@ class Workers:
     ) -> None:
         if not failed:
             seen.succeeded(job.updated_at)
-        elif step.fault is not None and step.fault.code not in _SILENCE:
+        elif step.fault is not None and step.fault.code not in SILENT:
             planned = job.plan.steps[index]
             failure = failure_of(planned.step_id, planned.service, step.fault)
             seen.failed(job.updated_at, failure, job.job_id)
@@ -187,14 +92,16 @@ class Workers:
     ) -> None:
         """A worker asked for directives, whether or not there were any."""
         sight = self._seen(service, worker_id, at)
-        sight.slots, sight.version = slots or sight.slots, version or sight.version
+        said = version[:LONGEST_VERSION] if version else None
+        sight.slots, sight.version = slots or sight.slots, said or sight.version
 
     def applied(self, received: Input, outcome: Outcome) -> None:
         """What a worker says of itself with its ACK."""
         if type(received) is AckReceived and received.slots is not None and received.worker_id:
             if len(self._said) > MOST_WORKERS * 20:
                 self._said.clear()
-            self._said[received.worker_id] = (received.slots, received.version)
+            version = received.version[:LONGEST_VERSION] if received.version else None
+            self._said[received.worker_id[:LONGEST_NAME]] = (received.slots, version)
 
     def took_up(self, job: Job) -> None:
         """An owned job as it was found: its leases are at work, or are no more."""
@@ -211,7 +118,7 @@ class Workers:
             del self._running[lease_id]
 
     def _seen(self, service: str, worker_id: str, at: datetime) -> WorkerSight:
-        self.changed = True
+        self.changed, worker_id = True, worker_id[:LONGEST_NAME]
         seen = self.services.get(service)
         if seen is None:
             seen = self.services[service] = ServiceSight(at, at)
@@ -226,7 +133,8 @@ class Workers:
         if step.state is not StepState.IN_PROGRESS or run is not step.executions[-1]:
             self._running.pop(run.exec_id, None)
         elif run.exec_id not in self._running and lane in self._lanes.owned:
-            self._running[run.exec_id] = (service, run.lease_owner or UNNAMED, lane)
+            owner = (run.lease_owner or UNNAMED)[:LONGEST_NAME]
+            self._running[run.exec_id] = (service, owner, lane)
 
     # -- what is known -----------------------------------------------------------------------
 
@@ -239,25 +147,20 @@ class Workers:
 
     def note(self) -> dict[str, Any]:
         """All of it as JSON data, for others to read."""
+        noted = self._latest()
         return {
-            service: {
-                "first": _seconds(seen.first_seen),
-                "last": _seconds(seen.last_seen),
-                "workers": {
-                    worker_id: [
-                        _seconds(sight.last_seen),
-                        sight.slots,
-                        sight.version,
-                        sight.running,
-                    ]
-                    for worker_id, sight in seen.workers.items()
-                },
-                "minutes": [[minute, *count] for minute, count in seen.minutes.items()],
-                "success": _seconds(seen.last_success) if seen.last_success else None,
-                "streak": _streak_note(seen.streak) if seen.streak else None,
-            }
+            service: note_of(seen, {name for of, name in noted if of == service})
             for service, seen in self.known().items()
         }
+
+    def _latest(self) -> set[tuple[str, str]]:
+        """By service, the workers that were seen last: as many as a note has room for."""
+        every = (
+            (sight.last_seen, service, worker_id)
+            for service, seen in self.services.items()
+            for worker_id, sight in seen.workers.items()
+        )
+        return {(service, worker_id) for _, service, worker_id in nlargest(MOST_NOTED, every)}
 
     def known(self) -> dict[str, ServiceSight]:
         """With what is at work now, and what workers said of themselves."""
@@ -270,55 +173,3 @@ class Workers:
             if (known := self.services.get(service)) is not None:
                 known.see(worker_id, known.first_seen).running += 1
         return self.services
-
-
-def read_note(note: Mapping[str, Any]) -> dict[str, ServiceSight]:
-    return {service: _read(each) for service, each in note.items()}
-
-
-def _read(note: Mapping[str, Any]) -> ServiceSight:
-    seen = ServiceSight(_instant(note["first"]), _instant(note["last"]))
-    for worker_id, (last, slots, version, running) in note["workers"].items():
-        seen.workers[worker_id] = WorkerSight(_instant(last), slots, version, running)
-    seen.last_success = _instant(note["success"]) if note["success"] is not None else None
-    if note["streak"] is not None:
-        since, group, code, message, jobs = note["streak"]
-        seen.streak = StreakSight(_instant(since), group, code, message, list(jobs))
-    seen.minutes = {minute: [ended, failed] for minute, ended, failed in note["minutes"]}
-    return seen
-
-
-def merged(several: Collection[Mapping[str, ServiceSight]]) -> dict[str, ServiceSight]:
-    """By service, what all of them have seen."""
-    found: dict[str, ServiceSight] = {}
-    for sights in several:
-        for service, seen in sights.items():
-            into = found.setdefault(service, ServiceSight(seen.first_seen, seen.last_seen))
-            into.add(seen)
-    return found
-
-
-def pace(seen: ServiceSight, now: Callable[[], datetime]) -> tuple[float, float]:
-    """Attempts that ended in a minute, and the part of them that failed, over the last minutes.
-
-    The minutes before the first attempt do not count: a service that began a minute ago is not slow.
-    """
-    this = int(now().timestamp()) // 60
-    recent = {m: c for m, c in seen.minutes.items() if this - MINUTES < m <= this}
-    if not recent:
-        return 0.0, 0.0
-    ended, failed = (sum(counts) for counts in zip(*recent.values(), strict=True))
-    spent = now().timestamp() / 60 - min(recent)
-    return ended / max(spent, 1.0), failed / ended if ended else 0.0
-
-
-def _streak_note(streak: StreakSight) -> list[Any]:
-    return [_seconds(streak.since), streak.group, streak.code, streak.message, streak.jobs]
-
-
-def _seconds(at: datetime) -> float:
-    return round(at.timestamp(), 3)
-
-
-def _instant(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)

@@ -4,14 +4,15 @@ Callers prove themselves with a shared secret. Without one, only loopback is lis
 """
 
 import secrets
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from lucius.contract.codes import CODES
 from lucius.core.errors import (
@@ -35,6 +36,11 @@ ERRORS: dict[type[Exception], str] = {
     BusUnavailableError: "BUS_UNAVAILABLE",
     ValidationError: "INVALID_BODY",
 }
+UNSERVED: Final = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+MOST_BYTES: Final = 2 * 1024 * 1024
+"""Twice what an orchestrator takes: it passes replies on in other words."""
+SHOWN: Final = 100
+"""Characters of what a caller sent that are repeated."""
 
 
 class InvokerProblemError(Exception):
@@ -43,8 +49,8 @@ class InvokerProblemError(Exception):
         self.code = code
 
 
-def invoker_app(invoker: Invoker, secret: str = "") -> Starlette:
-    """An empty secret is for loopback, which bootstrap has checked."""
+def invoker_app(invoker: Invoker, secret: str = "", probes: Sequence[BaseRoute] = ()) -> Starlette:
+    """An empty secret is for loopback, which bootstrap has checked. `probes` need none."""
     endpoints = InternalApi(invoker)
     answers: dict[str, Answering] = {
         ATTEMPT: endpoints.attempt,
@@ -56,8 +62,8 @@ def invoker_app(invoker: Invoker, secret: str = "") -> Starlette:
         Route(path, _for_callers_with(secret, answer), methods=["POST"])
         for path, answer in answers.items()
     ]
-    app = Starlette(routes=[*routes, Route("/openapi.json", _described)])
-    for kind in (*ERRORS, InvokerProblemError, RequestError):
+    app = Starlette(routes=[*routes, Route("/openapi.json", _described), *probes])
+    for kind in (*ERRORS, InvokerProblemError, RequestError, HTTPException):
         app.add_exception_handler(kind, _refused)
     return app
 
@@ -69,32 +75,34 @@ class InternalApi:
     async def attempt(self, request: Request) -> Response:
         body = await _read(request, AttemptBody)
         asked = AttemptRequested(body.stepId, body.attempt_no, body.lease_id)
-        answered = await self._invoker.attempt(body.jobId, asked, publish=body.publish)
-        return self._told(answered, body.tenant_id)
+        answered = await self._invoker.attempt(
+            body.jobId, asked, publish=body.publish, tenant_id=body.tenant_id
+        )
+        return self._told(answered)
 
     async def publish(self, request: Request) -> Response:
         of = (await _read(request, PublishBody)).directive
         asked = AttemptRequested(of.stepId, of.attempt_no, of.lease_id)
-        return self._told(await self._invoker.publish(of.jobId, asked), of.tenant_id)
+        return self._told(await self._invoker.publish(of.jobId, asked, tenant_id=of.tenant_id))
 
     async def timeout(self, request: Request) -> Response:
         body = await _read(request, TimeoutBody)
-        return self._told(await self._invoker.timeout(body.jobId), body.tenant_id)
+        return self._told(await self._invoker.timeout(body.jobId, tenant_id=body.tenant_id))
 
     async def inputs(self, request: Request) -> Response:
         job_id: str = request.path_params["jobId"]
         spoken = await _read(request, SpokenBody)
         applied = await self._invoker.apply(job_id, input_of(spoken.model_dump()))
         if applied is None:
-            raise InvokerProblemError("JOB_NOT_FOUND", f"there is no job {job_id}")
+            said = f"there is no job {job_id[:SHOWN]} on Temporal"
+            raise InvokerProblemError("JOB_NOT_FOUND", said)
         outcome, version = applied.outcome.value, applied.job.version
         told = {"status": "ok", "outcome": outcome, "code": applied.code, "version": version}
         return JSONResponse(told)
 
-    def _told(self, answered: Answered | None, tenant_id: str | None) -> Response:
-        """A tenant that is named must be the job's."""
-        if answered is None or tenant_id not in (None, answered.job.tenant_id):
-            said = "there is no such job, or it has no such step"
+    def _told(self, answered: Answered | None) -> Response:
+        if answered is None:
+            said = "the tenant has no such job on Temporal, or the job has no such step"
             raise InvokerProblemError("JOB_NOT_FOUND", said)
         return JSONResponse(self._invoker.told(answered))
 
@@ -102,8 +110,9 @@ class InternalApi:
 def _for_callers_with(secret: str, answer: Answering) -> Answering:
     async def checked(request: Request) -> Response:
         """Compared in constant time."""
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if secret and not secrets.compare_digest(given.encode(), secret.encode()):
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        known = secrets.compare_digest(given.encode(), secret.encode())
+        if secret and (scheme.lower() != "bearer" or not known):
             said = "the bearer token is not the secret of this invoker: set LUCIUS_INVOKER_SECRET"
             raise InvokerProblemError("UNAUTHENTICATED", said)
         return await answer(request)
@@ -112,7 +121,16 @@ def _for_callers_with(secret: str, answer: Answering) -> Answering:
 
 
 async def _read(request: Request, body: type[AskedBody]) -> AskedBody:
-    return body.model_validate_json(await request.body())
+    """A body that is too large is refused as soon as it shows."""
+    said = bytearray()
+    async for chunk in request.stream():
+        said += chunk
+        if len(said) > MOST_BYTES:
+            raise InvokerProblemError(
+                "BODY_TOO_LARGE",
+                f"a body may have {MOST_BYTES} bytes: jobs name documents, not contain them",
+            )
+    return body.model_validate_json(bytes(said))
 
 
 async def _described(request: Request) -> Response:
@@ -122,8 +140,19 @@ async def _described(request: Request) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, InvokerProblemError | RequestError):
         return _problem(error.code, str(error))
+    if isinstance(error, HTTPException):
+        return _problem(UNSERVED[error.status_code], f"{request.method} {request.url.path[:SHOWN]}")
+    if isinstance(error, ValidationError):
+        return _problem("INVALID_BODY", "; ".join(_faults(error)))
     code = next(code for kind, code in ERRORS.items() if isinstance(error, kind))
     return _problem(code, str(error))
+
+
+def _faults(error: ValidationError) -> Iterator[str]:
+    """Where, and what must be there. What was there instead is not repeated."""
+    for fault in error.errors(include_url=False, include_input=False, include_context=False):
+        pointer = "".join(f"/{part}" for part in fault["loc"])
+        yield f"{pointer or 'the body'}: {fault['msg']}"
 
 
 def _problem(code: str, detail: str) -> Response:

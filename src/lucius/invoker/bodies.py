@@ -1,14 +1,19 @@
 """The bodies of the internal API."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MOST_ATTEMPTS: Final = 2**31 - 1
+
 
 class _Body(BaseModel):
-    """Contracts are additive: fields that this version does not know are passed over."""
+    """Contracts are additive: fields that this version does not know are passed over.
 
-    model_config = ConfigDict(extra="ignore")
+    A number is a number: text and booleans are not taken for one.
+    """
+
+    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 class _OfAJob(_Body):
@@ -18,8 +23,8 @@ class _OfAJob(_Body):
 
 class _Bound(_OfAJob):
     stepId: str = Field(min_length=1, max_length=256)
-    attempt_no: int = Field(ge=1)
-    lease_id: str = Field(min_length=1, max_length=256)
+    attempt_no: int = Field(ge=1, le=MOST_ATTEMPTS)
+    lease_id: str = Field(max_length=256, pattern=r"^[A-Za-z0-9._-]+$")
 
 
 class AttemptBody(_Bound):
@@ -44,7 +49,7 @@ class TimeoutBody(_OfAJob):
 class SpokenBody(BaseModel):
     """`input` names what has happened; the other fields are its own."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", strict=True)
     input: str
 
 

@@ -38,7 +38,7 @@ class ChaosError(LuciusError):
 class Chaos:
     """`drop`, `crash` and `duplicate` are probabilities. `delay` comes before every `execute()`.
 
-    drop: a directive or a reply is lost, and nobody is told. duplicate: it arrives twice.
+    drop: a directive, a reply or a notice is lost, and nobody is told. duplicate: it arrives twice.
     crash: the process ends as if it were killed, before `execute()` or after it.
     """
 
@@ -148,6 +148,13 @@ class ChaoticBus:
 
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         await self._bus.dead_letter(delivery, reason, detail)
+
+    async def tell(self, address: str, message: Message) -> None:
+        await self._bus.tell(address, message)
+
+    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+        heard = await self._bus.hear(address, wait)
+        return [each for each in heard if not self._chaos.hits(self._chaos.drop)]
 
     async def close(self) -> None:
         await self._bus.close()

@@ -100,24 +100,15 @@ class CommitRecord:
         return own + wanted
 
 
-def origin(directive: Directive) -> str:
-    """The workspace of the job where the effect began: a redriven job meets its record there."""
-    root, workspace = directive.effect_key.partition(":")[0], directive.workspace
-    own = f"/{directive.job_id}/"
-    if root and root != directive.job_id and workspace.endswith(own):
-        return f"{workspace[: -len(own)]}/{root}/"
-    return workspace
-
-
 def record_uri(directive: Directive) -> str:
     name = sha256(directive.effect_key.encode()).hexdigest()[:32]
-    return f"{origin(directive)}{COMMITS}{name}.json"
+    return f"{directive.origin}{COMMITS}{name}.json"
 
 
 def folders(directive: Directive) -> tuple[str, ...]:
     """The workspaces that a job may touch: its own, and the one where its effect began."""
-    own, root = directive.workspace, origin(directive)
-    return (own,) if root == own else (own, root)
+    own, began = directive.workspace, directive.origin
+    return (own,) if began == own else (own, began)
 
 
 class Commits:
@@ -153,12 +144,15 @@ class Commits:
         proposed = self._proposal(
             directive, worker_id, check_output(output), tuple(staged.values())
         )
-        await self._take_over(directive)
+        await self._mark(directive)
         for promotion in proposed.promotions:
             for target in promotion.targets[1:]:
                 await self._replaceable(directive, promotion, target)
         record = record_uri(directive), proposed.encoded()
-        created = await self._workspace.create_all([record, *_small(proposed)])
+        later = self._later_mark(directive)
+        created = await self._workspace.create_all([record, *_small(proposed)], unless=later)
+        if created is None:
+            raise _superseded(directive)
         if created:
             return proposed, created - 1
         found = await self.find(directive)
@@ -215,7 +209,8 @@ class Commits:
         places = record.places()[filled:]
         if not places:
             return
-        await self._take_over(directive)
+        await self._check_current(directive)
+        await self._mark(directive)
         for promotion, target in places:
             await self._put(directive, promotion, target)
 
@@ -256,7 +251,7 @@ class Commits:
 
     async def _wrote(self, directive: Directive, target: str, standing: Digest) -> bool:
         """Whether what stands there is what a job of the same origin has committed to that place."""
-        for uri in await self._workspace.list(origin(directive) + COMMITS):
+        for uri in await self._workspace.list(directive.origin + COMMITS):
             data = await self._workspace.read(uri)
             with suppress(ValueError, KeyError, TypeError):
                 for each in CommitRecord.decoded(data or b"").promotions:
@@ -275,23 +270,31 @@ class Commits:
 
     # -- redrives ----------------------------------------------------------------------------
 
-    async def _take_over(self, directive: Directive) -> None:
+    async def _mark(self, directive: Directive) -> None:
         """From here on no earlier job of the same origin puts anything in the places of this step.
 
         Marks are created, never changed: that of a redrive, and of all before it, so that an earlier
-        job finds the mark that follows its own.
+        job finds the mark that follows its own. A job that is no redrive has none.
         """
-        await self._check_current(directive)
+        if not directive.redrive_no:
+            return
         mark = json.dumps({"job_id": directive.job_id, "effect_key": directive.effect_key}).encode()
         for number in range(1, directive.redrive_no + 1):
             await self._workspace.create(_mark_uri(directive, number), mark)
 
     async def _check_current(self, directive: Directive) -> None:
-        later = await self._workspace.read(_mark_uri(directive, directive.redrive_no + 1))
-        if later is not None:
-            raise SupersededError(
-                f"{directive.job_id} has ended, and a redrive of it has taken {directive.step_id} over"
-            )
+        if await self._workspace.read(self._later_mark(directive)) is not None:
+            raise _superseded(directive)
+
+    def _later_mark(self, directive: Directive) -> str:
+        """What the next redrive leaves where it takes the step over."""
+        return _mark_uri(directive, directive.redrive_no + 1)
+
+
+def _superseded(directive: Directive) -> SupersededError:
+    return SupersededError(
+        f"{directive.job_id} has ended, and a redrive of it has taken {directive.step_id} over"
+    )
 
 
 def _small(record: CommitRecord) -> list[tuple[str, bytes]]:
@@ -305,7 +308,7 @@ def _small(record: CommitRecord) -> list[tuple[str, bytes]]:
 
 
 def _mark_uri(directive: Directive, redrive_no: int) -> str:
-    return f"{origin(directive)}{REDRIVES}{directive.step_id}/{redrive_no}.json"
+    return f"{directive.origin}{REDRIVES}{directive.step_id}/{redrive_no}.json"
 
 
 def _refuse(name: str) -> NoReturn:

@@ -14,7 +14,8 @@ AttemptKey = tuple[str, str, int, str]
 DEFAULT_ACK_SECONDS: Final = 30.0
 DEFAULT_LEASE_SECONDS: Final = 900.0
 _NAMES: Final = ("jobId", "stepId", "step_type", "lease_id")
-_OPTIONAL: Final = frozenset({"output_folder"})
+_OPTIONAL: Final = "output_folder"
+_FOR_WORK: Final = (_OPTIONAL, "ack_timeout_seconds", "lease_seconds")
 
 
 @record
@@ -28,6 +29,12 @@ class Directive:
     reply_topic: str
     ack_seconds: float
     lease_seconds: float
+    root: str
+    """The job's workspace, with a slash at its end; empty where the directive names none."""
+    effect_key: str
+    """The same for every attempt of the step, and for the redrives that repeat it."""
+    origin: str
+    """The workspace of the job where the effect began: a redriven job meets its record there."""
     body: Mapping[str, Any]
 
     @property
@@ -43,18 +50,9 @@ class Directive:
     @property
     def workspace(self) -> str:
         """The root of the job's workspace, with a slash at its end."""
-        uri = uri_of(self.body.get("workspace_ref"))
-        if not uri:
+        if not self.root:
             raise InvalidDirectiveError("/workspace_ref: required")
-        return uri.rstrip("/") + "/"
-
-    @property
-    def effect_key(self) -> str:
-        given = self.body.get("effect_key")
-        if isinstance(given, str) and given:
-            return given
-        body = self.body
-        return effect_key(self.job_id, self.step_id, body.get("input_ref"), body.get("payload"))
+        return self.root
 
     @property
     def folder(self) -> str:
@@ -80,7 +78,7 @@ class Directive:
 
 
 def parse_directive(body: Mapping[str, Any]) -> Directive:
-    for name in (*_NAMES, *_OPTIONAL.intersection(body)):
+    for name in _NAMES if _OPTIONAL not in body else (*_NAMES, _OPTIONAL):
         value = body.get(name)
         if not isinstance(value, str) or not value or "/" in value or value in (".", ".."):
             raise InvalidDirectiveError(f"/{name}: must be a string that can be a file's name")
@@ -89,8 +87,9 @@ def parse_directive(body: Mapping[str, Any]) -> Directive:
     attempt_no = body.get("attempt_no")
     if type(attempt_no) is not int or attempt_no < 1:
         raise InvalidDirectiveError("/attempt_no: must be a whole number from 1")
+    job_id, root, effect = body["jobId"], _root(body), _effect_key(body)
     return Directive(
-        body["jobId"],
+        job_id,
         body["stepId"],
         body["tenant_id"],
         body["step_type"],
@@ -99,8 +98,42 @@ def parse_directive(body: Mapping[str, Any]) -> Directive:
         _reply_topic(body),
         _seconds(body, "ack_timeout_seconds", DEFAULT_ACK_SECONDS),
         _seconds(body, "lease_seconds", DEFAULT_LEASE_SECONDS),
+        root,
+        effect,
+        _origin(job_id, root, effect),
         body,
     )
+
+
+def _root(body: Mapping[str, Any]) -> str:
+    uri = uri_of(body.get("workspace_ref"))
+    return uri.rstrip("/") + "/" if uri else ""
+
+
+def _effect_key(body: Mapping[str, Any]) -> str:
+    given = body.get("effect_key")
+    if isinstance(given, str) and given:
+        return given
+    try:
+        return effect_key(body["jobId"], body["stepId"], body.get("input_ref"), body.get("payload"))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidDirectiveError(f"/payload: is not JSON ({error})") from error
+
+
+def _origin(job_id: str, root: str, effect: str) -> str:
+    began, own = effect.partition(":")[0], f"/{job_id}/"
+    if began and began != job_id and root.endswith(own):
+        return f"{root[: -len(own)]}/{began}/"
+    return root
+
+
+def answerable(body: Mapping[str, Any]) -> Directive | None:
+    """As much of a faulty directive as its RESULT needs; None if it does not say whom to answer."""
+    named = {name: value for name, value in body.items() if name not in _FOR_WORK}
+    try:
+        return parse_directive({**named, "step_type": str(body.get("step_type") or "?")})
+    except InvalidDirectiveError:
+        return None
 
 
 def _reply_topic(body: Mapping[str, Any]) -> str:
@@ -114,7 +147,7 @@ def _reply_topic(body: Mapping[str, Any]) -> str:
 
 def _seconds(body: Mapping[str, Any], name: str, default: float) -> float:
     value = body.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    if type(value) not in (float, int) or value <= 0:
         raise InvalidDirectiveError(f"/{name}: must be a number above 0")
     return float(value)
 

@@ -139,8 +139,16 @@ class CommittedOutputLostError(FatalError):
     default_code = "COMMITTED_OUTPUT_LOST"
 
 
-class InvalidDirectiveError(LuciusError):
-    """A message that is no directive for this service: it is set aside, nobody is answered."""
+class InvalidDirectiveError(FatalError):
+    """A message that is no directive for this service: it is set aside, and answered if it can be."""
+
+    default_code = "INVALID_DIRECTIVE"
+
+
+class StepTypeNotServedError(RetryableError):
+    """The step is for another service, or for another version of this one, which may get it next time."""
+
+    default_code = "STEP_TYPE_NOT_SERVED"
 
 
 def step_failure(error: BaseException) -> Exception:

@@ -10,14 +10,16 @@ from enum import Enum
 from typing import Any, Final
 
 from lucius.core.errors import BusError, LuciusError, PublishRefusedError
+from lucius.core.notices import proven, same_attempt
 from lucius.platform.backoff import Backoff
 from lucius.platform.bodies import Body
 from lucius.platform.commit import Commits, folders
-from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.directive import Directive, answerable, parse_directive
 from lucius.platform.errors import (
     InvalidDirectiveError,
     LeaseExpiredError,
     RetryableError,
+    StepTypeNotServedError,
     classify,
     step_failure,
 )
@@ -31,8 +33,8 @@ from lucius.platform.replies import (
     RELEASE,
     RESULT,
     Replies,
+    ReplyForm,
     failed,
-    reply,
     succeeded,
 )
 from lucius.platform.service import Output, Service
@@ -84,6 +86,7 @@ class Attempt:
         self._releasing = False
         self._cancel_requested = False
         self._ended = False
+        self._form: ReplyForm | None = None
         self._task: Task | None = None
         self._span: NoSpan = NO_SPAN
         self.progress = Progress.PICKING_UP
@@ -104,6 +107,16 @@ class Attempt:
     @property
     def lease_id(self) -> object:
         return self._delivery.message.body.get("lease_id")
+
+    def is_told(self, said: Mapping[str, Any]) -> bool:
+        """Whether a notice is for this attempt, and LUCIUS made it."""
+        directive = self._delivery.message.body
+        if not same_attempt(said, directive):
+            return False
+        if proven(said, directive.get("callback_token")):
+            return True
+        self._log.warning("a notice to %s is ignored: LUCIUS did not make it", self.message_id)
+        return False
 
     async def run(self) -> None:
         directive = await self._accepted()
@@ -129,16 +142,28 @@ class Attempt:
     # -- pick up -----------------------------------------------------------------------------
 
     async def _accepted(self) -> Directive | None:
-        """What is no directive for this service is set aside: it would never become one."""
+        """What is no directive for this service is set aside: it would never become one.
+
+        If it says whom to answer, its RESULT says why: nobody waits for an ACK that cannot come.
+        """
         try:
             directive = parse_directive(self._delivery.message.body)
             if directive.step_type not in self._kit.service.step_types:
-                raise InvalidDirectiveError(f"/step_type: {directive.step_type} is not served here")
+                served = ", ".join(self._kit.service.step_types)
+                raise StepTypeNotServedError(
+                    f"/step_type: {directive.step_type} is not served here, but {served}"
+                )
             if self._kit.service.commit and not directive.workspace:
                 raise InvalidDirectiveError("/workspace_ref: required")
             return directive
-        except InvalidDirectiveError as error:
+        except (InvalidDirectiveError, StepTypeNotServedError) as error:
             self._log.error("%s is set aside: %s", self.message_id, error)
+            if (faulty := answerable(self._delivery.message.body)) is not None:
+                result = failed(classify(error))
+                self._kit.instruments.attempts.add(
+                    self._kit.service.name, result["status"], error.code
+                )
+                await self._send_result(faulty, result)
             await self._set_aside("INVALID_DIRECTIVE", str(error))
             return None
 
@@ -287,8 +312,9 @@ class Attempt:
         serial: int | None = None,
     ) -> bool:
         kit = self._kit
-        stamp = kit.clock().isoformat()
-        message = reply(directive, kind, kit.worker_id, stamp, fields, serial)
+        if self._form is None:
+            self._form = ReplyForm(directive, kit.worker_id)
+        message = self._form.filled(kind, kit.clock().isoformat(), fields, serial)
         return (await kit.replies.send(directive, message)).cancel_requested
 
     async def _send_result(self, directive: Directive, result: Mapping[str, Any]) -> None:

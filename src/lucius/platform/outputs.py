@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from lucius.core.json_faults import json_faults
-from lucius.core.wire import MAX_REF, bounded_ref
+from lucius.core.wire import MAX_REF, bounded_ref, plain_ref
 from lucius.platform.errors import FatalError, InvalidOutputError, OutputMissingError
 from lucius.platform.service import Output
 from lucius.platform.task import Staged
@@ -16,6 +16,8 @@ def check_output(output: object) -> Output:
     if not isinstance(output, Output):
         kind = type(output).__name__
         raise InvalidOutputError(f"execute() gave back a {kind}: give back an Output, or None")
+    if output.ref is None or plain_ref(output.ref):
+        return output
     for at, reason in json_faults(output.ref):
         raise InvalidOutputError(f"Output.ref{at} {reason}")
     try:

@@ -41,41 +41,51 @@ class BusReplies:
         return SILENT
 
 
-def reply(
-    directive: Directive,
-    kind: str,
-    worker_id: str,
-    timestamp: str,
-    fields: Mapping[str, Any] | None = None,
-    serial: int | None = None,
-) -> Message:
-    """The same attempt and kind give the same message id, so that a repetition is recognised."""
-    given = directive.body
-    body: dict[str, Any] = {
-        "type": kind,
-        "jobId": directive.job_id,
-        "stepId": directive.step_id,
-        "tenant_id": directive.tenant_id,
-        "attempt_no": directive.attempt_no,
-        "lease_id": directive.lease_id,
-        "timestamp": timestamp,
-        "worker_id": worker_id,
-        "correlation_id": given.get("correlation_id"),
-        "traceparent": given.get("traceparent"),
-    }
-    for name in ("tracestate", "callback_token"):
-        if name in given:
-            body[name] = given[name]
-    if fields:
-        body.update(fields)
-    named = kind if serial is None else f"{kind}:{serial}"
-    return Message(message_id(*directive.key, named), body, _properties(directive, kind))
+class ReplyForm:
+    """What all replies of one attempt have in common, written once.
+
+    The same attempt and kind give the same message id, so that a repetition is recognised.
+    """
+
+    __slots__ = ("_body", "_key", "_properties")
+
+    def __init__(self, directive: Directive, worker_id: str) -> None:
+        given = directive.body
+        self._key = directive.key
+        self._body: dict[str, Any] = {
+            "type": "",
+            "jobId": directive.job_id,
+            "stepId": directive.step_id,
+            "tenant_id": directive.tenant_id,
+            "attempt_no": directive.attempt_no,
+            "lease_id": directive.lease_id,
+            "timestamp": "",
+            "worker_id": worker_id,
+            "correlation_id": given.get("correlation_id"),
+            "traceparent": given.get("traceparent"),
+        }
+        for name in ("tracestate", "callback_token"):
+            if name in given:
+                self._body[name] = given[name]
+        self._properties = _properties(directive)
+
+    def filled(
+        self,
+        kind: str,
+        timestamp: str,
+        fields: Mapping[str, Any] | None = None,
+        serial: int | None = None,
+    ) -> Message:
+        body = {**self._body, **fields} if fields else self._body.copy()
+        body["type"], body["timestamp"] = kind, timestamp
+        named = kind if serial is None else f"{kind}:{serial}"
+        return Message(message_id(*self._key, named), body, {**self._properties, "type": kind})
 
 
-def _properties(directive: Directive, kind: str) -> dict[str, Property]:
+def _properties(directive: Directive) -> dict[str, Property]:
     given = directive.body
     properties: dict[str, Property] = {
-        "type": kind,
+        "type": "",
         "step_type": directive.step_type,
         "tenant_id": directive.tenant_id,
         "jobId": directive.job_id,
@@ -83,12 +93,20 @@ def _properties(directive: Directive, kind: str) -> dict[str, Property]:
         "attempt_no": directive.attempt_no,
         "lease_id": directive.lease_id,
     }
-    for name, source in (("service", "service"), ("mode", "mode"), ("lane", "lane")):
-        if given.get(source) is not None:
-            properties[name] = given[source]
-    if given.get("routing_key_used") is not None:
-        properties["message_key"] = given["routing_key_used"]
+    for name, source in _COPIED:
+        value = given.get(source)
+        if value is not None:
+            properties[name] = value
     return properties
+
+
+_COPIED: Final = (
+    ("service", "service"),
+    ("mode", "mode"),
+    ("lane", "lane"),
+    ("message_key", "routing_key_used"),
+)
+"""Properties of a reply, and the fields of its directive that they repeat."""
 
 
 def succeeded(output_ref: Any) -> dict[str, Any]:

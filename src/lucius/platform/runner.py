@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
 from lucius.core.errors import BusError
+from lucius.core.notices import CANCEL, LEASE_ENDED
 from lucius.core.routing import directive_topics
 from lucius.platform.backoff import Backoff
 from lucius.platform.bodies import Body, InAThread, OnTheLoop
@@ -103,6 +105,7 @@ class ServiceRunner:
         self._freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._receiver: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
         self._answered_at = 0.0
         self._outage: str | None = None
 
@@ -131,6 +134,40 @@ class ServiceRunner:
             if execution.lease_id == lease_id:
                 execution.end(task)
 
+    async def _hear_forever(self) -> None:
+        """Without notices the service works on: it hears of a cancellation later, or never."""
+        backoff, trouble = Backoff(), ""
+        while True:
+            try:
+                await self._hear(WAIT)
+                backoff.reset()
+                trouble = ""
+                continue
+            except (BusError, TimeoutError) as error:
+                said = str(error) or type(error).__name__
+            except Exception as error:
+                said = repr(error)
+            if said != trouble:
+                log.warning("%s hears no notices: %s", self._name, said)
+            trouble = said
+            await backoff.wait()
+
+    async def _hear(self, wait: timedelta) -> None:
+        async with asyncio.timeout((wait + SILENCE).total_seconds()):
+            heard = await self._kit.bus.hear(self.worker_id, wait)
+        for message in heard:
+            self._notice(message.body)
+
+    def _notice(self, said: Mapping[str, Any]) -> None:
+        """Obey what LUCIUS says of a lease that is held here, and nothing else."""
+        for task, execution in tuple(self._running.items()):
+            if execution.is_told(said):
+                match said.get("type"):
+                    case str(kind) if kind == LEASE_ENDED:
+                        execution.end(task)
+                    case str(kind) if kind == CANCEL:
+                        execution.request_cancel()
+
     # -- receiving ---------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -141,6 +178,10 @@ class ServiceRunner:
         await self._kit.body.open()
         self._answered_at = asyncio.get_running_loop().time()
         ensured = await self._try(self._ensure())
+        if ensured:
+            with suppress(Exception):  # whoever goes on hearing meets it again, and says so
+                await self._hear(timedelta())
+        self._listener = asyncio.create_task(self._hear_forever())
         self._receiver = asyncio.create_task(self._receive_forever(ensured))
 
     async def run(self) -> None:
@@ -187,9 +228,9 @@ class ServiceRunner:
         return done
 
     async def _receive(self) -> bool:
-        patience = (WAIT + SILENCE).total_seconds()
-        async with asyncio.timeout(patience):
-            deliveries = await self._kit.bus.receive(self._name, self._topics, self._free, WAIT)
+        wait = WAIT if self._outage is None else timedelta()  # so that its end is known at once
+        async with asyncio.timeout((WAIT + SILENCE).total_seconds()):
+            deliveries = await self._kit.bus.receive(self._name, self._topics, self._free, wait)
         for delivery in deliveries:
             self._start(delivery)
         return True
@@ -224,6 +265,9 @@ class ServiceRunner:
         for task in tuple(self._running):
             task.cancel()
         await self._ended_within(RELEASE_TIME)
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
         for execution in self._running.values():
             log.error("%s ignores its cancellation and is left behind", execution.message_id)
         await self._kit.body.close()

@@ -1,6 +1,6 @@
 """The bus port: topics with filtered subscriptions, at-least-once delivery under a lock."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
 from typing import Any, Final, Protocol
@@ -42,6 +42,14 @@ class Subscription:
     lock: timedelta = timedelta(seconds=60)
     max_deliveries: int = 10
     by_topic: bool = False
+    addressed: bool = False
+    """It keeps what is told to addresses, for a few minutes. Only some brokers need a place for that."""
+
+
+NOTICES: Final = Subscription(
+    "global-bus-notices", "workers", lock=timedelta(minutes=5), addressed=True
+)
+"""What is told to workers, each at its own address."""
 
 
 def directive_filters(
@@ -53,6 +61,23 @@ def directive_filters(
         "pool": (pool if pool is not None else ABSENT,),
     }
     return filters if mode is None else {**filters, "mode": (mode,)}
+
+
+MARK: Final = "deployment-"
+"""How the name of the subscription begins that says whose topics these are. A topic has one such."""
+
+
+def deployment_mark(topic: str, deployment: str) -> Subscription:
+    """A subscription that takes nothing. Adapters refuse a second one with another name."""
+    name = f"{MARK}{deployment}"
+    return Subscription(topic, name, {"deployment": (deployment,)}, by_topic=True)
+
+
+def others_mark(wanted: Subscription, names: Iterable[str]) -> str | None:
+    """The mark of another deployment among these names, where `wanted` is a mark."""
+    if not wanted.name.startswith(MARK):
+        return None
+    return next((n for n in names if n.startswith(MARK) and n != wanted.name), None)
 
 
 @record
@@ -110,6 +135,16 @@ class Bus(Protocol):
 
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         """Set a faulty message aside."""
+
+    async def tell(self, address: str, message: Message) -> None:
+        """Send it to whoever hears at that address. It may be lost: nobody keeps it for long."""
+
+    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+        """What was told to that address, as soon as there is something; nothing after `wait`.
+
+        One receiver hears at an address. It misses nothing after its first call, unless the broker is
+        away meanwhile. BusUnavailableError during an outage.
+        """
 
     async def close(self) -> None: ...
 

@@ -15,6 +15,8 @@ class Submitted:
     job_id: str
     state: str
     duplicate: bool
+    warnings: tuple[tuple[str, str], ...] = ()
+    """Where the request may not mean what it says, and why. It was accepted all the same."""
 
 
 @record

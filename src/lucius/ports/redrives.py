@@ -43,6 +43,8 @@ class RedrivePlan:
     rules: RedriveRules
     created_at: datetime
     updated_at: datetime
+    paced_at: datetime
+    """When it last looked for jobs to redrive: its pace is counted from there."""
     by: str
     reason: str | None = None
     matched: int = 0

@@ -21,7 +21,10 @@ class WorkerView:
 
 @record
 class Streak:
-    """Jobs of one service that failed alike, one after the other, with no success in between."""
+    """Jobs of one service that failed one after the other, with no success in between.
+
+    `group` is empty where they did not fail alike; then `code` and `message` are the last.
+    """
 
     since: datetime
     group: str
@@ -29,6 +32,8 @@ class Streak:
     message: str
     jobs: int
     """How many different ones, as far as it matters: they are counted to ten."""
+    until: datetime | None = None
+    """When the next job succeeded, if one has."""
 
 
 @record
@@ -36,7 +41,8 @@ class ServiceView:
     """`waiting`: directives that are held or on their way; of those, `sent` are with the bus.
 
     `oldest_sent`: since when the longest of them waits for a worker. `rate`: attempts that ended in a
-    minute, lately; `failure_rate`: the part of them that failed.
+    minute, lately; `failure_rate`: the part of them that failed. `free`: empty slots of workers that have
+    work in hand.
     """
 
     service: str
@@ -54,7 +60,10 @@ class ServiceView:
     rate: float = 0.0
     failure_rate: float = 0.0
     workers: Sequence[WorkerView] = field(default_factory=tuple)
+    free: int = 0
     failing: Streak | None = None
+    failed_until: Streak | None = None
+    """The last time that it failed every job, which is over."""
 
 
 class ServiceBook(Protocol):

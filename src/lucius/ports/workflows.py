@@ -37,4 +37,7 @@ class Workflows(Protocol):
     async def check(self) -> None:
         """Return if workflows can be reached; else raise with a sentence that says what is wrong."""
 
+    async def provision(self) -> list[str]:
+        """Register what workflows are found by. The names of what was missing."""
+
     async def close(self) -> None: ...

@@ -47,10 +47,14 @@ class Workspace(Protocol):
     async def create(self, uri: str, data: bytes) -> bool:
         """Create durably if absent, in one atomic step. False: it was there, unchanged and durable."""
 
-    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+    async def create_all(
+        self, objects: Sequence[tuple[str, bytes]], *, unless: str | None = None
+    ) -> int | None:
         """Create these, URI and bytes, in order, up to the first that is there: how many were created.
 
-        Cheaper than one by one where one sync serves all of them. A crash may leave the first few.
+        None: the object `unless` is there, so nothing was created. It is looked for in the same step
+        where the storage can do that. Cheaper than one by one where one sync serves all of them. A crash
+        may leave the first few.
         """
 
     async def replace(self, uri: str, data: bytes, expected: Digest) -> bool:

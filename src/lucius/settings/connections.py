@@ -98,6 +98,12 @@ class Storage(Section):
         "Tenants whose jobs of a month backend `table` spreads over sixteen partitions, because one"
         " takes 2,000 rows a second",
     )
+    table_lag: SecondsOrNone = setting(
+        "TABLE_LAG_SECONDS",
+        "30",
+        "How long Steps, Outbox and Events of backend `table` may be behind Jobs: saves of a job in that"
+        " time are copied together. none: each save is copied at once, for twice as many requests",
+    )
     idempotency_table: Text = setting(
         "IDEMPOTENCY_TABLE", "job-idempotency", "Table of each tenant's claims, lists and counts"
     )
@@ -108,6 +114,12 @@ class Storage(Section):
         "INFLIGHT_TABLE",
         "job-inflight",
         "Table of lane leases, what is in flight on the lanes, and API keys",
+    )
+    service_records_table: Text = setting(
+        "SERVICE_RECORDS_TABLE",
+        "",
+        "Azure table, in the account of LUCIUS_TABLE_CONNECTION, in which `lucius service run` records what"
+        " was begun and done. Empty: in the workspace of each job",
     )
     workspace_url: Url = setting(
         "WORKSPACE_URL",
@@ -156,8 +168,23 @@ class BusAndRouting(Section):
     nats_private_key_path: Text = setting(
         "NATS_PRIVATE_KEY_PATH", "", "File with the private key of that certificate"
     )
+    nats_credentials: Text = setting(
+        "NATS_CREDENTIALS",
+        "",
+        "Credentials file (.creds) that this process shows to NATS servers. It is read for every"
+        " connection, so a new one needs no restart",
+    )
+    nats_user: Text = setting("NATS_USER", "", "User of NATS; LUCIUS_NATS_PASSWORD goes with it")
+    nats_password: Secret = setting("NATS_PASSWORD", "", "Password of that user")
+    nats_token: Secret = setting("NATS_TOKEN", "", "Token for NATS servers that ask for one")
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"
+    )
+    servicebus_prefix: Text = setting(
+        "SERVICEBUS_PREFIX",
+        "",
+        "What the names of topics begin with on Service Bus: each deployment that shares a namespace with"
+        " another has its own, such as `test-`",
     )
     servicebus_lock: Seconds = setting(
         "SERVICEBUS_LOCK_SECONDS",
@@ -176,6 +203,13 @@ class BusAndRouting(Section):
         "120",
         "How long a topic drops messages with an id that it has seen. A publish whose outcome is unknown"
         " is repeated within seconds; a longer window costs throughput. Set only when a topic is created",
+    )
+    servicebus_sessions: bool = setting(
+        "SERVICEBUS_SESSIONS",
+        "false",
+        "Whether directives with the same routing key (a tenant, or a document in BURST) are a session of"
+        " Service Bus: one process at a time receives them, in order. Set only when a subscription is"
+        " created",
     )
     servicebus_expiry: AgeValue = setting(
         "SERVICEBUS_EXPIRY",

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from lucius.core.plan import RetryPolicy
 from lucius.settings.loading import DEFAULT, STORED, SettingsError, load_settings
@@ -50,6 +50,10 @@ class StoredSettings:
         self._settings = settings
         self._seen: Mapping[str, str] | None = None
 
+    def in_force(self) -> Settings:
+        """As they count for a job that is accepted now."""
+        return self._settings
+
     def policy(self, stored: Mapping[str, str]) -> RetryPolicy:
         """Retries and timeouts as they are stored now. Raises SettingsError."""
         check_stored(stored)
@@ -62,8 +66,11 @@ class StoredSettings:
             {}, stored={env: stored[env] for env in open_rows.values() if env in stored}
         )
         self._tell_of_changes(stored)
-        changed = {name: getattr(fresh, name) for name in open_rows}
-        return self._settings.model_copy(update=changed).retry_policy()
+        changed: dict[str, Any] = {name: getattr(fresh, name) for name in open_rows}
+        named = {env: fresh.sources[env] for env in open_rows.values()}
+        sources = {**self._settings.sources, **named}
+        self._settings = self._settings.model_copy(update={**changed, "sources": sources})
+        return self._settings.retry_policy()
 
     def _tell_of_changes(self, stored: Mapping[str, str]) -> None:
         """Some changes wait for the next start. Who made one should not wait for its effect."""

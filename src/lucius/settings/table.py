@@ -5,8 +5,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lucius import __version__
 from lucius.admission.ingress import IngressPolicy
 from lucius.configs.files import PACKAGED as PACKAGED_PROTOCOLS
+from lucius.contract.shapes import SettingShape, SettingsShape
 from lucius.core.plan import OUTBOX, TEMPORAL, RetryPolicy, Sla
 from lucius.core.references import ReferencePolicy
 from lucius.ports.ledger import Limits
@@ -86,6 +88,14 @@ class Settings(
             value = getattr(self, name)
             text = (MASK if value else NONE) if row.secret else row.takes.show(value)
             yield Line(row.env, text, self.sources.get(row.env, "default"), row.about)
+
+    def shown(self) -> SettingsShape:
+        """The same for the API: what `lucius settings --server` prints."""
+        lines: list[SettingShape] = [
+            {"name": each.name, "value": each.value, "source": each.source, "about": each.about}
+            for each in self.lines()
+        ]
+        return {"version": __version__, "settings": lines, "warnings": list(self.warnings)}
 
     def retry_policy(self) -> RetryPolicy:
         return RetryPolicy(

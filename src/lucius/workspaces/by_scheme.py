@@ -59,12 +59,18 @@ class WorkspaceByScheme:
     async def create(self, uri: str, data: bytes) -> bool:
         return await self._of(uri).create(uri, data)
 
-    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+    async def create_all(
+        self, objects: Sequence[tuple[str, bytes]], *, unless: str | None = None
+    ) -> int | None:
         """In one go as far as one workspace has them, and one by one from there."""
         first = self._of(objects[0][0])
         together = list(takewhile(lambda each: self._of(each[0]) is first, objects))
-        created = await first.create_all(together)
-        if created < len(together):
+        if unless is not None and self._of(unless) is not first:
+            if await self.read(unless) is not None:
+                return None
+            unless = None
+        created = await first.create_all(together, unless=unless)
+        if created is None or created < len(together):
             return created
         for uri, data in objects[created:]:
             if not await self.create(uri, data):

@@ -1,6 +1,7 @@
 """Blocking work on local files: what is read, what is listed, and how a name is made to last."""
 
 import ctypes
+import errno
 import os
 import platform
 import shutil
@@ -20,6 +21,9 @@ TEMPORARY: Final = ".lucius-tmp-"
 NOTES_FILE: Final = ".notes.sqlite3"
 HIDDEN: Final = (TEMPORARY, NOTES_FILE)
 """How the names of files begin that are no objects."""
+NAMELESS: Final = hasattr(os, "O_TMPFILE") and os.path.exists("/proc/self/fd")
+"""Whether a file can be written before it has a name. Some file systems cannot even then."""
+_NOT_NAMELESS: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOTSUP})
 
 
 def size_of(path: str) -> int:
@@ -78,20 +82,38 @@ def open_temporary(directory: str) -> tuple[int, str]:
 
 def create_unsynced(path: str, data: bytes, top: str) -> bool:
     """Create a file that appears whole; whether it lasts is not waited for. False: it was there."""
+    directory = os.path.dirname(path)
     try:
-        handle, temporary = open_temporary(os.path.dirname(path))
+        handle, temporary = _open_nameless(directory)
     except FileNotFoundError:
-        make_folder(os.path.dirname(path), top)
-        handle, temporary = open_temporary(os.path.dirname(path))
+        make_folder(directory, top)
+        handle, temporary = _open_nameless(directory)
     try:
         write_all(handle, data)
-        os.link(temporary, path)
+        if temporary is None:
+            os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle)
+        else:
+            os.link(temporary, path)
     except FileExistsError:
         return False
     finally:
         os.close(handle)
-        os.unlink(temporary)
+        if temporary is not None:
+            os.unlink(temporary)
     return True
+
+
+def _open_nameless(directory: str) -> tuple[int, str | None]:
+    """A new file that gets its first name when it is whole. Where that is not possible it has one already."""
+    if NAMELESS:
+        mode = 0o600 if _closed(directory) else 0o666
+        try:
+            flags = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC
+            return os.open(directory, flags, mode), None
+        except OSError as error:
+            if error.errno not in _NOT_NAMELESS:
+                raise
+    return open_temporary(directory)
 
 
 def write_all(handle: int, data: bytes) -> None:

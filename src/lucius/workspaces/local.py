@@ -9,7 +9,7 @@ import copy
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, TypeVar
@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
 from lucius.ports.workspace import NOTES, Digest
+from lucius.workspaces.creations import Creation
 from lucius.workspaces.files import (
     digest_of,
     folders_in,
@@ -25,8 +26,8 @@ from lucius.workspaces.files import (
     size_of,
     walk,
 )
-from lucius.workspaces.notes import Notes, created, removed, written
-from lucius.workspaces.places import Places, below, real_path
+from lucius.workspaces.notes import Notes, removed, written
+from lucius.workspaces.places import Places, SeenFolders, below, real_path
 from lucius.workspaces.promises import PromisedFile, Promises
 from lucius.workspaces.together import FilesTogether, Placing, place_alone
 
@@ -36,6 +37,7 @@ TOGETHER_BYTES: Final = 1024 * 1024
 """Files up to this size are written together with those of others."""
 _PLAIN: Final = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)*", re.ASCII)
 _NOTES: Final = frozenset(NOTES)
+_NOTED: Final = tuple(f"{each}/" for each in NOTES)
 T = TypeVar("T")
 
 
@@ -67,6 +69,7 @@ class LocalWorkspace:
         self._readable = (*self._writable, *(os.path.realpath(place) for place in readable))
         self._protected = Places(protected)
         self._protected_from_jobs = Places([*protected, self._root])
+        self._plain_folders = SeenFolders()
 
     def within(self, *folders: str) -> "LocalWorkspace":
         """A view of these folders alone. Those that are not below the root are left out."""
@@ -87,7 +90,7 @@ class LocalWorkspace:
 
     def _folder(self, uri: str) -> str | None:
         try:
-            real = _plain_path(self._home, uri.rstrip("/")) or real_path(path_of(uri))
+            real = self._plain_path(self._home, uri.rstrip("/")) or real_path(path_of(uri))
         except WorkspaceRefusedError:
             return None
         return real if real != self._root and below(real, self._root) else None
@@ -108,8 +111,8 @@ class LocalWorkspace:
 
     async def read(self, uri: str) -> bytes | None:
         path = self._path(uri, self._readable)
-        if self._is_note(path) and (found := self._note(path)) is not None:
-            return found
+        if self._is_note(path):
+            return await self._note(path)
         with _reported(uri):
             try:
                 if size_of(path) <= INLINE_BYTES:
@@ -118,17 +121,16 @@ class LocalWorkspace:
             except FileNotFoundError:
                 return None
 
-    def _note(self, path: str) -> bytes | None:
+    async def _note(self, path: str) -> bytes | None:
         """A note. One that is not in the database may be a file of an earlier version, but no link."""
-        found = self._notes.read(path)
-        if found is None and os.path.islink(os.path.dirname(path)):
-            raise WorkspaceRefusedError(f"{path} leads out of its folder")
-        return found
+        found = await self._notes.read(path)
+        return found if found is not None or self._notes.complete else _note_of_old(path)
 
     async def size(self, uri: str) -> int | None:
         path = self._path(uri, self._readable)
-        if self._is_note(path) and (found := self._note(path)) is not None:
-            return len(found)
+        if self._is_note(path):
+            found = await self._note(path)
+            return None if found is None else len(found)
         with _reported(uri):
             try:
                 return size_of(path)
@@ -137,8 +139,9 @@ class LocalWorkspace:
 
     async def digest(self, uri: str) -> Digest | None:
         path = self._path(uri, self._readable)
-        if self._is_note(path) and (found := self._note(path)) is not None:
-            return Digest(sha256(found).hexdigest(), len(found))
+        if self._is_note(path):
+            found = await self._note(path)
+            return None if found is None else Digest(sha256(found).hexdigest(), len(found))
         with _reported(uri):
             try:
                 if size_of(path) <= INLINE_BYTES:
@@ -157,18 +160,26 @@ class LocalWorkspace:
     async def create(self, uri: str, data: bytes) -> bool:
         return await self.create_all([(uri, data)]) == 1
 
-    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+    async def create_all(
+        self, objects: Sequence[tuple[str, bytes]], *, unless: str | None = None
+    ) -> int | None:
         files = [(self._path(each, self._writable), data) for each, data in objects]
         uri, (first, data) = objects[0][0], files[0]
         if not self._is_note(first):
+            if unless is not None and await self.size(unless) is not None:
+                return None
             return await self._place(uri, files)
+        mark = None if unless is None else self._path(unless, self._writable)
+        if not self._notes.complete and _any_exists(first, mark):  # a note of an earlier version
+            return None if mark is not None and await self._note(mark) is not None else 0
         rest = [PromisedFile(path, self._top(path), data) for path, data in files[1:]]
         with _reported(uri):
             if self._promises.kept(rest) and not any(self._is_note(each.path) for each in rest):
-                return await self._promises.create(first, data, rest)
-        if not await self._notes.change(lambda conn: created(conn, first, data)):
-            return 0
-        return 1 + (await self.create_all(objects[1:]) if rest else 0)
+                return await self._promises.create(first, data, rest, mark)
+        created = await self._notes.change(Creation(first, data, mark))
+        if not created or not rest:
+            return None if created is None else int(created)
+        return 1 + (await self.create_all(objects[1:]) or 0)
 
     async def _place(
         self, uri: str, files: Sequence[tuple[str, bytes]], *, over: bool = False
@@ -227,9 +238,11 @@ class LocalWorkspace:
         own = self._own_path(uri)
         if own is not None:
             return own
-        real = real_path(path_of(uri))
-        if not self._open(real):
-            raise WorkspaceRefusedError(f"{uri} is not open to this job")
+        real = path_of(uri)
+        if not self._protected.miss(real):
+            real = real_path(real)
+            if not self._open(real):
+                raise WorkspaceRefusedError(f"{uri} is not open to this job")
         if not any(below(real, root) for root in (*self._own(), *roots)):
             raise WorkspaceRefusedError(f"{uri} is outside the workspace")
         return real
@@ -237,8 +250,40 @@ class LocalWorkspace:
     def _own_path(self, uri: str) -> str | None:
         """The quick way to an object in a folder of this view: no link on the way, no odd spelling."""
         self._own()
-        found = (_plain_path(place, uri) for place in self._spelt)
-        return next((path for path in found if path is not None), None)
+        for place in self._spelt:
+            path = self._plain_path(place, uri)
+            if path is not None:
+                return path
+        return None
+
+    def _plain_path(self, place: tuple[str, str], uri: str) -> str | None:
+        """The path of an object below a folder, given by URI and path: None if it takes a closer look."""
+        folder, top = place
+        rest = uri[len(folder) :] if uri.startswith(folder) else ""
+        if _PLAIN.fullmatch(rest) is None:
+            return None
+        path, above = f"{top}/{rest}", rest.rpartition("/")[0]
+        if rest.startswith(_NOTED):
+            return path
+        plain = not above or self._plain_folder(top, above)
+        if plain:
+            return None if os.path.islink(path) else path
+        return path if plain is None else None
+
+    def _plain_folder(self, top: str, below: str) -> bool | None:
+        """Whether no link leads there; None: nothing is there, so nothing below it can be a link."""
+        path = f"{top}/{below}"
+        if self._plain_folders.same(path):
+            return True
+        step = top
+        for part in below.split("/"):
+            step = f"{step}/{part}"
+            if not os.path.lexists(step):
+                return None
+            if os.path.islink(step):
+                return False
+        self._plain_folders.keep(path)
+        return True
 
     def _is_note(self, path: str) -> bool:
         """Everything else is a file, under the name that it has."""
@@ -251,20 +296,20 @@ class LocalWorkspace:
         return await _in_thread(prefix, lambda: self._list(prefix))
 
 
-def _plain_path(place: tuple[str, str], uri: str) -> str | None:
-    """The path of an object below a folder, given by URI and path: None if it takes a closer look."""
-    folder, path = place
-    rest = uri[len(folder) :] if uri.startswith(folder) else ""
-    if _PLAIN.fullmatch(rest) is None:
+def _note_of_old(path: str) -> bytes | None:
+    folder = os.path.dirname(path)
+    if not os.path.lexists(folder):
         return None
-    parts = rest.split("/")
-    if parts[0] in _NOTES:
-        return f"{path}/{rest}"
-    for part in parts:
-        path = f"{path}/{part}"
-        if os.path.islink(path):
-            return None
-    return path
+    if os.path.islink(folder):
+        raise WorkspaceRefusedError(f"{path} leads out of its folder")
+    with _reported(path), suppress(FileNotFoundError):
+        size_of(path)
+        return read_file(path)
+    return None
+
+
+def _any_exists(*paths: str | None) -> bool:
+    return any(path is not None and os.path.lexists(path) for path in paths)
 
 
 def path_of(uri: str) -> str:

@@ -78,7 +78,11 @@ class MemoryWorkspace:
         self.store(uri, data)
         return True
 
-    async def create_all(self, objects: Sequence[tuple[str, bytes]]) -> int:
+    async def create_all(
+        self, objects: Sequence[tuple[str, bytes]], *, unless: str | None = None
+    ) -> int | None:
+        if unless is not None and await self.read(unless) is not None:
+            return None
         for number, (uri, data) in enumerate(objects):
             if not await self.create(uri, data):
                 return number

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, Final
 
 from lucius.core.errors import WorkspaceError
+from lucius.workspaces.creations import MOST, Creation, create_together
 from lucius.workspaces.files import NOTES_FILE, make_folder, sync_folder
 
 BUSY_SECONDS: Final = 30.0
@@ -22,12 +23,16 @@ CREATE TABLE IF NOT EXISTS promised (
     id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, top TEXT NOT NULL, data BLOB NOT NULL,
     owner TEXT NOT NULL, boot TEXT NOT NULL, at REAL NOT NULL);
 """
+COMPLETE: Final = 1
+"""The version of a database that was made before anything else was in its folder."""
 NoteChange = Callable[[sqlite3.Connection], Any]
+Wanted = tuple[str, asyncio.Future[bytes | None]]
+"""The key of a note that is to be read, and who waits for it."""
 
 
 @dataclass(slots=True)
 class Asked:
-    change: NoteChange
+    change: NoteChange | Creation
     after: Callable[[Any], Any]
     """What is done once the change is durable; its answer is the caller's."""
     answered: asyncio.Future[Any]
@@ -42,9 +47,12 @@ class Notes:
         self.path = os.path.join(folder, NOTES_FILE)
         self._writing: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
+        self.complete = False
+        """Whether no note is a file, as earlier versions had them: it is known once one was looked for."""
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: list[Asked] = []
+        self._wanted: list[Wanted] = []
         self._committing: asyncio.Task[None] | None = None
 
     @property
@@ -53,9 +61,41 @@ class Notes:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def read(self, key: str) -> bytes | None:
-        found = self._rows("SELECT data FROM notes WHERE key = ?", key)
-        return bytes(found[0][0]) if found else None
+    async def read(self, key: str) -> bytes | None:
+        """Whoever asks in the same turn of the loop shares one look at the database."""
+        loop = asyncio.get_running_loop()
+        if not self._wanted or self._wanted[0][1].get_loop() is not loop:
+            self._wanted = []
+            loop.call_soon(self._answer, self._wanted)
+        found: asyncio.Future[bytes | None] = loop.create_future()
+        self._wanted.append((key, found))
+        return await found
+
+    def _answer(self, wanted: list[Wanted]) -> None:
+        if self._wanted is wanted:
+            self._wanted = []
+        try:
+            found = self._found([key for key, _ in wanted])
+        except Exception as error:
+            failure: Exception | None = error
+        else:
+            failure = None
+        for key, answer in wanted:
+            if answer.done():
+                continue  # whoever asked has gone
+            if failure is None:
+                answer.set_result(found.get(key))
+            else:
+                answer.set_exception(failure)
+
+    def _found(self, keys: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for start in range(0, len(keys), MOST):
+            portion = keys[start : start + MOST]
+            marks = ",".join("?" * len(portion))
+            query = f"SELECT key, data FROM notes WHERE key IN ({marks})"
+            found.update(self._rows(query, *portion))
+        return found
 
     def below(self, folder: str) -> list[str]:
         """The keys below a folder."""
@@ -70,6 +110,8 @@ class Notes:
                     if not self.exist:
                         return []
                     self._reading = self.opened()
+                    found = self._reading.execute("PRAGMA user_version").fetchone()
+                    self.complete = found == (COMPLETE,)
                 return self._reading.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 raise self._failure(error) from error
@@ -78,6 +120,7 @@ class Notes:
         """For its owner alone, as the records have what documents say."""
         folder = os.path.dirname(self.path)
         make_folder(folder, folder)
+        first = not os.listdir(folder)
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             sync_folder(folder)
@@ -87,6 +130,8 @@ class Notes:
         made.execute("PRAGMA journal_mode = WAL")
         made.execute("PRAGMA synchronous = FULL")
         made.executescript(SCHEMA)
+        if first:
+            made.execute(f"PRAGMA user_version = {COMPLETE}")
         return made
 
     def _failure(self, error: Exception) -> WorkspaceError:
@@ -95,9 +140,12 @@ class Notes:
     # -- changing ----------------------------------------------------------------------------
 
     async def change(
-        self, change: NoteChange, after: Callable[[Any], Any] = lambda found: found
+        self, change: NoteChange | Creation, after: Callable[[Any], Any] = lambda found: found
     ) -> Any:
-        """What `after` makes of the change's outcome, once that is durable."""
+        """What `after` makes of the change's outcome, once that is durable.
+
+        Of a creation that is whether the note was created; None: `unless` kept it from being.
+        """
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._asked, self._committing = loop, [], None
@@ -139,8 +187,7 @@ class Notes:
             self._writing = self.opened()
         self._writing.execute("BEGIN IMMEDIATE")
         try:
-            for each in asked:
-                each.outcome = each.change(self._writing)
+            _make(self._writing, asked)
             self._writing.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
@@ -148,10 +195,15 @@ class Notes:
             raise
 
 
-def created(conn: sqlite3.Connection, key: str, data: bytes) -> bool:
-    if os.path.lexists(key):  # as earlier versions kept their notes
-        return False
-    return conn.execute("INSERT OR IGNORE INTO notes VALUES (?, ?)", (key, data)).rowcount == 1
+def _make(conn: sqlite3.Connection, asked: Sequence[Asked]) -> None:
+    """Creations first: all together are a few statements."""
+    creations = [(each, each.change) for each in asked if isinstance(each.change, Creation)]
+    made = create_together(conn, [creation for _, creation in creations])
+    for (each, _), outcome in zip(creations, made, strict=True):
+        each.outcome = outcome
+    for each in asked:
+        if not isinstance(each.change, Creation):
+            each.outcome = each.change(conn)
 
 
 def written(conn: sqlite3.Connection, key: str, data: bytes) -> None:

@@ -7,21 +7,61 @@ that ignores case, and second mounts of the same directory lead to the same answ
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 Identity = tuple[int, int]
+KEPT: Final = 10_000
+"""Folders that are remembered before all are forgotten."""
+
+
+class SeenFolders:
+    """Folders by their real paths. One look at what a folder is tells whether it is still the same."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Identity] = {}
+
+    def keep(self, folder: str) -> None:
+        identity = _identity(folder)
+        if identity is not None:
+            if len(self._seen) >= KEPT:
+                self._seen.clear()
+            self._seen[folder] = identity
+
+    def same(self, folder: str) -> bool:
+        known = self._seen.get(folder)
+        return known is not None and _identity(folder) == known
 
 
 class Places:
     def __init__(self, paths: Sequence[Path | str]) -> None:
         self._paths = tuple(real_path(os.path.abspath(path)) for path in paths)
+        self._folded = tuple(place.casefold() for place in self._paths)
+        self._outside = SeenFolders()
 
     def hold(self, path: str) -> bool:
         """Whether a path leads to one of the places or below; the file itself need not exist."""
         real = real_path(path)
-        if any(below(real.casefold(), place.casefold()) for place in self._paths):
+        if self._named(real):
             return True
         own = {identity for place in self._paths if (identity := _identity(place))}
-        return any(_identity(each) in own for each in _upwards(real)) if own else False
+        held = any(_identity(each) in own for each in _upwards(real)) if own else False
+        if not held:
+            self._outside.keep(os.path.dirname(real))
+        return held
+
+    def miss(self, path: str) -> bool:
+        """Whether it is a new name in a folder that was found outside, and so leads nowhere else.
+
+        False: look closer. It is the quick way, of two looks, for what is about to be created.
+        """
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".", "..") or not self._outside.same(folder) or self._named(path):
+            return False
+        return not os.path.lexists(path)
+
+    def _named(self, real: str) -> bool:
+        folded = real.casefold()
+        return any(below(folded, place) for place in self._folded)
 
 
 def real_path(path: str) -> str:

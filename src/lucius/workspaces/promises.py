@@ -16,13 +16,14 @@ from typing import Any, Final
 from uuid import uuid4
 
 from lucius.core.errors import WorkspaceError
+from lucius.workspaces.creations import Creation
 from lucius.workspaces.files import (
     SYNCS_FILE_SYSTEMS,
     create_unsynced,
     read_file,
     sync_file_system,
 )
-from lucius.workspaces.notes import Notes, created
+from lucius.workspaces.notes import Notes
 from lucius.workspaces.together import Placing, place_alone
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ class Promises:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._systems: dict[int, int] = {}
         """By device, an open folder: whoever keeps one learns of every failure to write."""
+        self._tops: set[str] = set()
+        """Folders whose file systems are among them."""
         self._withdrawn: list[str] = []
 
     def kept(self, files: Sequence[PromisedFile]) -> bool:
@@ -65,26 +68,23 @@ class Promises:
         size = sum(len(each.data) for each in files)
         return bool(self._boot) and SYNCS_FILE_SYSTEMS and size <= MOST_BYTES
 
-    async def create(self, key: str, data: bytes, files: Sequence[PromisedFile]) -> int:
-        """Create a note, and then its files in order, up to the first that exists: how many in all."""
+    async def create(
+        self, key: str, data: bytes, files: Sequence[PromisedFile], unless: str | None = None
+    ) -> int | None:
+        """Create a note, and then its files in order, up to the first that exists: how many in all.
 
-        def change(conn: sqlite3.Connection) -> bool:
-            if not created(conn, key, data):
-                return False
-            rows = [
-                (e.path, e.top, e.data, self._owner, self._boot, time.monotonic()) for e in files
-            ]
-            conn.executemany(
-                "INSERT INTO promised (path, top, data, owner, boot, at) VALUES (?, ?, ?, ?, ?, ?)",
-                rows,
-            )
-            return True
+        None: the note `unless` is there, and nothing was created.
+        """
+        now = time.monotonic()
+        rows = [(e.path, e.top, e.data, self._owner, self._boot, now) for e in files]
 
-        def after(won: bool) -> int:
+        def after(won: bool | None) -> int | None:
+            if won is None:
+                return None
             return 1 + self._written(files) if won else 0
 
-        placed: int = await self._notes.change(change, after)
-        if placed > 1:
+        placed: int | None = await self._notes.change(Creation(key, data, unless, rows), after)
+        if placed is not None and placed > 1:
             self._settle_later()
         if self._withdrawn:
             await self._withdraw()
@@ -95,10 +95,15 @@ class Promises:
             if not create_unsynced(each.path, each.data, each.top):
                 self._withdrawn.extend(other.path for other in files[number:])
                 return number
-            device = os.stat(each.top).st_dev
-            if device not in self._systems:
-                self._systems[device] = os.open(each.top, os.O_RDONLY | os.O_CLOEXEC)
+            if each.top not in self._tops:
+                self._keep_open(each.top)
         return len(files)
+
+    def _keep_open(self, top: str) -> None:
+        self._tops.add(top)
+        device = os.stat(top).st_dev
+        if device not in self._systems:
+            self._systems[device] = os.open(top, os.O_RDONLY | os.O_CLOEXEC)
 
     async def _withdraw(self) -> None:
         """What somebody else's file stands in the way of is not promised: it is promoted otherwise."""

@@ -23,6 +23,7 @@ from lucius.contract.shapes import (
     ProtocolsShape,
     RetriedShape,
     ServiceBacklogShape,
+    SettingsShape,
 )
 from lucius.core.inputs import Dismissed
 from lucius.core.plan import Mode
@@ -75,6 +76,10 @@ async def list_protocols(context: ApiContext, request: Request, caller: Caller) 
     warning = BAD_CONFIG if context.config.fault() is not None else None
     answer = {"version": catalog.version, "warning": warning, "protocols": protocols}
     return json_response(answer)
+
+
+async def get_settings(context: ApiContext, request: Request, caller: Caller) -> Response:
+    return json_response(context.settings())
 
 
 OPERATIONS: Final = (
@@ -137,6 +142,17 @@ OPERATIONS: Final = (
         body={"type": "object"},
         body_required=False,
         every_tenant=True,
+    ),
+    Operation(
+        "GET",
+        "/v1/admin/settings",
+        get_settings,
+        "The settings of this server, and where each value comes from",
+        "admin",
+        Role.OPERATE,
+        {200: Answer("Every setting; secrets are masked", SettingsShape)},
+        every_tenant=True,
+        description="They are those of the process that answers: others may have been started with others.",
     ),
     Operation(
         "GET",

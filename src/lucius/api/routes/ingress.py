@@ -48,12 +48,16 @@ def _from_headers(request: Request, envelope: dict[str, Any]) -> str | None:
 
 
 def accepted(submitted: Submitted, status: int = 202, **more: str) -> Response:
-    content = {
+    content: dict[str, Any] = {
         "jobId": submitted.job_id,
         "state": submitted.state,
         "duplicate": submitted.duplicate,
         **more,
     }
+    if submitted.warnings:
+        content["warnings"] = [
+            {"pointer": at, "detail": detail} for at, detail in submitted.warnings
+        ]
     return json_response(content, status, {"location": f"/v1/jobs/{submitted.job_id}"})
 
 
@@ -75,7 +79,8 @@ def _operation(path: str, *, deprecated: bool) -> Operation:
             ),
         ),
         body=ENVELOPE,
-        description="The same request again answers with the same job and `duplicate: true`.",
+        description="The same request again answers with the same job and `duplicate: true`. A field that"
+        " nobody knows is kept; `warnings` names those whose name is close to a known one.",
         deprecated=deprecated,
     )
 

@@ -24,7 +24,7 @@ from lucius.ports.redrives import RedrivePlan, RedriveRules, Redrives
 
 MAX_CANARY: Final = 100
 MAX_RATE: Final = 1000.0
-_NOT_HERE: Final = ("state", "stuck")
+_NOT_HERE: Final = ("state", "live", "stuck")
 _FILTER: Final[dict[str, Any]] = {
     **FILTER,
     "description": "Which jobs of the dead-letter view; it must name something",

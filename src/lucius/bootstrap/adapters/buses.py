@@ -6,6 +6,7 @@ from typing import Any
 
 from lucius.bootstrap.adapters.unsupported import UnsupportedError, optional
 from lucius.buses.memory import MemoryBus
+from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Bus, Provisioner
 from lucius.settings import Settings
 
@@ -27,8 +28,38 @@ def open_bus(settings: Settings) -> Bus:
 def open_nats(settings: Settings) -> Bus:
     nats = optional("lucius.buses.nats", "LUCIUS_BUS_BACKEND=nats", "nats")
     servers = [each.strip() for each in settings.nats_url.split(",") if each.strip()]
-    bus: Bus = nats.NatsBus(servers, system=settings.system, **nats_tls(settings))
+    options = {**nats_tls(settings), **nats_user(settings)}
+    bus: Bus = nats.NatsBus(servers, system=settings.system, **options)
     return bus
+
+
+def nats_user(settings: Settings) -> dict[str, Any]:
+    """Who this process is to NATS: by a credentials file, a user and a password, or a token. One of them."""
+    password = settings.nats_password.get_secret_value()
+    token = settings.nats_token.get_secret_value()
+    given = [
+        name
+        for name, value in (
+            ("LUCIUS_NATS_CREDENTIALS", settings.nats_credentials),
+            ("LUCIUS_NATS_USER", settings.nats_user),
+            ("LUCIUS_NATS_TOKEN", token),
+        )
+        if value
+    ]
+    if len(given) > 1:
+        raise UnsupportedError(f"{' and '.join(given)} say who this process is: set one of them")
+    if bool(settings.nats_user) != bool(password):
+        raise UnsupportedError("LUCIUS_NATS_USER and LUCIUS_NATS_PASSWORD are given together")
+    if settings.nats_credentials:
+        reading = optional("lucius.buses.nats.credentials", "LUCIUS_NATS_CREDENTIALS", "nats")
+        try:
+            found: dict[str, Any] = reading.credentials(settings.nats_credentials)
+        except BusUnavailableError as error:
+            raise UnsupportedError(str(error)) from error
+        return found
+    if settings.nats_user:
+        return {"user": settings.nats_user, "password": password}
+    return {"token": token} if token else {}
 
 
 def nats_tls(settings: Settings) -> dict[str, Any]:
@@ -63,6 +94,8 @@ def service_bus_plan(settings: Settings) -> Any:
         expiry=settings.servicebus_expiry,
         lock=settings.servicebus_lock,
         max_deliveries=settings.servicebus_max_deliveries,
+        sessions=settings.servicebus_sessions,
+        prefix=settings.servicebus_prefix,
     )
 
 

@@ -10,13 +10,14 @@ from lucius.settings import Settings
 from lucius.settings.stored import StoredSettings
 
 
-async def open_config(settings: Settings) -> ConfigSource:
+async def open_config(settings: Settings, stored: StoredSettings | None = None) -> ConfigSource:
+    """`stored` is told what App Configuration says of the settings, at each look."""
     if settings.config_source == "files":
         return FileConfig(settings.protocol_paths(), policy=settings.retry_policy())
     opened: ConfigSource = await app_configuration().open_app_configuration(
         settings.appconfig_connection.get_secret_value(),
         settings.appconfig_label,
-        StoredSettings(settings).policy,
+        (stored or StoredSettings(settings)).policy,
     )
     return opened
 

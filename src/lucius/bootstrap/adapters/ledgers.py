@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -33,6 +34,7 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         settings.table_connection.get_secret_value(),
         table_settings(settings),
         hot=settings.hot_tenants,
+        lag=settings.table_lag or timedelta(),
     )
     return ledger
 

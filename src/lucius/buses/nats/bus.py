@@ -13,6 +13,7 @@ from typing import Any, Final
 from nats.aio.msg import Msg
 
 from lucius.buses.nats.connection import Connected, Connection
+from lucius.buses.nats.hearing import SubjectEar
 from lucius.buses.nats.locks import Locks, held
 from lucius.buses.nats.names import (
     Names,
@@ -59,6 +60,7 @@ class NatsBus:
         self._patience = patience.total_seconds()
         self._locks = Locks()
         self._standing: dict[str, Standing] = {}
+        self._hearing: dict[str, SubjectEar] = {}
         self._chores: set[asyncio.Task[None]] = set()
 
     @property
@@ -225,6 +227,17 @@ class NatsBus:
 
     async def _answer(self, lock_token: str, how: bytes) -> None:
         await (await self._connection.get()).session.request(lock_token, how)
+
+    # -- telling -----------------------------------------------------------------------------
+
+    async def tell(self, address: str, message: Message) -> None:
+        session = (await self._connection.get()).session
+        await session.asked(session.client.publish(self._names.told(address), encoded(message)))
+
+    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+        session = (await self._connection.get()).session
+        hearing = self._hearing.setdefault(address, SubjectEar(self._names.told(address)))
+        return await hearing.heard(session, wait)
 
     # -- looking -----------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ from nats.js.errors import NotFoundError
 from lucius.buses.nats.names import Names, consumer_name
 from lucius.buses.nats.routes import Routes, Row, check_alike
 from lucius.buses.nats.session import Session
-from lucius.core.errors import BusUnavailableError
-from lucius.ports.bus import Subscription
+from lucius.core.errors import BusUnavailableError, OtherDeploymentError
+from lucius.ports.bus import Subscription, others_mark
 
 KEPT_DEAD_LETTERS: Final = 10_000
 """Dead letters that are kept of each subscription and topic. The oldest are dropped."""
@@ -66,6 +66,8 @@ class Connection:
                     if self._connected is None or self._connected.session.is_lost:
                         self._connected = await self._connect()
                     return self._connected
+            except OtherDeploymentError:
+                raise
             except BusUnavailableError:
                 if asyncio.get_running_loop().time() >= give_up_at:
                     raise
@@ -124,6 +126,12 @@ class Connection:
     async def _define(self, connected: Connected, name: str, row: Row) -> None:
         """Create the consumers, then write the row: whoever reads it may publish at once."""
         session, names, specs = connected.session, self._names, list(row.values())
+        if (other := others_mark(specs[0], connected.routes.names)) is not None:
+            raise OtherDeploymentError(
+                f"the stream {names.stream} of this NATS server belongs to another deployment ({other}; this"
+                f" one is {name}). Set LUCIUS_SYSTEM to a name of its own. If the other one is gone:"
+                f" nats kv del {names.bucket} {other}"
+            )
         check_alike(name, [*connected.routes.row(name).values(), *specs])
         if specs[0].by_topic:
             wanted = [

@@ -56,6 +56,10 @@ class Names:
     def all_dead_subjects(self) -> str:
         return f"{self.system}.dead.*.*"
 
+    def told(self, address: str) -> str:
+        """The subject of what is told to an address. No stream keeps it."""
+        return f"{self.system}.told.{token(address)}"
+
     def next_message(self, consumer: str) -> str:
         """The subject on which a consumer is asked for messages."""
         return f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{consumer}"

@@ -98,6 +98,10 @@ class Routes:
                     taker = (name, compiled(spec.filters))
                     self._takers.setdefault(topic, []).append(taker)
 
+    @property
+    def names(self) -> Iterable[str]:
+        return self._rows
+
     def row(self, name: str) -> Row:
         return self._rows.get(name, {})
 

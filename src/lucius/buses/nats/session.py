@@ -24,6 +24,14 @@ OPENING: Final = 5.0
 CLOSING: Final = 1.0
 PING: Final = 5
 """Seconds between two pings on a quiet connection. Two unanswered pings end it."""
+NOBODY: Final = "Start a server with JetStream (nats-server -js), or let LUCIUS_NATS_URL name one"
+REFUSED: Final = (
+    "It asks who this is: set LUCIUS_NATS_CREDENTIALS, LUCIUS_NATS_USER and LUCIUS_NATS_PASSWORD,"
+    " LUCIUS_NATS_TOKEN or LUCIUS_NATS_CERTIFICATE"
+)
+RIGHTS: Final = (
+    "The user of this process needs the rights that docs/how-to/nats.md lists under Who may connect"
+)
 CONNECT: Final[Mapping[str, Any]] = {
     "allow_reconnect": False,
     "max_reconnect_attempts": 1,
@@ -36,9 +44,14 @@ CONNECT: Final[Mapping[str, Any]] = {
 
 
 class Session:
-    def __init__(self, client: Client, lost: "asyncio.Future[None]") -> None:
+    """`faults`: what the server has said against this connection so far."""
+
+    def __init__(
+        self, client: Client, lost: "asyncio.Future[None]", faults: Sequence[str] = ()
+    ) -> None:
         self.client = client
         self.lost = lost
+        self._faults = faults
         self.js: JetStreamContext = client.jetstream(timeout=ANSWER)
 
     @classmethod
@@ -59,17 +72,17 @@ class Session:
                 await client.connect(
                     list(servers), error_cb=failed, closed_cb=closed, **{**CONNECT, **options}
                 )
-        except (nats.errors.Error, OSError, ValueError) as error:
+        except (nats.errors.Error, OSError, ValueError, BusUnavailableError) as error:
             why = reasons[-1] if reasons else str(error) or type(error).__name__
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING):
                     await client.close()
             where = ", ".join(each.rpartition("@")[2] for each in servers)
+            advice = REFUSED if "authorization" in why.lower() else NOBODY
             raise BusUnavailableError(
-                f"no connection to NATS at {where}: {why}. Start a server with JetStream"
-                " (nats-server -js), or let LUCIUS_NATS_URL name one"
+                f"no connection to NATS at {where}: {why}. {advice}"
             ) from error
-        return cls(client, lost)
+        return cls(client, lost, reasons)
 
     @property
     def is_lost(self) -> bool:
@@ -88,10 +101,14 @@ class Session:
                 raise BusUnavailableError("the connection to NATS is lost")
             if but is not None and isinstance(failure := doing.exception(), but):
                 raise failure
-            with foreign_errors():
+            with foreign_errors(self._forbidden()):
                 return doing.result()
         finally:
             doing.cancel()
+
+    def _forbidden(self) -> str:
+        """What this user may not do, as the server said once: it does not answer such requests."""
+        return next((said for said in reversed(self._faults) if "permissions" in said.lower()), "")
 
     async def request(
         self, subject: str, payload: bytes, headers: dict[str, Any] | None = None
@@ -126,11 +143,13 @@ def _seen(done: "asyncio.Future[Any]") -> None:
 
 
 @contextmanager
-def foreign_errors() -> Iterator[None]:
+def foreign_errors(forbidden: str = "") -> Iterator[None]:
     """Turn errors of the library into those of the port. Whether the request had an effect is unknown."""
     try:
         yield
     except (nats.errors.Error, OSError, TimeoutError) as error:
+        if forbidden:
+            raise BusUnavailableError(f"NATS: {forbidden}. {RIGHTS}") from error
         if isinstance(error, nats.js.errors.ServiceUnavailableError):
             raise BusUnavailableError("NATS runs without JetStream: nats-server -js") from error
         raise BusUnavailableError(f"NATS: {str(error) or type(error).__name__}") from error

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -11,13 +11,16 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import SqlRuleFilter, SubscriptionProperties, TopicProperties
 
+from lucius.buses.service_bus.faults import other_sessions
 from lucius.buses.service_bus.rules import excluding, pools_of, step_types_of, taking
-from lucius.core.errors import BusUnavailableError
-from lucius.ports.bus import Subscription
+from lucius.core.errors import BusUnavailableError, OtherDeploymentError
+from lucius.ports.bus import MARK, Subscription, others_mark
 
 DEFAULT_RULE: Final = "$Default"
 RULE: Final = "lucius"
 CATCH_ALL: Final = "lucius-catch-all"
+TOLD: Final = timedelta(minutes=5)
+"""How long what was told to an address waits for it."""
 AT_ONCE: Final = 8
 """Topics that are worked on at the same time."""
 
@@ -30,6 +33,10 @@ class Plan:
     expiry: timedelta | None = None
     lock: timedelta | None = None
     max_deliveries: int | None = None
+    sessions: bool = False
+    """Whether subscriptions that are received as a whole have sessions."""
+    prefix: str = ""
+    """What the names of topics begin with."""
 
 
 class Administrator:
@@ -45,7 +52,8 @@ class Administrator:
         """Create subscriptions of services first, then catch-alls, which exclude what services take."""
         by_topic: dict[str, list[Subscription]] = {}
         for each in subscriptions:
-            by_topic.setdefault(each.topic, []).append(each)
+            topic = f"{self._plan.prefix}{each.topic}"
+            by_topic.setdefault(topic, []).append(replace(each, topic=topic))
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def work(topic: str) -> list[str]:
@@ -63,6 +71,8 @@ class Administrator:
         catch_alls = {each.name for each in wanted if each.catch_all}
         rules: list[str] = []
         for each in wanted:
+            if each.name.startswith(MARK):
+                await self._refuse_others(each)
             changes += await self._ensure_subscription(each)
             if not each.catch_all:
                 rules += await self._ensure_rule(topic, each.name, RULE, taking(each.filters))
@@ -99,17 +109,32 @@ class Administrator:
         await self._client.update_topic(found)
         return [f"changed topic {found.name}: {', '.join(differing)}"]
 
+    async def _refuse_others(self, mark: Subscription) -> None:
+        names = [each.name async for each in self._client.list_subscriptions(mark.topic)]
+        if (other := others_mark(mark, names)) is not None:
+            raise OtherDeploymentError(
+                f"topic {mark.topic} belongs to another deployment ({other}; this one is {mark.name})."
+                " Give this one topics of its own with LUCIUS_SERVICEBUS_PREFIX, or another namespace. If"
+                f" the other one is gone, delete its subscription {other}"
+            )
+
     async def _ensure_subscription(self, wanted: Subscription) -> list[str]:
         options: dict[str, Any] = {
             "lock_duration": self._plan.lock or wanted.lock,
             "max_delivery_count": self._plan.max_deliveries or wanted.max_deliveries,
-            "dead_lettering_on_message_expiration": True,
+            "dead_lettering_on_message_expiration": not wanted.addressed,
         }
+        if wanted.addressed:
+            options["default_message_time_to_live"] = TOLD
+        sessions = wanted.addressed or (self._plan.sessions and not wanted.by_topic)
         try:
             found = await self._client.get_subscription(wanted.topic, wanted.name)
         except ResourceNotFoundError:
+            options["requires_session"] = sessions
             await self._client.create_subscription(wanted.topic, wanted.name, **options)
             return [f"created subscription {wanted.name} of topic {wanted.topic}"]
+        if bool(found.requires_session) != sessions:
+            raise other_sessions(f"subscription {wanted.name} of topic {wanted.topic}", sessions)
         return await self._update_subscription(wanted, found, options)
 
     async def _update_subscription(

@@ -3,32 +3,55 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
-from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-from lucius.buses.service_bus.faults import MissingEntityError
+from lucius.buses.service_bus.faults import MissingEntityError, NotAllowedError, other_sessions
+from lucius.buses.service_bus.hearing import SessionEar, addressed
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
 from lucius.buses.service_bus.sending import TopicSender
+from lucius.buses.service_bus.sessions import SessionIntake
+from lucius.buses.service_bus.source import Source
 from lucius.buses.service_bus.subscriber import Subscriber
 from lucius.core.errors import BusUnavailableError
-from lucius.ports.bus import Delivery, Message, Provisioner, Subscription
+from lucius.ports.bus import MARK, NOTICES, Delivery, Message, Provisioner, Subscription
 
 AT_ONCE: Final = 16
 """Receivers that are opened at the same time."""
 
 
 class ServiceBus:
-    """`provisioner` None: what is missing is named, not created."""
+    """`provisioner` None: what is missing is named, not created.
 
-    def __init__(self, client: ServiceBusClient, provisioner: Provisioner | None = None) -> None:
+    `sessions`: subscriptions that are received as a whole have sessions, one for each `message_key`.
+    `prefix`: what the names of topics begin with on Service Bus.
+    `lock`: how long a message or a session is locked; None: as its subscription says.
+    """
+
+    def __init__(
+        self,
+        client: ServiceBusClient,
+        provisioner: Provisioner | None = None,
+        *,
+        sessions: bool = False,
+        lock: timedelta | None = None,
+        prefix: str = "",
+    ) -> None:
         self._client = client
+        self._prefix = prefix
+        self._sessions = sessions
+        self._lock = lock
+        self._in_sessions: dict[str, timedelta] = {}
+        """How long a session is locked, by the name of the subscription."""
         self._provisioner = provisioner
         self._locks = Locks()
         self._senders: dict[str, TopicSender] = {}
         self._subscribers: dict[str, Subscriber] = {}
+        self._hearing: dict[str, SessionEar] = {}
 
     @property
     def volatile(self) -> bool:
@@ -37,6 +60,9 @@ class ServiceBus:
     async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
         if self._provisioner is not None:
             await self._provisioner.provision(subscriptions)
+        if self._sessions:
+            whole = [each for each in subscriptions if not each.by_topic]
+            self._in_sessions |= {each.name: self._lock or each.lock for each in whole}
         gate = asyncio.Semaphore(AT_ONCE)
         missing: list[str] = []
 
@@ -47,8 +73,18 @@ class ServiceBus:
                     await intake.check()
                 except MissingEntityError:
                     missing.append(f"{wanted.topic}/{wanted.name}")
+                except NotAllowedError as error:
+                    raise other_sessions(
+                        intake.subject, wanted.name in self._in_sessions
+                    ) from error
 
         await asyncio.gather(*(check(each) for each in subscriptions))
+        marks = [each for each in missing if f"/{MARK}" in each]
+        if marks and marks == missing:
+            raise MissingEntityError(
+                f"Service Bus has no subscription {marks[0]}: these topics belong to another deployment,"
+                " or to none so far. `lucius bus provision` says which, and creates the mark of this one"
+            )
         if missing:
             raise MissingEntityError(
                 f"{len(missing)} subscriptions are missing on Service Bus:"
@@ -58,7 +94,11 @@ class ServiceBus:
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         if topic not in self._senders:
-            self._senders[topic] = TopicSender(topic, lambda: self._client.get_topic_sender(topic))
+            self._senders[topic] = TopicSender(
+                topic,
+                lambda: self._client.get_topic_sender(f"{self._prefix}{topic}"),
+                sessions=self._sessions,
+            )
         await self._senders[topic].send(messages)
 
     @property
@@ -82,8 +122,17 @@ class ServiceBus:
             )
         return self._subscribers[name]
 
-    def _intake(self, topic: str, name: str) -> Intake:
-        return Intake(topic, name, lambda: self._client.get_subscription_receiver(topic, name))
+    def _intake(self, topic: str, name: str) -> Source:
+        opens = partial(self._client.get_subscription_receiver, f"{self._prefix}{topic}", name)
+        lock = self._in_sessions.get(name)
+        if lock is None:
+            return Intake(topic, name, lambda: opens())
+
+        def next_session(wait: timedelta) -> ServiceBusReceiver:
+            seconds = wait.total_seconds()
+            return opens(session_id=NEXT_AVAILABLE_SESSION, max_wait_time=seconds)
+
+        return SessionIntake(topic, name, next_session, lock)
 
     # -- settling ----------------------------------------------------------------------------
 
@@ -106,15 +155,28 @@ class ServiceBus:
     ) -> None:
         intake, message = self._locks.pop(delivery)
         try:
-            await intake.alone(lambda receiver: how(receiver, message))
+            await intake.settle(message, lambda receiver: how(receiver, message))
         except BusUnavailableError:
             self._locks.put_back(delivery, (intake, message))
             raise
+
+    # -- telling -----------------------------------------------------------------------------
+
+    async def tell(self, address: str, message: Message) -> None:
+        await self.publish(NOTICES.topic, [addressed(address, message)])
+
+    async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
+        if address not in self._hearing:
+            if self._provisioner is not None:
+                await self._provisioner.provision([NOTICES])
+            self._hearing[address] = SessionEar(address, self._client)
+        return await self._hearing[address].heard(wait)
 
     # -- looking -----------------------------------------------------------------------------
 
     async def close(self) -> None:
         await asyncio.gather(
+            *(hearing.close() for hearing in self._hearing.values()),
             *(subscriber.close() for subscriber in self._subscribers.values()),
             *(sender.close() for sender in self._senders.values()),
         )

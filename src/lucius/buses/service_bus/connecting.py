@@ -35,7 +35,10 @@ def open_service_bus(connection: str, plan: Plan, *, creates: bool) -> ServiceBu
     _hush()
     _check(connection)
     administrator = open_administrator(connection, plan) if creates else None
-    return ServiceBus(_client(connection), administrator)
+    client = _client(connection)
+    return ServiceBus(
+        client, administrator, sessions=plan.sessions, lock=plan.lock, prefix=plan.prefix
+    )
 
 
 def _client(connection: str) -> ServiceBusClient:

@@ -9,6 +9,7 @@ from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
     MessagingEntityNotFoundError,
+    OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
     SessionLockLostError,
@@ -17,11 +18,20 @@ from azure.servicebus.exceptions import (
 from lucius.core.errors import BusUnavailableError, LockLostError
 
 LOST = (MessageLockLostError, SessionLockLostError, MessageAlreadySettled, MessageNotFoundError)
-FORBIDDEN = (ServiceBusAuthenticationError, ServiceBusAuthorizationError, ClientAuthenticationError)
+NOT_ALLOWED = "amqp:not-allowed"
+UNKNOWN = (ServiceBusAuthenticationError, ClientAuthenticationError)
 
 
 class MissingEntityError(BusUnavailableError):
     """A topic or subscription does not exist. It may be created later, so this counts as an outage."""
+
+
+class TimedOutError(BusUnavailableError):
+    """The broker gave up waiting, for example for a session with a message."""
+
+
+class NotAllowedError(BusUnavailableError):
+    """The subscription cannot be received from in this way: with sessions, or without."""
 
 
 @contextmanager
@@ -35,10 +45,32 @@ def mapped(subject: str) -> Iterator[None]:
         raise MissingEntityError(
             f"{subject} does not exist: `lucius bus provision` creates it"
         ) from error
-    except FORBIDDEN as error:
+    except UNKNOWN as error:
+        raise BusUnavailableError(
+            f"{subject}: Service Bus does not accept the key or identity of"
+            f" LUCIUS_SERVICEBUS_CONNECTION. It is wrong, expired or was replaced: {error}"
+        ) from error
+    except ServiceBusAuthorizationError as error:
         raise BusUnavailableError(
             f"{subject}: Service Bus refuses the caller. LUCIUS_SERVICEBUS_CONNECTION needs the"
             f" rights Send and Listen: {error}"
         ) from error
+    except OperationTimeoutError as error:
+        raise TimedOutError(f"{subject}: nothing came in time: {error}") from error
     except (AzureError, OSError, TimeoutError, ValueError) as error:
+        if getattr(error, "_condition", None) == NOT_ALLOWED:
+            raise NotAllowedError(f"{subject}: {error}") from error
         raise BusUnavailableError(f"{subject}: {type(error).__name__}: {error}") from error
+
+
+class SessionsDifferError(BusUnavailableError):
+    """A subscription was created with sessions, and the setting is without, or the other way round."""
+
+
+def other_sessions(subject: str, wanted: bool) -> SessionsDifferError:
+    has, sets = ("no sessions", "true") if wanted else ("sessions", "false")
+    return SessionsDifferError(
+        f"{subject} was created with {has}, and LUCIUS_SERVICEBUS_SESSIONS is {sets}. Service Bus cannot"
+        " change that: set it as it was, or let the jobs end, delete the subscription and run"
+        " `lucius bus provision`"
+    )

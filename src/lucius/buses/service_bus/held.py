@@ -15,9 +15,21 @@ class Held(Generic[H]):
         self._writer: Any = None
 
     async def open(self) -> None:
-        await self.handler.__aenter__()
-        connection = getattr(self.handler._handler, "_connection", None)
-        self._writer = getattr(getattr(connection, "_transport", None), "writer", None)
+        """Open it. If that fails or is cancelled, the SDK may leave its socket open, too."""
+        clients: list[Any] = []
+        create = self.handler._create_handler
+
+        def created(auth: Any) -> None:
+            create(auth)
+            clients.append(self.handler._handler)
+
+        self.handler._create_handler = created  # type: ignore[method-assign]
+        try:
+            await self.handler.__aenter__()
+        finally:
+            for client in clients:
+                connection = getattr(client, "_connection", None)
+                self._writer = getattr(getattr(connection, "_transport", None), "writer", None)
 
     async def close(self) -> None:
         """Close it, which takes the SDK up to a second, and then the socket in any case."""

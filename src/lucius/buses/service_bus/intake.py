@@ -14,6 +14,7 @@ from azure.servicebus.aio import ServiceBusReceiver
 
 from lucius.buses.service_bus.faults import mapped
 from lucius.buses.service_bus.held import Held
+from lucius.buses.service_bus.source import Settlement
 from lucius.core.errors import BusUnavailableError
 
 T = TypeVar("T")
@@ -51,14 +52,19 @@ class Intake:
 
     def _drop_unused(self) -> None:
         if not self._polled and not self._turn.locked():
-            self._drop()
+            self.drop()
 
-    async def poll(self) -> ServiceBusReceivedMessage | None:
-        """One message; or none after a while, or when another call needs the receiver."""
+    async def open(self) -> None:
+        """Open a receiver."""
+        async with self._turn:
+            await self._open()
+
+    async def poll(self, most: timedelta | None = None) -> ServiceBusReceivedMessage | None:
+        """One message; or none after `most` (or POLL), or when another call needs the receiver."""
         self._polled = True
         async with self._turn:
             receiver = await self._open()
-            wait = POLL.total_seconds()
+            wait = (most or POLL).total_seconds()
             with mapped(self.subject):
                 self._polling = asyncio.create_task(
                     receiver.receive_messages(max_message_count=1, max_wait_time=wait)
@@ -80,12 +86,12 @@ class Intake:
         finally:
             polling.cancel()
         if not done:
-            self._drop()
+            self.drop()
             raise BusUnavailableError(f"{self.subject}: the receiver does not answer")
         if polling.cancelled():
             return []
         if polling.exception() is not None:
-            self._drop()
+            self.drop()
         return polling.result()
 
     def interrupt(self) -> None:
@@ -103,6 +109,10 @@ class Intake:
                 await settle(message._delivery_id, message._delivery_tag, "released")
 
         await self.alone(use)
+
+    async def settle(self, message: ServiceBusReceivedMessage, how: Settlement) -> None:
+        """Settle through this receiver, or through its successor: the broker knows the lock."""
+        await self.alone(how)
 
     async def alone(self, use: Callable[[ServiceBusReceiver], Awaitable[T]]) -> T:
         """Use the receiver alone. A poll that waits ends for it.
@@ -125,7 +135,7 @@ class Intake:
             with mapped(self.subject):
                 return await use(receiver)
         except BusUnavailableError:
-            self._drop()
+            self.drop()
             raise
 
     async def rest(self) -> None:
@@ -143,14 +153,14 @@ class Intake:
         """
         drain = getattr(receiver._amqp_transport, "drain_and_release_messages_async", None)
         if drain is None or receiver._handler is None:
-            self._drop()
+            self.drop()
         else:
             await drain(receiver._handler)
 
     async def _open(self) -> ServiceBusReceiver:
         now = asyncio.get_running_loop().time()
         if self._held is not None and now - self._heard_at > STALE.total_seconds():
-            self._drop()
+            self.drop()
         if self._held is None:
             self._held = Held(self._opens())
             self._heard_at = now
@@ -158,11 +168,11 @@ class Intake:
                 with mapped(self.subject):
                     await self._held.open()
             except BaseException:
-                self._drop()
+                self.drop()
                 raise
         return self._held.handler
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Close it in the background."""
         held, self._held = self._held, None
         if held is not None:
@@ -172,5 +182,5 @@ class Intake:
 
     async def close(self) -> None:
         self.interrupt()
-        self._drop()
+        self.drop()
         await asyncio.gather(*self._closing)

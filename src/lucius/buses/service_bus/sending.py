@@ -17,9 +17,12 @@ from lucius.ports.bus import Message
 class TopicSender:
     """Sends one batch at a time, because the SDK's sender cannot do more."""
 
-    def __init__(self, topic: str, opens: Callable[[], ServiceBusSender]) -> None:
+    def __init__(
+        self, topic: str, opens: Callable[[], ServiceBusSender], *, sessions: bool = False
+    ) -> None:
         self._subject = f"topic {topic}"
         self._opens = opens
+        self._sessions = sessions
         self._held: Held[ServiceBusSender] | None = None
         self._turn = asyncio.Lock()
 
@@ -47,7 +50,8 @@ class TopicSender:
 
     async def _send(self, sender: ServiceBusSender, messages: Sequence[Message]) -> None:
         """Make all batches before the first is sent: a message that is too large refuses all of them."""
-        batches = await self._batches(sender, [outgoing(message) for message in messages])
+        sent = [outgoing(message, sessions=self._sessions) for message in messages]
+        batches = await self._batches(sender, sent)
         for number, batch in enumerate(batches):
             try:
                 await sender.send_messages(batch)

@@ -58,8 +58,8 @@ JOBS: Final = (
         "GROUP_NOT_FOUND",
         404,
         "There is no such group of failures",
-        "No failure that the caller may see has this fingerprint, or it was forgotten: the 500 groups that"
-        " failed last are kept.",
+        "No failure that the caller may see has this fingerprint, or it was forgotten: 500 groups"
+        " are kept.",
         "`GET /v1/failures` and `lucius failures` list the groups.",
         answered_by=("get_failure_group", "start_redrive"),
     ),
@@ -77,6 +77,24 @@ JOBS: Final = (
         "No job matches the plan",
         "No job in the dead-letter view matches the filter of the plan, so nothing was started.",
         "Look at `lucius dlq` and `lucius failures`, and correct the filter.",
+        answered_by=("start_redrive",),
+    ),
+    ProblemCode(
+        "PLAN_UNDER_WAY",
+        409,
+        "Such a plan runs already",
+        "A redrive plan with the same filter runs, and a second one would go at twice its pace."
+        " Nothing was started.",
+        "Watch the plan that runs with `lucius redrives PLAN`; end it with `--stop` to start it with"
+        " other numbers.",
+        answered_by=("start_redrive",),
+    ),
+    ProblemCode(
+        "TOO_MANY_PLANS",
+        409,
+        "Too many redrive plans run",
+        "Twenty redrive plans run already, in all tenants together. Nothing was started.",
+        "Wait for one to end, or end one with `lucius redrives PLAN --stop`.",
         answered_by=("start_redrive",),
     ),
     ProblemCode(

@@ -50,6 +50,8 @@ from lucius.contract.shapes.system import (
     HealthShape,
     ProblemShape,
     ReadinessShape,
+    SettingShape,
+    SettingsShape,
     UnreadyShape,
 )
 from lucius.contract.shapes.wire import (
@@ -104,6 +106,8 @@ __all__ = [
     "ServiceOrderShape",
     "ServiceShape",
     "ServicesShape",
+    "SettingShape",
+    "SettingsShape",
     "StepShape",
     "StepsShape",
     "SubmittedShape",

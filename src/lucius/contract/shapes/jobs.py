@@ -153,9 +153,12 @@ class JobsShape(TypedDict):
 
 
 class SubmittedShape(TypedDict):
+    """`warnings`: fields that are kept though nobody knows them, where a known one may be meant."""
+
     jobId: str
     state: str
     duplicate: bool
+    warnings: NotRequired[list[FaultShape]]
 
 
 class RedrivenShape(TypedDict):
@@ -163,6 +166,7 @@ class RedrivenShape(TypedDict):
     state: str
     duplicate: bool
     redrive_of: str
+    warnings: NotRequired[list[FaultShape]]
 
 
 class RetriedShape(TypedDict):

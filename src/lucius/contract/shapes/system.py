@@ -1,4 +1,4 @@
-"""Health, and refusals."""
+"""Health, settings and refusals."""
 
 from typing import NotRequired
 
@@ -26,6 +26,23 @@ class ReadinessShape(TypedDict):
     status: str
     checks: dict[str, str]
     warnings: dict[str, str]
+
+
+class SettingShape(TypedDict):
+    """One setting as it is in force. `source` is where the value comes from. A secret is masked."""
+
+    name: str
+    value: str
+    source: str
+    about: str
+
+
+class SettingsShape(TypedDict):
+    """The settings of the process that answers. `warnings`: variables that are set and do nothing."""
+
+    version: str
+    settings: list[SettingShape]
+    warnings: list[str]
 
 
 class ProblemShape(TypedDict):

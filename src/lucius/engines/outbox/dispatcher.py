@@ -20,21 +20,20 @@ from lucius.core.errors import (
     BusUnavailableError,
     EffectRefusedError,
     PublishRefusedError,
-    WorkflowsUnavailableError,
 )
 from lucius.core.inputs import EffectSettled, PublishConfirmed, PublishRefused, Redriven
 from lucius.core.job import Fault, Job
 from lucius.core.packed import Packed
 from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.observer import Incident, Observer, Outage
+from lucius.engines.outbox.observer import Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
 from lucius.engines.outbox.owed import Directive, OwedEffects
 from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus, Message
-from lucius.ports.workflows import Workflows
 
 log = logging.getLogger("lucius.dispatcher")
 
@@ -66,9 +65,9 @@ class Dispatcher:
         observer: Observer,
         decorate: Decorate = lambda body: body,
         notify: Notify | None = None,
-        workflows: Workflows | None = None,
+        signaller: Signaller | None = None,
     ) -> None:
-        """`workflows`: where jobs on Temporal have theirs. A process without it leaves them alone."""
+        """`signaller`: of jobs on Temporal. A process without it leaves their workflows alone."""
         self._engine = engine
         self._bus = bus
         self._owed = owed
@@ -78,7 +77,7 @@ class Dispatcher:
         self._observer = observer
         self._decorate = decorate
         self._notify = notify
-        self._workflows = workflows
+        self._signaller = signaller
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
         self._open: deque[tuple[float, str, str]] = deque()
         self._closed = False
@@ -201,6 +200,12 @@ class Dispatcher:
         heard_by = asyncio.get_running_loop().time() + UNHEARD.total_seconds()
         self._open.append((heard_by, job_id, lease_id))
 
+    def _watch_let_out(self, job: Job) -> None:
+        """What this process lets out for a workflow, any invoker may publish, and hear of."""
+        for step in job.steps:
+            if step.unacked:
+                self._watch(job.job_id, step.executions[-1].exec_id)
+
     def _look_again(self, now: float) -> None:
         """An ACK that another process took, and of which we were not told, gives its place back."""
         while self._open and self._open[0][0] <= now:
@@ -224,30 +229,12 @@ class Dispatcher:
                         self._tasks.spawn(self._link(job, effect))
                     case NotifyClient():
                         self._tasks.spawn(self._tell(job, effect))
-                    case SignalWorkflow() | StartWorkflow() if self._workflows is not None:
-                        self._tasks.spawn(self._inform(self._workflows, job, effect))
+                    case SignalWorkflow() | StartWorkflow() if self._signaller is not None:
+                        self._watch_let_out(job)
+                        self._tasks.spawn(self._signaller.perform(job, effect))
 
     async def _link(self, job: Job, effect: LinkRedrive) -> None:
         await self._engine.apply(effect.job_id, Redriven(job.job_id))
-        await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
-
-    async def _inform(
-        self, workflows: Workflows, job: Job, effect: SignalWorkflow | StartWorkflow
-    ) -> None:
-        """What cannot be delivered now stays owed. A workflow that has ended needs no signal."""
-        try:
-            if isinstance(effect, StartWorkflow):
-                await workflows.start(job)  # settled by the first thing that the workflow asks for
-                return
-            for step in job.steps:
-                if step.unacked:  # let out here, and published and answered at any invoker
-                    self._watch(job.job_id, step.executions[-1].exec_id)
-            await workflows.signal(job, effect)
-        except WorkflowsUnavailableError as error:
-            cause = "start" if isinstance(effect, StartWorkflow) else "signal"
-            self._observer.incident(Incident.WORKFLOW_UNREACHED, cause)
-            log.info("the workflow of job %s is told later: %s", job.job_id, error)
-            return
         await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
 
     async def _tell(self, job: Job, effect: NotifyClient) -> None:

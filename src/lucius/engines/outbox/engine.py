@@ -129,7 +129,7 @@ class OutboxEngine:
         if payload is None:  # nothing is said of the payload: any redrive before it is the same
             held = await self._ledger.claimed(admission.claim)
             if isinstance(held, Duplicate | KeyReused):
-                return await self._duplicate(held.job_id)
+                return await self._duplicate(held.job_id, admission)
         return await self._create(admit, admission, now, said)
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
@@ -214,7 +214,7 @@ class OutboxEngine:
             case Submitted():
                 return outcome
             case Duplicate(job_id):
-                return await self._duplicate(job_id)
+                return await self._duplicate(job_id, admission)
             case KeyReused(job_id):
                 raise _reused(admission, job_id)
             case Saturated(scope):
@@ -229,7 +229,7 @@ class OutboxEngine:
     async def _try_to_create(
         self, admission: Admission, now: datetime, said: Mapping[str, str] | None
     ) -> CreateOutcome | Submitted:
-        decision = submit(admission.plan, now, said)
+        decision = submit(admission.plan, now, {**(said or {}), **admission.noted} or None)
         owned = self._is_owned(decision.job)
         decision, reserved = self._prepared(None, decision, owned=owned)
         limits = self._limits(admission.plan.tenant_id)
@@ -243,12 +243,13 @@ class OutboxEngine:
         if not isinstance(outcome, Created):
             return outcome
         self._committed(None, decision, owned=owned)
-        return Submitted(decision.job.job_id, decision.job.state.value, duplicate=False)
+        state = decision.job.state.value
+        return Submitted(decision.job.job_id, state, duplicate=False, warnings=admission.warnings)
 
-    async def _duplicate(self, job_id: str) -> Submitted:
+    async def _duplicate(self, job_id: str, admission: Admission) -> Submitted:
         held = await self.job(job_id)
         state = held.state.value if held is not None else "QUEUED"
-        return Submitted(job_id, state, duplicate=True)
+        return Submitted(job_id, state, duplicate=True, warnings=admission.warnings)
 
     async def _commit(self, job: Job, decision: Decision, *, told: bool) -> Job | None:
         """Save and perform. None: someone else moved the job first, so decide again.

@@ -49,6 +49,7 @@ CAUSES: Final[Mapping[Incident, tuple[str, ...]]] = {
     Incident.STUCK: ("due",),
     Incident.STALLED: ("process", "clock"),
     Incident.NUDGE_LOST: ("bus",),
+    Incident.NOTICE_LOST: ("bus",),
     Incident.WORKFLOW_UNREACHED: ("signal", "start"),
     Incident.UNCLAIMED: ("unknown",),
 }

@@ -23,6 +23,8 @@ class Incident(StrEnum):
     """The process stood still, or its clock jumped ahead; the cause says which."""
     NUDGE_LOST = "nudge_lost"
     """The owner of a lane could not be told of a job that was moved here."""
+    NOTICE_LOST = "notice_lost"
+    """A worker could not be told that its job is being cancelled; its next heartbeat is answered."""
     WORKFLOW_UNREACHED = "workflow_unreached"
     """A workflow could not be started or signalled now; the cause says which. It is tried again."""
     UNCLAIMED = "unclaimed"
@@ -76,13 +78,15 @@ class Outage:
         self._what = what
         self._log = log
         self.on = False
+        self.why = ""
+        """What was said when it began."""
 
     def began(self, error: BaseException, observer: Observer) -> None:
         if not self.on:
             self.on = True
             observer.incident(Incident.OUTAGE, self._dependency)
-            reason = str(error) or type(error).__name__
-            self._log.warning("outage of the %s: %s: %s", self._dependency, self._what, reason)
+            self.why = str(error) or type(error).__name__
+            self._log.warning("outage of the %s: %s: %s", self._dependency, self._what, self.why)
 
     def ended(self) -> None:
         if self.on:

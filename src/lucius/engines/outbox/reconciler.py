@@ -4,6 +4,7 @@ import asyncio
 
 from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.held_back import Resumption
+from lucius.engines.outbox.notices import Notices
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.ownership import Ownership
 from lucius.engines.outbox.pump import Pump
@@ -24,12 +25,14 @@ class Reconciler:
         replies: ReplyConsumer,
         unclaimed: UnclaimedReporter,
         nudges: Nudges,
+        notices: Notices,
         resumption: Resumption,
     ) -> None:
         self._ownership = ownership
         self._unclaimed = unclaimed
         self._replies = replies
-        self._parts = (dispatcher, pump, ticks, replies, unclaimed, nudges, ownership, resumption)
+        told = (nudges, notices)
+        self._parts = (dispatcher, pump, ticks, replies, unclaimed, *told, ownership, resumption)
 
     async def prepare(self) -> None:
         """Make the topology, take up what is out, and fill the ready queues."""

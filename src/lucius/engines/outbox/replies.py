@@ -14,11 +14,12 @@ from lucius.core.errors import (
     LockLostError,
     RequestError,
 )
-from lucius.core.inputs import Callback
+from lucius.core.inputs import Callback, HeartbeatReceived
 from lucius.core.plan import TEMPORAL
 from lucius.core.routing import LANES, lanes_of, reply_topic
 from lucius.core.wire import NUDGE, parse_reply
 from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.notices import Notices
 from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
 from lucius.engines.outbox.pace import Pace
@@ -50,6 +51,7 @@ class ReplyConsumer:
         engine: OutboxEngine,
         bus: Bus,
         tasks: Tasks,
+        notices: Notices,
         ledger_outage: Outage,
         *,
         nudged: Callable[[str, bool], Awaitable[None]],
@@ -67,6 +69,7 @@ class ReplyConsumer:
         self._engine = engine
         self._bus = bus
         self._tasks = tasks
+        self._notices = notices
         self._ledger_outage = ledger_outage
         self._nudged = nudged
         self._lanes = lanes
@@ -174,6 +177,9 @@ class ReplyConsumer:
                 applied = await self._engine.apply_all(job_id, inputs)
         except LedgerRowUnreadableError as error:
             applied, reason, detail = None, "JOB_UNREADABLE", str(error)
+        for received, answer in zip(inputs, applied or (), strict=False):
+            if isinstance(received, HeartbeatReceived):
+                self._notices.answer(received, answer.outcome, answer.job)
         for delivery, _ in read:
             if applied is None:
                 await self._set_aside(delivery, reason, detail)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lucius.core.errors import RequestError
 from lucius.core.inputs import (
@@ -59,11 +59,25 @@ def input_of(body: Mapping[str, Any]) -> Input:
     try:
         if kind is ResultReceived:
             said["status"] = ResultStatus(said["status"])
-            said["fault"] = Fault(*said["fault"]) if said.get("fault") else None
-        received: Input = kind(**said)
+            said["fault"] = _typed(Fault(*said["fault"])) if said.get("fault") else None
+        received: Input = _typed(kind(**said))
     except (KeyError, TypeError, ValueError) as error:
         raise _invalid("", f"is no {kind.__name__}: {error}") from error
     return received
+
+
+Said = TypeVar("Said")
+
+
+def _typed(said: Said) -> Said:
+    """Records do not check what they are made of. A boolean is no number here."""
+    for each in fields(said):  # type: ignore[arg-type]
+        value, kind = getattr(said, each.name), each.type
+        if kind is Any:
+            continue
+        if not isinstance(value, kind) or (type(value) is bool and kind is not bool):  # type: ignore[arg-type]
+            raise TypeError(f"{each.name} must be {getattr(kind, '__name__', kind)}")
+    return said
 
 
 def _invalid(pointer: str, detail: str) -> RequestError:

@@ -58,9 +58,11 @@ class Invoker:
         return {"status": "ok", "outcome": answered.outcome, "snapshot": standing}
 
     async def attempt(
-        self, job_id: str, asked: AttemptRequested, *, publish: bool
+        self, job_id: str, asked: AttemptRequested, *, publish: bool, tenant_id: str | None = None
     ) -> Answered | None:
         """Record it; where the window has room, `publish` it too. None: no such job, or no such step."""
+        if await self._mine(job_id, tenant_id) is None:
+            return None
         applied = await self._engine.apply(job_id, asked)
         if applied is None or applied.outcome is Outcome.REJECTED:
             return None
@@ -75,9 +77,11 @@ class Invoker:
             return Answered(outcome, published.job) if published is not None else None
         return Answered(outcome, applied.job)
 
-    async def publish(self, job_id: str, asked: AttemptRequested) -> Answered | None:
+    async def publish(
+        self, job_id: str, asked: AttemptRequested, *, tenant_id: str | None = None
+    ) -> Answered | None:
         """Publish the directive of the current attempt, if it is not out yet. A refusal is an answer."""
-        job = await self._engine.job(job_id)
+        job = await self._mine(job_id, tenant_id)
         step = _step(job, asked.step_id) if job is not None else None
         if job is None or step is None:
             return None
@@ -90,9 +94,9 @@ class Invoker:
         applied = await self._engine.apply(job_id, became)
         return Answered(APPLIED, applied.job) if applied is not None else None
 
-    async def timeout(self, job_id: str) -> Answered | None:
+    async def timeout(self, job_id: str, *, tenant_id: str | None = None) -> Answered | None:
         """The owner of the lane knows which directives only wait behind others: it is asked to look."""
-        job = await self._engine.job(job_id)
+        job = await self._mine(job_id, tenant_id)
         if job is None:
             return None
         if job.plan.desk not in self._lanes.owned and any(step.unacked for step in job.steps):
@@ -101,12 +105,21 @@ class Invoker:
         applied = await self._ticks.asked(job_id, told=True)
         if applied is None:
             return None
-        moved = applied.job.version != job.version
+        moved = (applied.job.seq, applied.job.steps) != (job.seq, job.steps)
         return Answered(APPLIED if moved else ALREADY, applied.job)
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
         """What clients, operators and services say over HTTP."""
+        if await self._mine(job_id, None) is None:
+            return None
         return await self._engine.apply(job_id, received)
+
+    async def _mine(self, job_id: str, tenant_id: str | None) -> Job | None:
+        """None: no job, none on Temporal, or none of the tenant that is named. Nothing is done for it."""
+        job = await self._engine.job(job_id)
+        if job is None or not job.plan.on_temporal or tenant_id not in (None, job.tenant_id):
+            return None
+        return job
 
 
 def _step(job: Job, step_id: str) -> Step | None:

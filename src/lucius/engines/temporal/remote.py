@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx
 import orjson
@@ -15,6 +16,8 @@ from lucius.engines.temporal.inputs import input_json
 
 PATIENCE: Final = 20.0
 NOT_FOUND: Final = 404
+CALLS: Final = 256
+"""Connections, all of which are kept: more than a worker asks at once."""
 
 
 @record
@@ -38,7 +41,12 @@ class RemoteInvoker:
         self._turn = 0
         headers = {"authorization": f"Bearer {secret}"} if secret else {}
         headers["content-type"] = "application/json"
-        self._client = httpx.AsyncClient(headers=headers, timeout=PATIENCE, transport=transport)
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            timeout=PATIENCE,
+            transport=transport,
+            limits=httpx.Limits(max_connections=CALLS, max_keepalive_connections=CALLS),
+        )
 
     async def attempt(self, body: Mapping[str, Any]) -> Told | None:
         return await self._post("/v1/internal/steps/attempt", body)
@@ -51,7 +59,9 @@ class RemoteInvoker:
 
     async def apply(self, job_id: str, received: Input) -> PassedOn | None:
         """None: there is no such job."""
-        told = await self._post(f"/v1/internal/jobs/{job_id}/inputs", input_json(received))
+        told = await self._post(
+            f"/v1/internal/jobs/{quote(job_id, safe='')}/inputs", input_json(received)
+        )
         return PassedOn(Outcome(told["outcome"]), told.get("code")) if told is not None else None
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> Told | None:

@@ -1,16 +1,19 @@
 """The worker: it runs the workflows of jobs and their activities, and reaches the ledger by asking alone."""
 
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from lucius import __version__
 from lucius.engines.temporal.activities import Activities
 from lucius.engines.temporal.asking import Asking
+from lucius.engines.temporal.metrics import OutcomeCounter, TemporalInstruments
 from lucius.engines.temporal.workflow import JobWorkflow
 from lucius.engines.temporal.workflows import TemporalPlace, tls_of
 
 
-async def run_worker(place: TemporalPlace, invoker: Asking) -> None:
+async def run_worker(
+    place: TemporalPlace, invoker: Asking, instruments: TemporalInstruments
+) -> None:
     """Until it is cancelled. It raises where the server cannot be reached."""
     client = await Client.connect(
         place.address,
@@ -22,7 +25,9 @@ async def run_worker(place: TemporalPlace, invoker: Asking) -> None:
         client,
         task_queue=place.task_queue,
         workflows=[JobWorkflow],
-        activities=Activities(invoker).all,
+        activities=Activities(invoker, instruments).all,
+        interceptors=[OutcomeCounter(instruments)],
+        workflow_runner=UnsandboxedWorkflowRunner(),  # the tests replay it in the sandbox
         build_id=f"lucius-{__version__}",  # else it is a hash of all that is imported, which takes seconds
     )
     await worker.run()

@@ -7,19 +7,27 @@ it asked. There is no rule of the core here.
 import asyncio
 from datetime import timedelta
 from typing import Any
+from uuid import UUID, uuid5
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import RetryPolicy, SearchAttributeKey
+from temporalio.exceptions import FailureError, is_cancelled_exception
 
 RECORD = "record_attempt_lease"
 PUBLISH = "publish_directive"
 TIMEOUT = "report_timeout"
+STATE = SearchAttributeKey.for_keyword("LuciusState")
+"""The search attribute that follows the state of the job."""
 RETRY = RetryPolicy(
     initial_interval=timedelta(seconds=1),
     backoff_coefficient=2.0,
     maximum_interval=timedelta(seconds=30),
 )
 ONE_TRY = timedelta(seconds=30)
+LOCAL = "asks-in-its-task"
+"""The name of the change by which a workflow asks within its task first. Jobs that began before it do not."""
+LOCAL_TRY = timedelta(seconds=5)
+ONCE = RetryPolicy(maximum_attempts=1)
 LOOK_AGAIN = 1.0
 """Seconds before it asks again, where an answer changed nothing."""
 LOOK_AGAIN_MOST = 30.0
@@ -33,18 +41,27 @@ class JobWorkflow:
         self._snapshot: dict[str, Any] = {"version": -1}
         self._taken_at = 0.0
         self._idle = 0
+        self._local = False
+        self._shown: str | None = None
 
     @workflow.run
     async def run(self, start: dict[str, Any]) -> dict[str, Any]:
-        """`start`: `jobId`, `tenant_id`, the snapshot of the new job, and `most_events` of a history."""
+        """`start`: `jobId`, `tenant_id`, the snapshot of the new job, and `most_events` of a history.
+
+        `state_shown`: the state that the search attribute shows so far; none: the server does not know it.
+        """
         self._job = {"jobId": start["jobId"], "tenant_id": start["tenant_id"]}
+        self._local = workflow.patched(LOCAL)
         self._take(start.get("snapshot"))
+        self._shown = start.get("state_shown") if self._local else None
         if not self._due():
             await self._ask(TIMEOUT, {})
         while not self._snapshot.get("terminal"):
             if self._is_long(start.get("most_events", MOST_EVENTS)):
-                workflow.continue_as_new({**self._job, "snapshot": None})
+                again = {**self._job, "snapshot": None, "state_shown": self._shown}
+                workflow.continue_as_new(again)
             await self._advance()
+        self._show()
         return {"state": self._snapshot["state"], "error": self._snapshot.get("error")}
 
     def _is_long(self, most: int) -> bool:
@@ -58,6 +75,7 @@ class JobWorkflow:
         if todo:
             await asyncio.gather(*(self._ask(activity, body) for activity, body in todo))
         else:
+            self._show()
             try:
                 await workflow.wait_condition(
                     lambda: self._snapshot["version"] > version,
@@ -69,6 +87,13 @@ class JobWorkflow:
         self._idle = self._idle + 1 if self._snapshot["version"] == version else 0
         if self._idle > 1:
             await self._pause(version)
+
+    def _show(self) -> None:
+        """The newest state, where people search for it. It goes with what the task ends with anyway."""
+        state = self._snapshot["state"]
+        if self._shown not in (None, state):
+            workflow.upsert_search_attributes([STATE.value_set(state)])
+            self._shown = state
 
     async def _pause(self, version: int) -> None:
         """Nothing moves: whatever the reason, do not spin."""
@@ -88,11 +113,13 @@ class JobWorkflow:
         return due + [(PUBLISH, each) for each in self._snapshot.get("publishes", ())]
 
     def _attempt(self, each: dict[str, Any]) -> dict[str, Any]:
-        lease_id = str(workflow.uuid4())
+        """The lease follows from what is asked for: a task that is done again may ask for something else."""
+        step_id, attempt_no = each["stepId"], each["attempt_no"]
+        asked = f"{step_id} {attempt_no} {self._snapshot['version']}"
         return {
-            "stepId": each["stepId"],
-            "attempt_no": each["attempt_no"],
-            "lease_id": lease_id,
+            "stepId": step_id,
+            "attempt_no": attempt_no,
+            "lease_id": str(uuid5(UUID(workflow.info().run_id), asked)),
             "publish": True,
         }
 
@@ -105,10 +132,28 @@ class JobWorkflow:
 
     async def _ask(self, activity: str, body: dict[str, Any]) -> None:
         """The same attempt is repeated until the invoker has answered."""
-        answer = await workflow.execute_activity(
-            activity, {**self._job, **body}, start_to_close_timeout=ONE_TRY, retry_policy=RETRY
-        )
+        asked = {**self._job, **body}
+        answer = await self._asked_at_once(activity, asked) if self._local else None
+        if answer is None:
+            answer = await workflow.execute_activity(
+                activity, asked, start_to_close_timeout=ONE_TRY, retry_policy=RETRY
+            )
         self._take(answer["snapshot"])
+
+    async def _asked_at_once(self, activity: str, asked: dict[str, Any]) -> dict[str, Any] | None:
+        """Within the workflow task: the server need not hand out a task of its own, nor tell of its end.
+
+        None: no answer. Then the server repeats the question, and no workflow task is held meanwhile.
+        """
+        try:
+            answer: dict[str, Any] = await workflow.execute_local_activity(
+                activity, asked, start_to_close_timeout=LOCAL_TRY, retry_policy=ONCE
+            )
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise
+            return None
+        return answer
 
     def _take(self, snapshot: dict[str, Any] | None) -> None:
         """The highest version counts. Of the same version, the newest: its waits are from now."""

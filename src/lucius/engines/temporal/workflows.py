@@ -14,8 +14,18 @@ from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 from lucius.core.effects import SignalWorkflow
 from lucius.core.errors import WorkflowsUnavailableError
 from lucius.core.job import Job
+from lucius.core.retry import effect_backoff
+from lucius.engines.temporal.attributes import Attributes, register_attributes
+from lucius.engines.temporal.metrics import (
+    CLOSED,
+    DELIVERED,
+    STARTED,
+    THERE,
+    UNREACHED,
+    TemporalInstruments,
+)
 from lucius.engines.temporal.snapshot import snapshot
-from lucius.engines.temporal.workflow import JobWorkflow
+from lucius.engines.temporal.workflow import STATE, JobWorkflow
 from lucius.ports.workflows import Fate
 
 PATIENCE: Final = timedelta(seconds=5)
@@ -52,6 +62,12 @@ def start_of(job: Job, now: datetime) -> dict[str, Any]:
     return {"jobId": job.job_id, "tenant_id": job.tenant_id, "snapshot": snapshot(job, now)}
 
 
+def _is_closed(error: Exception) -> bool:
+    """The workflow has ended, or never was. A namespace that is missing says nothing of it."""
+    missing = isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND
+    return missing and "amespace" not in str(error)
+
+
 class TemporalWorkflows:
     def __init__(
         self,
@@ -63,32 +79,49 @@ class TemporalWorkflows:
         self._client = client
         self._place = place
         self._now = now
+        self._attributes = Attributes(client)
+        self.instruments = TemporalInstruments()
 
     async def start(self, job: Job) -> None:
+        attributes = await self._attributes.of(job)
+        start = start_of(job, max(self._now(), job.updated_at))
         try:
             await self._client.start_workflow(
                 JobWorkflow.run,
-                start_of(job, max(self._now(), job.updated_at)),
+                {**start, "state_shown": attributes.get(STATE)},
                 id=job.job_id,
                 task_queue=self._place.task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 static_summary=job.plan.request_type,
+                search_attributes=attributes,
                 rpc_timeout=PATIENCE,
             )
         except WorkflowAlreadyStartedError:
-            return
+            self.instruments.starts.add(THERE)
         except (RPCError, RuntimeError) as error:
+            self.instruments.starts.add(UNREACHED)
             raise self._unavailable(error) from error
+        else:
+            self.instruments.starts.add(STARTED)
 
     async def signal(self, job: Job, effect: SignalWorkflow) -> None:
         handle = self._client.get_workflow_handle(job.job_id)
+        outcome = DELIVERED
         try:
             await handle.signal(effect.signal, self._told(job, effect), rpc_timeout=PATIENCE)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND or "amespace" in str(error):
+        except (RPCError, RuntimeError) as error:
+            if not _is_closed(error):
+                self.instruments.signals.add(effect.signal, UNREACHED)
                 raise self._unavailable(error) from error
-        except RuntimeError as error:
-            raise self._unavailable(error) from error
+            outcome = CLOSED
+        self.instruments.signals.add(effect.signal, outcome)
+        self.instruments.signal_lag.add(self._lag(job, effect), effect.signal)
+
+    def _lag(self, job: Job, effect: SignalWorkflow) -> float:
+        """Seconds since the job has moved, with the waits between the tries before this one."""
+        tries = next((o.attempts for o in job.owed if o.owed_id == effect.owed_id), 1)
+        waits = (effect_backoff(n, "signal_workflow") for n in range(1, tries))
+        return max(0.0, sum(waits, self._now() - job.updated_at).total_seconds())
 
     def _told(self, job: Job, effect: SignalWorkflow) -> dict[str, Any]:
         """What seed documents promise of a signal, and how the job stands."""
@@ -112,7 +145,7 @@ class TemporalWorkflows:
         try:
             found = await self._client.get_workflow_handle(job_id).describe(rpc_timeout=PATIENCE)
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND and "amespace" not in str(error):
+            if _is_closed(error):
                 return Fate.MISSING
             raise self._unavailable(error) from error
         except RuntimeError as error:
@@ -134,6 +167,12 @@ class TemporalWorkflows:
         try:
             service = self._client.workflow_service
             await service.describe_namespace(asked, timeout=PATIENCE)
+        except (RPCError, RuntimeError) as error:
+            raise self._unavailable(error) from error
+
+    async def provision(self) -> list[str]:
+        try:
+            return await register_attributes(self._client)
         except (RPCError, RuntimeError) as error:
             raise self._unavailable(error) from error
 

@@ -1,31 +1,39 @@
 """What operators read, held against the job: its columns, its history, its outbox. For `verify`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from lucius.core.effects import Event
 from lucius.core.job import Job
 from lucius.core.states import entry_status
 from lucius.ledgers.azure import names
+from lucius.ledgers.azure.copies import behind, entry_key
 from lucius.ledgers.azure.heads import Stored
-from lucius.ledgers.azure.projections import behind, entry_key
+from lucius.ledgers.azure.pending import pending_events
 from lucius.ledgers.azure.store import Row
 from lucius.ledgers.stored.event_codec import decode_events
 from lucius.ports.ledger import Drift
 
 PENDING: Final = "PENDING"
 LAG: Final = timedelta(minutes=5)
-"""How long copies may be behind. Only a writer that is gone takes longer."""
+"""How long a row may be left. Only a process that is gone leaves one for longer."""
 
 
-def copies_agree(stored: Stored, rows: Mapping[str, Row], now: datetime) -> Iterator[Drift]:
-    """Where they lie in tables of their own. What is being copied at this moment is not compared."""
+def copies_agree(
+    stored: Stored, rows: Mapping[str, Row], now: datetime, *, woken: bool
+) -> Iterator[Drift]:
+    """Where they lie in tables of their own.
+
+    Copies may be behind as long as something will bring the job up. Then its row has what they lack.
+    """
     job, head = stored.job, rows.get("HEAD")
     if head is None:
         detail = "no row of Steps says where it is, so that its id alone does not find it"
         yield Drift("projection_lag", job.job_id, detail)
     elif behind(head, job.version, stored.head.save_id):
-        if now - job.updated_at < LAG:
+        if woken or now - job.updated_at < LAG:
+            yield from events_agree(job, rows, pending_events(rows["JOB"]))
             return
         yield Drift("projection_lag", job.job_id, _lags(job, head))
     yield from steps_agree(job, rows)
@@ -50,14 +58,17 @@ def steps_agree(job: Job, rows: Mapping[str, Row]) -> Iterator[Drift]:
             )
 
 
-def events_agree(job: Job, rows: Mapping[str, Row]) -> Iterator[Drift]:
+def events_agree(
+    job: Job, rows: Mapping[str, Row], pending: Sequence[Event] = ()
+) -> Iterator[Drift]:
     seqs = [
         event.seq
         for key in sorted(rows)
         if key.startswith("EVENT|")
         for event in decode_events(rows[key]["payload"].encode())
     ]
-    if seqs != [*range(1, job.seq + 1)]:
+    seqs += [event.seq for event in pending if event.seq not in set(seqs)]
+    if sorted(seqs) != [*range(1, job.seq + 1)]:
         yield Drift("event_gap", job.job_id, f"events do not run from 1 to {job.seq}")
 
 

@@ -114,7 +114,8 @@ class Examination:
             index.live[cell.tenant_id][cell.lane, cell.mode] += 1
         yield from (Drift(kind, job_id, detail) for kind, detail in audit(job))
         yield from _columns(job, head)
-        yield from self._rows.drifts(stored, by_key)
+        woken = stored.head.wakeup in index.wakeups
+        yield from self._rows.drifts(stored, by_key, woken=woken)
         yield from _woken(index, stored)
         yield from _ready(index, stored, self._now)
         yield from _claimed(index, stored)

@@ -12,7 +12,7 @@ from lucius.core.record import record
 from lucius.ledgers.azure.columns import JOB_COLUMNS, job_columns
 from lucius.ledgers.azure.store import ETAG, PARTITION, ROW, Row, chunked, joined
 from lucius.ledgers.rules import InflightGroup, PageEnd
-from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, too_new
+from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, schema_of, too_new
 from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ledgers.stored.plan_codec import decode_plan
 from lucius.ports.ledger import Claim
@@ -91,7 +91,7 @@ COLUMNS: Final = JOB_COLUMNS | frozenset(
     (PARTITION, ROW, ETAG, *GLANCED, "body_hash", "keyed", "no", "withdrawn")
 )
 """Every column of a job's row that this version writes, but for the pieces of long texts."""
-DOCUMENTS: Final = ("doc", "pending")
+DOCUMENTS: Final = ("doc", "pending", "gone")
 
 
 def job_row(job: Job, head: StepsHead) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def job_row(job: Job, head: StepsHead) -> dict[str, Any]:
     return {
         **(head.extra or {}),
         **job_columns(job),
-        "schema": SCHEMA,
+        "schema": schema_of(job.plan),
         "version": job.version,
         "due": maybe_micros(job.due_at),
         "completed": maybe_micros(job.completed_at),

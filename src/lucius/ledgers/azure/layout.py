@@ -11,6 +11,10 @@ from lucius.ports.ledger import Drift
 
 
 class Layout(Protocol):
+    @property
+    def tables(self) -> Sequence[str]:
+        """Their names."""
+
     async def read(self, job_id: str, tenant_id: str | None = None) -> Stored | None:
         """The job as last committed; none where there is none, or a tombstone."""
 
@@ -21,8 +25,8 @@ class Layout(Protocol):
     def walk(self) -> AsyncIterator[tuple[str, Sequence[Row]]]:
         """Every job's rows, for `verify`: `JOB`, `JOB|PLAN`, `STEP|..`, `EVENT|..` and others."""
 
-    def drifts(self, stored: Stored, rows: Mapping[str, Row]) -> Iterator[Drift]:
-        """Where rows of a job contradict it."""
+    def drifts(self, stored: Stored, rows: Mapping[str, Row], *, woken: bool) -> Iterator[Drift]:
+        """Where rows of a job contradict it. `woken`: a row of its lane will bring it up."""
 
     async def insert(self, job: Job, head: StepsHead, events: Sequence[Event]) -> str | Refused:
         """The ETag of the new job; refused where its id is taken."""
@@ -40,8 +44,14 @@ class Layout(Protocol):
     async def touch(self, glance: Glance, wakeup: str) -> str | Refused:
         """Let the job rely on another wake-up row. It fences: whoever has the old ETag lands no more."""
 
-    async def finish(self, glance: Glance) -> None:
-        """Write what the last save of this job has not written yet, where its rows lie apart."""
+    async def finish(self, glance: Glance) -> bool:
+        """Copy what saves of this job have left to be copied, where its rows lie apart. False: it failed."""
+
+    def is_copied(self, job_id: str) -> bool:
+        """Whether the last save here has left nothing to be copied."""
+
+    async def copy_late(self, *, all_own: bool = False) -> list[Job]:
+        """Copy what has waited long enough, or all that was saved here. The jobs that are whole now."""
 
     async def bury(self, job_id: str, tenant_id: str) -> bool:
         """A tombstone where the job would be. False: something is there."""

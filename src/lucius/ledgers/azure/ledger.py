@@ -1,7 +1,7 @@
 """The ledger port on Azure Table Storage. How a job's own rows lie is the layout's business."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -46,6 +46,8 @@ from lucius.ports.ledger import (
 )
 
 MOST_OFFERED: Final = 20_000
+CHECKED: Final = "|check"
+"""A row that is not there."""
 
 
 class AzureLedger:
@@ -86,6 +88,7 @@ class AzureLedger:
         self._creation = Creation(*parts, stamps, now)
         self._saving = Saving(*parts, stamps, now)
         self._scanner = Scanner(*parts, now)
+        self._probed = deque(_alternating((*layout.tables, lanes, shared)))
         self._lists = Lists(store, tenants, self._tenants, layout, self._listed)
         self._pruning = Pruning(store, tenants, self._tenants, layout, self._sights)
 
@@ -107,6 +110,7 @@ class AzureLedger:
 
     async def close(self) -> None:
         try:
+            await self._copy_late(all_own=True)
             await self._lanes.close()
         finally:
             await self._store.close()
@@ -190,7 +194,14 @@ class AzureLedger:
         limit: int,
         after: DueJob | None = None,
     ) -> Sequence[DueJob]:
+        if after is None:
+            await self._copy_late()
         return await self._scanner.due(before, lanes, limit, after, self._unreadable.__contains__)
+
+    async def _copy_late(self, *, all_own: bool = False) -> None:
+        """Whoever looks for what is due also copies what its saves have left."""
+        for job in await self._layout.copy_late(all_own=all_own):
+            self._saving.copied(job)
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:
         return await self._scanner.next_due(lanes, self._unreadable.__contains__)
@@ -230,11 +241,23 @@ class AzureLedger:
         return await self._levels.read()
 
     async def check(self) -> None:
-        """One small write: what takes it takes others."""
-        await self._tenants.check()
+        """One small request: a write, or whether the next table is there. What failed is asked again."""
+        table = self._probed[0]
+        if table is None:
+            await self._tenants.check()
+        else:
+            await self._store.get(table, CHECKED, CHECKED)
+        self._probed.rotate(-1)
 
     async def verify(self) -> Sequence[Drift]:
         return await Examination(self._layout, self._tenants, self._lanes, self._now()).drifts()
+
+
+def _alternating(tables: Sequence[str]) -> Iterator[str | None]:
+    """A write before each table."""
+    for table in tables:
+        yield None
+        yield table
 
 
 def _turn(claim: Claim) -> str:

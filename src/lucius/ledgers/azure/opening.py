@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from azure.identity.aio import DefaultAzureCredential
 
 from lucius.core.errors import LuciusError
 from lucius.ledgers.azure.keys import AzureKeys
+from lucius.ledgers.azure.lateness import LAG
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.ledger import AzureLedger
@@ -52,7 +54,12 @@ def open_tables(
 
 
 async def open_ledger(
-    backend: str, connection: str, named: Mapping[str, str], *, hot: Collection[str] = ()
+    backend: str,
+    connection: str,
+    named: Mapping[str, str],
+    *,
+    hot: Collection[str] = (),
+    lag: timedelta = LAG,
 ) -> AzureLedger:
     """Tables are created where they are missing. `named`: the value of each setting that names one.
 
@@ -70,7 +77,7 @@ async def open_ledger(
         raise
     return AzureLedger(
         store,
-        _layout(backend, store, tables, hot),
+        _layout(backend, store, tables, hot, lag),
         tenants=tables["LUCIUS_IDEMPOTENCY_TABLE"],
         lanes=tables["LUCIUS_JOB_INDEX_TABLE"],
         shared=tables["LUCIUS_INFLIGHT_TABLE"],
@@ -88,7 +95,9 @@ def keys_of(ledger: AzureLedger) -> AzureKeys:
     return ledger.keys()
 
 
-def _layout(backend: str, store: Store, tables: Mapping[str, str], hot: Collection[str]) -> Layout:
+def _layout(
+    backend: str, store: Store, tables: Mapping[str, str], hot: Collection[str], lag: timedelta
+) -> Layout:
     if backend == "ledger":
         return SingleTable(store, tables["LUCIUS_LEDGER_TABLE"])
     apart = Tables(
@@ -97,7 +106,7 @@ def _layout(backend: str, store: Store, tables: Mapping[str, str], hot: Collecti
         tables["LUCIUS_OUTBOX_TABLE"],
         tables["LUCIUS_EVENTS_TABLE"],
     )
-    return SplitTables(store, apart, now=partial(service_time, store), hot=hot)
+    return SplitTables(store, apart, now=partial(service_time, store), hot=hot, lag=lag)
 
 
 def _check_apart(tables: Mapping[str, str]) -> None:

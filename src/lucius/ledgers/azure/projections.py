@@ -4,21 +4,37 @@ They carry the version that they were copied from, and an older one never replac
 heads a job's steps is written last: it says which save has been copied whole.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+import asyncio
+import logging
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from typing import Final, TypeVar
 
 from lucius.core.effects import Event
-from lucius.core.errors import LedgerUnavailableError
-from lucius.core.job import Entry, Job
+from lucius.core.errors import LedgerError, LedgerUnavailableError
+from lucius.core.job import Job
 from lucius.core.record import record
-from lucius.core.wire import message_id
 from lucius.ledgers.azure import names
-from lucius.ledgers.azure.columns import (
-    entry_columns,
-    event_columns,
-    step_columns,
-    step_plan_columns,
+from lucius.ledgers.azure.columns import event_columns
+from lucius.ledgers.azure.copies import (
+    HEAD,
+    Copy,
+    Trace,
+    behind,
+    entry_range,
+    entry_rows,
+    guarded,
+    head_columns,
+    head_row,
+    moving_steps,
+    step_name,
+    whole_steps,
 )
 from lucius.ledgers.azure.store import (
     ETAG,
@@ -33,9 +49,12 @@ from lucius.ledgers.azure.store import (
 )
 from lucius.ledgers.stored.event_codec import decode_events
 
-HEAD: Final = "JOB"
-"""The row that heads a job's steps: whose it is, in which partition of Jobs, and what has been copied."""
 RACES: Final = 20
+AT_ONCE: Final = 16
+"""Jobs that are copied together."""
+
+T = TypeVar("T")
+log = logging.getLogger("lucius.ledger")
 
 
 @record
@@ -48,39 +67,6 @@ class Tables:
     events: str
 
 
-@dataclass
-class Trace:
-    """What this process knows about a job's copies."""
-
-    bucket: str
-    """The job's partition in Jobs and Outbox."""
-    head: str | None = None
-    """ETag of the row that heads its steps."""
-    whole: str = ""
-    """ETag of the job's row that has been copied whole."""
-    copied: str = ""
-    """The save whose id the head had, when it was last seen."""
-    entries: dict[str, str | None] = field(default_factory=dict)
-    """ETags of its rows in Outbox."""
-    busy: bool = False
-    """A save of this process is being copied."""
-
-    def see(self, head: Row) -> None:
-        self.head, self.copied = head[ETAG], head.get("save_id", "")
-
-
-@record
-class Copy:
-    """What one save changes in the copies."""
-
-    job: Job
-    save_id: str
-    events: Sequence[Event]
-    entries: Sequence[tuple[int, Entry]]
-    steps: Sequence[int] | None = None
-    """The steps that it moved. None: write all rows, with all columns."""
-
-
 class Projections:
     def __init__(self, store: Store, tables: Tables) -> None:
         self._store = store
@@ -89,11 +75,16 @@ class Projections:
     async def head(self, job_id: str) -> Row | None:
         return await self._store.get(self._tables.steps, names.key(job_id), HEAD)
 
-    async def begin(self, job_id: str, tenant_id: str, bucket: str) -> Row:
-        """Say whose job this is, before there is one. What was said first holds."""
-        row = row_of(names.key(job_id), HEAD, _head(job_id, tenant_id, bucket))
+    async def begin(
+        self, job_id: str, tenant_id: str, bucket: str, draft: Job | None = None
+    ) -> Row:
+        """Say whose job this is, before there is one, and what its steps are. What was said first holds."""
+        columns = {**head_columns(job_id, tenant_id, bucket), "drafted": draft is not None}
+        row = row_of(names.key(job_id), HEAD, columns)
+        changes = [Change(Act.INSERT, row)]
+        changes += whole_steps(draft) if draft is not None else ()
         for _ in range(RACES):
-            made = await self._store.commit(self._tables.steps, [Change(Act.INSERT, row)])
+            made = await self._store.commit(self._tables.steps, changes)
             if not isinstance(made, Refused):
                 return {**row, ETAG: made[0]}
             found = await self.head(job_id)
@@ -103,63 +94,68 @@ class Projections:
 
     # -- copying -----------------------------------------------------------------------------
 
-    async def write(self, copy: Copy, trace: Trace) -> None:
-        await self._write_events(copy)
-        await self._write_entries(copy, trace)
-        await self._write_steps(copy, trace)
+    async def write(self, copies: Sequence[Copy]) -> list[Copy]:
+        """Those that have been copied. The head of each is written last."""
+        left = await _each(self._write_events, copies)
+        buckets: dict[str, list[Copy]] = {}
+        for copy in left:
+            buckets.setdefault(copy.trace.bucket, []).append(copy)
+        shared = await _each(self._write_entries, list(_portions(buckets.values())))
+        return await _each(self._write_steps, [copy for portion in shared for copy in portion])
 
     async def _write_events(self, copy: Copy) -> None:
         """An event never changes, so it may be written again."""
         partition = names.key(copy.job.job_id)
         rows = [
             row_of(partition, names.rising(event.seq), event_columns(event))
-            for event in copy.events
+            for event in copy.pending.events
         ]
         for at in range(0, len(rows), MOST_CHANGES):
             changes = [Change(Act.UPSERT, row) for row in rows[at : at + MOST_CHANGES]]
             await self._store.commit(self._tables.events, changes)
 
-    async def _write_entries(self, copy: Copy, trace: Trace) -> None:
-        left = {row[ROW]: row for row in _entry_rows(copy, trace.bucket)}
+    async def _write_entries(self, portion: Sequence[Copy]) -> None:
+        """Of jobs of one partition, in one transaction."""
+        left = {row[ROW]: (row, copy.trace) for copy in portion for row in entry_rows(copy)}
         for _ in range(RACES * len(left)):
             if not left:
                 return
-            made = await self._store.commit(
-                self._tables.outbox,
-                [_guarded(row, trace.entries.get(key)) for key, row in left.items()],
-            )
+            changes = [guarded(row, trace) for row, trace in left.values()]
+            made = await self._store.commit(self._tables.outbox, changes)
             if not isinstance(made, Refused):
-                trace.entries.update(zip(left, made, strict=True))
+                for etag, (row, trace) in zip(made, left.values(), strict=True):
+                    trace.entries[row[ROW]] = etag
                 return
-            await self._met_entry(list(left)[made.index], left, copy, trace)
+            await self._met_entry(list(left)[made.index], left)
         if left:
-            raise _outrun(copy.job)
+            raise _outrun(portion[0].job)
 
-    async def _met_entry(self, key: str, left: dict[str, Row], copy: Copy, trace: Trace) -> None:
+    async def _met_entry(self, key: str, left: dict[str, tuple[Row, Trace]]) -> None:
         """Someone else has written it. What is as new as ours, or deleted, stays as it is."""
+        row, trace = left[key]
         known = trace.entries.pop(key, None)
         found = await self._store.get(self._tables.outbox, trace.bucket, key, ["version"])
         if found is not None:
             trace.entries[key] = found[ETAG]
-        if (found is None and known) or (found and found["version"] >= copy.job.version):
+        if (found is None and known) or (found and found["version"] >= row["version"]):
             del left[key]
 
-    async def _write_steps(self, copy: Copy, trace: Trace) -> None:
+    async def _write_steps(self, copy: Copy) -> None:
         """One transaction, guarded by the head."""
-        job = copy.job
+        job, trace = copy.job, copy.trace
         for _ in range(RACES):
-            changes = [Change(Act.MERGE, _head_row(copy, trace.bucket), trace.head)]
-            changes += _step_changes(copy)
+            changes = [Change(Act.MERGE, head_row(copy), trace.head)]
+            changes += moving_steps(job) if trace.drafted else whole_steps(job)
             made = await self._store.commit(self._tables.steps, changes)
             if not isinstance(made, Refused):
-                trace.head = made[0]
+                trace.head, trace.copied, trace.drafted = made[0], copy.save_id, True
                 return
             found = await self.head(job.job_id)
             if found is not None:
                 trace.see(found)
             if found is None or not behind(found, job.version, copy.save_id):
                 return  # it was deleted, or someone else has copied this or a later save
-            copy = replace(copy, steps=None)
+            trace.drafted = False
         raise _outrun(job)
 
     # -- reading -----------------------------------------------------------------------------
@@ -170,7 +166,7 @@ class Projections:
         steps = self._store.scan(self._tables.steps, partition)
         events = self._store.scan(self._tables.events, partition)
         entries = self._store.scan(self._tables.outbox, bucket, *entry_range(job_id))
-        found = [{**row, ROW: _step_name(row[ROW])} async for row in steps]
+        found = [{**row, ROW: step_name(row[ROW])} async for row in steps]
         found += [{**row, ROW: f"EVENT|{row[ROW]}"} async for row in events]
         found += [{**row, ROW: f"OUTBOX|{row[ROW]}"} async for row in entries]
         return found
@@ -213,62 +209,34 @@ async def clear(
             return
 
 
-def behind(head: Row, version: int, save_id: str) -> bool:
-    """Whether that save is not copied yet."""
-    return head["version"] <= version and head.get("save_id") != save_id
+def _portions(buckets: Iterable[Sequence[Copy]]) -> Iterator[list[Copy]]:
+    """As many jobs of a partition as fit into one transaction."""
+    for copies in buckets:
+        portion, size = list[Copy](), 0
+        for copy in copies:
+            size += len(list(entry_rows(copy)))
+            if portion and size > MOST_CHANGES:
+                yield portion
+                portion, size = [], len(list(entry_rows(copy)))
+            portion.append(copy)
+        yield portion
 
 
-def entry_key(job: Job, index: int, entry: Entry) -> str:
-    """The id of its directive on the bus."""
-    step_id, lease_id = job.plan.steps[index].step_id, entry.lease_id or ""
-    return names.key(message_id(job.job_id, step_id, entry.attempt_no, lease_id, "DIRECTIVE"))
+async def _each(write: Callable[[T], Awaitable[None]], wanted: Sequence[T]) -> list[T]:
+    """Those that could be written, some at a time. What fails is said, and stays for later."""
+    turns = asyncio.Semaphore(AT_ONCE)
 
+    async def one(each: T) -> bool:
+        try:
+            async with turns:
+                await write(each)
+        except LedgerError as error:
+            log.warning("saves of jobs are durable, their other rows are behind: %s", error)
+            return False
+        return True
 
-def entry_range(job_id: str) -> tuple[str, str]:
-    """The keys of all entries of a job. A semicolon sorts right after a colon."""
-    return names.key(job_id) + ":", names.key(job_id) + ";"
-
-
-def _step_key(job: Job, index: int) -> str:
-    return names.key(f"{index:03}", job.plan.steps[index].step_id)
-
-
-def _step_name(key: str) -> str:
-    return "HEAD" if key == HEAD else f"STEP|{key}"
-
-
-def _head(job_id: str, tenant_id: str, bucket: str) -> dict[str, Any]:
-    return {"job_id": job_id, "tenant_id": tenant_id, "tenant_bucket": bucket, "version": 0}
-
-
-def _head_row(copy: Copy, bucket: str) -> Row:
-    job = copy.job
-    said = {"version": job.version, "save_id": copy.save_id}
-    columns = {**_head(job.job_id, job.tenant_id, bucket), **said}
-    return row_of(names.key(job.job_id), HEAD, columns)
-
-
-def _step_changes(copy: Copy) -> Iterator[Change]:
-    job, partition = copy.job, names.key(copy.job.job_id)
-    if copy.steps is not None:
-        for index in copy.steps:
-            row = row_of(partition, _step_key(job, index), step_columns(job, index))
-            yield Change(Act.MERGE, row)
-        return
-    payloads = job.plan.payloads()
-    for index in range(len(job.steps)):
-        columns = {**step_plan_columns(job.plan, index, payloads), **step_columns(job, index)}
-        yield Change(Act.UPSERT, row_of(partition, _step_key(job, index), columns))
-
-
-def _entry_rows(copy: Copy, bucket: str) -> Iterator[Row]:
-    job = copy.job
-    for index, entry in copy.entries:
-        yield row_of(bucket, entry_key(job, index, entry), entry_columns(job, index, entry))
-
-
-def _guarded(row: Row, etag: str | None) -> Change:
-    return Change(Act.INSERT if etag is None else Act.MERGE, row, etag)
+    done = await asyncio.gather(*(one(each) for each in wanted))
+    return [each for each, written in zip(wanted, done, strict=True) if written]
 
 
 def _outrun(job: Job) -> LedgerUnavailableError:

@@ -155,5 +155,13 @@ class Saving:
         if before.terminal and (not saved.settled or before.in_dlq != job.in_dlq):
             await self._tenants.relist(job, saved.head)
         self._sights.put(job.job_id, replace(saved, settled=True))
-        if job.due_at is None and saved.head.wakeup:
-            self._lanes.drop(job.plan.desk, [saved.head.wakeup])
+        if self._rows.is_copied(job.job_id):
+            self.copied(job)
+
+    def copied(self, job: Job) -> None:
+        """Nothing is left to be done for a job that has ended and owes nothing: its wake-up row may go."""
+        sight = self._sights.get(job.job_id)
+        if sight is None or sight.version != job.version or not sight.settled:
+            return
+        if job.due_at is None and sight.head.wakeup:
+            self._lanes.drop(job.plan.desk, [sight.head.wakeup])

@@ -100,7 +100,7 @@ class Scanner:
         """A row that was kept is compared again: what it announced may have come since."""
         now = micros(self._now())
         async for row in self._lanes.wakeups(lane, page=AHEAD):
-            if row.schema > SCHEMA or skips(row.job_id):
+            if row.schema > SCHEMA or skips(row.job_id) or self._owes_nothing(row):
                 continue
             kept = row.row in self._looked and self._looked[row.row] is None
             if not kept or row.due > now or await self._again(row) is not None:
@@ -155,6 +155,8 @@ class Scanner:
 
     async def _found(self, row: Wakeup) -> FoundRow | None:
         """A row that is still to come up says enough by itself."""
+        if row.due > micros(self._now()) and self._owes_nothing(row):
+            return None
         sight = self._sights.get(row.job_id)
         if sight is not None and sight.head.wakeup == row.row:
             if sight.due_at is not None and micros(sight.due_at) <= micros(self._now()):
@@ -162,6 +164,11 @@ class Scanner:
         if row.due > micros(self._now()):
             return FoundRow(row.due, row.job_id, not row.held)
         return await self._compared(row, await self._rows.glance(row.job_id, row.tenant_id))
+
+    def _owes_nothing(self, row: Wakeup) -> bool:
+        """The row of a job that has ended: it only waits until the job has been copied."""
+        sight = self._sights.get(row.job_id)
+        return sight is not None and sight.head.wakeup == row.row and sight.due_at is None
 
     # -- a row that has come up --------------------------------------------------------------
 
@@ -177,11 +184,11 @@ class Scanner:
         if job.wakeup != row.row:
             await self._not_relied_on(row, job)
             return None
-        await self._rows.finish(job)
+        copied = await self._rows.finish(job)
         if job.state in TERMINAL_JOB and not await self._ended(row, job):
             return None
         if job.due is None:
-            self._lanes.drop(row.lane, [row.row, *_stale(row, job)])
+            self._lanes.drop(row.lane, [*([row.row] if copied else []), *_stale(row, job)])
             return None
         if job.due > micros(self._now()):
             await self._moved(row, job)

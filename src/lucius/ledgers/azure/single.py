@@ -53,6 +53,7 @@ class SingleTable:
     def __init__(self, store: Store, table: str) -> None:
         self._store = store
         self._table = table
+        self.tables: Final = (table,)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -91,7 +92,7 @@ class SingleTable:
         if rows:
             yield names.unescaped(rows[0][PARTITION]), rows
 
-    def drifts(self, stored: Stored, rows: Mapping[str, Row]) -> Iterator[Drift]:
+    def drifts(self, stored: Stored, rows: Mapping[str, Row], *, woken: bool) -> Iterator[Drift]:
         yield from steps_agree(stored.job, rows)
         yield from events_agree(stored.job, rows)
 
@@ -132,8 +133,15 @@ class SingleTable:
         row = row_of(names.key(glance.job_id), JOB, {"wakeup": wakeup})
         return await self._committed([Change(Act.MERGE, row, glance.etag)])
 
-    async def finish(self, glance: Glance) -> None:
+    async def finish(self, glance: Glance) -> bool:
         """A save is one transaction: it leaves nothing."""
+        return True
+
+    def is_copied(self, job_id: str) -> bool:
+        return True
+
+    async def copy_late(self, *, all_own: bool = False) -> list[Job]:
+        return []
 
     async def bury(self, job_id: str, tenant_id: str) -> bool:
         """A tombstone where the job would be. False: the job is there."""

@@ -1,26 +1,26 @@
 """Backend `table`: a job in separate tables. Its row in Jobs is the commit point and holds it whole.
 
-Steps, Outbox and Events are copied from that row, after it. No save lands before the one before it has been
-copied. So at most the last save is behind, and its row has all that whoever finds it needs to finish it.
+Steps, Outbox and Events are copied from that row, after it: several saves of a job together, and jobs of one
+partition together. A row carries all that the copies still lack: whoever finds them behind can finish.
 """
 
-import logging
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from zlib import crc32
 
 from lucius.core.effects import Event
 from lucius.core.errors import (
     LedgerError,
-    LedgerRowUnreadableError,
     LedgerTooNewError,
     LedgerUnavailableError,
 )
 from lucius.core.job import Job, Step
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.agreement import copies_agree
+from lucius.ledgers.azure.copies import Copy, Trace, behind
 from lucius.ledgers.azure.heads import (
     GLANCED,
     Glance,
@@ -30,8 +30,9 @@ from lucius.ledgers.azure.heads import (
     job_row,
     stored_of,
 )
-from lucius.ledgers.azure.pending import Entries, changed, copy_of, pending_columns, pending_events
-from lucius.ledgers.azure.projections import Copy, Projections, Tables, Trace, behind
+from lucius.ledgers.azure.lateness import LAG, Late
+from lucius.ledgers.azure.pending import NOTHING, Pending, pending_events, pending_of
+from lucius.ledgers.azure.projections import Projections, Tables
 from lucius.ledgers.azure.store import (
     EXISTS,
     MISSING,
@@ -45,18 +46,19 @@ from lucius.ledgers.azure.store import (
     chunked,
     row_of,
 )
+from lucius.ledgers.azure.together import Together
 from lucius.ledgers.azure.walking import walked
 from lucius.ledgers.stored.plan_codec import encode_plan
 from lucius.ports.ledger import Drift
 
-log = logging.getLogger("lucius.ledger")
-
 PLAN: Final = "PLAN"
 MOST_TRACES: Final = 20_000
+FORGOTTEN: Final = timedelta(minutes=5)
+"""How long copies may be behind, before a reader finishes them: whoever wrote last is gone."""
 
 
 class SplitTables:
-    """`hot`: tenants whose jobs of a month are spread over sixteen partitions."""
+    """`hot`: tenants whose jobs of a month lie in sixteen partitions; `lag`: how long copies wait."""
 
     def __init__(
         self,
@@ -65,9 +67,13 @@ class SplitTables:
         *,
         now: Callable[[], datetime],
         hot: Collection[str] = (),
+        lag: timedelta = LAG,
     ) -> None:
         self._store = store
+        self._together = Together(store, tables.jobs)
+        self._late = Late(now, lag)
         self._jobs = tables.jobs
+        self.tables: Final = (tables.jobs, tables.steps, tables.outbox, tables.events)
         self._copies = Projections(store, tables)
         self._now = now
         self._hot = frozenset(hot)
@@ -100,16 +106,17 @@ class SplitTables:
     # -- reading -----------------------------------------------------------------------------
 
     async def read(self, job_id: str, tenant_id: str | None = None) -> Stored | None:
-        """Two requests, or one where this process knows the job and what it finds has been copied."""
-        found = await self._found(job_id)
-        if found is None:
-            return None
-        stored, row, trace = found
-        if not trace.busy:
-            await self._caught_up(stored, row, trace)
+        """Two requests, or one where this process knows the job."""
+        copy, stored = await self._found(job_id) or (None, None)
+        if copy is not None and not copy.trace.whole:
+            if self._now() - copy.job.updated_at < FORGOTTEN:
+                self._late.note(job_id, None)
+            else:
+                await self._finished(copy)
         return stored
 
-    async def _found(self, job_id: str) -> tuple[Stored, Row, Trace] | None:
+    async def _found(self, job_id: str) -> tuple[Copy, Stored] | None:
+        """The job, and what is to be copied of it."""
         trace = await self._trace(job_id)
         if trace is None:
             return None
@@ -119,7 +126,12 @@ class SplitTables:
         if key not in rows or rows[key].get("tombstone"):
             self._traces.pop(job_id, None)
             return None
-        return stored_of(job_id, rows[key], rows.get(_plan_key(job_id))), rows[key], trace
+        stored = stored_of(job_id, rows[key], rows.get(_plan_key(job_id)))
+        save_id = stored.head.save_id
+        pending = pending_of(job_id, rows[key]) if trace.copied != save_id else NOTHING
+        copy = Copy(stored.job, save_id, pending, trace)
+        trace.saw(copy, stored.etag)
+        return copy, stored
 
     async def glance(self, job_id: str, tenant_id: str) -> Glance | None:
         known = self._traces.get(job_id)
@@ -132,37 +144,33 @@ class SplitTables:
         return glance_of(row) if row is not None else None
 
     async def events(self, job_id: str, after: int, limit: int) -> list[Event]:
-        """Those of the last save are in the job's row as well, which is read first."""
+        """Those that are not copied yet are in the job's row, which is read first."""
         trace = await self._trace(job_id)
         if trace is None:
             return []
         row = await self._store.get(self._jobs, trace.bucket, names.key(job_id))
         last = [each for each in pending_events(row or {}) if each.seq > after]
-        found = {event.seq: event for event in await self._copies.events(job_id, after, limit)}
-        missing = {event.seq: event for event in last if event.seq not in found}
-        if missing and len(found) < limit:
-            await self._mended(job_id)
-        found |= missing
+        found = {event.seq: event for event in last}
+        found |= {event.seq: event for event in await self._copies.events(job_id, after, limit)}
         return [found[seq] for seq in sorted(found)][:limit]
 
     # -- writing -----------------------------------------------------------------------------
 
     async def insert(self, job: Job, head: StepsHead, events: Sequence[Event]) -> str | Refused:
-        """Where the job will be, so that its id alone finds it; the job; its copies."""
+        """Where the job will be, so that its id alone finds it, with its steps; then the job."""
         job_id, bucket = job.job_id, self._bucket(job.job_id, job.tenant_id)
-        begun = await self._copies.begin(job_id, job.tenant_id, bucket)
+        begun = await self._copies.begin(job_id, job.tenant_id, bucket, job)
         if begun["tenant_id"] != job.tenant_id:
             return Refused(0, EXISTS)
         trace = self._traced(job_id, begun)
-        entries = changed(job, (None,) * len(job.steps))
+        pending = NOTHING.after(job, (None,) * len(job.steps), events)
         columns = {"tenant_id": job.tenant_id, **chunked("doc", encode_plan(job.plan))}
         plan = row_of(trace.bucket, _plan_key(job_id), columns)
-        rows = [_row(trace.bucket, job, head, events, entries), plan]
-        made = await self._store.commit(self._jobs, [Change(Act.INSERT, row) for row in rows])
+        changes = [Change(Act.INSERT, _row(trace.bucket, job, head, pending))]
+        made = await self._together.commit([*changes, Change(Act.INSERT, plan)])
         if isinstance(made, Refused):
             return made
-        await self._copy(Copy(job, head.save_id, events, entries), trace, made[0] or "")
-        return made[0] or ""
+        return await self._saved(Copy(job, head.save_id, pending, trace), made[0] or "")
 
     async def replace(
         self,
@@ -175,28 +183,50 @@ class SplitTables:
         trace = await self._trace(job.job_id)
         if trace is None:
             return Refused(0, MISSING)
-        if trace.whole != etag and not await self._is_whole(job.job_id, etag):
-            return Refused(0, MOVED)
-        entries = changed(job, stored_steps)
-        row = _row(trace.bucket, job, head, events, entries)
-        made = await self._store.commit(self._jobs, [Change(Act.REPLACE, row, etag)])
+        if trace.etag != etag or trace.pending.heavy:
+            if not await self._is_still(job.job_id, etag):
+                return Refused(0, MOVED)
+        pending = trace.pending.after(job, stored_steps, events)
+        row = _row(trace.bucket, job, head, pending)
+        made = await self._together.commit([Change(Act.REPLACE, row, etag)])
         if isinstance(made, Refused):
             return made
-        moved = [at for at, step in enumerate(job.steps) if step != stored_steps[at]]
-        copy = Copy(job, head.save_id, events, entries, moved)
-        await self._copy(copy, trace, made[0] or "")
-        return made[0] or ""
+        return await self._saved(Copy(job, head.save_id, pending, trace), made[0] or "")
+
+    async def _saved(self, copy: Copy, etag: str) -> str:
+        """The save is durable. Nobody looks again at a job that had ended before: it is copied now."""
+        at_once = copy.trace.ended or not self._late.lag
+        copy.trace.saw(copy, etag)
+        if at_once:
+            await self._written([copy])
+        elif copy.job.version > 1 or copy.job.terminal:
+            self._late.note(copy.job.job_id, copy)
+        return etag
+
+    async def _is_still(self, job_id: str, etag: str) -> bool:
+        """Whether the job is as it was. If its row carries too much, it is copied first."""
+        try:
+            found = await self._found(job_id)
+        except LedgerTooNewError:
+            return False
+        if found is None or found[1].etag != etag:
+            return False
+        if found[0].pending.heavy and not await self._written([found[0]]):
+            raise LedgerUnavailableError(
+                f"saves of job {job_id} cannot be copied to Steps, Outbox and Events"
+            )
+        return True
 
     async def touch(self, glance: Glance, wakeup: str) -> str | Refused:
         trace = self._traces.get(glance.job_id)
         known = trace.bucket if trace is not None else None
         bucket = known or self._bucket(glance.job_id, glance.tenant_id)
         row = row_of(bucket, names.key(glance.job_id), {"wakeup": wakeup})
-        made = await self._store.commit(self._jobs, [Change(Act.MERGE, row, glance.etag)])
+        made = await self._together.commit([Change(Act.MERGE, row, glance.etag)])
         if isinstance(made, Refused):
             return made
-        if trace is not None and trace.whole == glance.etag:
-            trace.whole = made[0] or ""
+        if trace is not None and trace.etag == glance.etag:
+            trace.etag = made[0] or ""
         return made[0] or ""
 
     async def bury(self, job_id: str, tenant_id: str) -> bool:
@@ -218,74 +248,73 @@ class SplitTables:
 
     # -- copying -----------------------------------------------------------------------------
 
-    async def finish(self, glance: Glance) -> None:
+    def is_copied(self, job_id: str) -> bool:
+        trace = self._traces.get(job_id)
+        return trace is None or trace.whole
+
+    async def copy_late(self, *, all_own: bool = False) -> list[Job]:
+        """Copy what has waited long enough, or all that this process has saved. The jobs that are whole."""
+        waiting = self._late.taken(all_own=all_own)
+        found = await asyncio.gather(*(self._copy_of(*each) for each in waiting))
+        copies = [copy for copy in found if copy is not None]
+        return [copy.job for copy in await self._written(copies)]
+
+    async def _copy_of(self, job_id: str, copy: Copy | None) -> Copy | None:
+        if copy is not None:
+            return copy
+        try:
+            found = await self._found(job_id)
+        except LedgerError:
+            return None  # whoever loads the job is told what is wrong with it
+        return found[0] if found is not None and not found[0].trace.whole else None
+
+    async def finish(self, glance: Glance) -> bool:
         job_id, tenant_id = glance.job_id, glance.tenant_id
         trace = self._traces.get(job_id)
-        if trace is not None and (trace.busy or trace.copied == glance.save_id):
-            return
+        if trace is not None and trace.copied == glance.save_id:
+            return True
         head = await self._copies.head(job_id)
         bucket = self._bucket(job_id, tenant_id)
         head = head or await self._copies.begin(job_id, tenant_id, bucket)
         self._traced(job_id, head)
-        if behind(head, glance.version, glance.save_id):
-            await self._mended(job_id)
+        if not behind(head, glance.version, glance.save_id):
+            return True
+        copy = await self._copy_of(job_id, None)
+        return copy is not None and bool(await self._written([copy]))
 
-    async def _mended(self, job_id: str) -> None:
-        try:
-            await self.read(job_id)
-        except (LedgerTooNewError, LedgerRowUnreadableError):
-            return  # whoever loads the job is told what is wrong with it
+    async def _finished(self, copy: Copy) -> None:
+        """Of a job that nobody has copied for long, as far as is known here."""
+        head = await self._copies.head(copy.job.job_id)
+        if head is not None:
+            copy.trace.see(head)
+        if head is None or behind(head, copy.job.version, copy.save_id):
+            await self._written([copy])
 
-    async def _is_whole(self, job_id: str, etag: str) -> bool:
-        """Whether the job is still as it was. If so, its copies are finished now."""
-        try:
-            found = await self._found(job_id)
-        except LedgerTooNewError:
-            return False
-        if found is None or found[0].etag != etag:
-            return False
-        await self._caught_up(*found)
-        if found[2].whole != etag:
-            raise LedgerUnavailableError(
-                f"the last save of job {job_id} cannot be copied to Steps, Outbox and Events"
-            )
-        return True
-
-    async def _caught_up(self, stored: Stored, row: Row, trace: Trace) -> None:
-        job, save_id = stored.job, stored.head.save_id
-        if trace.copied != save_id:
-            head = await self._copies.head(job.job_id)
-            head = head or await self._copies.begin(job.job_id, job.tenant_id, trace.bucket)
-            trace.see(head)
-            if behind(head, job.version, save_id):
-                await self._copy(copy_of(stored, row), trace, stored.etag)
-                return
-        trace.whole = stored.etag
-
-    async def _copy(self, copy: Copy, trace: Trace, etag: str) -> None:
-        """The save is durable, whatever happens here. Whoever comes next finishes it."""
-        trace.busy = True
-        try:
-            await self._copies.write(copy, trace)
-            trace.whole, trace.copied = etag, copy.save_id
-        except LedgerError as error:
-            log.warning("job %s is saved, its other rows are behind: %s", copy.job.job_id, error)
-        finally:
-            trace.busy = False
+    async def _written(self, copies: Sequence[Copy]) -> list[Copy]:
+        """The saves are durable, whatever happens here. What is not copied now stays for later."""
+        written = await self._copies.write(copies)
+        done = {id(copy) for copy in written}
+        for copy in copies:
+            if id(copy) in done:
+                copy.trace.pending = copy.trace.pending.without(copy.pending)
+                self._late.copied(copy)
+            else:
+                self._late.note(copy.job.job_id, None)
+        return written
 
     # -- verify ------------------------------------------------------------------------------
 
     def walk(self) -> AsyncIterator[tuple[str, Sequence[Row]]]:
         return walked(self._store, self._jobs, self._copies)
 
-    def drifts(self, stored: Stored, rows: Mapping[str, Row]) -> Iterator[Drift]:
-        return copies_agree(stored, rows, self._now())
+    def drifts(self, stored: Stored, rows: Mapping[str, Row], *, woken: bool) -> Iterator[Drift]:
+        return copies_agree(stored, rows, self._now(), woken=woken)
 
 
 def _plan_key(job_id: str) -> str:
     return names.key(job_id, PLAN)
 
 
-def _row(bucket: str, job: Job, head: StepsHead, events: Sequence[Event], entries: Entries) -> Row:
-    more = {"tenant_bucket": bucket, **pending_columns(job, events, entries)}
+def _row(bucket: str, job: Job, head: StepsHead, pending: Pending) -> Row:
+    more = {"tenant_bucket": bucket, **pending.columns()}
     return row_of(bucket, names.key(job.job_id), {**job_row(job, head), **more})

@@ -85,6 +85,8 @@ class AzureTables:
         self._credential = credential
         self._pause = pause
         self._clients: dict[str, TableClient] = {}
+        self._settings: dict[str, str] = {}
+        """By table, the setting that names it."""
 
     def dated(self) -> tuple[datetime, float] | None:
         return self._watch.dated
@@ -103,6 +105,7 @@ class AzureTables:
 
     async def ensure(self, table: str, setting: str) -> None:
         """Create the table if it is not there. LedgerError, naming the setting, if it may not be."""
+        self._settings[table] = setting
         try:
             await self._sent(lambda: self._service.create_table_if_not_exists(table))
         except LedgerForbiddenError as error:
@@ -130,7 +133,7 @@ class AzureTables:
                     return None
                 raise
 
-        return await self._sent(request)
+        return await self._asked(table, request)
 
     async def scan(
         self,
@@ -155,7 +158,7 @@ class AzureTables:
             return [], None
 
         while True:
-            rows, going_on = await self._sent(request)
+            rows, going_on = await self._asked(table, request)
             for row in rows:
                 yield row
             if going_on is None:
@@ -182,7 +185,20 @@ class AzureTables:
                     return Refused(index, error.status_code)
                 raise
 
-        return await self._sent(request, 1 if once else UNSURE_TRIES)
+        return await self._asked(table, request, 1 if once else UNSURE_TRIES)
+
+    async def _asked(
+        self, table: str, request: Callable[[], Awaitable[T]], tries: int = UNSURE_TRIES
+    ) -> T:
+        """The answer of one table, whose absence is said with its name."""
+        try:
+            return await self._sent(request, tries)
+        except TableMissingError as error:
+            setting = self._settings.get(table, "a setting")
+            raise TableMissingError(
+                f"table {table} ({setting}) does not exist: create it, or start a process that may:"
+                f" it creates what is missing. {error}"
+            ) from error
 
     async def _sent(self, request: Callable[[], Awaitable[T]], tries: int = UNSURE_TRIES) -> T:
         """The answer. `tries`: how often a request that gets no answer is sent."""
@@ -219,6 +235,10 @@ class LedgerForbiddenError(LedgerUnavailableError):
     """The storage account refuses the caller. An administrator may change that while we run."""
 
 
+class TableMissingError(LedgerUnavailableError):
+    """A table was deleted, or never created. An administrator may create it while we run."""
+
+
 def _no_table(error: HttpResponseError) -> bool:
     """The SDK gives the service's code here or there, depending on the request."""
     code = getattr(error, "error_code", None)
@@ -227,7 +247,7 @@ def _no_table(error: HttpResponseError) -> bool:
 
 def _mapped(error: HttpResponseError) -> LedgerError:
     if _no_table(error):
-        return LedgerUnavailableError(f"a table does not exist: {_said(error)}")
+        return TableMissingError(_said(error))
     if error.status_code in (401, 403):
         return LedgerForbiddenError(
             "Azure Table Storage refuses the caller. LUCIUS_TABLE_CONNECTION needs an account key, a"

@@ -29,8 +29,9 @@ from lucius.ledgers.azure.store import (
     Store,
     row_of,
 )
+from lucius.ledgers.azure.together import Together
 from lucius.ledgers.rules import queue_of
-from lucius.ledgers.stored.job_codec import SCHEMA
+from lucius.ledgers.stored.job_codec import schema_of
 from lucius.ledgers.stored.json_form import MICROSECOND
 from lucius.ports.ledger import ReadyEntry
 
@@ -84,7 +85,7 @@ def new_wakeup(job: Job, due: int, claim_hash: str, written: int) -> Wakeup:
         job.tenant_id,
         claim_hash,
         written,
-        SCHEMA,
+        schema_of(job.plan),
         held=not any(step.out for step in job.steps),
     )
 
@@ -109,7 +110,10 @@ class LaneTable:
     def __init__(self, store: Store, table: str) -> None:
         self._store = store
         self._table = table
+        self._together = Together(store, table)
         self._drops: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        self._dropping: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        """Drops that are under way."""
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -134,25 +138,37 @@ class LaneTable:
         return len(self._drops[lane]) >= DROPPED_AT_ONCE
 
     def hides(self, lane: int, row: str) -> bool:
-        return row in self._drops[lane]
+        return row in self._drops[lane] or row in self._dropping[lane]
 
     async def close(self) -> None:
         await self.settle(list(self._drops))
 
     async def _write(self, lane: int, changes: Sequence[Change]) -> None:
-        """The changes, and as many drops as fit; a row that is gone already is no fault."""
-        partition, waiting = partition_of(lane), self._drops[lane]
+        """The changes, and as many drops as fit. Others who write to the lane now go with them."""
+        waiting, going = self._drops[lane], self._dropping[lane]
         drops = list(waiting)[: MOST_CHANGES - len(changes)]
+        for row in drops:
+            del waiting[row]
+            going[row] = None
+        try:
+            await self._commit(partition_of(lane), changes, list(drops))
+        except BaseException:
+            waiting.update(dict.fromkeys(drops))
+            raise
+        finally:
+            for row in drops:
+                del going[row]
+
+    async def _commit(self, partition: str, changes: Sequence[Change], drops: list[str]) -> None:
+        """A row that is gone already is no fault."""
         while changes or drops:
             gone = [Change(Act.DELETE, row_of(partition, row, {})) for row in drops]
-            made = await self._store.commit(self._table, [*changes, *gone])
+            made = await self._together.commit([*changes, *gone])
             if not isinstance(made, Refused):
-                break
+                return
             if made.status != MISSING:
                 raise AssertionError(f"a wake-up row was refused with {made.status}")
-            waiting.pop(drops.pop(made.index - len(changes)), None)
-        for row in drops:
-            waiting.pop(row, None)
+            del drops[made.index - len(changes)]
 
     # -- reading -----------------------------------------------------------------------------
 

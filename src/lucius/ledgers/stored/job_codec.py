@@ -23,8 +23,17 @@ from lucius.ledgers.stored.json_form import (
     micros,
 )
 
-SCHEMA: Final = 1
-"""The number of the stored form. It is raised only when an older process could not keep the meaning."""
+SCHEMA: Final = 2
+"""The highest number of a stored form that is read. It is raised only when an older process could not keep
+the meaning of a job."""
+ON_TEMPORAL: Final = 2
+"""Of jobs on Temporal: a process that knows one engine only would move them without their workflows."""
+PLAIN: Final = 1
+
+
+def schema_of(plan: Plan) -> int:
+    """The number that a job is stored under. Older processes go on with those that they understand."""
+    return ON_TEMPORAL if plan.on_temporal else PLAIN
 
 
 # -- writing ---------------------------------------------------------------------------------
@@ -33,7 +42,7 @@ SCHEMA: Final = 1
 def encode_job(job: Job) -> bytes:
     """What changes about a job. The plan is stored apart, once."""
     doc: Doc = dict(job.extra) if job.extra else {}
-    doc["schema"] = SCHEMA
+    doc["schema"] = schema_of(job.plan)
     doc["version"] = job.version
     doc["state"] = job.state
     doc["seq"] = job.seq

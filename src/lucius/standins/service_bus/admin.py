@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from lucius.standins.service_bus import atom
+from lucius.standins.service_bus.access import MANAGE
 from lucius.standins.service_bus.atom import DescriptionError
 from lucius.standins.service_bus.broker import Broker
 from lucius.standins.service_bus.filters import FilterError
@@ -25,18 +26,22 @@ class Request(NamedTuple):
     query: dict[str, list[str]]
     updates: bool
     """Whether it means what exists (If-Match)."""
+    token: str
     body: str
 
 
 NO_SUCH: Final = Reply(HTTPStatus.NOT_FOUND, atom.problem(404, "The entity does not exist."))
 EXISTS: Final = Reply(HTTPStatus.CONFLICT, atom.problem(409, "The entity exists already."))
+UNAUTHORIZED: Final = Reply(
+    HTTPStatus.UNAUTHORIZED, atom.problem(401, "Manage claim is required for this operation.")
+)
 NOT_IMPLEMENTED: Final = Reply(
     HTTPStatus.NOT_IMPLEMENTED, atom.problem(501, "The stand-in does not support this request.")
 )
 
 
 class AdminConnection:
-    """One HTTP connection. Every caller may do everything: it listens on loopback."""
+    """One HTTP connection. Callers need the right Manage where the broker has policies."""
 
     def __init__(
         self, broker: Broker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -69,10 +74,13 @@ class AdminConnection:
         method, target, _ = first.split(" ", 2)
         url = urlsplit(target)
         path = tuple(unquote(part) for part in url.path.strip("/").split("/"))
-        return Request(method, path, parse_qs(url.query), "if-match" in headers, body)
+        token = headers.get("authorization", "")
+        return Request(method, path, parse_qs(url.query), "if-match" in headers, token, body)
 
 
 def answered(broker: Broker, request: Request) -> Reply:
+    if MANAGE not in (broker.access.rights(request.token) or ()):
+        return UNAUTHORIZED
     try:
         match request.path:
             case ("$Resources", "topics"):

@@ -12,6 +12,7 @@ from lucius.standins.service_bus.queue import QueueOptions
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 BUS: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
+COUNTS: Final = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 XSD: Final = "http://www.w3.org/2001/XMLSchema"
 FOREVER: Final = timedelta(days=10_000)
@@ -133,7 +134,8 @@ def topic_entry(name: str, options: TopicOptions) -> str:
 
 
 def subscription_entry(state: SubscriptionState) -> str:
-    options = state.queue.options
+    options, waiting = state.queue.options, len(list(state.queue))
+    aside = len(list(state.dead))
     return _entry(
         state.name,
         "SubscriptionDescription",
@@ -141,9 +143,15 @@ def subscription_entry(state: SubscriptionState) -> str:
         RequiresSession=_flag(options.sessions),
         DefaultMessageTimeToLive=_span_text(options.ttl),
         DeadLetteringOnMessageExpiration=_flag(options.dead_letter_expired),
-        MessageCount=str(len(list(state.queue))),
+        MessageCount=str(waiting + aside),
         MaxDeliveryCount=str(options.max_deliveries),
+        CountDetails=_counts(waiting, aside),
     )
+
+
+def _counts(active: int, dead: int) -> str:
+    named = (("ActiveMessageCount", active), ("DeadLetterMessageCount", dead))
+    return "".join(f'<c:{name} xmlns:c="{COUNTS}">{count}</c:{name}>' for name, count in named)
 
 
 def rule_entry(rule: Rule) -> str:

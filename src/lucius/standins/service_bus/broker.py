@@ -10,6 +10,7 @@ from datetime import timedelta
 from time import time
 from typing import Final
 
+from lucius.standins.service_bus.access import Access
 from lucius.standins.service_bus.filters import Rule, Test
 from lucius.standins.service_bus.messages import Stored
 from lucius.standins.service_bus.queue import Queue, QueueOptions
@@ -83,7 +84,8 @@ class TopicState:
 class Broker:
     """A namespace. Names are compared without regard to case."""
 
-    def __init__(self) -> None:
+    def __init__(self, access: Access | None = None) -> None:
+        self.access = access or Access()
         self.topics: dict[str, TopicState] = {}
 
     def create_topic(self, name: str, options: TopicOptions | None = None) -> TopicState:

@@ -33,6 +33,8 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._sessions: dict[int, Session] = {}
+        self.rights: frozenset[str] = frozenset()
+        """What the token that was shown to `$cbs` allows."""
         self.max_frame_size = 65536
         self.answers: dict[str, OutgoingLink] = {}
         """Where the answers of a node go out, by its address."""

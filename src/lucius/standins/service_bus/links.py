@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 from lucius.standins.service_bus.codec import UInt
-from lucius.standins.service_bus.frames import Flow, Transfer
+from lucius.standins.service_bus.frames import Flow, Transfer, error
 from lucius.standins.service_bus.messages import noted
 from lucius.standins.service_bus.queue import Item, Queue
 
@@ -13,6 +13,7 @@ CREDIT = 1000
 """What a sender may have under way."""
 SETTLED_BY_SENDER = 1
 WINDOW = 0x7FFFFFFF
+SESSION_LOST = "com.microsoft:session-lock-lost"
 
 
 class Session(Protocol):
@@ -23,6 +24,8 @@ class Session(Protocol):
     def next_delivery(self) -> int: ...
 
     def remember(self, delivery_id: int, queue: Queue, token: UUID) -> None: ...
+
+    def detach(self, handle: int, problem: Any) -> None: ...
 
     @property
     def largest_payload(self) -> int: ...
@@ -123,6 +126,10 @@ class QueueOutlet(OutgoingLink):
         super().__init__(session, handle)
         self._settled = settled
         self.session = session_id
+
+    def lose(self) -> None:
+        """The lock of its session has run out."""
+        self._session.detach(self._handle, error(SESSION_LOST, "The session lock has expired."))
 
     def deliver(self, item: Item, token: UUID, queue: Queue) -> bool:
         until = None if self._settled else item.locked_until

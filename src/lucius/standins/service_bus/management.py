@@ -1,11 +1,11 @@
 """The nodes that answer requests: `$cbs` takes tokens, `$management` of a queue renews, settles and peeks."""
 
 from collections.abc import Callable
-from time import time
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from lucius.standins.service_bus.codec import Array, Int, Symbol, Timestamp
+from lucius.standins.service_bus.links import SESSION_LOST
 from lucius.standins.service_bus.messages import answer, noted, parse, value_of
 from lucius.standins.service_bus.queue import Queue
 
@@ -21,9 +21,9 @@ class Answer(NamedTuple):
     condition: str | None = None
 
 
-def token_answer(raw: bytes) -> bytes:
-    """Every token is good: this broker is for one machine."""
-    said = {"status-code": Int(202), "status-description": "Accepted"}
+def token_answer(raw: bytes, *, good: bool) -> bytes:
+    status, words = (202, "Accepted") if good else (401, "InvalidSignature")
+    said = {"status-code": Int(status), "status-description": words}
     return answer(parse(raw).system.get("message_id"), said, None)
 
 
@@ -86,7 +86,9 @@ def _peek(queue: Queue, body: dict[str, Any]) -> Answer:
 
 
 def _renew_session(queue: Queue, body: dict[str, Any]) -> Answer:
-    until = time() + queue.options.lock.total_seconds()
+    until = queue.sessions.renew(str(body["session-id"]))
+    if until is None:
+        return Answer(410, None, SESSION_LOST)
     return Answer(200, {"expiration": Timestamp(int(until * 1000))})
 
 

@@ -10,9 +10,12 @@ from typing import Final, Protocol
 from uuid import UUID, uuid4
 
 from lucius.standins.service_bus.messages import Stored
+from lucius.standins.service_bus.sessions import Sessions
 
 REASON: Final = "DeadLetterReason"
 DESCRIPTION: Final = "DeadLetterErrorDescription"
+NO_SESSION: Final = "Session ID is null"
+"""Why a message without a session is set aside where sessions are required."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Queue:
         self.outlets: list[Outlet] = []
         self.locked: dict[UUID, Item] = {}
         self.deferred: dict[int, Item] = {}
+        self.sessions = Sessions(lambda: self.options.lock.total_seconds(), self._session_freed)
         self._ready: list[Item] = []
         self._sequence = 0
         self._changed = asyncio.Event()
@@ -71,6 +75,9 @@ class Queue:
         spans += [message.ttl] if message.ttl is not None else []
         self._sequence += 1
         item = Item(self._sequence, message, now, now + min(spans) if spans else None)
+        if self.options.sessions and message.session_id is None:
+            self._set_aside(item, NO_SESSION, "The subscription requires sessions.")
+            return
         if spans:
             asyncio.get_running_loop().call_later(min(spans), self._drop_expired)
         self._offer(item)
@@ -86,7 +93,7 @@ class Queue:
     # -- going out ---------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Give what is ready to those who have credit, in turn."""
+        """Give what is ready to those who have credit, in turn, and sessions to those who wait."""
         while (found := self._match()) is not None:
             outlet, item = found
             self._take_out(item)
@@ -95,6 +102,8 @@ class Queue:
                 continue
             self.outlets.append(self.outlets.pop(self.outlets.index(outlet)))
             self._deliver(outlet, item)
+        if self.options.sessions:
+            self.sessions.hand_out([item.message for item in sorted(self._ready)])
         self._changed.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -124,10 +133,14 @@ class Queue:
 
     def _deliver(self, outlet: Outlet, item: Item) -> None:
         token = uuid4()
-        item.locked_until = time() + self.options.lock.total_seconds()
+        if outlet.session is None:
+            item.locked_until = time() + self.options.lock.total_seconds()
+        else:
+            item.locked_until = self.sessions.until(outlet.session)
         if not outlet.deliver(item, token, self):
             self.locked[token] = item
-            self._arm(token, item)
+            if outlet.session is None:
+                self._arm(token, item)
 
     def _arm(self, token: UUID, item: Item) -> None:
         span = self.options.lock.total_seconds()
@@ -140,11 +153,18 @@ class Queue:
 
     def free_session(self, wanted: str | None) -> str | None:
         """That session, or any that waits, unless someone has it."""
-        busy = {outlet.session for outlet in self.outlets}
         if wanted is not None:
-            return None if wanted in busy else wanted
-        waiting = (item.message.session_id for item in sorted(self._ready))
-        return next((name for name in waiting if name is not None and name not in busy), None)
+            return wanted if self.sessions.is_free(wanted) else None
+        return self.sessions.next_free(item.message for item in sorted(self._ready))
+
+    def _session_freed(self, name: str, ran_out: bool) -> None:
+        """What was locked in the session is ready again."""
+        self.outlets[:] = [outlet for outlet in self.outlets if outlet.session != name]
+        for token, item in list(self.locked.items()):
+            if item.message.session_id == name:
+                del self.locked[token]
+                self._back(item, failed=ran_out)
+        self.pump()
 
     # -- coming back -------------------------------------------------------------------------
 

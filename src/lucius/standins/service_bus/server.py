@@ -33,7 +33,10 @@ class StandIn:
     @property
     def connection_string(self) -> str:
         """As the SDK takes it; the last part makes it do without TLS."""
-        key = "SharedAccessKeyName=stand-in;SharedAccessKey=c3RhbmQtaW4="
+        return self.connection_as("stand-in", "c3RhbmQtaW4=")
+
+    def connection_as(self, policy: str, key: str) -> str:
+        key = f"SharedAccessKeyName={policy};SharedAccessKey={key}"
         return f"Endpoint=sb://{self._host}:{self._port};{key};UseDevelopmentEmulator=true;"
 
     async def start(self) -> None:

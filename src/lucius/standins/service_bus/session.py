@@ -1,17 +1,23 @@
 """One session of a connection: its links, what they may reach, and how deliveries are settled."""
 
 from collections.abc import Callable
-from time import time
+from functools import partial
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from lucius.standins.service_bus.accepting import (
+    CANNOT_BE_LOCKED,
+    TIMED_OUT,
+    RefusedLinkError,
+    granted,
+    wish_of,
+)
+from lucius.standins.service_bus.access import LISTEN, SEND, UNAUTHORIZED
 from lucius.standins.service_bus.broker import Broker, TopicState
-from lucius.standins.service_bus.codec import Described, Symbol, UInt, ULong, UShort
+from lucius.standins.service_bus.codec import Described, UInt, ULong, UShort
 from lucius.standins.service_bus.frames import (
     ACCEPTED,
-    MODIFIED,
     REJECTED,
-    RELEASED,
     Attach,
     Begin,
     Detach,
@@ -29,22 +35,17 @@ from lucius.standins.service_bus.links import (
     QueueOutlet,
 )
 from lucius.standins.service_bus.management import (
-    LOCK_LOST,
     NOT_FOUND,
-    NOT_IMPLEMENTED,
     answer_of,
     token_answer,
 )
-from lucius.standins.service_bus.messages import unpacked
-from lucius.standins.service_bus.queue import DESCRIPTION, REASON, Queue
+from lucius.standins.service_bus.messages import unpacked, value_of
+from lucius.standins.service_bus.queue import Queue
+from lucius.standins.service_bus.sessions import Waiting
+from lucius.standins.service_bus.settling import applied
 
 CBS: Final = "$cbs"
 MANAGEMENT: Final = "/$management"
-SESSION_FILTER: Final = Symbol("com.microsoft:session-filter")
-LOCKED_UNTIL: Final = Symbol("com.microsoft:locked-until-utc")
-TICKS_IN_1970: Final = 621_355_968_000_000_000
-"""Ticks of 100 ns since the year 1."""
-LOST: Final = "The lock supplied is invalid: it expired, or the message was settled."
 
 
 class Speaker(Protocol):
@@ -53,15 +54,9 @@ class Speaker(Protocol):
     broker: Broker
     max_frame_size: int
     answers: dict[str, OutgoingLink]
+    rights: frozenset[str]
 
     def say(self, channel: int, said: Any, payload: bytes = b"") -> None: ...
-
-
-class RefusedLinkError(Exception):
-    def __init__(self, condition: str, description: str) -> None:
-        super().__init__(description)
-        self.condition = condition
-        self.description = description
 
 
 class Session:
@@ -73,6 +68,8 @@ class Session:
         self._outlets: dict[int, OutgoingLink] = {}
         self._queues: dict[int, Queue] = {}
         """What the outlets take from, by handle."""
+        self._waiting: dict[int, tuple[Queue, Waiting]] = {}
+        """Receivers that wait for a session, by handle."""
         self._unsettled: dict[int, tuple[Queue, UUID]] = {}
         self.say(Begin(UShort(channel), UInt(0), UInt(WINDOW), UInt(WINDOW), UInt(0xFFFFFFFF)))
 
@@ -91,13 +88,22 @@ class Session:
         self._unsettled[delivery_id] = (queue, token)
 
     def end(self) -> None:
-        for handle in list(self._outlets):
+        for handle in [*self._outlets, *self._waiting]:
             self._drop(handle)
 
     def _drop(self, handle: int) -> None:
+        if (waiting := self._waiting.pop(handle, None)) is not None:
+            waiting[0].sessions.leave(waiting[1])
         outlet, queue = self._outlets.pop(handle, None), self._queues.pop(handle, None)
-        if isinstance(outlet, QueueOutlet) and queue is not None and outlet in queue.outlets:
-            queue.outlets.remove(outlet)
+        if isinstance(outlet, QueueOutlet) and queue is not None:
+            if outlet in queue.outlets:
+                queue.outlets.remove(outlet)
+            queue.sessions.release(outlet)
+
+    def detach(self, handle: int, problem: Any) -> None:
+        """End a link of the client's. It confirms that, and is not answered again."""
+        self._drop(handle)
+        self.say(Detach(handle, True, problem))
 
     def take(self, said: Any, payload: bytes) -> None:
         match said:
@@ -130,11 +136,13 @@ class Session:
             else:
                 self._attach_inlet(said)
         except RefusedLinkError as refused:
-            own = said._replace(is_receiver=not said.is_receiver, initial_delivery_count=UInt(0))
-            empty = {"source": None} if said.is_receiver else {"target": None}
-            self.say(own._replace(**empty, properties=None))
-            problem = error(refused.condition, refused.description)
-            self.say(Detach(said.handle, True, problem))
+            self._refuse(said, refused.condition, refused.description)
+
+    def _refuse(self, said: Attach, condition: str, description: str) -> None:
+        own = said._replace(is_receiver=not said.is_receiver, initial_delivery_count=UInt(0))
+        empty = {"source": None} if said.is_receiver else {"target": None}
+        self.say(own._replace(**empty, properties=None))
+        self.say(Detach(said.handle, True, error(condition, description)))
 
     def _accept(self, said: Attach, **others: Any) -> None:
         self.say(
@@ -157,14 +165,27 @@ class Session:
     def _taker(self, address: str) -> Callable[[bytes, int], Any]:
         broker, answers = self._connection.broker, self._connection.answers
         if address == CBS:
-            return lambda raw, _: answers[address].reply(token_answer(raw))
+            return lambda raw, _: answers[address].reply(self._admitted(raw))
         if address.lower().endswith(MANAGEMENT):
             queue = broker.queue(address[: -len(MANAGEMENT)])
             return lambda raw, _: answers[address].reply(answer_of(queue, raw))
+        self._require(SEND, address)
         topic = broker.topic(address)
         if topic is None:
             raise RefusedLinkError(NOT_FOUND, _missing(address))
         return lambda raw, form: _publish(topic, raw, form)
+
+    def _admitted(self, raw: bytes) -> bytes:
+        rights = self._connection.broker.access.rights(str(value_of(raw)))
+        self._connection.rights = rights or frozenset()
+        return token_answer(raw, good=rights is not None)
+
+    def _require(self, right: str, address: str) -> None:
+        if right not in self._connection.rights:
+            said = (
+                f"Unauthorized access. '{right}' claim(s) are required to perform this operation."
+            )
+            raise RefusedLinkError(UNAUTHORIZED, f"{said} Resource: '{address}'.")
 
     def _attach_outlet(self, said: Attach) -> None:
         address = _address(said.source)
@@ -173,14 +194,38 @@ class Session:
             self._connection.answers[address] = node
             self._accept(said)
             return
+        self._require(LISTEN, address)
         queue = self._connection.broker.queue(address)
         if queue is None:
             raise RefusedLinkError(NOT_FOUND, _missing(address))
-        session_id, others = _session_of(queue, said)
+        wish = wish_of(queue, said)
+        if wish is None:
+            self._open(said, queue, None)
+        elif (free := queue.free_session(wish.name)) is not None:
+            self._open(said, queue, free)
+        elif wish.name is not None:
+            raise RefusedLinkError(CANNOT_BE_LOCKED, f"Another receiver has {wish.name}.")
+        else:
+            served = partial(self._served, said, queue)
+            self._waiting[said.handle] = (queue, queue.sessions.wait(wish.patience, served))
+
+    def _served(self, said: Attach, queue: Queue, name: str | None) -> None:
+        """The wait for a session is over."""
+        del self._waiting[said.handle]
+        if name is None:
+            self._refuse(said, TIMED_OUT, "No session has a message.")
+        else:
+            self._open(said, queue, name)
+
+    def _open(self, said: Attach, queue: Queue, session_id: str | None) -> None:
         settled = said.snd_settle_mode == SETTLED_BY_SENDER
         outlet = QueueOutlet(self, said.handle, settled=settled, session_id=session_id)
         self._outlets[said.handle] = outlet
         self._queues[said.handle] = queue
+        others: dict[str, Any] = {}
+        if session_id is not None:
+            queue.sessions.lock(session_id, outlet)
+            others = granted(said, session_id, queue.sessions.until(session_id))
         self._accept(said, **others)
         queue.outlets.append(outlet)
 
@@ -213,34 +258,9 @@ class Session:
             if found is None or said.state is None:
                 continue
             del self._unsettled[delivery_id]
-            state = _applied(*found, said.state)
+            state = applied(*found, said.state)
             if not said.settled:
                 self.say(Disposition(False, UInt(delivery_id), UInt(delivery_id), True, state))
-
-
-def _applied(queue: Queue, token: UUID, state: Described) -> Described:
-    """The outcome that the client asked for, as it is answered: its own, or that the lock is lost."""
-    code, fields = int(state.descriptor), state.value
-    if code == ACCEPTED:
-        done = queue.complete(token)
-    elif code == RELEASED:
-        done = queue.abandon(token, failed=False)
-    elif code == MODIFIED:
-        away = len(fields) > 1 and fields[1]
-        done = queue.defer(token) if away else queue.abandon(token)
-    elif code == REJECTED:
-        done = queue.dead_letter(token, *_reason(fields))
-        state = outcome(REJECTED)
-    else:
-        return outcome(REJECTED, [error(NOT_IMPLEMENTED, f"outcome 0x{code:02x}")])
-    return state if done else outcome(REJECTED, [error(LOCK_LOST, LOST)])
-
-
-def _reason(fields: list[Any]) -> tuple[str, str]:
-    """Why a message is rejected: in the information of the error."""
-    said = fields[0].value if fields and isinstance(fields[0], Described) else []
-    info = {str(k): v for k, v in ((said[2] if len(said) > 2 else None) or {}).items()}
-    return str(info.get(REASON) or ""), str(info.get(DESCRIPTION) or "")
 
 
 def _publish(topic: TopicState, raw: bytes, message_format: int) -> Described | None:
@@ -250,27 +270,6 @@ def _publish(topic: TopicState, raw: bytes, message_format: int) -> Described | 
         return error("amqp:link:message-size-exceeded", "The message is too large.")
     topic.publish(messages)
     return None
-
-
-def _session_of(queue: Queue, said: Attach) -> tuple[str | None, dict[str, Any]]:
-    """The session that a receiver gets, and how the answer names it."""
-    filters = (said.source.value[7] if len(said.source.value) > 7 else None) or {}
-    if SESSION_FILTER not in filters:
-        if queue.options.sessions:
-            raise RefusedLinkError("amqp:not-allowed", "The subscription requires sessions.")
-        return None, {}
-    wanted = filters[SESSION_FILTER]
-    wanted = wanted.value if isinstance(wanted, Described) else wanted
-    session_id = queue.free_session(wanted)
-    if session_id is None:
-        busy = wanted is not None
-        condition = "session-cannot-be-locked" if busy else "timeout"
-        raise RefusedLinkError(f"com.microsoft:{condition}", "No session can be had.")
-    fields = list(said.source.value)
-    fields[7] = {SESSION_FILTER: session_id}
-    until = int((time() + queue.options.lock.total_seconds()) * 10**7) + TICKS_IN_1970
-    source = Described(said.source.descriptor, fields)
-    return session_id, {"source": source, "properties": {LOCKED_UNTIL: until}}
 
 
 def _missing(address: str) -> str:

@@ -1,0 +1,87 @@
+"""Whether any job will reach a service: its step types against the protocols that are in force."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+
+from lucius.bootstrap.adapters.configs import open_config
+from lucius.client import Client, ClientError, ProblemError
+from lucius.core.errors import LuciusError
+from lucius.platform import Service
+from lucius.ports.config import Catalog
+from lucius.settings import Settings
+
+log = logging.getLogger("lucius")
+Doers = Mapping[str, Sequence[str]]
+"""By step type, the services that protocols name for it."""
+
+
+def doers_of(pairs: Iterable[tuple[str, str]]) -> Doers:
+    """From pairs of step type and service."""
+    found: dict[str, list[str]] = {}
+    for step_type, service in pairs:
+        if service not in found.setdefault(step_type, []):
+            found[step_type].append(service)
+    return found
+
+
+def doers_in(catalog: Catalog) -> Doers:
+    steps = (step for protocol in catalog.protocols.values() for step in protocol.steps)
+    return doers_of((step.step_type, step.service) for step in steps)
+
+
+def unreached(service: Service, doers: Doers) -> Iterator[str]:
+    """Why no job reaches some of its step types, one sentence each."""
+    for step_type in service.step_types:
+        names = doers.get(step_type)
+        if names is None:
+            close = get_close_matches(step_type, doers, 1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            yield (
+                f"no protocol has the step type {step_type} of the service {service.name}{hint}, so no job"
+                " reaches it"
+            )
+        elif service.name not in names:
+            yield (
+                f"protocols have {step_type} done by {' or '.join(names)}, not by a service named"
+                f" {service.name}, so no job reaches it"
+            )
+
+
+def warn_unreached(services: Iterable[Service], doers: Doers, where: str) -> None:
+    """`where` says whose protocols they are, and what to do."""
+    for service in services:
+        for sentence in unreached(service, doers):
+            log.warning("%s: %s", sentence, where)
+
+
+def here(settings: Settings) -> str:
+    if settings.config_source == "appconfig":
+        return "add a protocol to App Configuration"
+    return f"add a protocol file to LUCIUS_PROTOCOLS, which is {','.join(settings.protocols)}"
+
+
+async def look_at_settings(settings: Settings, service: Service) -> None:
+    """For a process with a bus: the protocols that its own settings name, if they can be read."""
+    try:
+        config = await open_config(settings)
+    except LuciusError as error:
+        log.info("step types were not compared with protocols: %s", error)
+        return
+    where = f"{here(settings)}, unless the server has others than this process"
+    warn_unreached([service], doers_in(config.catalog()), where)
+    await config.close()
+
+
+async def look_at_server(server: Client, service: Service) -> None:
+    """For a process over HTTP: the protocols of the server, if the key may read them."""
+    try:
+        answer = await server.protocols()
+    except ProblemError as error:
+        log.info("step types were not compared with the server's protocols: %s", error)
+    except ClientError:
+        return  # the runner says that the server does not answer
+    else:
+        steps = [step for protocol in answer["protocols"] for step in protocol["steps"]]
+        doers = doers_of((step["step_type"], step["service"]) for step in steps)
+        warn_unreached([service], doers, "add a protocol file to the server's LUCIUS_PROTOCOLS")

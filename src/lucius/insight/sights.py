@@ -1,0 +1,240 @@
+"""What was seen of one service: its workers, its pace, and what failed one after the other. No I/O."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from lucius.core.fingerprint import StepFailure
+from lucius.ports.services import Streak
+
+MINUTES: Final = 10
+"""For so many the pace of a service is remembered."""
+MOST_JOBS: Final = 10
+"""Jobs of a streak that are told apart: more make no difference."""
+JOBS_ALIKE: Final = 3
+"""So many different jobs that fail alike, one after the other, are the service's fault."""
+JOBS_OF_A_SPELL: Final = 5
+"""So many that fail one after the other, each in its own way, are the service's fault too."""
+MOST_WORKERS: Final = 500
+"""Of one service; the one that was seen longest ago makes room."""
+
+
+@dataclass(slots=True)
+class WorkerSight:
+    """One worker. `slots` and `version` are what it says of itself, if it does."""
+
+    last_seen: datetime
+    slots: int | None = None
+    version: str | None = None
+    running: int = 0
+
+
+@dataclass(slots=True)
+class StreakSight:
+    """As `Streak`, while it grows."""
+
+    since: datetime
+    group: str
+    code: str
+    message: str
+    jobs: list[str] = field(default_factory=list)
+    until: datetime | None = None
+
+    def add(self, job_id: str) -> None:
+        if len(self.jobs) < MOST_JOBS and job_id not in self.jobs:
+            self.jobs.append(job_id)
+
+    def told(self) -> Streak:
+        several = len(self.jobs)
+        return Streak(self.since, self.group, self.code, self.message, several, self.until)
+
+
+@dataclass(slots=True)
+class ServiceSight:
+    """One service: its workers, and for each of the last minutes the attempts that ended and failed."""
+
+    first_seen: datetime
+    last_seen: datetime
+    workers: dict[str, WorkerSight] = field(default_factory=dict)
+    minutes: dict[int, list[int]] = field(default_factory=dict)
+    last_success: datetime | None = None
+    streak: StreakSight | None = None
+    """Jobs that failed alike, since the last success or since something else failed."""
+    spell: StreakSight | None = None
+    """All that failed since the last success, alike or not."""
+    past: StreakSight | None = None
+    """The last streak or spell that was long enough to be the fault of the service, and is over."""
+
+    def see(self, worker_id: str, at: datetime) -> WorkerSight:
+        self.last_seen = max(self.last_seen, at)
+        sight = self.workers.get(worker_id)
+        if sight is None:
+            if len(self.workers) >= MOST_WORKERS:
+                del self.workers[min(self.workers, key=lambda w: self.workers[w].last_seen)]
+            sight = self.workers[worker_id] = WorkerSight(at)
+        elif at > sight.last_seen:
+            sight.last_seen = at
+        return sight
+
+    def succeeded(self, at: datetime) -> None:
+        failing = self._failing()
+        if failing is not None and failing.since < at:
+            failing.until, self.past = at, failing
+        self.last_success, self.streak, self.spell = at, None, None
+
+    def failed(self, at: datetime, failure: StepFailure, job_id: str) -> None:
+        if self.streak is None or self.streak.group != failure.group:
+            self.streak = StreakSight(at, failure.group, failure.code, failure.message)
+        if self.spell is None:
+            self.spell = StreakSight(at, "", failure.code, failure.message)
+        self.spell.code, self.spell.message = failure.code, failure.message
+        self.streak.add(job_id)
+        self.spell.add(job_id)
+
+    def _failing(self) -> StreakSight | None:
+        """What is too much to be the fault of the jobs."""
+        if self.streak is not None and len(self.streak.jobs) >= JOBS_ALIKE:
+            return self.streak
+        if self.spell is not None and len(self.spell.jobs) >= JOBS_OF_A_SPELL:
+            return self.spell
+        return None
+
+    @property
+    def failing(self) -> Streak | None:
+        """None where a success came after it, also one that another process saw."""
+        found = self._failing()
+        return found.told() if found is not None and not self._is_over(found) else None
+
+    @property
+    def failed_until(self) -> Streak | None:
+        """The last time that it failed every job, if that is over."""
+        found = self._failing()
+        if found is not None and self._is_over(found):
+            return replace(found, until=self.last_success).told()
+        return self.past.told() if self.past is not None else None
+
+    def _is_over(self, streak: StreakSight) -> bool:
+        return self.last_success is not None and self.last_success > streak.since
+
+    def ended(self, at: datetime, *, failed: bool) -> None:
+        minute = int(at.timestamp()) // 60
+        count = self.minutes.get(minute)
+        if count is None:
+            count = self.minutes[minute] = [0, 0]
+            for old in [each for each in self.minutes if each <= minute - MINUTES]:
+                del self.minutes[old]
+        count[0] += 1
+        count[1] += failed
+
+    def add(self, other: "ServiceSight") -> None:
+        """What another process, or an earlier one, has seen of the same service."""
+        self.first_seen = min(self.first_seen, other.first_seen)
+        self.last_seen = max(self.last_seen, other.last_seen)
+        if other.last_success is not None:
+            self.last_success = max(self.last_success or other.last_success, other.last_success)
+        self.streak = _longer(self.streak, other.streak)
+        self.spell = _longer(self.spell, other.spell)
+        self.past = _later(self.past, other.past)
+        for worker_id, sight in other.workers.items():
+            known = self.see(worker_id, sight.last_seen)
+            known.slots = known.slots or sight.slots
+            known.version = known.version or sight.version
+            known.running += sight.running
+        for minute, (ended, failed) in other.minutes.items():
+            count = self.minutes.setdefault(minute, [0, 0])
+            count[0] += ended
+            count[1] += failed
+
+
+def _longer(one: StreakSight | None, other: StreakSight | None) -> StreakSight | None:
+    if other is None or (one is not None and len(one.jobs) >= len(other.jobs)):
+        return one
+    return replace(other, jobs=list(other.jobs))
+
+
+def _later(one: StreakSight | None, other: StreakSight | None) -> StreakSight | None:
+    if other is None or other.until is None:
+        return one
+    return one if one is not None and one.until is not None and one.until >= other.until else other
+
+
+def note_of(seen: ServiceSight, workers: Collection[str]) -> dict[str, Any]:
+    """As JSON data, with these of its workers."""
+    return {
+        "first": seconds_of(seen.first_seen),
+        "last": seconds_of(seen.last_seen),
+        "workers": {
+            name: [seconds_of(sight.last_seen), sight.slots, sight.version, sight.running]
+            for name, sight in seen.workers.items()
+            if name in workers
+        },
+        "minutes": [[minute, *count] for minute, count in seen.minutes.items()],
+        "success": seconds_of(seen.last_success) if seen.last_success else None,
+        "streak": streak_note(seen.streak),
+        "spell": streak_note(seen.spell),
+        "past": streak_note(seen.past),
+    }
+
+
+def read_note(note: Mapping[str, Any]) -> dict[str, ServiceSight]:
+    return {service: _read(each) for service, each in note.items()}
+
+
+def _read(note: Mapping[str, Any]) -> ServiceSight:
+    seen = ServiceSight(instant_of(note["first"]), instant_of(note["last"]))
+    for worker_id, (last, slots, version, running) in note["workers"].items():
+        seen.workers[worker_id] = WorkerSight(instant_of(last), slots, version, running)
+    seen.last_success = instant_of(note["success"]) if note["success"] is not None else None
+    seen.streak, seen.spell, seen.past = (
+        read_streak(note.get(name)) for name in ("streak", "spell", "past")
+    )
+    seen.minutes = {minute: [ended, failed] for minute, ended, failed in note["minutes"]}
+    return seen
+
+
+def merged(several: Collection[Mapping[str, ServiceSight]]) -> dict[str, ServiceSight]:
+    """By service, what all of them have seen."""
+    found: dict[str, ServiceSight] = {}
+    for sights in several:
+        for service, seen in sights.items():
+            into = found.setdefault(service, ServiceSight(seen.first_seen, seen.last_seen))
+            into.add(seen)
+    return found
+
+
+def pace(seen: ServiceSight, now: Callable[[], datetime]) -> tuple[float, float]:
+    """Attempts that ended in a minute, and the part of them that failed, over the last minutes.
+
+    The minutes before the first attempt do not count: a service that began a minute ago is not slow.
+    """
+    this = int(now().timestamp()) // 60
+    recent = {m: c for m, c in seen.minutes.items() if this - MINUTES < m <= this}
+    if not recent:
+        return 0.0, 0.0
+    ended, failed = (sum(counts) for counts in zip(*recent.values(), strict=True))
+    spent = now().timestamp() / 60 - min(recent)
+    return ended / max(spent, 1.0), failed / ended if ended else 0.0
+
+
+def streak_note(streak: StreakSight | None) -> list[Any] | None:
+    if streak is None:
+        return None
+    until = seconds_of(streak.until) if streak.until is not None else None
+    return [seconds_of(streak.since), streak.group, streak.code, streak.message, streak.jobs, until]
+
+
+def read_streak(note: list[Any] | None) -> StreakSight | None:
+    if note is None:
+        return None
+    since, group, code, message, jobs, *until = note
+    ended = instant_of(until[0]) if until and until[0] is not None else None
+    return StreakSight(instant_of(since), group, code, message, list(jobs), ended)
+
+
+def seconds_of(at: datetime) -> float:
+    return round(at.timestamp(), 3)
+
+
+def instant_of(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,136 @@
+"""The stores of begun and done work that the suite runs on. Each is opened once for every process."""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from lucius.ledgers.azure.records import TableRecords
+from lucius.ledgers.azure.store import Store
+from lucius.platform import MemoryRecords, Records, WorkspaceRecords
+from lucius.workspaces.local import LocalWorkspace
+from lucius.workspaces.memory import MemoryWorkspace
+from tests.azurite_server import shared_azurite
+from tests.conformance.azure_ledgers import LANES, on_azurite
+from tests.memory_tables import MemoryTables
+from tests.virtual import VirtualLoop, run_virtually
+
+SHARED = "shared"
+"""Processes that come later know what earlier ones have recorded."""
+
+
+@dataclass
+class Clock:
+    """Time that goes on when it is told to."""
+
+    at: datetime = field(default_factory=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+
+    def now(self) -> datetime:
+        return self.at
+
+    def seconds(self) -> float:
+        return self.at.timestamp()
+
+    async def advance(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+@dataclass
+class Process:
+    """`records` of one process, `another` opens those of the next one on the same store."""
+
+    records: Records
+    another: Callable[[], Records]
+    advance: Callable[[float], Awaitable[None]]
+    home: str = "mem://lucius/tenant_a/job_1/"
+
+
+Body = Callable[[Process], Awaitable[None]]
+
+
+class Adapter(Protocol):
+    name: str
+    capabilities: frozenset[str]
+
+    def run(self, body: Body) -> None:
+        """Run one test on an empty store."""
+
+
+class MemoryAdapter:
+    name = "memory"
+    capabilities: frozenset[str] = frozenset()
+
+    def run(self, body: Body) -> None:
+        async def main(loop: VirtualLoop) -> None:
+            await body(Process(MemoryRecords(), MemoryRecords, asyncio.sleep))
+
+        run_virtually(main)
+
+
+class WorkspaceAdapter:
+    name = "workspace"
+    capabilities = frozenset({SHARED})
+
+    def run(self, body: Body) -> None:
+        async def main() -> None:
+            clock, workspace = Clock(), MemoryWorkspace()
+
+            def opened() -> Records:
+                return WorkspaceRecords(workspace, clock.seconds)
+
+            await body(Process(opened(), opened, clock.advance))
+
+        asyncio.run(main())
+
+
+class SqliteAdapter:
+    """A workspace on local files keeps them in `.notes.sqlite3`."""
+
+    name = "sqlite"
+    capabilities = frozenset({SHARED})
+
+    def run(self, body: Body) -> None:
+        async def main(folder: Path) -> None:
+            clock = Clock()
+
+            def opened() -> Records:
+                return WorkspaceRecords(LocalWorkspace(folder), clock.seconds)
+
+            home = f"{folder.as_uri()}/lucius/tenant_a/job_1/"
+            await body(Process(opened(), opened, clock.advance, home))
+
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(main(Path(folder).resolve()))
+
+
+class TableAdapter:
+    capabilities = frozenset({SHARED})
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def run(self, body: Body) -> None:
+        async def main(store: Store, prefix: str) -> None:
+            clock = Clock()
+
+            def opened() -> Records:
+                return TableRecords(store, prefix + LANES, clock.now)
+
+            await body(Process(opened(), opened, clock.advance))
+
+        if self.name == "azurite":
+            on_azurite(shared_azurite().table_connection, main)
+        else:
+            asyncio.run(main(MemoryTables(), "t"))
+
+
+ADAPTERS: tuple[Adapter, ...] = (
+    MemoryAdapter(),
+    WorkspaceAdapter(),
+    SqliteAdapter(),
+    TableAdapter("table"),
+    TableAdapter("azurite"),
+)
