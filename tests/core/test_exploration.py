@@ -71,7 +71,7 @@ MADE_ELSEWHERE = {
     ("step", "FAILED_RETRY", "lease_returned", "CANCELLED"),
     ("step", "FAILED_RETRY", "bus_restarted", "CANCELLED"),
 }
-"""What these worlds do not reach; each has a test in `test_table.py` or `test_attempts.py`."""
+"""What these worlds do not reach; see `test_table.py` and `test_exploration_temporal.py`."""
 
 
 def named(configuration: Configuration) -> str:

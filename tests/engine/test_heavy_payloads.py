@@ -7,6 +7,7 @@ import pytest
 
 from lucius.buses.memory import MemoryBus
 from lucius.core.packed import Packed
+from lucius.core.plan import OUTBOX
 from lucius.engines.outbox.dispatcher import LARGE
 from tests.engine.world import envelope
 from tests.faults.network import Network
@@ -47,4 +48,4 @@ def test_it_is_text_in_the_job_and_on_the_bus_and_a_mapping_when_it_is_taken(
         assert taken["payload"] == payload
         assert not await stage.bus.receive("ocr", TOPICS, 1, timedelta(0))
 
-    story()
+    story(OUTBOX)

@@ -21,6 +21,7 @@ from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.lanes import BOTH_ENGINES
+from lucius.ports.workflows import Fate
 from tests.engine.world import envelope
 from tests.virtual import VirtualLoop, run_virtually
 
@@ -46,8 +47,11 @@ class Told:
         for job_id in list[str]():
             yield job_id
 
-    async def is_running(self, job_id: str) -> bool:
-        return True
+    async def fate(self, job_id: str) -> Fate:
+        return Fate.RUNNING
+
+    async def standing(self, job_id: str) -> None:
+        return None
 
     async def check(self) -> None: ...
 

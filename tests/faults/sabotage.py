@@ -1,7 +1,7 @@
 """Guards taken out, one at a time. Each is a context in which exactly that guard is gone."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime
 from typing import Any
 from unittest.mock import patch
@@ -12,16 +12,32 @@ from lucius.core.inputs import Callback, ResultReceived
 from lucius.core.job import Job, Step
 from lucius.core.states import StepState
 from lucius.core.turn import Turn
+from lucius.engines.temporal import snapshot
 from lucius.ledgers.memory import MemoryLedger
 
 
+@contextmanager
+def together(*patches: AbstractContextManager[Any]) -> Iterator[None]:
+    """A guard that each engine has in a place of its own is taken out of both."""
+    with ExitStack() as stack:
+        for each in patches:
+            stack.enter_context(each)
+        yield
+
+
 def nobody_looks_again_while(state: StepState) -> AbstractContextManager[Any]:
-    """A job with a step in this state is not due before its SLA."""
+    """A job with a step in this state is not due before its SLA, and its workflow sets no other timer."""
+    wakes = snapshot._wake_at
 
     def due_at(job: Job) -> datetime | None:
         return job.sla_at if any(s.state is state for s in job.steps) else retry.due_at(job)
 
-    return patch.object(turn, "due_at", due_at)
+    def wake_at(job: Job) -> datetime:
+        return job.sla_at if any(s.state is state for s in job.steps) else wakes(job)
+
+    return together(
+        patch.object(turn, "due_at", due_at), patch.object(snapshot, "_wake_at", wake_at)
+    )
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from lucius.ports.bus import Bus, Message, Subscription
 
 TOPICS = (*directive_topics("shared"), *directive_topics("isolated"))
 DAY = 86_400.0
+LONG = 7_200.0
+"""Seconds in which every clock of a step would have run out."""
 
 
 class Scribe(Service):

@@ -6,27 +6,36 @@ Everything runs in virtual time, with the real engine, the real reconciler and t
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
+
+import pytest
 
 from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.bootstrap.outbox import outbox
 from lucius.configs.files import FileConfig
 from lucius.core.job import Job, Step
+from lucius.core.plan import OUTBOX, TEMPORAL
 from lucius.core.routing import LANES, reply_topic
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.engines.outbox.replies import REPLIES
+from lucius.engines.temporal.asking import AskingHere
+from lucius.engines.temporal.invoker import Invoker
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Commits, Records, Service, ServiceRunner
 from lucius.ports.config import ConfigSource
-from lucius.ports.lanes import NO_LANES
+from lucius.ports.lanes import BOTH_ENGINES, NO_LANES, Lanes
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.bus_looks import dead_letters
 from tests.engine.world import envelope
+from tests.faults.engines import engines_of
 from tests.faults.network import Network
 from tests.faults.points import Gate, Points, pointed
 from tests.faults.services import DAY, TOPICS, Puppet
+from tests.temporal.virtual import VirtualServer, VirtualWorker
 from tests.virtual import VirtualLoop, run_virtually
 
 PACKAGED = FileConfig()
@@ -57,17 +66,38 @@ class Orchestrator:
         alive: str = EMBEDDED,
     ) -> None:
         self.points = Points()
-        ledger = pointed(stage.ledger, "ledger", self.points)
-        bus = pointed(stage.bus, "bus", self.points)
-        ingress = Ingress(config, policy)
-        self.outbox = outbox(ledger, bus, ingress, now=now or stage.loop.now, alive=alive)
+        self._temporal = stage.temporal
+        now = now or stage.loop.now
+        self.outbox = outbox(
+            pointed(stage.ledger, "ledger", self.points),
+            pointed(stage.bus, "bus", self.points),
+            Ingress(config, replace(policy or IngressPolicy(), engine=stage.engine)),
+            now=now,
+            alive=alive,
+            lanes=BOTH_ENGINES,
+            workflows=stage.temporal.workflows(now),
+        )
         self.engine = self.outbox.engine
         self.dispatcher, self.reconciler = self.outbox.dispatcher, self.outbox.reconciler
         self.running: asyncio.Task[None] | None = None
+        self._now = now
+        self.worker = VirtualWorker(AskingHere(self.invoker()))
+
+    def invoker(self, lanes: Lanes = BOTH_ENGINES) -> Invoker:
+        parts = self.outbox
+        return Invoker(
+            parts.engine,
+            parts.dispatcher,
+            parts.ticks,
+            parts.nudges,
+            lanes=lanes,
+            now=self._now,
+        )
 
     async def start(self) -> None:
         await self.reconciler.prepare()
         self.running = asyncio.create_task(self.reconciler.run())
+        self._temporal.join(self.worker)
 
     async def submit(self, request_type: str = "OCR", **fields: Any) -> str:
         given = envelope(request_type=request_type, **fields)
@@ -80,7 +110,12 @@ class Orchestrator:
     async def kill(self) -> None:
         """The process is gone at once: nothing is finished, nothing is said."""
         self.points.dead = True
-        while tasks := [*self.outbox.tasks._running, *([self.running] if self.running else [])]:
+        self._temporal.leave(self.worker)
+        while tasks := [
+            *self.outbox.tasks._running,
+            *self.worker.tasks,
+            *([self.running] if self.running else []),
+        ]:
             self.running = None
             await _cancelled(tasks)
 
@@ -132,8 +167,10 @@ async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:
 class Stage:
     """The ledger and the workspace outlive everything; the bus too, unless it is volatile."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, engine: str = OUTBOX) -> None:
         self.loop = loop
+        self.engine = engine
+        self.temporal = VirtualServer(loop.now)
         self.ledger = MemoryLedger()
         self.bus = Network()
         self.workspace = Effects()
@@ -163,6 +200,7 @@ class Stage:
     async def end_everything(self) -> None:
         for process in self._processes:
             await process.kill()
+        await self.temporal.close()
         await self.bus.close()
 
     # -- looking -----------------------------------------------------------------------------
@@ -181,9 +219,20 @@ class Stage:
         """The job once something holds of it."""
         deadline = self.loop.time() + within
         while not holds(job := await self.job(job_id)):
+            assert self.temporal.broken is None, self.temporal.broken
             assert self.loop.time() < deadline, f"after {within} s the job is {job}"
             await asyncio.sleep(0.25)
         return job
+
+    async def asked(self, job_id: str) -> Step:
+        """The first step once its directive is wanted: at once, or when its workflow has asked for it."""
+        wanted = await self.until(job_id, lambda job: job.steps[0].entry is not None, within=1)
+        return wanted.steps[0]
+
+    @property
+    def again(self) -> float:
+        """Seconds after which what a dead process was about to publish is out again, and not yet overdue."""
+        return {OUTBOX: 15.0, TEMPORAL: 35.0}[self.engine]
 
     async def finished(self, job_id: str, within: float = DAY) -> Job:
         """The job at its end, with a ledger in which nothing contradicts itself."""
@@ -207,18 +256,19 @@ class Stage:
         return [letter.reason for letter in await dead_letters(self.bus, REPLIES, topics)]
 
 
-def staged(body: Callable[[Stage], Awaitable[None]]) -> Callable[[], None]:
-    """A test in virtual time, on a stage of its own."""
+def staged(body: Callable[[Stage], Awaitable[None]]) -> Callable[[str], None]:
+    """A test in virtual time, on a stage of its own: on both engines, unless `engines.py` says why not."""
 
-    async def main(loop: VirtualLoop) -> None:
-        stage = Stage(loop)
+    async def main(loop: VirtualLoop, engine: str) -> None:
+        stage = Stage(loop, engine)
         try:
             await body(stage)
         finally:
             await stage.end_everything()
 
-    def test() -> None:
-        run_virtually(main)
+    @pytest.mark.parametrize("engine", engines_of(body.__name__))
+    def test(engine: str) -> None:
+        run_virtually(partial(main, engine=engine))
 
     test.__name__ = body.__name__
     test.__doc__ = body.__doc__

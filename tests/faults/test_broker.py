@@ -6,11 +6,12 @@ from unittest.mock import patch
 
 from lucius.core.effects import PublishDirective
 from lucius.core.errors import BusUnavailableError
-from lucius.core.inputs import CancelRequested
-from lucius.core.job import Job
+from lucius.core.inputs import CancelRequested, PublishConfirmed, PublishRefused
+from lucius.core.job import Fault, Job
 from lucius.core.states import AbortReason, EntryState, JobState, StepState
 from lucius.engines.outbox.dispatcher import Dispatcher
 from tests.faults.network import kinds, nothing
+from tests.faults.sabotage import together
 from tests.faults.services import DAY, Scribe
 from tests.faults.stage import Orchestrator, Stage, staged
 
@@ -29,7 +30,20 @@ def unknown_is_failed() -> Any:
         for job, effect in batch:
             await self._refused(job, effect, error)
 
-    return patch.object(Dispatcher, "_outage", refuse)
+    publish = Dispatcher.publish
+
+    async def refused(
+        self: Dispatcher, job: Job, effect: PublishDirective
+    ) -> PublishConfirmed | PublishRefused:
+        try:
+            return await publish(self, job, effect)
+        except BusUnavailableError as error:
+            bound = (effect.step_id, effect.attempt_no, effect.lease_id)
+            return PublishRefused(*bound, Fault("PUBLISH_REFUSED", str(error)))
+
+    return together(
+        patch.object(Dispatcher, "_outage", refuse), patch.object(Dispatcher, "publish", refused)
+    )
 
 
 async def away_for(stage: Stage, seconds: float) -> tuple[Orchestrator, str]:
@@ -58,7 +72,7 @@ async def test_fm_019_prevent_no_attempt_is_used_and_nothing_more_is_released(
     lucius, job_id = await away_for(stage, AN_HOUR)
     step = await stage.step(job_id)
     assert (step.state, step.used, len(step.executions)) == (StepState.DISPATCHING, 0, 1)
-    waiting = await stage.step(await lucius.submit(number=1))
+    waiting = await stage.asked(await lucius.submit(number=1))
     assert waiting.entry is not None
     assert waiting.entry.state is EntryState.HELD, "the window is closed"
 
@@ -130,7 +144,7 @@ async def test_fm_019_prevent_a_broker_that_is_still_away_closes_the_window_agai
     await asyncio.sleep(5)
     tried = await lucius.submit(number=1)
     await asyncio.sleep(60)
-    step = await stage.step(await lucius.submit(number=2))
+    step = await stage.asked(await lucius.submit(number=2))
     assert step.entry is not None
     assert (step.entry.state, lucius.dispatcher.outage.on) == (EntryState.HELD, True)
     assert (await stage.step(tried)).used == 0
@@ -148,7 +162,19 @@ def refused_is_unknown() -> Any:
         await asyncio.sleep(1)
         self._owed.put_back([(job, effect)])
 
-    return patch.object(Dispatcher, "_refused", repeat)
+    publish = Dispatcher.publish
+
+    async def unknown(
+        self: Dispatcher, job: Job, effect: PublishDirective
+    ) -> PublishConfirmed | PublishRefused:
+        became = await publish(self, job, effect)
+        if isinstance(became, PublishRefused):
+            raise BusUnavailableError(became.fault.message)
+        return became
+
+    return together(
+        patch.object(Dispatcher, "_refused", repeat), patch.object(Dispatcher, "publish", unknown)
+    )
 
 
 async def refused(stage: Stage) -> tuple[Orchestrator, str]:

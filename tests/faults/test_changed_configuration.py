@@ -7,12 +7,14 @@ from unittest.mock import patch
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.core.effects import PublishDirective
+from lucius.core.inputs import PublishConfirmed, PublishRefused
 from lucius.core.job import Job
-from lucius.core.plan import Mode
+from lucius.core.plan import Mode, Plan, Routing
 from lucius.core.routing import lane_of, route
 from lucius.core.states import JobState
 from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.ports.config import Catalog
+from tests.faults.sabotage import together
 from tests.faults.services import Puppet
 from tests.faults.stage import PACKAGED, Orchestrator, Stage, staged
 
@@ -42,19 +44,29 @@ class Changed:
 
 def no_pinned_routing() -> Any:
     """The topic is computed from the configuration in force when a directive is published."""
-    publish = Dispatcher._publish
+    batched, single = Dispatcher._publish, Dispatcher.publish
+
+    def routing_now(plan: Plan) -> Routing:
+        decided = (plan.routing.resolved_mode, plan.routing.decision_source, "")
+        return route(
+            plan.tenant_id, plan.doc_id, decided, delimiter=NEW.delimiter, topology=NEW.topology
+        )
 
     async def routed(
         self: Dispatcher, topic: str, batch: list[tuple[Job, PublishDirective]]
     ) -> None:
-        plan = batch[0][0].plan
-        decided = (plan.routing.resolved_mode, plan.routing.decision_source, "")
-        now = route(
-            plan.tenant_id, plan.doc_id, decided, delimiter=NEW.delimiter, topology=NEW.topology
-        )
-        await publish(self, now.topic, batch)
+        await batched(self, routing_now(batch[0][0].plan).topic, batch)
 
-    return patch.object(Dispatcher, "_publish", routed)
+    async def one_routed(
+        self: Dispatcher, job: Job, effect: PublishDirective
+    ) -> PublishConfirmed | PublishRefused:
+        plan = replace(job.plan, routing=routing_now(job.plan))
+        return await single(self, replace(job, plan=plan), effect)
+
+    return together(
+        patch.object(Dispatcher, "_publish", routed),
+        patch.object(Dispatcher, "publish", one_routed),
+    )
 
 
 async def first_attempt(stage: Stage) -> tuple[Puppet, Mapping[str, Any]]:

@@ -19,6 +19,7 @@ async def cancelled_during_release(stage: Stage) -> Job:
     await stage.puppet()
     lucius.outbox.windows.closed = True
     job_id = await lucius.submit()
+    await stage.asked(job_id)
     gate = lucius.points.hold("before ledger.save")
     lucius.outbox.windows.closed = False
     lucius.outbox.releases.pump_all()
@@ -56,6 +57,7 @@ async def cancelled_after_release(stage: Stage) -> tuple[Puppet, Any]:
     lucius = await stage.orchestrator()
     puppet = await stage.puppet()
     job_id = await lucius.submit("OCR->EMBEDDING")
+    await stage.until(job_id, lambda job: job.steps[0].out)
     await lucius.engine.apply(job_id, CancelRequested())
     directive = await puppet.take()
     await puppet.ack(directive)

@@ -8,7 +8,7 @@ from lucius.platform.records import MemoryRecords, Records
 from lucius.ports.bus import Message
 from tests.faults.network import kinds
 from tests.faults.sabotage import nobody_looks_again_while
-from tests.faults.services import DAY, NoRecords, Scribe
+from tests.faults.services import LONG, NoRecords, Scribe
 from tests.faults.stage import Stage, staged
 
 # -- FM_004 ----------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ async def dies_after_publish(stage: Stage) -> str:
 async def published_twice(stage: Stage, records: Records) -> tuple[Job, Scribe]:
     """Nobody has answered yet, so the new process publishes too; then the service comes up."""
     job_id = await dies_after_publish(stage)
-    await asyncio.sleep(15)
+    await asyncio.sleep(stage.again)
     scribe = Scribe("ocr", 2, 2)
     await stage.worker(scribe, records=records)
     return await stage.finished(job_id), scribe
@@ -90,7 +90,7 @@ async def test_fm_005_reproduce_without_the_debt_in_the_ledger_the_job_stops_the
 ) -> None:
     with nobody_looks_again_while(StepState.DISPATCHING):
         job_id = await dies_after_commit(stage)
-        await asyncio.sleep(DAY / 2)
+        await asyncio.sleep(LONG)
     ocr, embedding = (await stage.job(job_id)).steps
     assert ocr.executions[-1].state is ExecutionState.COMMITTED
     assert embedding.state is StepState.DISPATCHING
@@ -99,7 +99,9 @@ async def test_fm_005_reproduce_without_the_debt_in_the_ledger_the_job_stops_the
 @staged
 async def test_fm_005_prevent_the_next_directive_is_found_due_and_published(stage: Stage) -> None:
     job_id = await dies_after_commit(stage)
-    job = await stage.until(job_id, lambda job: job.steps[1].state is not StepState.DISPATCHING, 15)
+    job = await stage.until(
+        job_id, lambda job: job.steps[1].state is not StepState.DISPATCHING, stage.again
+    )
     assert job.steps[0].executions[-1].state is ExecutionState.DONE
     wanted = [message.properties["stepId"] for message in stage.bus.directives(job_id)]
     assert wanted == ["ocr", "embedding"], "what was committed is not asked for again"

@@ -6,7 +6,7 @@ from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState, StepState
 from tests.faults.network import kinds
 from tests.faults.sabotage import nobody_looks_again_while
-from tests.faults.services import DAY, Scribe
+from tests.faults.services import LONG, Scribe
 from tests.faults.stage import Stage, staged
 
 # -- FM_002 ----------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ async def ack_lost_with_its_worker(stage: Stage) -> str:
 async def test_fm_002_reproduce_without_the_ack_clock_the_job_waits_for_ever(stage: Stage) -> None:
     with nobody_looks_again_while(StepState.AWAITING_ACK):
         job_id = await ack_lost_with_its_worker(stage)
-        await asyncio.sleep(DAY / 2)
+        await asyncio.sleep(LONG)
     assert (await stage.step(job_id)).state is StepState.AWAITING_ACK
 
 
@@ -78,7 +78,7 @@ async def test_fm_003_reproduce_without_the_lease_clock_the_job_waits_for_ever(
 ) -> None:
     with nobody_looks_again_while(StepState.IN_PROGRESS):
         job_id = await result_lost(stage, Scribe())
-        await asyncio.sleep(DAY / 2)
+        await asyncio.sleep(LONG)
     assert (await stage.step(job_id)).state is StepState.IN_PROGRESS
 
 

@@ -3,8 +3,11 @@
 import re
 from pathlib import Path
 
+from tests.faults.engines import ELSEWHERE, OUTBOX_ONLY
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/failure-modes.md").read_text()
+BOTH = PAGE[PAGE.index("## On both engines") : PAGE.index("## What is not prevented")]
 ROWS = {row.split(" | ")[0][2:]: row for row in PAGE.splitlines() if row.startswith("| FM_")}
 KINDS = ("reproduce", "prevent", "recover")
 
@@ -50,3 +53,22 @@ def test_every_guard_that_the_page_points_to_exists() -> None:
             source = (ROOT / "src/lucius" / path).read_text()
             found = re.search(rf"^\s*(async def|def|class) {name}\b|^{name}\b", source, re.M)
             assert found, f"{mode}: there is no {name} in {path}"
+
+
+def untold() -> dict[str, set[str]]:
+    """By file, the stories of the page that are not told on the stage, which has both engines."""
+    found: dict[str, set[str]] = {}
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        text = file.read_text()
+        told = set(re.findall(r"@staged\nasync def (test_\w+)", text))
+        mine = set(re.findall(r"def (test_\w+)", text)) & set(named(PAGE)) - told
+        if mine:
+            found[file.relative_to(ROOT).as_posix()] = mine
+    return found
+
+
+def test_every_story_runs_on_both_engines_or_the_page_says_why_not() -> None:
+    rows = dict(re.findall(r"^\| `([^`]+)` \| (.+) \|$", BOTH, re.M))
+    assert rows == OUTBOX_ONLY | ELSEWHERE
+    assert set(OUTBOX_ONLY) <= set(named("".join(ROWS.values())))
+    assert set(untold()) == set(ELSEWHERE)

@@ -69,6 +69,7 @@ async def test_fm_023_prevent_every_attempt_that_nobody_takes_is_reported_at_onc
 ) -> None:
     lucius, told = await observed(stage)
     job_id = await lucius.submit()
+    await stage.until(job_id, lambda job: bool(job.steps[0].executions))
     job = await stage.until(
         job_id, lambda job: job.steps[0].executions[-1].unclaimed_at is not None
     )

@@ -12,6 +12,7 @@ from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.platform import Commits, Output, Service, Task
 from lucius.platform.directive import Directive
+from tests.faults.engines import ENGINES
 from tests.faults.stage import Orchestrator, Stage, Worker, staged
 
 OLD, NEW = b"from the old payload", b"from the new payload"
@@ -97,8 +98,9 @@ async def test_fm_025_prevent_an_old_worker_commits_nothing_after_the_redrive(
 
 @pytest.mark.parametrize("place", ["/ocr/output.txt", WANTED])
 @pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_fm_025_prevent_what_was_committed_before_the_redrive_is_not_promoted_after_it(
-    place: str, when: str
+    engine: str, place: str, when: str
 ) -> None:
     """The old worker is held at each of its two places, before it fills it and after it has looked."""
 
@@ -115,7 +117,7 @@ def test_fm_025_prevent_what_was_committed_before_the_redrive_is_not_promoted_af
         await asyncio.sleep(5)
         assert contents(stage, job) == {NEW}
 
-    story()
+    story(engine)
 
 
 @staged

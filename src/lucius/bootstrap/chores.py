@@ -54,14 +54,14 @@ class Chores:
             await asyncio.sleep(PRUNE_PAUSE.total_seconds())
 
     async def repair(self, workflows: Workflows) -> None:
-        """Workflows that have not heard of the end of their jobs are told."""
+        """Workflows that have not heard how their jobs stand are told, and missing ones are started."""
         drift = WorkflowDrift(workflows, self._ledger)
         while True:
             await asyncio.sleep(REPAIR_PAUSE.total_seconds())
             with contextlib.suppress(LedgerError, WorkflowsUnavailableError):
-                told = await drift.repair() if self._is_first_owner() else 0
-                if told:
-                    log.warning("%d workflows were told that their jobs have ended", told)
+                mended = await drift.repair() if self._is_first_owner() else 0
+                if mended:
+                    log.warning("%d workflows were started or told how their jobs stand", mended)
 
     async def sweep(self, ledger: Sweeps) -> None:
         """Requests that were claimed and never written are forgotten."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from lucius.core import decide as core
 from lucius.core.effects import Decision, Effect, Outcome
 from lucius.core.handover import left_to_owner
-from lucius.core.inputs import Input
+from lucius.core.inputs import Input, Ticked
 from lucius.core.job import Job
 from lucius.core.plan import Plan
 from tests.core.explore.agreement import check_strangers
@@ -65,7 +65,7 @@ class Judge:
         decision = core.decide(job, received, NOW)
         require(hash(job) == was, "pure: the given job is not written on")
         check_decision(job, received, decision)
-        if deadline is not None:
+        if deadline is not None and isinstance(received, Ticked) and not received.asked:
             check_tick(job, decision)
         self._remember(decision, received.kind.value, job)
         return self._verdict(decision, number)

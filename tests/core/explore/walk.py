@@ -3,11 +3,13 @@
 from collections import deque
 from dataclasses import dataclass, field
 from time import process_time
+from typing import Any
 
 from lucius.core.errors import IllegalMoveError
 from tests.core.explore.configurations import Configuration
 from tests.core.explore.invariants import Broken
 from tests.core.explore.rules import Rules
+from tests.core.explore.temporal import TemporalRules, TemporalWorld
 from tests.core.explore.trace import Action, shown, told
 from tests.core.explore.world import World
 
@@ -20,15 +22,16 @@ class Violation(AssertionError):
 class Exploration:
     """The graph: worlds in the order they were found, how each was reached, and the helpful edges."""
 
-    rules: Rules
-    worlds: list[World] = field(default_factory=list)
-    numbers: dict[World, int] = field(default_factory=dict)
+    rules: Any
+    """Of a world of either engine."""
+    worlds: list[Any] = field(default_factory=list)
+    numbers: dict[Any, int] = field(default_factory=dict)
     came: list[tuple[int, Action]] = field(default_factory=list)
     helped_by: list[list[int]] = field(default_factory=list)
     transitions: int = 0
     seconds: float = 0.0
 
-    def add(self, world: World, came: tuple[int, Action]) -> int:
+    def add(self, world: World | TemporalWorld, came: tuple[int, Action]) -> int:
         number = len(self.worlds)
         self.numbers[world] = number
         self.worlds.append(world)
@@ -51,10 +54,14 @@ class Exploration:
         )
 
 
-def walk(configuration: Configuration, limit: int | None = None) -> Exploration:
+def walk(
+    configuration: Configuration,
+    limit: int | None = None,
+    kind: type[Rules] | type[TemporalRules] = Rules,
+) -> Exploration:
     """Every reachable world; raises `Violation` at the first that breaks an invariant."""
     began = process_time()
-    found = Exploration(Rules(configuration))
+    found = Exploration(kind(configuration))
     try:
         found.add(found.rules.start(), (0, Action("the job is accepted")))
     except Broken as error:

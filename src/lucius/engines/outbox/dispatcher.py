@@ -79,7 +79,7 @@ class Dispatcher:
         self._notify = notify
         self._signaller = signaller
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
-        self._open: deque[tuple[float, str, PublishConfirmed]] = deque()
+        self._open: deque[tuple[float, str, str]] = deque()
         self._closed = False
         self.outage = Outage("bus", "dispatch pauses", log)
 
@@ -146,6 +146,7 @@ class Dispatcher:
             raise
         self._available()
         self._windows.published(effect.lease_id)
+        self._watch(job.job_id, effect.lease_id)
         return PublishConfirmed(*bound)
 
     def _message(self, job: Job, effect: PublishDirective) -> Message:
@@ -192,14 +193,24 @@ class Dispatcher:
                 _, job_id, sent = self._sent.popleft()
                 if self._windows.is_open(sent.lease_id):
                     self._tasks.spawn(self._confirm(job_id, sent))
-                    self._open.append((loop.time() + UNHEARD.total_seconds(), job_id, sent))
+                    self._watch(job_id, sent.lease_id)
             self._look_again(loop.time())
+
+    def _watch(self, job_id: str, lease_id: str) -> None:
+        heard_by = asyncio.get_running_loop().time() + UNHEARD.total_seconds()
+        self._open.append((heard_by, job_id, lease_id))
+
+    def _watch_let_out(self, job: Job) -> None:
+        """What this process lets out for a workflow, any invoker may publish, and hear of."""
+        for step in job.steps:
+            if step.unacked:
+                self._watch(job.job_id, step.executions[-1].exec_id)
 
     def _look_again(self, now: float) -> None:
         """An ACK that another process took, and of which we were not told, gives its place back."""
         while self._open and self._open[0][0] <= now:
-            _, job_id, sent = self._open.popleft()
-            if self._windows.is_open(sent.lease_id):
+            _, job_id, lease_id = self._open.popleft()
+            if self._windows.is_open(lease_id):
                 self._tasks.spawn(self._look(job_id))
 
     async def _look(self, job_id: str) -> None:
@@ -219,6 +230,7 @@ class Dispatcher:
                     case NotifyClient():
                         self._tasks.spawn(self._tell(job, effect))
                     case SignalWorkflow() | StartWorkflow() if self._signaller is not None:
+                        self._watch_let_out(job)
                         self._tasks.spawn(self._signaller.perform(job, effect))
 
     async def _link(self, job: Job, effect: LinkRedrive) -> None:

@@ -1,12 +1,12 @@
 """Workflows on a Temporal server: started once a job, signalled until they have ended."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
@@ -26,6 +26,7 @@ from lucius.engines.temporal.metrics import (
 )
 from lucius.engines.temporal.snapshot import snapshot
 from lucius.engines.temporal.workflow import STATE, JobWorkflow
+from lucius.ports.workflows import Fate
 
 PATIENCE: Final = timedelta(seconds=5)
 
@@ -140,17 +141,25 @@ class TemporalWorkflows:
         except (RPCError, RuntimeError) as error:
             raise self._unavailable(error) from error
 
-    async def is_running(self, job_id: str) -> bool:
-        """Asked of the workflow itself: a list may be behind."""
+    async def fate(self, job_id: str) -> Fate:
         try:
             found = await self._client.get_workflow_handle(job_id).describe(rpc_timeout=PATIENCE)
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
+            if _is_closed(error):
+                return Fate.MISSING
             raise self._unavailable(error) from error
         except RuntimeError as error:
             raise self._unavailable(error) from error
-        return found.status is WorkflowExecutionStatus.RUNNING
+        runs = found.status is WorkflowExecutionStatus.RUNNING
+        return Fate.RUNNING if runs else Fate.ENDED
+
+    async def standing(self, job_id: str) -> Mapping[str, Any] | None:
+        handle = self._client.get_workflow_handle(job_id)
+        try:
+            told: dict[str, Any] = await handle.query(JobWorkflow.standing, rpc_timeout=PATIENCE)
+        except (RPCError, RuntimeError, WorkflowQueryFailedError):
+            return None
+        return told
 
     async def check(self) -> None:
         """One cheap request. A namespace that is missing is named."""
