@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -132,6 +133,23 @@ def test_a_difference_that_was_planted_is_found_and_mended_where_that_is_right(
         assert (mended, await kinds(stage)) == (
             (0, [name(plant)]) if name(plant) in NAMED else (1, [])
         )
+        await stage.end_everything()
+
+    run_virtually(main)
+
+
+def test_the_sweep_asks_only_for_jobs_that_have_not_moved_lately() -> None:
+    """A job that moves has a workflow that runs: nothing is asked of the server for it."""
+
+    async def main(loop: VirtualLoop) -> None:
+        stage = Stage(loop, TEMPORAL)
+        job_id = await workflow_behind(stage, await stage.orchestrator())
+        job = await stage.ledger.load(job_id)
+        assert job is not None
+        moved = job.updated_at
+        assert await drift_of(stage).found(moved_before=moved) == []
+        later = moved + timedelta(microseconds=1)
+        assert [each.kind for each in await drift_of(stage).found(later)] == ["workflow_behind"]
         await stage.end_everything()
 
     run_virtually(main)

@@ -59,7 +59,8 @@ class Chores:
         while True:
             await asyncio.sleep(REPAIR_PAUSE.total_seconds())
             with contextlib.suppress(LedgerError, WorkflowsUnavailableError):
-                mended = await drift.repair() if self._is_first_owner() else 0
+                before = self._now() - REPAIR_PAUSE
+                mended = await drift.repair(before) if self._is_first_owner() else 0
                 if mended:
                     log.warning("%d workflows were started or told how their jobs stand", mended)
 

@@ -6,7 +6,7 @@ has done by hand is only named: who knows why decides.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from lucius.core.effects import SignalWorkflow
@@ -36,18 +36,22 @@ class WorkflowDrift:
         self._ledger = ledger
         self._pause = pause
 
-    async def found(self) -> list[Drift]:
-        """Everything that the two say differently of a job, and still say when they are asked again."""
-        first = [job_id async for job_id in self._ids() if await self._of(job_id) is not None]
+    async def found(self, moved_before: datetime | None = None) -> list[Drift]:
+        """Everything that the two say differently of a job, and still say when they are asked again.
+
+        `moved_before`: live jobs that have moved since are passed over, for their workflows run.
+        """
+        suspects = self._ids(moved_before)
+        first = [job_id async for job_id in suspects if await self._of(job_id) is not None]
         if first:
             await self._pause(LOOK_AGAIN.total_seconds())
         again = [await self._of(job_id) for job_id in first]
         return [drift for drift in again if drift is not None]
 
-    async def repair(self) -> int:
+    async def repair(self, moved_before: datetime | None = None) -> int:
         """Tell and start the workflows for which that is the one right answer. How many there were."""
         mended = 0
-        for drift in await self.found():
+        for drift in await self.found(moved_before):
             job = await self._ledger.load(drift.subject)
             if job is not None and drift.kind in TOLD:
                 await self._workflows.signal(job, SignalWorkflow("repair", WAKE, ""))
@@ -56,17 +60,24 @@ class WorkflowDrift:
             mended += drift.kind in TOLD + STARTED
         return mended
 
-    async def _ids(self) -> AsyncIterator[str]:
-        """Of workflows that run, and of jobs that have not ended: each once."""
+    async def _ids(self, moved_before: datetime | None) -> AsyncIterator[str]:
+        """Of jobs that have not ended, and of workflows that run without one: each once."""
         running = {job_id async for job_id in self._workflows.running()}
+        async for job in self._live():
+            runs = job.job_id in running
+            running.discard(job.job_id)
+            moves = runs and moved_before is not None and job.updated_at >= moved_before
+            if not moves and (runs or job.plan.on_temporal):
+                yield job.job_id
         for job_id in running:
             yield job_id
+
+    async def _live(self) -> AsyncIterator[Job]:
         cursor: str | None = None
         while True:
             page = await self._ledger.list(JobQuery(states=LIVE, limit=PAGE, cursor=cursor))
             for job in page.jobs:
-                if job.plan.on_temporal and job.job_id not in running:
-                    yield job.job_id
+                yield job
             cursor = page.next_cursor
             if cursor is None:
                 return
