@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from lucius.bootstrap.adapters.buses import open_bus, open_provisioner
-from lucius.bootstrap.deployment import account_of, mark_of
+from lucius.bootstrap.deployment import mark_of
 from lucius.buses.service_bus.faults import MissingEntityError
 from lucius.core.errors import OtherDeploymentError
 from lucius.ports.bus import Bus, Message
@@ -120,5 +120,3 @@ def test_a_deployment_is_known_by_its_ledger(tmp_path: Path) -> None:
     embedded = [settings_of(DATA_DIR=str(tmp_path / name)) for name in ("a", "b")]
     assert mark_of(embedded[0]) == mark_of(embedded[0])
     assert mark_of(embedded[0]) != mark_of(embedded[1])
-    assert account_of("AccountName=acme;AccountKey=eA==") == "acme"
-    assert account_of("https://acme.table.core.windows.net") == "acme"

@@ -77,7 +77,7 @@ def job_workspaces(
 
 
 def installation(settings: Settings) -> str:
-    """Whose the workspaces are. Processes that share a ledger are one installation.
+    """Whose the workspaces and the bus are. Processes that share a ledger are one installation.
 
     An embedded one is named by a file in its data directory. Keys may be rotated, so they do not count.
     """
