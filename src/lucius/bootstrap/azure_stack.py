@@ -12,7 +12,6 @@ import contextlib
 import json
 import logging
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -20,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from lucius.bootstrap import stack_settings
 from lucius.bootstrap.broker import local_nats
 from lucius.bootstrap.ending import CLOSING, Ending
 from lucius.bootstrap.listening import LOOPBACK
@@ -28,7 +28,6 @@ from lucius.bootstrap.secrets import made_once
 from lucius.bootstrap.stack_part import Part, PartMissingError
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.temporal_server import free_port, server_command
-from lucius.configs.files import files_of
 from lucius.settings import Settings
 from lucius.standins.azurite import create_container
 
@@ -38,7 +37,6 @@ ORCHESTRATORS: Final = 2
 RECONCILERS: Final = 2
 NATS: Final = "nats"
 INVOKERS: Final = 2
-SETTINGS_FILE: Final = "stack.env"
 CONTAINER: Final = "workspaces"
 ACCOUNT: Final = "devstoreaccount1"
 KEY: Final = (
@@ -73,7 +71,7 @@ class Stack:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._data = settings.data_dir
-        self._protocols = [str(path) for path in files_of(settings.protocol_paths())]
+        self._protocols = [str(path) for path in settings.protocol_paths()]
         self.environ = dict(environ)
         self.parts: list[Part] = []
         self._invokers: list[int] = []
@@ -94,7 +92,8 @@ class Stack:
             "LUCIUS_LOG_FORMAT": self.environ.get("LUCIUS_LOG_FORMAT", "text"),
         }
         self.environ.setdefault("LUCIUS_REFERENCE_SCHEMES", "file,https,s3,az,abfs,abfss,gs")
-        self._write_settings()
+        self.environ.setdefault("LUCIUS_BUS_PROVISION", "auto")  # for protocols that come later
+        stack_settings.write(self._data, self.environ)
 
     async def _storage(self) -> dict[str, str]:
         blob, queue, table = free_port(), free_port(), free_port()
@@ -133,13 +132,6 @@ class Stack:
             "LUCIUS_SERVICEBUS_CONNECTION": part.said,
         }
 
-    def _write_settings(self) -> None:
-        """So that `lucius verify` and its like find the same ledger: `set -a; . stack.env`."""
-        path = self._data / SETTINGS_FILE
-        named = {name: text for name, text in self.environ.items() if name.startswith("LUCIUS_")}
-        path.touch(0o600)
-        path.write_text("".join(f"{name}={shlex.quote(text)}\n" for name, text in named.items()))
-
     async def start_temporal(self) -> str:
         """The answer: where its user interface is."""
         folder = self._data / "temporal"
@@ -152,7 +144,7 @@ class Stack:
             "LUCIUS_INVOKER_URL": ",".join(f"http://{LOOPBACK}:{each}" for each in invokers),
             "LUCIUS_INVOKER_SECRET": made_once(self._data / "invoker.key").decode(),
         }
-        self._write_settings()
+        stack_settings.write(self._data, self.environ)
         self._invokers = invokers
         return f"http://{LOOPBACK}:{ui_port}"
 
@@ -233,6 +225,7 @@ async def azure_stack(
             for task in keeping:
                 task.cancel()
         finally:
+            stack_settings.remove(settings.data_dir)
             await stack.stop()
 
 

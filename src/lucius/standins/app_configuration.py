@@ -1,7 +1,8 @@
 """A stand-in for Azure App Configuration that the real SDK talks to, over HTTP on loopback.
 
 It checks the signature of every request, keeps key-values in memory and answers 501 to what it does
-not know. `python -m lucius.standins.app_configuration` runs one that holds the packaged protocols.
+not know. `python -m lucius.standins.app_configuration` runs one that holds the packaged protocols, or those
+of the files and folders that it is given, as they change.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import hmac
 import json
 import secrets
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +22,14 @@ from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 from aiohttp import web
 
 from lucius.configs.documents import parse_document
-from lucius.configs.files import PACKAGED
+from lucius.configs.files import PACKAGED, Signature, seen
 from lucius.configs.key_values import SENTINEL, key_values
+from lucius.core.errors import ProtocolError
 
 HOST: Final = "127.0.0.1"
 PAGE: Final = 100
@@ -37,6 +40,8 @@ SIGNED: Final = ("x-ms-date", "host", "x-ms-content-sha256")
 DATE: Final = "%b, %d %Y %H:%M:%S.%f GMT"
 """How the SDK writes `x-ms-date`."""
 NO_LABEL: Final = "\0"
+FOLLOW: Final = 1.0
+"""Seconds between two looks at the files that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +101,13 @@ class StandIn:
     def delete(self, key: str, label: str = "") -> Entry | None:
         return self.entries.pop((key, label), None)
 
-    def hold(self, body: Mapping[str, Any], label: str = "") -> None:
-        """The content of a protocol file, and the sentinel last."""
-        for key, value in key_values(body).items():
+    def hold(self, *bodies: Mapping[str, Any], label: str = "") -> set[str]:
+        """The content of protocol files, and the sentinel last. The keys that were put."""
+        wanted = {key: value for body in bodies for key, value in key_values(body).items()}
+        for key, value in wanted.items():
             self.put(key, value, label)
         self.put(SENTINEL, secrets.token_hex(4), label)
+        return set(wanted)
 
     # -- serving -----------------------------------------------------------------------------
 
@@ -258,23 +265,56 @@ def _problem(status: HTTPStatus, detail: str) -> web.Response:
     return web.Response(status=status, text=text, content_type="application/problem+json")
 
 
-async def serve(port: int, documents: Sequence[Path]) -> None:
+class Followed:
+    """Protocol files and folders. What is in them is held, and again whenever it changes."""
+
+    def __init__(self, stand_in: StandIn, paths: Sequence[Path]) -> None:
+        self._stand_in = stand_in
+        self._paths = paths
+        self._seen: Signature = ()
+        self._keys: set[str] = set()
+
+    def look(self) -> None:
+        """Raises ProtocolError or OSError. What was held is held on then, until the files change again."""
+        now, before = seen(self._paths), self._seen
+        if now == before:
+            return
+        self._seen = now
+        found = [parse_document(name, Path(name).read_text("utf-8")) for name, _, _ in now]
+        for key in self._keys:
+            self._stand_in.delete(key)
+        self._keys = self._stand_in.hold(*(each.body for each in found))
+
+    async def follow(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(FOLLOW)
+            try:
+                self.look()
+            except (ProtocolError, OSError) as error:
+                print(f"the changed protocols are not held: {error}", file=sys.stderr)
+
+
+async def serve(port: int, paths: Sequence[Path]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with StandIn(port=port) as stand_in:
-        for path in documents:
-            stand_in.hold(parse_document(path.name, path.read_text("utf-8")).body)
+        followed = Followed(stand_in, paths)
+        followed.look()
+        following = asyncio.create_task(followed.follow())
         print(stand_in.connection_string, flush=True)
         await stopping.wait()
+        following.cancel()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=f"A stand-in for App Configuration on {HOST}.")
     parser.add_argument("--port", type=int, default=0, help="0: one that is free; it is printed")
-    parser.add_argument("documents", nargs="*", type=Path, help="protocol files that it holds")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, help="protocol files and folders that it holds"
+    )
     given = parser.parse_args()
-    asyncio.run(serve(given.port, given.documents or sorted(PACKAGED.glob("*.yaml"))))
+    asyncio.run(serve(given.port, given.paths or [PACKAGED]))
 
 
 if __name__ == "__main__":
