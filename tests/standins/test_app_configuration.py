@@ -19,7 +19,8 @@ from azure.core.exceptions import (
 )
 
 from lucius.core.errors import ProtocolError
-from lucius.standins.app_configuration import Followed, StandIn
+from lucius.standins.app_configuration import StandIn
+from lucius.standins.followed_files import Followed
 
 
 @asynccontextmanager

@@ -113,9 +113,10 @@ class Stack:
         }
 
     async def _configuration(self) -> dict[str, str]:
-        part = await self._python(
-            "App Configuration stand-in", "lucius.standins.app_configuration", *self._protocols
-        )
+        secret = self._data / "appconfig.key"
+        made_once(secret)
+        words = ("--secret-file", str(secret), *self._protocols)
+        part = await self._stand_in("App Configuration", "app_configuration", *words)
         return {"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": part.said}
 
     @property
@@ -126,7 +127,7 @@ class Stack:
         """A NATS server is there already: whoever starts the stack has it started."""
         if self.on_nats:
             return {}
-        part = await self._python("Service Bus stand-in", "lucius.standins.service_bus")
+        part = await self._stand_in("Service Bus", "service_bus", again=self._provision)
         return {
             "LUCIUS_BUS_BACKEND": "servicebus",
             "LUCIUS_SERVICEBUS_CONNECTION": part.said,
@@ -188,11 +189,13 @@ class Stack:
         command = [sys.executable, "-m", "lucius", *words, "--data", str(own), "--json"]
         return await self._start(name, command)
 
-    async def _python(self, name: str, module: str, *words: str) -> Part:
-        return await self._start(name, [sys.executable, "-m", module, *words])
+    async def _stand_in(self, name: str, module: str, *words: str, **how: Any) -> Part:
+        """It has its port from here, so that a later process has the same."""
+        command = [sys.executable, "-m", f"lucius.standins.{module}", "--port", str(free_port())]
+        return await self._start(f"{name} stand-in", [*command, *words], **how)
 
-    async def _start(self, name: str, command: Sequence[str], *, speaks: bool = True) -> Part:
-        part = Part(name, command, self.environ, speaks=speaks)
+    async def _start(self, name: str, command: Sequence[str], **how: Any) -> Part:
+        part = Part(name, command, self.environ, **how)
         self.parts.append(part)
         await part.start()
         return part

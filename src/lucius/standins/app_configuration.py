@@ -13,7 +13,6 @@ import hmac
 import json
 import secrets
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +21,13 @@ from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, Self
 
 from aiohttp import web
 
-from lucius.configs.documents import parse_document
-from lucius.configs.files import PACKAGED, Signature, seen
+from lucius.configs.files import PACKAGED
 from lucius.configs.key_values import SENTINEL, key_values
-from lucius.core.errors import ProtocolError
+from lucius.standins.followed_files import Followed
 
 HOST: Final = "127.0.0.1"
 PAGE: Final = 100
@@ -40,8 +38,6 @@ SIGNED: Final = ("x-ms-date", "host", "x-ms-content-sha256")
 DATE: Final = "%b, %d %Y %H:%M:%S.%f GMT"
 """How the SDK writes `x-ms-date`."""
 NO_LABEL: Final = "\0"
-FOLLOW: Final = 1.0
-"""Seconds between two looks at the files that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +66,15 @@ class StandIn:
     """`async with StandIn() as stand_in:` serves until left. What it holds outlives an outage."""
 
     def __init__(
-        self, *, port: int = 0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        *,
+        port: int = 0,
+        secret: bytes = b"",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._port = port
         self._now = now
-        self._secret = secrets.token_bytes(32)
+        self._secret = secret or secrets.token_bytes(32)
         self._runner: web.AppRunner | None = None
         self._versions = count(1)
         self.entries: dict[tuple[str, str], Entry] = {}
@@ -265,40 +265,11 @@ def _problem(status: HTTPStatus, detail: str) -> web.Response:
     return web.Response(status=status, text=text, content_type="application/problem+json")
 
 
-class Followed:
-    """Protocol files and folders. What is in them is held, and again whenever it changes."""
-
-    def __init__(self, stand_in: StandIn, paths: Sequence[Path]) -> None:
-        self._stand_in = stand_in
-        self._paths = paths
-        self._seen: Signature = ()
-        self._keys: set[str] = set()
-
-    def look(self) -> None:
-        """Raises ProtocolError or OSError. What was held is held on then, until the files change again."""
-        now, before = seen(self._paths), self._seen
-        if now == before:
-            return
-        self._seen = now
-        found = [parse_document(name, Path(name).read_text("utf-8")) for name, _, _ in now]
-        for key in self._keys:
-            self._stand_in.delete(key)
-        self._keys = self._stand_in.hold(*(each.body for each in found))
-
-    async def follow(self) -> NoReturn:
-        while True:
-            await asyncio.sleep(FOLLOW)
-            try:
-                self.look()
-            except (ProtocolError, OSError) as error:
-                print(f"the changed protocols are not held: {error}", file=sys.stderr)
-
-
-async def serve(port: int, paths: Sequence[Path]) -> None:
+async def serve(port: int, secret: bytes, paths: Sequence[Path]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with StandIn(port=port) as stand_in:
+    async with StandIn(port=port, secret=secret) as stand_in:
         followed = Followed(stand_in, paths)
         followed.look()
         following = asyncio.create_task(followed.follow())
@@ -313,8 +284,12 @@ def main() -> None:
     parser.add_argument(
         "paths", nargs="*", type=Path, help="protocol files and folders that it holds"
     )
+    parser.add_argument(
+        "--secret-file", type=Path, help="what it signs with; else it makes a secret"
+    )
     given = parser.parse_args()
-    asyncio.run(serve(given.port, given.paths or [PACKAGED]))
+    secret = given.secret_file.read_bytes() if given.secret_file else b""
+    asyncio.run(serve(given.port, secret, given.paths or [PACKAGED]))
 
 
 if __name__ == "__main__":
