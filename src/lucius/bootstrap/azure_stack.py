@@ -22,12 +22,13 @@ from typing import Any, Final
 from lucius.bootstrap import stack_settings
 from lucius.bootstrap.broker import local_nats
 from lucius.bootstrap.ending import CLOSING, Ending
-from lucius.bootstrap.listening import LOOPBACK
+from lucius.bootstrap.listening import LOOPBACK, listen
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.secrets import made_once
 from lucius.bootstrap.stack_part import Part, PartMissingError
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.temporal_server import free_port, server_command
+from lucius.configs.files import FileConfig
 from lucius.settings import Settings
 from lucius.standins.azurite import create_container
 
@@ -71,6 +72,7 @@ class Stack:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._data = settings.data_dir
+        self._log_format = settings.log_format
         self._protocols = [str(path) for path in settings.protocol_paths()]
         self.environ = dict(environ)
         self.parts: list[Part] = []
@@ -89,7 +91,7 @@ class Stack:
             **bus,
             "LUCIUS_CALLBACK_KEYS": f"k1:{made_once(self._data / 'callback.key').decode()}",
             "LUCIUS_WEBHOOK_SECRET": made_once(self._data / "webhook.key").decode(),
-            "LUCIUS_LOG_FORMAT": self.environ.get("LUCIUS_LOG_FORMAT", "text"),
+            "LUCIUS_LOG_FORMAT": self._log_format,
         }
         self.environ.setdefault("LUCIUS_REFERENCE_SCHEMES", "file,https,s3,az,abfs,abfss,gs")
         self.environ.setdefault("LUCIUS_BUS_PROVISION", "auto")  # for protocols that come later
@@ -240,6 +242,13 @@ def _nats(
     return contextlib.nullcontext({})
 
 
+def check(settings: Settings, host: str, port: int) -> None:
+    """What a part would stumble over is said before any of them is started."""
+    azurite_command()
+    FileConfig(settings.protocol_paths())
+    listen(host, port).close()
+
+
 async def serve_azure(
     settings: Settings,
     *,
@@ -250,6 +259,7 @@ async def serve_azure(
     temporal: bool = False,
 ) -> None:
     """Until SIGINT or SIGTERM. Each part has its drain and its time to close; then the stand-ins end."""
+    check(settings, host, port)
     stopping = asyncio.Event()
     with Ending(settings.drain, closing=3 * CLOSING).listening(stopping.set):
         async with azure_stack(
