@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from lucius.core.errors import LockLostError, RequestError
-from lucius.core.routing import TOPOLOGIES, every_directive_topic, subscriptions_of
+from lucius.core.routing import every_directive_topic, subscriptions_of
 from lucius.gateway.turns import AT_ONCE, Tenants, Turns, give_back
 from lucius.ports.bus import Bus, Delivery, Subscription, directive_filters
 from lucius.ports.config import Catalog, ConfigSource
@@ -21,7 +21,7 @@ Gone = Callable[[], Awaitable[object]]
 
 
 class Backlog(Protocol):
-    """What is held back, where this process holds it."""
+    """What is held in the outboxes of jobs: the gateway asks for it, and tells whom it handed it to."""
 
     def began(self, service: str, tenants: Tenants) -> None:
         """A worker pulls."""
@@ -36,19 +36,6 @@ class Backlog(Protocol):
         """A worker has got it, and has so many seconds to acknowledge it."""
 
 
-class Elsewhere:
-    """Other processes hold the backlog, and the gateway cannot tell them anything."""
-
-    def began(self, service: str, tenants: Tenants) -> None: ...
-
-    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None: ...
-
-    async def release(self, service: str, room: int, tenants: Tenants) -> int:
-        return 0
-
-    def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None: ...
-
-
 class BusGateway:
     """The ACK clock is the visibility timeout: what a worker loses is dispatched again by the ledger."""
 
@@ -57,13 +44,13 @@ class BusGateway:
         bus: Bus,
         config: ConfigSource,
         *,
-        topology: str = "shared",
-        topologies: Sequence[str] = TOPOLOGIES,
-        backlog: Backlog | None = None,
+        topology: str,
+        topologies: Sequence[str],
+        backlog: Backlog,
     ) -> None:
         self._bus = bus
         self._config = config
-        self._backlog: Backlog = backlog if backlog is not None else Elsewhere()
+        self._backlog = backlog
         self._topology = topology
         self._names: dict[tuple[str, str | None], list[str]] = {}
         """Of subscriptions, by service and pool; none: what all workers share."""

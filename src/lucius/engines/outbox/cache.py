@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 from lucius.core.job import Job
 from lucius.engines.outbox.weight import weight_of_moves, weight_of_plan
 
-CACHE_BYTES: Final = 268_435_456
-"""Room for about 25,000 live jobs of three steps."""
 ENDED_SHARE: Final = 16
 """Jobs that have ended get one part in so many: they are read once or twice more, by whoever waited."""
 
@@ -70,7 +68,7 @@ class _Shelf:
 class JobCache:
     """What does not fit is read from the ledger again when it is needed."""
 
-    def __init__(self, capacity: int = CACHE_BYTES) -> None:
+    def __init__(self, capacity: int) -> None:
         self._live = _Shelf(capacity - capacity // ENDED_SHARE)
         self._ended = _Shelf(capacity // ENDED_SHARE)
         self._locks: dict[str, deque[asyncio.Future[None]]] = {}

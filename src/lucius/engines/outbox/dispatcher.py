@@ -51,7 +51,7 @@ Notify = Callable[[Job, str, str], Awaitable[bool]]
 
 
 class Dispatcher:
-    """Takes what is owed. `notify` tells a client; without it, webhooks are tried again later."""
+    """Takes what is owed. `decorate` completes a directive, `notify` calls the webhook of a client."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class Dispatcher:
         tasks: Tasks,
         *,
         observer: Observer,
-        decorate: Decorate = lambda body: body,
-        notify: Notify | None = None,
-        signaller: Signaller | None = None,
+        decorate: Decorate,
+        notify: Notify,
+        signaller: Signaller | None,
     ) -> None:
         """`signaller`: of jobs on Temporal. A process without it leaves their workflows alone."""
         self._engine = engine
@@ -86,7 +86,7 @@ class Dispatcher:
     def close(self) -> None:
         """The process is about to end: nothing more is released or published before the next start."""
         self._closed = True
-        self._windows.closed = True
+        self._windows.close()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -141,7 +141,7 @@ class Dispatcher:
             return PublishRefused(*bound, Fault("PUBLISH_REFUSED", str(error)))
         except BusUnavailableError as error:
             self.outage.began(error, self._observer)
-            self._windows.closed = True
+            self._windows.close()
             asyncio.get_running_loop().call_later(OUTAGE_PAUSE.total_seconds(), self._reopen)
             raise
         self._available()
@@ -167,7 +167,7 @@ class Dispatcher:
     async def _outage(self, error: Exception, batch: list[Directive]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
         self.outage.began(error, self._observer)
-        self._windows.closed = True
+        self._windows.close()
         self._owed.put_back(batch)
         await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
 
@@ -179,7 +179,7 @@ class Dispatcher:
     def _reopen(self) -> None:
         """The bus is back, or nothing is left to try it with: then what is released next tries it."""
         if self.outage.on and self._windows.closed and not self._closed:
-            self._windows.closed = False
+            self._windows.reopen()
             self._releases.pump_all()
 
     async def _confirm_forever(self) -> None:
@@ -238,14 +238,13 @@ class Dispatcher:
         await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
 
     async def _tell(self, job: Job, effect: NotifyClient) -> None:
-        settled = EffectSettled(effect.owed_id, performed=False)
-        if self._notify is not None:
-            try:
-                delivered = await self._notify(job, effect.owed_id, effect.url)
-                settled = EffectSettled(effect.owed_id, performed=delivered)
-            except EffectRefusedError as error:
-                log.warning("the webhook of job %s is given up: %s", job.job_id, error)
-                settled = EffectSettled(effect.owed_id, False, final=True, reason=str(error))
-            except Exception as error:  # whatever it was, it uses up an attempt
-                log.warning("the webhook of job %s failed: %r", job.job_id, error)
+        try:
+            delivered = await self._notify(job, effect.owed_id, effect.url)
+            settled = EffectSettled(effect.owed_id, performed=delivered)
+        except EffectRefusedError as error:
+            log.warning("the webhook of job %s is given up: %s", job.job_id, error)
+            settled = EffectSettled(effect.owed_id, False, final=True, reason=str(error))
+        except Exception as error:  # whatever it was, it uses up an attempt
+            log.warning("the webhook of job %s failed: %r", job.job_id, error)
+            settled = EffectSettled(effect.owed_id, performed=False)
         await self._engine.apply(job.job_id, settled)

@@ -21,7 +21,7 @@ from lucius.core.inputs import AttemptRequested, Callback, Input
 from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.engines.outbox.alarm import Alarm
-from lucius.engines.outbox.cache import CACHE_BYTES, JobCache
+from lucius.engines.outbox.cache import JobCache
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Observer
 from lucius.engines.outbox.owed import OwedEffects
@@ -30,7 +30,7 @@ from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.waits import Waits
 from lucius.engines.outbox.windows import Share
 from lucius.ports.engine import Applied, BacklogRow, Submitted
-from lucius.ports.lanes import ALL_LANES, Lanes
+from lucius.ports.lanes import Lanes
 from lucius.ports.ledger import (
     Created,
     CreateOutcome,
@@ -79,12 +79,12 @@ class OutboxEngine:
         backlog: ReadBacklog,
         *,
         now: Callable[[], datetime],
-        limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
-        lanes: Lanes = ALL_LANES,
-        pace: Pace | None = None,
-        observer: Observer | None = None,
-        listeners: Sequence[Listener] = (),
-        cache_bytes: int = CACHE_BYTES,
+        limits: Callable[[str], Limits],
+        lanes: Lanes,
+        pace: Pace,
+        observer: Observer,
+        listeners: Sequence[Listener],
+        cache_bytes: int,
     ) -> None:
         """`observer` and `listeners` are told of what happened; they ask nothing of the engine."""
         self._ledger = ledger
@@ -97,8 +97,8 @@ class OutboxEngine:
         self._now = now
         self._limits = limits
         self._lanes = lanes
-        self._pace = pace or Pace(A_TURN)
-        self._observer = observer or Observer()
+        self._pace = pace
+        self._observer = observer
         self._listeners = listeners
         self._cache = JobCache(cache_bytes)
         self._waits = Waits(self._is_owned)

@@ -1,6 +1,5 @@
 """Services that someone holds back: nothing is released to them until they go on."""
 
-import asyncio
 from typing import NoReturn, Protocol
 
 from lucius.engines.outbox.releases import Releases
@@ -11,16 +10,6 @@ class HeldBack(Protocol):
 
     async def went_on(self) -> None:
         """Return when a service that was held back is so no more."""
-
-
-class NoneHeldBack:
-    """Nobody holds a service back."""
-
-    def __contains__(self, service: object) -> bool:
-        return False
-
-    async def went_on(self) -> None:
-        await asyncio.Future()
 
 
 class Resumption:

@@ -26,7 +26,7 @@ class Releases:
         windows: Windows,
         ready: ReadyQueues,
         lanes: Lanes,
-        held_back: Container[str] = frozenset(),
+        held_back: Container[str],
     ) -> None:
         """`held_back`: services to which nothing is released now."""
         self._held_back = held_back

@@ -58,8 +58,8 @@ class ReplyConsumer:
         lanes: Lanes,
         pace: Pace,
         observer: Observer,
-        guard: Guard = lambda body, job_id, received: None,
-        engine_name: str | None = None,
+        guard: Guard,
+        engine_name: str | None,
     ) -> None:
         """`nudged`: looks at a job that another process has moved.
 

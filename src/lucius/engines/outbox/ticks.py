@@ -22,7 +22,6 @@ from lucius.ports.ledger import DueJob, Ledger
 log = logging.getLogger("lucius.reconciler")
 
 BATCH: Final = 512
-IDLE: Final = timedelta(seconds=30)
 QUIET: Final = timedelta(seconds=5)
 """How long between two looks at most, where nothing happens. What is known to be due is not late for it."""
 
@@ -44,8 +43,8 @@ class Ticks:
         lanes: Lanes,
         now: Callable[[], datetime],
         observer: Observer,
-        every: timedelta = IDLE,
-        held_back: Container[str] = frozenset(),
+        every: timedelta,
+        held_back: Container[str],
     ) -> None:
         """`held_back`: services whose leases do not run out now."""
         self._held_back = held_back
