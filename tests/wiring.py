@@ -14,8 +14,7 @@ from lucius.core.routing import TOPOLOGIES
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.gateway.bus_gateway import Backlog, BusGateway
-from lucius.gateway.turns import Tenants
-from lucius.ports.bus import Bus
+from lucius.ports.bus import BoundTenants, Bus
 from lucius.ports.config import ConfigSource
 from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import Ledger, Limits
@@ -35,11 +34,11 @@ class NoneHeldBack:
 class NoBacklog:
     """For a gateway without an engine: nothing is held, so nothing is released for a pull."""
 
-    def began(self, service: str, tenants: Tenants) -> None: ...
+    def began(self, service: str, tenants: BoundTenants) -> None: ...
 
-    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None: ...
+    def ended(self, service: str, tenants: BoundTenants, *, spare: bool) -> None: ...
 
-    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+    async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
         return 0
 
     def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None: ...

@@ -14,8 +14,7 @@ from lucius.configs.files import FileConfig
 from lucius.core.errors import RequestError
 from lucius.core.routing import TOPOLOGIES, directive_topics
 from lucius.gateway.bus_gateway import Backlog
-from lucius.gateway.turns import Tenants
-from lucius.ports.bus import Message
+from lucius.ports.bus import BoundTenants, Message
 from tests.api.live import BOUND, Live, live
 from tests.bus_looks import backlog
 from tests.virtual import VirtualLoop, run_virtually
@@ -291,7 +290,7 @@ def test_a_pull_that_is_broken_off_gives_back_what_it_has() -> None:
 class Slow(NoBacklog):
     """Says that something is coming, and it does not come."""
 
-    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+    async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
         return room
 
 

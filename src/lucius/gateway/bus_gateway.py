@@ -8,8 +8,8 @@ from typing import Any, Final, Protocol
 
 from lucius.core.errors import LockLostError, RequestError
 from lucius.core.routing import every_directive_topic, subscriptions_of
-from lucius.gateway.turns import AT_ONCE, Tenants, Turns, give_back
-from lucius.ports.bus import Bus, Delivery, Subscription, directive_filters
+from lucius.gateway.turns import AT_ONCE, Turns, give_back
+from lucius.ports.bus import BoundTenants, Bus, Delivery, Subscription, directive_filters
 from lucius.ports.config import Catalog, ConfigSource
 
 SOON: Final = timedelta(seconds=0.25)
@@ -23,13 +23,13 @@ Gone = Callable[[], Awaitable[object]]
 class Backlog(Protocol):
     """What is held in the outboxes of jobs: the gateway asks for it, and tells whom it handed it to."""
 
-    def began(self, service: str, tenants: Tenants) -> None:
+    def began(self, service: str, tenants: BoundTenants) -> None:
         """A worker pulls."""
 
-    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None:
+    def ended(self, service: str, tenants: BoundTenants, *, spare: bool) -> None:
         """It pulls no more; `spare`: it could have taken more than it got."""
 
-    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+    async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
         """A worker has room for so many more. The answer says how many are on their way to the bus."""
 
     def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None:
@@ -84,7 +84,7 @@ class BusGateway:
                 self._names[service, pool] = [name for name, _ in names]
         self._ensured[service] = step_types
 
-    def _receiving(self, service: str, tenants: Tenants) -> Receive:
+    def _receiving(self, service: str, tenants: BoundTenants) -> Receive:
         """From the subscriptions that hold nothing but what such a worker may have."""
         pools: Sequence[str | None] = (None,)
         if tenants is not None:
@@ -119,7 +119,7 @@ class BusGateway:
         service: str,
         limit: int,
         wait_seconds: float,
-        tenants: Tenants,
+        tenants: BoundTenants,
         gone: Gone,
         may: Callable[[], bool] = lambda: True,
     ) -> Sequence[Mapping[str, Any]]:
@@ -153,7 +153,7 @@ class BusGateway:
         service: str,
         limit: int,
         wait_seconds: float,
-        tenants: Tenants,
+        tenants: BoundTenants,
         gone: Gone,
     ) -> None:
         """What there is, and more from the backlog; if that is nothing, whatever comes first."""
@@ -176,7 +176,12 @@ class BusGateway:
             found += came
 
     async def _more(
-        self, found: list[Delivery], receive: Receive, service: str, room: int, tenants: Tenants
+        self,
+        found: list[Delivery],
+        receive: Receive,
+        service: str,
+        room: int,
+        tenants: BoundTenants,
     ) -> None:
         """The worker has room for more than the bus held: the backlog fills it."""
         coming = await self._backlog.release(service, room, tenants)

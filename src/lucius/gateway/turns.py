@@ -7,11 +7,9 @@ from datetime import timedelta
 from typing import Final
 
 from lucius.core.errors import BusError
-from lucius.ports.bus import Bus, Delivery
+from lucius.ports.bus import BoundTenants, Bus, Delivery
 
 AT_ONCE: Final = timedelta()
-Tenants = frozenset[str] | None
-"""Whom a worker serves; None: everyone."""
 
 
 class Turns:
@@ -23,7 +21,7 @@ class Turns:
         self._topics = topics
 
     async def receive(
-        self, limit: int, wait: timedelta, tenants: Tenants = None
+        self, limit: int, wait: timedelta, tenants: BoundTenants = None
     ) -> Sequence[Delivery]:
         """As `Bus.receive` does for one subscription."""
         if len(self._names) == 1:
@@ -31,7 +29,7 @@ class Turns:
         found = await self._shared(limit, tenants)
         return found or (await self._first(limit, wait, tenants) if wait else ())
 
-    async def _shared(self, limit: int, tenants: Tenants) -> list[Delivery]:
+    async def _shared(self, limit: int, tenants: BoundTenants) -> list[Delivery]:
         """To each its part, then what is left to whoever has more; the first turn goes round."""
         self._names.rotate()
         part = -(-limit // len(self._names))
@@ -43,7 +41,9 @@ class Turns:
                     found += await self._bus.receive(name, self._topics, room, AT_ONCE, tenants)
         return found
 
-    async def _first(self, limit: int, wait: timedelta, tenants: Tenants) -> Sequence[Delivery]:
+    async def _first(
+        self, limit: int, wait: timedelta, tenants: BoundTenants
+    ) -> Sequence[Delivery]:
         """Whichever has something first."""
         waits = [
             asyncio.ensure_future(self._bus.receive(name, self._topics, limit, wait, tenants))

@@ -28,7 +28,7 @@ from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
-from lucius.engines.outbox.owed import Directive, OwedEffects
+from lucius.engines.outbox.owed import OwedDirective, OwedEffects
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
@@ -102,14 +102,14 @@ class Dispatcher:
                 if not self._closed:
                     self._reopen()
                 await self._owed.directive_came()
-            batches: dict[str, list[Directive]] = {}
+            batches: dict[str, list[OwedDirective]] = {}
             for job, effect in self._owed.directives(BATCH):
                 if self._windows.is_open(effect.lease_id):
                     batches.setdefault(job.plan.routing.topic, []).append((job, effect))
             for topic, batch in batches.items():
                 await self._publish(topic, batch)
 
-    async def _publish(self, topic: str, batch: list[Directive]) -> None:
+    async def _publish(self, topic: str, batch: list[OwedDirective]) -> None:
         try:
             await self._bus.publish(topic, [self._message(job, effect) for job, effect in batch])
         except PublishRefusedError as error:
@@ -164,7 +164,7 @@ class Dispatcher:
         refused = PublishRefused(effect.step_id, effect.attempt_no, effect.lease_id, fault)
         await persistently(lambda: self._engine.apply(job.job_id, refused))
 
-    async def _outage(self, error: Exception, batch: list[Directive]) -> None:
+    async def _outage(self, error: Exception, batch: list[OwedDirective]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
         self.outage.began(error, self._observer)
         self._windows.close()
