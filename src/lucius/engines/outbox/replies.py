@@ -136,7 +136,7 @@ class ReplyConsumer:
                     await self._settled_below(1)
 
     async def _replies(self, deliveries: Sequence[Delivery]) -> None:
-        """ReplyConsumer about one job that came together: an ACK and its RESULT are one save."""
+        """Replies about one job that came together: an ACK and its RESULT are one save."""
         try:
             await persistently(lambda: self._try_to_settle(deliveries))
         except (LockLostError, BusUnavailableError) as error:
