@@ -1,4 +1,4 @@
-"""The columns that operators read: every name of the seeds, computed from the job.
+"""The columns that operators read: every name of the data model, computed from the job.
 
 What the ledger itself reads is elsewhere: the documents `doc`, and the head of a job's row.
 """
