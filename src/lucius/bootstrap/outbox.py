@@ -43,7 +43,7 @@ from lucius.ports.workflows import Workflows
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """The parts that others need."""
+    """The parts of the engine that the rest of the process uses."""
 
     engine: OutboxEngine
     metrics: EngineMetrics

@@ -73,7 +73,7 @@ from lucius.telemetry.instruments import Measured
 from lucius.webhooks.sender import Webhooks
 
 SHARED_LOOK: Final = timedelta(seconds=1)
-"""Other processes leave jobs that are due at once, and their nudge may be lost."""
+"""How often what is due is looked for where other processes leave work: their nudge may be lost."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Runtime:
     engine_name: str | None
     """The engine whose replies come here; None: those of all engines."""
     workflows: Workflows | None
-    """Of jobs on Temporal, where this process starts or signals them."""
+    """How workflows of jobs on Temporal are started and signalled; None: not by this process."""
     remote_invoker: RemoteInvoker | None
     """Who moves the jobs on Temporal that are created here."""
     worker: Callable[[Invoker], Coroutine[Any, Any, None]] | None
@@ -214,7 +214,7 @@ class Runtime:
         return WorkflowStarter(workflows, self.ledger, now=self._clock.now)
 
     def _starts(self) -> tuple[Listener, ...]:
-        """Where lanes are owned, starting a workflow is an effect like others."""
+        """A process without lanes starts workflows at the commit. An owner does it as an owed effect."""
         return () if self._starter is None or self.reconciles else (self._starter.listen,)
 
     def _blocked(self, block: Block) -> None:
@@ -263,7 +263,7 @@ class Runtime:
         return tasks | (self._of_the_owner() if self.reconciles else self._of_the_api())
 
     def _of_the_owner(self) -> dict[str, StandingTask]:
-        """Where what is due is moved."""
+        """Background work of a process that moves what is due."""
         chores = Chores(self.engine, self.ledger, self.lanes, now=self._clock.now)
         tasks: dict[str, StandingTask] = {
             "redrives": self.insight.redrives.run,
@@ -278,7 +278,7 @@ class Runtime:
         return tasks
 
     def _of_the_api(self) -> dict[str, StandingTask]:
-        """Where others move it."""
+        """Background work of a process whose jobs are moved by others."""
         tasks: dict[str, StandingTask] = {
             "nudges": self.outbox.nudges.run,
             "notices": self.outbox.notices.run,
@@ -289,7 +289,7 @@ class Runtime:
 
     @asynccontextmanager
     async def _ending(self) -> AsyncIterator[None]:
-        """What is closed when nothing runs any more, in its order."""
+        """Close everything at the end, in order, when nothing runs any more."""
         try:
             yield
         finally:

@@ -53,9 +53,9 @@ class BusGateway:
         self._backlog = backlog
         self._topology = topology
         self._names: dict[tuple[str, str | None], list[str]] = {}
-        """Of subscriptions, by service and pool; none: what all workers share."""
+        """Names of subscriptions by service and pool; pool None: the one that all workers share."""
         self._turns: dict[tuple[str, ...], Turns] = {}
-        """By the subscriptions that take them."""
+        """By the names of the subscriptions."""
         self._topics = every_directive_topic(topologies=topologies)
         self._ensured: dict[str, tuple[str, ...]] = {}
         self._catalog: Catalog | None = None
@@ -85,7 +85,7 @@ class BusGateway:
         self._ensured[service] = step_types
 
     def _receiving(self, service: str, tenants: BoundTenants) -> Receive:
-        """From the subscriptions that hold nothing but what such a worker may have."""
+        """How such a worker receives: only from subscriptions whose every message it may have."""
         pools: Sequence[str | None] = (None,)
         if tenants is not None:
             pools = self._pools(service, tenants)

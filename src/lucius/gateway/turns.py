@@ -30,7 +30,7 @@ class Turns:
         return found or (await self._first(limit, wait, tenants) if wait else ())
 
     async def _shared(self, limit: int, tenants: BoundTenants) -> list[Delivery]:
-        """To each its part, then what is left to whoever has more; the first turn goes round."""
+        """Ask each subscription for its part, then those with more for the rest. They take turns."""
         self._names.rotate()
         part = -(-limit // len(self._names))
         found: list[Delivery] = []
@@ -44,7 +44,7 @@ class Turns:
     async def _first(
         self, limit: int, wait: timedelta, tenants: BoundTenants
     ) -> Sequence[Delivery]:
-        """Whichever has something first."""
+        """Wait on all subscriptions, and return what the first of them has."""
         waits = [
             asyncio.ensure_future(self._bus.receive(name, self._topics, limit, wait, tenants))
             for name in self._names

@@ -12,7 +12,7 @@ from lucius.core.job import Job
 from lucius.engines.outbox.weight import weight_of_moves, weight_of_plan
 
 ENDED_SHARE: Final = 16
-"""Jobs that have ended get one part in so many: they are read once or twice more, by whoever waited."""
+"""One part in sixteen of the room is for jobs that have ended: whoever waited reads them once more."""
 
 
 class _Kept(NamedTuple):
@@ -20,7 +20,7 @@ class _Kept(NamedTuple):
     plan: int
     """Bytes of its plan."""
     bytes: int
-    """And of all of it."""
+    """Bytes of the job with its plan."""
 
 
 class _Shelf:
@@ -89,7 +89,7 @@ class JobCache:
         self._ended.drop(job_id)
 
     def forget(self, lanes: Collection[int]) -> None:
-        """Other processes move the jobs of these lanes, or did."""
+        """Drop the jobs of these lanes: another process moves them, or has moved them."""
         for shelf in (self._live, self._ended):
             for job_id in shelf.of_lanes(lanes):
                 shelf.drop(job_id)

@@ -40,10 +40,10 @@ log = logging.getLogger("lucius.dispatcher")
 SENT_DELAY: Final = timedelta(seconds=1)
 """An ACK usually proves the publish before this is over; only what is still open then is written."""
 UNHEARD: Final = timedelta(seconds=60)
-"""What is still out after that, and not acknowledged as far as we know, is looked at again."""
+"""After so long without an ACK the job is read again: another process may have taken the ACK."""
 BATCH: Final = 256
 LARGE: Final = 4096
-"""Bytes of a payload from which it stays packed while its directive waits in this process."""
+"""A payload of more bytes stays packed JSON while its directive waits on a bus in this process."""
 
 Decorate = Callable[[dict[str, Any]], dict[str, Any]]
 Notify = Callable[[Job, str, str], Awaitable[bool]]
@@ -132,7 +132,7 @@ class Dispatcher:
     async def publish(
         self, job: Job, effect: PublishDirective
     ) -> PublishConfirmed | PublishRefused:
-        """At once, for whoever waits for it. BusUnavailableError: unknown, so ask for the same again."""
+        """Publish now, and say how it went. BusUnavailableError: nobody knows, so ask for the same again."""
         bound = (effect.step_id, effect.attempt_no, effect.lease_id)
         try:
             await self._bus.publish(job.plan.routing.topic, [self._message(job, effect)])
@@ -177,7 +177,7 @@ class Dispatcher:
             self.outage.ended()
 
     def _reopen(self) -> None:
-        """The bus is back, or nothing is left to try it with: then what is released next tries it."""
+        """Open the windows: the bus is back, or nothing is left to publish that could show it."""
         if self.outage.on and self._windows.closed and not self._closed:
             self._windows.reopen()
             self._releases.pump_all()
@@ -201,13 +201,13 @@ class Dispatcher:
         self._open.append((heard_by, job_id, lease_id))
 
     def _watch_let_out(self, job: Job) -> None:
-        """What this process lets out for a workflow, any invoker may publish, and hear of."""
+        """Watch the directives of a workflow's job: any invoker may publish them and take their ACK."""
         for step in job.steps:
             if step.unacked:
                 self._watch(job.job_id, step.executions[-1].exec_id)
 
     def _look_again(self, now: float) -> None:
-        """An ACK that another process took, and of which we were not told, gives its place back."""
+        """Read jobs whose ACK is overdue: if another process took it, the place in the window is free."""
         while self._open and self._open[0][0] <= now:
             _, job_id, lease_id = self._open.popleft()
             if self._windows.is_open(lease_id):

@@ -28,7 +28,7 @@ class OwedEffects:
             self._other.set()
 
     def put_back(self, directives: list[OwedDirective]) -> None:
-        """They go before what has come since."""
+        """Put directives first again: they could not be published."""
         again = {effect.lease_id: (job, effect) for job, effect in directives}
         self._directives = again | self._directives
         self._directive.set()
@@ -37,7 +37,7 @@ class OwedEffects:
         return [self._directives.pop(lease_id) for lease_id in list(islice(self._directives, most))]
 
     async def directive_came(self) -> None:
-        """Until one is put here, however many there are."""
+        """Wait until another directive is put here."""
         self._directive.clear()
         await self._directive.wait()
 
@@ -46,7 +46,7 @@ class OwedEffects:
         return bool(self._directives)
 
     async def others(self) -> list[tuple[Job, Effect]]:
-        """All other effects, once there is one."""
+        """Wait for effects other than directives, and take all of them."""
         while not self._others:
             self._other.clear()
             await self._other.wait()

@@ -48,7 +48,7 @@ class ReadyQueues:
             ring[queue.tenant_id] = _Tenant(more=True)
 
     def forget(self, lane: int) -> None:
-        """Another process owns it now."""
+        """Forget a lane: another process owns it now."""
         for key in [key for key in self._rings if key[1] == lane]:
             del self._rings[key]
 

@@ -125,7 +125,7 @@ class Windows:
         return entry.key
 
     def runs(self, key: Key, tenant_id: str, lease_id: str) -> None:
-        """It is in progress."""
+        """Count an attempt that is in progress."""
         if lease_id not in self._running:
             self._running[lease_id] = (key, tenant_id)
             self.of(key).running += 1
@@ -133,7 +133,7 @@ class Windows:
             busy[tenant_id] = busy.get(tenant_id, 0) + 1
 
     def rests(self, lease_id: str) -> None:
-        """It is in progress no more."""
+        """Count it no more: it has ended."""
         share = self._running.pop(lease_id, None)
         if share is None:
             return
@@ -167,7 +167,7 @@ class Windows:
     # -- how it ends -------------------------------------------------------------------------
 
     def heard(self, lease_id: str) -> None:
-        """Its service has answered: the delay counts to here, though the answer is yet to be saved."""
+        """Note when its service answered: the ACK delay ends here, though the answer is yet to be saved."""
         entry = self._open.get(lease_id)
         if entry is not None and entry.heard is None:
             entry.heard = self._clock()
