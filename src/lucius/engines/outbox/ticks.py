@@ -86,7 +86,7 @@ class Ticks:
                 self._pause = min(self._pause * 2, max(self._every, QUIET))
 
     async def _looked(self) -> bool:
-        """Tick what is due, if anything is. Whether something has moved."""
+        """Tick what is due. True: something has moved."""
         self._alarm.forget()
         at = await self._ledger.next_due(self._lanes.owned)
         if at is not None and at <= self._now() and await self.tick_due():
@@ -148,7 +148,7 @@ class Ticks:
             await self._tick(DueJob(job_id, job.due_at), None)
 
     async def _tick(self, found: DueJob, deaf_until: datetime | None) -> bool:
-        """One job that cannot be moved must not keep the others waiting."""
+        """Tick one job. True: it has moved. A job that cannot be moved does not keep the others waiting."""
         try:
             if self._engine.is_stale(found.job_id, found.due_at):
                 await self._engine.look(found.job_id)

@@ -24,7 +24,7 @@ class _Visit:
 
 
 class Visits:
-    """For each service, by the tenants that its workers are bound to."""
+    """When workers of a service last pulled, by the tenants that they are bound to."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
