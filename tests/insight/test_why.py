@@ -71,7 +71,11 @@ def unowned() -> Asked:
 
 @pytest.mark.parametrize(
     ("table", "number"),
-    [(table, n) for table in ("JOB_RULES", "STEP_RULES") for n in range(len(getattr(rules, table)))],
+    [
+        (table, n)
+        for table in ("JOB_RULES", "STEP_RULES")
+        for n in range(len(getattr(rules, table)))
+    ],
 )
 def test_without_any_one_of_the_rules_some_answer_is_another(
     table: str, number: int, monkeypatch: pytest.MonkeyPatch

@@ -249,7 +249,7 @@ def _missing(
         since,
         evidence,
         *comes,
-        f"lucius service run MODULE:NAME  # a service whose name is {view.service}",
+        f"lucius service run MODULE:NAME --url URL  # a service whose name is {view.service}",
         view.service,
     )
 
