@@ -42,7 +42,7 @@ class Workers:
         self._running: dict[str, tuple[str, str, int]] = {}
         """Leases at work on the owned lanes: service, worker and lane."""
         self._untaken: dict[tuple[str, int], tuple[str, datetime, int]] = {}
-        """Steps of the owned lanes that are sent again because nobody took them: service, since when, lane."""
+        """Steps that are sent again, as nobody took them: service, since when, lane. Of the owned lanes."""
         self._said: dict[str, tuple[int | None, str | None]] = {}
 
     # -- what is heard -----------------------------------------------------------------------
