@@ -9,7 +9,12 @@ from typing import Any, Final
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-from lucius.buses.service_bus.faults import MissingEntityError, NotAllowedError, other_sessions
+from lucius.buses.service_bus.faults import (
+    MissingEntityError,
+    MissingRuleError,
+    NotAllowedError,
+    other_sessions,
+)
 from lucius.buses.service_bus.hearing import SessionEar, addressed
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
@@ -65,6 +70,7 @@ class ServiceBus:
             self._in_sessions |= {each.name: self._lock or each.lock for each in whole}
         gate = asyncio.Semaphore(AT_ONCE)
         missing: list[str] = []
+        unruled: list[str] = []
 
         async def check(wanted: Subscription) -> None:
             async with gate:
@@ -73,6 +79,8 @@ class ServiceBus:
                     await intake.check()
                 except MissingEntityError:
                     missing.append(f"{wanted.topic}/{wanted.name}")
+                except MissingRuleError:
+                    unruled.append(f"{wanted.topic}/{wanted.name}")
                 except NotAllowedError as error:
                     raise other_sessions(
                         intake.subject, wanted.name in self._in_sessions
@@ -87,9 +95,13 @@ class ServiceBus:
             )
         if missing:
             raise MissingEntityError(
-                f"{len(missing)} subscriptions are missing on Service Bus:"
-                f" {', '.join(sorted(missing)[:5])}{' ...' if len(missing) > 5 else ''}."
+                f"{len(missing)} subscriptions are missing on Service Bus: {_some(missing)}."
                 " `lucius bus provision` creates them"
+            )
+        if unruled:
+            raise MissingRuleError(
+                f"{len(unruled)} subscriptions on Service Bus have no rule, so that no message reaches"
+                f" them: {_some(unruled)}. `lucius bus provision` creates their rules"
             )
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
@@ -183,3 +195,7 @@ class ServiceBus:
         if self._provisioner is not None:
             await self._provisioner.close()
         await self._client.close()
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(sorted(names)[:5])}{' ...' if len(names) > 5 else ''}"
