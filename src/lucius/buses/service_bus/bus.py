@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from azure.identity.aio import DefaultAzureCredential
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
@@ -35,6 +36,7 @@ class ServiceBus:
     `sessions`: subscriptions that are received as a whole have sessions, one for each `message_key`.
     `prefix`: what the names of topics begin with on Service Bus.
     `lock`: how long a message or a session is locked; None: as its subscription says.
+    `credential`: that of the client, which does not close it.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class ServiceBus:
         sessions: bool = False,
         lock: timedelta | None = None,
         prefix: str = "",
+        credential: DefaultAzureCredential | None = None,
     ) -> None:
         self._client = client
+        self._credential = credential
         self._prefix = prefix
         self._sessions = sessions
         self._lock = lock
@@ -195,6 +199,8 @@ class ServiceBus:
         if self._provisioner is not None:
             await self._provisioner.close()
         await self._client.close()
+        if self._credential is not None:
+            await self._credential.close()
 
 
 def _some(names: Sequence[str]) -> str:
