@@ -1,4 +1,4 @@
-"""Anyone may ask whether a process is ready, as often as they like: its dependencies are asked once at a time."""
+"""Anyone may ask whether a process is ready, at any rate: its dependencies are asked once at a time."""
 
 import asyncio
 

@@ -15,7 +15,7 @@ from lucius.server.connections import Connections
 from lucius.server.owner import Owner
 from lucius.server.protocol import MAX_HEAD_BYTES
 from lucius.server.slow_clients import SlowClients
-from tests.security.wire import FOR_EVER, code_of, roomy, said, serving
+from tests.security.wire import FOR_EVER, SOON, code_of, roomy, said, serving
 
 AT_ONCE = timedelta(0)
 GET = b"GET / HTTP/1.1\r\n"
@@ -66,18 +66,29 @@ async def test_a_client_that_sends_too_slowly(sent: bytes) -> None:
     assert counts(connections) == {"REQUEST_TIMEOUT": 1}
 
 
+class Watched(Connections):
+    """Says when it has counted one."""
+
+    def __init__(self, most: int, per_address: int) -> None:
+        super().__init__(most, per_address)
+        self.counted = asyncio.Event()
+
+    def refused(self, code: str) -> None:
+        super().refused(code)
+        self.counted.set()
+
+
 async def test_a_client_that_does_not_read() -> None:
     async def much(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"a" * 50_000_000})
 
-    connections, slow = roomy(), SlowClients(FOR_EVER, FOR_EVER, AT_ONCE)
+    connections, slow = Watched(9, 9), SlowClients(FOR_EVER, FOR_EVER, AT_ONCE)
     async with serving(much, slow, connections) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
         writer.write(GET + b"host: x\r\n\r\n")
-        async with asyncio.timeout(20):
-            while not counts(connections):
-                await asyncio.sleep(0.01)
+        async with asyncio.timeout(SOON):
+            await connections.counted.wait()
         writer.close()
     assert counts(connections) == {"ANSWER_UNREAD": 1}
 
@@ -95,10 +106,10 @@ async def test_a_connection_that_finds_the_reserve_full() -> None:
 
 async def test_a_port_for_one_user_refuses_others_but_says_that_it_lives() -> None:
     owner, app = Owner(1, whose=lambda client, server: 2), health_app({}, CollectorRegistry())
-    async with health_port(app, "127.0.0.1", 0, owner=owner) as port:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            assert (await client.get("/healthz")).status_code == 200
-            refused = await client.post("/v1/internal/publish", json={})
+    async with health_port(app, "127.0.0.1", 0, owner=owner) as port, httpx.AsyncClient() as client:
+        at = f"http://127.0.0.1:{port}"
+        assert (await client.get(f"{at}/healthz")).status_code == 200
+        refused = await client.post(f"{at}/v1/internal/publish", json={})
     assert (refused.status_code, refused.json()["code"]) == (403, "OTHER_USER")
 
 

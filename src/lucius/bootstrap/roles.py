@@ -108,9 +108,7 @@ async def invoke(settings: Settings, *, host: str, port: int, ready: Callable[[s
     runtime = await build(settings, engine=TEMPORAL)
     secret = settings.invoker_secret.get_secret_value()
     app = invoker_app(runtime.invoker, secret, runtime.health_app().routes)
-    served = health_port(
-        app, host, port, most=MOST_CALLERS, owner=None if secret else this_user()
-    )
+    served = health_port(app, host, port, most=MOST_CALLERS, owner=None if secret else this_user())
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
         async with runtime.running(), served as bound:
