@@ -9,14 +9,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from lucius.bootstrap.azure_stack import (
-    ACCOUNT,
-    KEY,
-    PartMissingError,
-    azurite_command,
-    azurite_options,
-)
+from lucius.bootstrap.azure_stack import ACCOUNT, KEY, azurite_command, azurite_options
 from lucius.bootstrap.broker import die_with_parent
+from lucius.bootstrap.stack_part import PartMissingError
 from lucius.bootstrap.temporal_server import free_port
 
 UNCHECKED = ssl._create_unverified_context()
