@@ -205,7 +205,7 @@ async def test_stale_replies_are_said_and_duplicates_are_only_there_for_debuggin
 
 @watched
 async def test_a_broken_sla_is_an_error(world: Watched) -> None:
-    world.outbox.windows.closed = True
+    world.outbox.windows.close()
     await world.engine.apply(await world.submit(), PauseRequested())
     with logged(JsonFormatter(), logging.WARNING) as lines:
         world.loop.stand_still(8 * 86_400)

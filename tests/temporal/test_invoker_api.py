@@ -124,12 +124,12 @@ async def test_what_is_not_next_is_superseded(tmp_path: Path) -> None:
 
 async def test_an_attempt_is_held_while_the_window_is_closed(tmp_path: Path) -> None:
     async with invoking(tmp_path) as (runtime, bus, remote, job_id):
-        runtime.outbox.windows.closed = True
+        runtime.outbox.windows.close()
         held = await remote.attempt(attempt(job_id, publish=True))
         assert held is not None
         assert (held["outcome"], directives(bus)) == ("held", [])
         assert held["snapshot"]["attempts"] == held["snapshot"]["publishes"] == []
-        runtime.outbox.windows.closed = False
+        runtime.outbox.windows.reopen()
         runtime.outbox.releases.pump_all()
         job = await runtime.engine.job(job_id)
         while job is not None and not job.steps[0].out:

@@ -21,7 +21,7 @@ log = logging.getLogger("lucius")
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 CLOSING: Final = timedelta(seconds=10)
-"""For giving leases back and closing, after running steps have had their time."""
+"""How long giving leases back and closing may take, after running steps have had their time."""
 CUT_SHORT: Final = 1
 """The exit code of a process that did not end in order."""
 

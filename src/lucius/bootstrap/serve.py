@@ -113,7 +113,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _unheard(url: str) -> None:
-    """Nobody asked to be told."""
+    """For callers that do not want to know when the server is ready."""
 
 
 async def serve(

@@ -66,5 +66,5 @@ def _repeat(turn: Turn, index: int, reason: AbortReason) -> None:
 
 
 def _share(lease_id: str) -> float:
-    """Between 0 and 1, by chance but always the same: lease ids are random."""
+    """A number from 0 to 1 that follows from the lease id: random, but the same for every look."""
     return crc32(lease_id.encode()) / 2**32

@@ -104,7 +104,7 @@ def _previous(job: Job, index: int) -> dict[str, Any]:
 
 
 def effect_key(root_job_id: str, step_id: str, input_ref: Any, payload: Any) -> str:
-    """Names the one effect that all attempts of a step, redrives included, may apply at most once."""
+    """The name of the effect that all attempts of a step, also of redrives, may together apply once."""
     digest = sha256(canonical_json([input_ref, payload]).encode()).hexdigest()
     return f"{root_job_id}:{step_id}:{digest[:16]}"
 

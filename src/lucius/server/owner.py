@@ -22,13 +22,13 @@ OPEN: Final = "/healthz"
 """It says nothing but that the process is alive."""
 ROOT: Final = 0
 
-Whose = Callable[[Address, Address], int | None]
+UserOf = Callable[[Address, Address], int | None]
 
 
 class Owner:
     """Who may use this server: `uid`, and root."""
 
-    def __init__(self, uid: int, whose: Whose = uid_of) -> None:
+    def __init__(self, uid: int, whose: UserOf = uid_of) -> None:
         self._uid = uid
         self._whose = whose
         self._told: set[int | None] = set()

@@ -87,7 +87,7 @@ class EngineInstruments(Instruments):
         )
         self.replies = Count(
             "lucius_replies_total",
-            "ReplyConsumer of services: applied, or duplicate, late, stale or rejected and not applied",
+            "Replies of services: applied, or duplicate, late, stale or rejected and not applied",
             ("kind", "outcome"),
         )
         self.ticks = Count(
