@@ -326,7 +326,7 @@ async def another_host() -> Answer:
 async def another_user() -> Answer:
     refusal = Owner(1000, lambda client, server: 1001).refusal(("::1", 1), ("::1", 2))
     assert refusal is not None
-    app = Refusing(create_app(context_of(World())), refusal)
+    app = Refusing(create_app(context_of(World())), refusal, lambda: None)
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://lucius") as client:
         return await client.get("/v1/jobs")

@@ -128,6 +128,7 @@ def test_libraries_log_neither_requests_with_their_addresses_nor_their_workings(
     configure_logs("DEBUG", "json", stream)
     logging.getLogger("httpx").info("HTTP Request: POST https://hooks.example/T0/xyz")
     logging.getLogger("uvicorn.error").info("Started server process [1]")
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     logging.getLogger("lucius").debug("shown")
     root.setLevel(level)
     logging.captureWarnings(False)

@@ -198,6 +198,16 @@ def test_without_a_secret_it_listens_on_loopback_only(tmp_path: Path) -> None:
     check_invoker_address(with_secret, "0.0.0.0")
 
 
+def test_without_a_secret_the_system_must_say_whose_a_connection_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lucius.bootstrap.roles.known_here", lambda: False)
+    with pytest.raises(UnsafeAddressError, match="LUCIUS_INVOKER_SECRET"):
+        check_invoker_address(settings_of(tmp_path, None), "127.0.0.1")
+    with_secret = settings_of(tmp_path, None, LUCIUS_INVOKER_SECRET=SECRET)
+    check_invoker_address(with_secret, "127.0.0.1")
+
+
 async def test_the_lease_of_a_step_is_the_result_timeout(tmp_path: Path) -> None:
     async with invoking(tmp_path, LUCIUS_STEP_RESULT_TIMEOUT_SECONDS="77") as (runtime, *_, job_id):
         job = await runtime.engine.job(job_id)

@@ -21,7 +21,7 @@ from lucius.core.states import (
 from lucius.core.table import check_move
 
 MAX_EXECUTIONS: Final = 32
-"""Leases kept for a step; beyond it the oldest returned lease is dropped (its events remain)."""
+"""Leases kept for a step; beyond it the oldest that ended without a word is dropped (its events remain)."""
 
 
 ACK: Final = "step_ack"
@@ -307,7 +307,7 @@ def _trimmed(executions: tuple[Execution, ...]) -> tuple[Execution, ...]:
     if len(executions) <= MAX_EXECUTIONS:
         return executions
     for at, execution in enumerate(executions):
-        if execution.reason is AbortReason.RETURNED:
+        if execution.reason in (AbortReason.RETURNED, AbortReason.PROCESS_DIED):
             return executions[:at] + executions[at + 1 :]
     return executions
 
