@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Coroutine
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -107,6 +108,9 @@ def plan_of(
     from lucius.load.plan import FAILURES, LoadError, LoadPlan, parse_failures, parse_tenants
     from lucius.load.service_target import DIRECTIVE_FAILURES
 
+    for name, number in (("rate", rate), ("seconds", seconds)):
+        if number is not None and not isfinite(number):
+            raise click.BadParameter(f"{number} is no number to count with", param_hint=f"--{name}")
     if rate is not None and concurrency is not None:
         raise click.UsageError("give --rate or --concurrency, not both")
     if jobs is None and seconds is None:
