@@ -64,7 +64,7 @@ async def test_a_refused_heartbeat_stops_the_work(tmp_path: Path) -> None:
     )
     (runner,) = found.runners
     await runner.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await service.stopped.wait()
     await runner.stop()
     await forks.close()

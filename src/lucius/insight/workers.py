@@ -18,7 +18,10 @@ from lucius.insight.service_rules import SILENT
 from lucius.insight.sights import MOST_WORKERS, ServiceSight, WorkerSight, note_of, read_note
 from lucius.ports.lanes import Lanes
 
-_NO_ATTEMPT: Final = (AbortReason.CANCELLED, AbortReason.RETURNED, AbortReason.PUBLISH_REFUSED)
+_NO_ATTEMPT: Final = (
+    *(AbortReason.CANCELLED, AbortReason.RETURNED, AbortReason.PROCESS_DIED),
+    AbortReason.PUBLISH_REFUSED,
+)
 """Ends of a lease that say nothing about the service."""
 _SPOKEN: Final = (None, AbortReason.RESULT_FAILED, AbortReason.RETURNED)
 """What a lease is, or ends, by the word of its worker."""
