@@ -14,7 +14,7 @@ from azure.servicebus.aio import ServiceBusClient
 from lucius.buses.service_bus import ServiceBus, intake
 from lucius.buses.service_bus.administration import Plan
 from lucius.buses.service_bus.connecting import ConnectionSettingError, open_service_bus
-from lucius.buses.service_bus.faults import MissingEntityError
+from lucius.buses.service_bus.faults import MissingEntityError, MissingRuleError
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
 from lucius.ports.bus import Delivery, Message, Subscription
 from lucius.standins.service_bus import StandIn
@@ -58,6 +58,21 @@ async def test_what_is_missing_is_named_and_nothing_is_created() -> None:
         assert stand_in.broker.subscription("t0", "w") is None
         with pytest.raises(MissingEntityError, match="topic t9 does not exist"):
             await bus.publish("t9", [Message("m", {})])
+
+
+async def test_a_subscription_without_a_rule_is_named() -> None:
+    """It would get nothing, and the catch-all does not get what it should have had."""
+    async with opened() as (stand_in, _):
+        for rule in list(stand_in.broker.rules("t1/subscriptions/w")):
+            stand_in.broker.topics["t1"].subscriptions["w"].remove(rule.name)
+        running = open_service_bus(stand_in.connection_string, Plan(), creates=False)
+        try:
+            with pytest.raises(
+                MissingRuleError, match=r"have no rule: t1/w\. `lucius bus provision"
+            ):
+                await running.ensure([Subscription(topic, "w") for topic in TOPICS])
+        finally:
+            await running.close()
 
 
 async def test_messages_beyond_the_limit_are_given_back_uncounted() -> None:
@@ -155,6 +170,13 @@ async def test_a_link_that_was_lost_without_a_word_is_replaced(
 def test_a_connection_that_cannot_be_used_names_its_setting(connection: str) -> None:
     with pytest.raises(ConnectionSettingError, match="LUCIUS_SERVICEBUS_CONNECTION"):
         open_service_bus(connection, Plan(), creates=False)
+
+
+async def test_a_namespace_that_cannot_be_reached_is_said_with_its_setting() -> None:
+    async with opened(creates=False) as (stand_in, bus):
+        await stand_in.stop()
+        with pytest.raises(BusUnavailableError, match="SERVICEBUS_CONNECTION cannot be reached"):
+            await bus.ensure([Subscription("t0", "w")])
 
 
 async def test_the_sdk_tells_of_faults_only() -> None:

@@ -70,7 +70,7 @@ def test_a_new_project_passes_its_own_tests_untouched(project: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
-    assert "7 passed" in done.stdout
+    assert "8 passed" in done.stdout
 
 
 def test_its_protocol_file_makes_a_server_use_the_service(project: Path) -> None:
@@ -146,6 +146,7 @@ def test_a_name_that_means_something_in_python_is_made_longer(tmp_path: Path, na
         ("shout", "", "is no step type"),
         ("there", "SHOUT", "is there already"),
         ("file", "SHOUT", "is there already"),
+        ("there/.", "SHOUT", "is there already"),
     ],
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is_written(

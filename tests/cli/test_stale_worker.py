@@ -39,7 +39,7 @@ class Replacing:
         self._bodies = [body]
         self.heard: list[str] = []
 
-    async def pull(self, service: str, *, limit: int, wait_seconds: float) -> Any:
+    async def pull(self, service: str, *, limit: int, wait_seconds: float, worker: Any) -> Any:
         if not self._bodies:
             await asyncio.Event().wait()
         return {"directives": [self._bodies.pop()]}

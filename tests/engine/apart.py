@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Outbox, outbox
+from lucius.bootstrap.outbox import Outbox
 from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
@@ -23,6 +23,7 @@ from lucius.ports.ledger import Ledger
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.engine.world import InOrder, envelope
 from tests.virtual import VirtualLoop
+from tests.wiring import outbox
 
 LOOK = timedelta(seconds=1)
 

@@ -22,6 +22,19 @@ async def a_worker_was_killed_with_work_in_hand_and_free_slots(ward: Ward) -> st
     return job_id
 
 
+@fault("WORKERS_SILENT")
+async def a_worker_was_killed_with_all_its_slots_taken(ward: Ward) -> str:
+    """Its lease has not ended, and so its step counts as at work: it is busy to whoever counts only that."""
+    first = await ward.submit()
+    await asyncio.sleep(1)
+    run = (await ward.job(first)).steps[0].executions[-1]
+    await ward.apply(first, AckReceived("ocr", run.attempt_no, run.exec_id, "w1", None, 1, "1"))
+    await asyncio.sleep(600)
+    job_id = await ward.submit()
+    await asyncio.sleep(20)
+    return job_id
+
+
 @fault("BUSY", slots=1)
 async def one_worker_is_busy_and_another_was_killed_long_ago(ward: Ward) -> str:
     ward.insight.services.pulled("ocr", "old", 8, "1")
@@ -49,6 +62,31 @@ async def its_service_fails_every_job_and_each_in_words_of_its_own(ward: Ward) -
         ward.services["ocr"].fails["*"] = FatalError(f"the {word} cannot be read")
         job_id = await ward.submit()
         await ward.ended(job_id)
+    return job_id
+
+
+async def _fails_in_two_ways(ward: Ward) -> str:
+    """Of the first way, of which more follow than of the second."""
+    ward.services["ocr"].fails["*"] = FATAL
+    first = [await ward.submit() for _ in range(6)]
+    for job_id in first:
+        await ward.ended(job_id)
+    ward.services["ocr"].fails["*"] = FatalError("the model is not loaded")
+    for _ in range(4):
+        await ward.ended(await ward.submit())
+    return first[0]
+
+
+@fault("SERVICE_FAILS_ALIKE", "ocr")
+async def its_service_failed_every_job_so_and_fails_them_otherwise_now(ward: Ward) -> str:
+    return await _fails_in_two_ways(ward)
+
+
+@fault("SERVICE_FAILS_ALIKE", "ocr")
+async def its_service_failed_every_job_in_two_ways_and_works_again(ward: Ward) -> str:
+    job_id = await _fails_in_two_ways(ward)
+    ward.services["ocr"].fails.clear()
+    await ward.ended(await ward.submit())
     return job_id
 
 

@@ -18,13 +18,13 @@ from starlette.responses import Response
 from lucius.api.context import ANYONE, ApiContext, Caller, Role
 from lucius.api.limits import RESERVE_CODE, RateLimit, client_of
 from lucius.api.metrics import Observe
-from lucius.api.problems import Problem, problem_response
+from lucius.api.problems import Problem, problem_response, without_texts
 from lucius.api.queries import query_check
 from lucius.contract.codes import CODES, Operations, ProblemCode
+from lucius.contract.envelope import JsonObject
 from lucius.contract.shapes import ProblemShape
 from lucius.core.errors import LuciusError
 
-Json = dict[str, Any]
 Handler = Callable[[ApiContext, Request, Caller], Awaitable[Response]]
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 Refuse = Callable[[Request, Exception], Response]
@@ -52,8 +52,8 @@ class Operation:
     role: Role | None
     """None: open to everyone, or guarded by a callback token."""
     answers: Mapping[int, Answer]
-    parameters: tuple[Json, ...] = ()
-    body: Json | None = None
+    parameters: tuple[JsonObject, ...] = ()
+    body: JsonObject | None = None
     body_required: bool = True
     description: str = ""
     callback_token: bool = False
@@ -128,14 +128,15 @@ def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> End
     check_query = query_check(operation.parameters)
 
     async def call(request: Request) -> Response:
-        started = perf_counter()
+        started, caller = perf_counter(), ANYONE
         try:
             caller = await _caller(context, operation, request, rate)
             if request.scope["query_string"]:
                 check_query(request)
             response = await handler(context, request, caller)
         except LuciusError as error:
-            response = refuse(request, error)
+            full = context.authenticate is None or is_operator(caller)
+            response = refuse(request, error if full else without_texts(error))
             if response.status_code >= 500:
                 log.warning("%s %s: %r", operation.method, operation.path, error)
         except ClientDisconnect:

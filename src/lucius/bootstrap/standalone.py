@@ -1,6 +1,7 @@
 """`lucius service run`: one platform service in a process of its own, on a shared bus or a pull gateway."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from lucius.platform.directive import uri_of
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import Records, WorkspaceRecords
+from lucius.platform.runner import new_worker_id
 from lucius.platform.service import DependencyCheck, slots_of
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
@@ -35,6 +37,8 @@ from lucius.upkeep.job_workspaces import OWNER
 
 if TYPE_CHECKING:
     from lucius.client import Client
+
+log = logging.getLogger("lucius")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ async def run_service(
             app = health_app(checks, registry, measure)
             async with health_port(app, health_host, health):
                 with watch.watching():
+                    _say_ready(service, found.runners)
                     ready()
                     await _until(stopping, found.refused)
         finally:
@@ -111,6 +116,13 @@ async def run_service(
             await forks.close()
             await found.bus.close()
         signals.leave_behind(sum(runner.left_behind for runner in found.runners))
+
+
+def _say_ready(service: Service, runners: Sequence[ServiceRunner]) -> None:
+    """For whoever started it in a terminal, where it would otherwise say nothing until it is stopped."""
+    slots = sum(runner.health().free_slots for runner in runners)
+    steps = "1 step" if slots == 1 else f"{slots} steps"
+    log.info("%s takes %s, %s at once", service.name, ", ".join(service.step_types), steps)
 
 
 def checks_of(
@@ -218,12 +230,15 @@ def over_gateway(
     def usable(directive: Mapping[str, Any]) -> str | None:
         return unreachable(directive, workspace, settings) if service.commit else None
 
-    bus = PullBus(gateway, service.name, usable=usable, refused=refuse)
+    slots, name = slots_of(service, slots), new_worker_id(service)
+    worker = {"worker_id": name, "slots": slots, "version": service.version}
+    bus = PullBus(gateway, service.name, worker=worker, usable=usable, refused=refuse)
     runner = ServiceRunner(
         service,
         bus,
         workspace,
-        slots=slots_of(service, slots),
+        slots=slots,
+        worker_id=name,
         forks=forks,
         grace=settings.drain,
         records=records or WorkspaceRecords(workspace),

@@ -6,12 +6,28 @@ from typing import TYPE_CHECKING
 import click
 
 from lucius.cli.screen import event_line, progress, reference_text
+from lucius.cli.session import Session
 
 if TYPE_CHECKING:
     from lucius.client import Client
     from lucius.contract.shapes import JobShape
 
 SUCCEEDED = "SUCCEEDED"
+
+
+def watched(session: Session, job_id: str) -> None:
+    """Follow a job, print its last line, and leave with its exit code. Ctrl-C leaves the job alone."""
+
+    async def ask(client: "Client", whole: str) -> "JobShape":
+        return await watch_job(client, whole, quiet=session.as_json)
+
+    try:
+        job = session.call_job(job_id, ask)
+    except KeyboardInterrupt:
+        click.echo(f"the job goes on; `lucius job watch {job_id}` follows it again", err=True)
+        click.get_current_context().exit(130)
+    session.show(job, conclude)
+    click.get_current_context().exit(exit_code(job))
 
 
 async def watch_job(client: "Client", job_id: str, *, quiet: bool = False) -> "JobShape":
@@ -41,13 +57,16 @@ async def watch_bar(client: "Client", job_id: str, name: str) -> "JobShape":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     job = await client.job(job_id)
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, TimeElapsedColumn()) as shown:
-        bar = shown.add_task(name, total=len(job["steps"]))
+    words = TextColumn("{task.description}", markup=False)
+    bar = BarColumn(complete_style="cyan", finished_style="green")
+    with Progress(
+        words, bar, MofNCompleteColumn(), TextColumn("steps"), TimeElapsedColumn()
+    ) as shown:
+        task = shown.add_task(f"{name}  {'':<9}", total=len(job["steps"]))
         async for _ in client.follow(job_id):
             job = await client.job(job_id)
             done, doing = standing(job)
-            shown.update(bar, completed=done, description=f"{name}  {doing:<9}")
+            shown.update(task, completed=done, description=f"{name}  {doing:<9}")
         return await client.job(job_id)
 
 

@@ -92,7 +92,7 @@ class ServiceRunner:
             replies,
             records or MemoryRecords(),
             commits or Commits(workspace),
-            worker_id or f"{service.name}-{uuid4().hex[:12]}",
+            worker_id or new_worker_id(service),
             clock,
             instruments or ServiceInstruments(),
             {"slots": slots or slots_of(service, SLOTS), "version": service.version},
@@ -216,13 +216,17 @@ class ServiceRunner:
         try:
             done = await step
         except BusError as error:
-            self._outage = str(error) or type(error).__name__
-            log.warning("%s pauses: %s", self._name, error)
+            said = str(error) or type(error).__name__
+            if said != self._outage:  # once, however long it lasts
+                log.warning("%s pauses: %s", self._name, said)
+            self._outage = said
             return False
         except Exception as error:
             self._outage = repr(error)
             log.exception("%s: the receiver failed and is begun again", self._name)
             return False
+        if self._outage is not None:
+            log.info("%s goes on", self._name)
         self._outage = None
         self._answered_at = asyncio.get_running_loop().time()
         return done
@@ -286,6 +290,10 @@ class ServiceRunner:
     def left_behind(self) -> int:
         """How many executions would not end with `stop`."""
         return 0 if self._receiver is not None else len(self._running)
+
+
+def new_worker_id(service: Service) -> str:
+    return f"{service.name}-{uuid4().hex[:12]}"
 
 
 def body_of(service: Service, forks: ForkServer | None) -> Body:

@@ -9,20 +9,16 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from lucius.core.job import Job
-from lucius.engines.outbox.weight import weight_of_moves, weight_of_plan
+from lucius.engines.outbox.weight import growth, weight_of
 
-CACHE_BYTES: Final = 268_435_456
-"""Room for about 25,000 live jobs of three steps."""
 ENDED_SHARE: Final = 16
-"""Jobs that have ended get one part in so many: they are read once or twice more, by whoever waited."""
+"""One part in sixteen of the room is for jobs that have ended: whoever waited reads them once more."""
 
 
 class _Kept(NamedTuple):
     job: Job
-    plan: int
-    """Bytes of its plan."""
     bytes: int
-    """And of all of it."""
+    """Bytes of the job with its plan."""
 
 
 class _Shelf:
@@ -37,20 +33,13 @@ class _Shelf:
         kept = self._jobs.get(job_id)
         return kept.job if kept is not None else None
 
-    def put(self, job: Job) -> None:
-        before = self._take(job.job_id)
-        same = before is not None and before.job.plan is job.plan
-        plan = before.plan if before is not None and same else weight_of_plan(job.plan)
-        kept = _Kept(job, plan, plan + weight_of_moves(job))
-        self._jobs[job.job_id] = kept
+    def add(self, kept: _Kept) -> None:
+        self._jobs[kept.job.job_id] = kept
         self.bytes += kept.bytes
         while self.bytes > self._capacity:
             self.bytes -= self._jobs.popitem(last=False)[1].bytes
 
-    def drop(self, job_id: str) -> None:
-        self._take(job_id)
-
-    def _take(self, job_id: str) -> _Kept | None:
+    def take(self, job_id: str) -> _Kept | None:
         kept = self._jobs.pop(job_id, None)
         if kept is not None:
             self.bytes -= kept.bytes
@@ -70,7 +59,7 @@ class _Shelf:
 class JobCache:
     """What does not fit is read from the ledger again when it is needed."""
 
-    def __init__(self, capacity: int = CACHE_BYTES) -> None:
+    def __init__(self, capacity: int) -> None:
         self._live = _Shelf(capacity - capacity // ENDED_SHARE)
         self._ended = _Shelf(capacity // ENDED_SHARE)
         self._locks: dict[str, deque[asyncio.Future[None]]] = {}
@@ -79,22 +68,23 @@ class JobCache:
         return self._live.get(job_id) or self._ended.get(job_id)
 
     def put(self, job: Job) -> None:
-        """The job as committed."""
-        if job.terminal:
-            self._live.drop(job.job_id)
-            self._ended.put(job)
+        """The job as committed. Its plan stays the same, and is weighed once."""
+        before = self._live.take(job.job_id) or self._ended.take(job.job_id)
+        if before is not None and before.job.plan is job.plan:
+            weight = before.bytes + growth(before.job, job)
         else:
-            self._live.put(job)
+            weight = weight_of(job)
+        (self._ended if job.terminal else self._live).add(_Kept(job, weight))
 
     def drop(self, job_id: str) -> None:
-        self._live.drop(job_id)
-        self._ended.drop(job_id)
+        self._live.take(job_id)
+        self._ended.take(job_id)
 
     def forget(self, lanes: Collection[int]) -> None:
-        """Other processes move the jobs of these lanes, or did."""
+        """Drop the jobs of these lanes: another process moves them, or has moved them."""
         for shelf in (self._live, self._ended):
             for job_id in shelf.of_lanes(lanes):
-                shelf.drop(job_id)
+                shelf.take(job_id)
 
     def forget_ended(self) -> None:
         """Some of them were deleted."""
