@@ -5,8 +5,8 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from lucius.core.errors import BusError, LuciusError, PublishRefusedError
@@ -23,7 +23,7 @@ from lucius.platform.errors import (
     classify,
     step_failure,
 )
-from lucius.platform.lease import Lease
+from lucius.platform.lease import Lease, Pulse
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.outputs import uncommitted
 from lucius.platform.records import Begun, Records
@@ -62,8 +62,10 @@ class Kit:
     records: Records
     commits: Commits
     worker_id: str
-    clock: Callable[[], datetime]
+    clock: Callable[[], str]
+    """The time that replies say."""
     instruments: ServiceInstruments
+    pulse: Pulse
     said: Mapping[str, Any] | None = None
     """What the worker says of itself with every ACK: `slots` and `version`."""
 
@@ -80,8 +82,9 @@ class Progress(Enum):
 
 
 class Attempt:
-    def __init__(self, kit: Kit, delivery: Delivery) -> None:
+    def __init__(self, kit: Kit, delivery: Delivery, loop: asyncio.AbstractEventLoop) -> None:
         self._kit = kit
+        self._loop = loop
         self._delivery = delivery
         self._releasing = False
         self._cancel_requested = False
@@ -130,7 +133,10 @@ class Attempt:
             return
         self.progress = Progress.BEGINNING
         begun = await self._begun(directive)
-        await self._settled(self._kit.bus.complete(self._delivery))
+        try:
+            await self._kit.bus.complete(self._delivery)
+        except BusError as error:
+            self._comes_again(error)
         if begun is None:
             await self._give_back(directive)
         elif begun.mine:
@@ -169,10 +175,10 @@ class Attempt:
 
     async def _acknowledged(self, directive: Directive) -> float | None:
         """When the ACK went out. Nothing starts before it; past its time, the attempt is replaced."""
-        backoff = Backoff(within=directive.ack_seconds)
+        backoff: Backoff | None = None
         try:
             while True:
-                sent_at = asyncio.get_running_loop().time()
+                sent_at = self._loop.time()
                 try:
                     await self._send(directive, ACK, self._kit.said)
                     return sent_at
@@ -181,6 +187,7 @@ class Attempt:
                     return None
                 except BusError as error:
                     self._log.warning("the ACK of %s was not sent: %s", self.message_id, error)
+                backoff = backoff or Backoff(within=directive.ack_seconds)
                 if not await backoff.wait():
                     break
         except asyncio.CancelledError:
@@ -191,12 +198,13 @@ class Attempt:
 
     async def _begun(self, directive: Directive) -> Begun | None:
         """Whose work it is; None if that cannot be recorded for as long as an ACK may take."""
-        backoff = Backoff(within=directive.ack_seconds)
+        backoff: Backoff | None = None
         while True:
             try:
                 return await self._kit.records.begin(directive, self._kit.worker_id)
             except LuciusError as error:
                 self._log.warning("%s cannot be recorded as begun: %s", self.message_id, error)
+            backoff = backoff or Backoff(within=directive.ack_seconds)
             if self._releasing or not await backoff.wait():
                 return None
 
@@ -208,12 +216,17 @@ class Attempt:
         try:
             await settling
         except BusError as error:
-            self._log.info("%s will be delivered again: %s", self.message_id, error)
+            self._comes_again(error)
+
+    def _comes_again(self, error: BusError) -> None:
+        self._log.info("%s will be delivered again: %s", self.message_id, error)
 
     # -- work --------------------------------------------------------------------------------
 
     async def _work(self, directive: Directive, sent_at: float) -> None:
-        lease = Lease(directive.lease_seconds, sent_at, lambda n: self._beat(directive, n))
+        kit = self._kit
+        beat = partial(self._beat, directive)
+        lease = Lease(directive.lease_seconds, sent_at, beat, kit.pulse)
         self.progress = Progress.EXECUTING
         lease.keep()
         try:
@@ -238,7 +251,7 @@ class Attempt:
         name, counts = self._kit.service.name, self._kit.instruments
         code = str(result.get("error", NO_ERROR)["code"])
         counts.attempts.add(name, result["status"], code)
-        counts.seconds.add(asyncio.get_running_loop().time() - sent_at, name)
+        counts.seconds.add(self._loop.time() - sent_at, name)
 
     async def _result(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:
         try:
@@ -314,11 +327,11 @@ class Attempt:
         kit = self._kit
         if self._form is None:
             self._form = ReplyForm(directive, kit.worker_id)
-        message = self._form.filled(kind, kit.clock().isoformat(), fields, serial)
+        message = self._form.filled(kind, kit.clock(), fields, serial)
         return (await kit.replies.send(directive, message)).cancel_requested
 
     async def _send_result(self, directive: Directive, result: Mapping[str, Any]) -> None:
-        backoff = Backoff()
+        backoff: Backoff | None = None
         while True:
             try:
                 await self._send(directive, RESULT, result)
@@ -332,6 +345,7 @@ class Attempt:
                 return
             except BusError as error:
                 self._log.warning("the RESULT of %s was not sent: %s", self.message_id, error)
+            backoff = backoff or Backoff()
             await backoff.wait()
 
     async def _beat(self, directive: Directive, number: int) -> None:
