@@ -70,7 +70,7 @@ class Stack:
     def stop(self) -> int:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(60)
+        return self._process.wait(180)
 
     def close(self) -> None:
         if self._process is not None:
@@ -109,9 +109,9 @@ class Stack:
         )
         return "" if found.returncode == 0 else found.stdout + found.stderr
 
-    def command(self, number: int, payload: dict[str, Any], tenants: int = 3) -> dict[str, Any]:
+    def command(self, number: int, payload: dict[str, Any]) -> dict[str, Any]:
         return {
-            "tenant_id": f"tenant-{number % tenants}",
+            "tenant_id": f"tenant-{number % 3}",
             "request_type": "->".join(STEPS),
             "input_ref": f"s3://bucket/{number}.pdf",
             "output_ref": f"{self.server.outputs.as_uri()}/{number}.json",
