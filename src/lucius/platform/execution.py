@@ -47,7 +47,6 @@ from lucius.telemetry.tracing import NO_SPAN, NoSpan
 
 log = logging.getLogger(__name__)
 NO_OUTPUT: Final = Output()
-NO_ERROR: Final = {"code": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +121,13 @@ class Attempt:
         return False
 
     async def run(self) -> None:
-        directive = await self._accepted()
-        if directive is not None:
-            with executing(directive.body) as self._span:
-                await self._serve(directive.under(self._span))
+        try:
+            directive = self._accepted()
+        except (InvalidDirectiveError, StepTypeNotServedError) as error:
+            await self._refuse(error)
+            return
+        with executing(directive.body) as self._span:
+            await self._serve(directive.under(self._span))
 
     async def _serve(self, directive: Directive) -> None:
         sent_at = await self._acknowledged(directive)
@@ -147,31 +149,28 @@ class Attempt:
 
     # -- pick up -----------------------------------------------------------------------------
 
-    async def _accepted(self) -> Directive | None:
+    def _accepted(self) -> Directive:
+        directive, service = parse_directive(self._delivery.message.body), self._kit.service
+        if directive.step_type not in service.step_types:
+            served = ", ".join(service.step_types)
+            raise StepTypeNotServedError(
+                f"/step_type: {directive.step_type} is not served here, but {served}"
+            )
+        if service.commit and not directive.workspace:
+            raise InvalidDirectiveError("/workspace_ref: required")
+        return directive
+
+    async def _refuse(self, error: InvalidDirectiveError | StepTypeNotServedError) -> None:
         """What is no directive for this service is set aside: it would never become one.
 
         If it says whom to answer, its RESULT says why: nobody waits for an ACK that cannot come.
         """
-        try:
-            directive = parse_directive(self._delivery.message.body)
-            if directive.step_type not in self._kit.service.step_types:
-                served = ", ".join(self._kit.service.step_types)
-                raise StepTypeNotServedError(
-                    f"/step_type: {directive.step_type} is not served here, but {served}"
-                )
-            if self._kit.service.commit and not directive.workspace:
-                raise InvalidDirectiveError("/workspace_ref: required")
-            return directive
-        except (InvalidDirectiveError, StepTypeNotServedError) as error:
-            self._log.error("%s is set aside: %s", self.message_id, error)
-            if (faulty := answerable(self._delivery.message.body)) is not None:
-                result = failed(classify(error))
-                self._kit.instruments.attempts.add(
-                    self._kit.service.name, result["status"], error.code
-                )
-                await self._send_result(faulty, result)
-            await self._set_aside("INVALID_DIRECTIVE", str(error))
-            return None
+        self._log.error("%s is set aside: %s", self.message_id, error)
+        if (faulty := answerable(self._delivery.message.body)) is not None:
+            result = failed(classify(error))
+            self._kit.instruments.attempts.add(self._kit.service.name, result["status"], error.code)
+            await self._send_result(faulty, result)
+        await self._set_aside("INVALID_DIRECTIVE", str(error))
 
     async def _acknowledged(self, directive: Directive) -> float | None:
         """When the ACK went out. Nothing starts before it; past its time, the attempt is replaced."""
@@ -224,9 +223,8 @@ class Attempt:
     # -- work --------------------------------------------------------------------------------
 
     async def _work(self, directive: Directive, sent_at: float) -> None:
-        kit = self._kit
         beat = partial(self._beat, directive)
-        lease = Lease(directive.lease_seconds, sent_at, beat, kit.pulse)
+        lease = Lease(directive.lease_seconds, sent_at, beat, self._kit.pulse)
         self.progress = Progress.EXECUTING
         lease.keep()
         try:
@@ -249,7 +247,7 @@ class Attempt:
 
     def _count(self, result: Mapping[str, Any], sent_at: float) -> None:
         name, counts = self._kit.service.name, self._kit.instruments
-        code = str(result.get("error", NO_ERROR)["code"])
+        code = str(result["error"]["code"]) if "error" in result else ""
         counts.attempts.add(name, result["status"], code)
         counts.seconds.add(self._loop.time() - sent_at, name)
 
