@@ -12,6 +12,7 @@ import click
 from lucius.cli.certify import examined_of, samples_of, starter_of
 from lucius.cli.session import Session, echo_json, run_in_order, with_server
 from lucius.cli.submit import JOB_ID, SCHEMA_VERSION, read_payload, reference
+from lucius.core.printable import printable
 
 if TYPE_CHECKING:
     from lucius.load.driver import Driver, Target
@@ -234,5 +235,5 @@ def report(tally: "LoadTally", seconds: float) -> list[str]:
     lines += ["", f"  {tally.succeeded} succeeded, {tally.as_meant} failed as they were meant to"]
     if tally.interrupted:
         lines.append(f"  interrupted: {tally.started - tally.ended} had not ended")
-    lines += [f"  {count} {code}" for code, count in tally.errors.most_common()]
+    lines += [f"  {count} {printable(code)}" for code, count in tally.errors.most_common()]
     return lines
