@@ -36,7 +36,7 @@ class Timed:
         return self._end
 
 
-def driven(target: Timed, plan: LoadPlan) -> LoadTally:
+def driven(target: Timed | ServerTarget, plan: LoadPlan) -> LoadTally:
     async def work(loop: VirtualLoop) -> LoadTally:
         driver = Driver(target, plan)
         await driver.run()
