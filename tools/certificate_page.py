@@ -23,8 +23,8 @@ lucius certify --listen 8799 --service shout --step-type SHOUT   # a service tha
 `--command` gets the address in `LUCIUS_URL`, and folders to work in by the settings of the same names
 (`LUCIUS_WORKSPACE_URL`, `LUCIUS_INPUT_ROOTS`, `LUCIUS_OUTPUT_ROOTS`). `--listen` prints them and waits:
 start the service with them. There nothing can be stopped or killed, so some checks are skipped, with the
-reason. So is every check that says nothing about a service, and every other one while `work-succeeds` is
-broken.
+reason. So is every check that says nothing about a service, and every other one while `work-succeeds`
+is broken.
 
 `--check NAME` looks at one promise alone, `--list` prints them all. `--json` prints a report for
 programs, `--junit FILE` writes one for a build server. `--folder DIR` keeps what was handed out and
