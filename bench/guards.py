@@ -23,6 +23,7 @@ from lucius.ledgers.memory import MemoryLedger
 
 ROUNDS: Final = 60
 JOBS: Final = 300
+ROOM: Final = 2**28
 """Replayed in each round."""
 ROOM: Final = 2**28
 """Bytes: as much as the cache has by default."""
