@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 LUCIUS = str(Path(sys.executable).parent / "lucius")
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 
 
 def free_port() -> int:
@@ -56,7 +56,7 @@ class Up:
     def terminate(self) -> None:
         self._process.send_signal(signal.SIGTERM)
 
-    def ended(self, seconds: float = 30) -> int:
+    def ended(self, seconds: float = 120) -> int:
         return self._process.wait(seconds)
 
     def stop(self) -> int:

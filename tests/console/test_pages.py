@@ -155,7 +155,7 @@ async def test_any_id_is_found(browser: Browser, tmp_path: Path) -> None:
                 await visit.to(f"/search?q={wanted}")
                 assert visit.page.url == f"{server.url}/jobs/{job_id}", wanted
             await visit.to("/search?q=job_")
-            assert "2 jobs begin so" in await visit.text()
+            assert "2 jobs with an id like this" in await visit.text()
             await visit.to("/search?q=nobody")
             assert "No such job" in await visit.text()
 

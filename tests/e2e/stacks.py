@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import time
@@ -99,13 +98,12 @@ class Stack:
         return found
 
     def _verify(self) -> str:
-        environment = dict(self.server.environment)
-        written = self.server.data / "stack.env"
-        if written.exists():
-            pairs = (line.split("=", 1) for line in written.read_text().splitlines())
-            environment |= {name: shlex.split(text)[0] for name, text in pairs}
         found = subprocess.run(
-            [LUCIUS, "verify"], env=environment, capture_output=True, text=True, check=False
+            [LUCIUS, "verify"],
+            env=self.server.environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return "" if found.returncode == 0 else found.stdout + found.stderr
 

@@ -52,6 +52,7 @@ def test_every_failed_attempt_is_counted_with_its_tenant_trend_and_example() -> 
             ward.services["ocr"].fails = {"tenant_a": FATAL, "tenant_b": LATER}
             for _ in range(3):
                 failed = await ward.submit()
+                await ward.ended(failed)
             retried = await ward.submit(tenant_id="tenant_b")
             await ward.ended(retried)
             book = ward.heard.failures

@@ -15,7 +15,7 @@ from lucius.insight.facts import Clues, Facts
 from lucius.insight.rules import diagnose
 from lucius.ports.diagnosis import Diagnosis
 from tests.insight.faults import FAULTS, InjectedFault
-from tests.insight.ward import Ward
+from tests.insight.ward import FATAL, Ward
 from tests.virtual import VirtualLoop, run_virtually
 
 Asked = tuple[Job, Facts, Clues]
@@ -109,6 +109,26 @@ def test_a_worker_at_work_is_known_since_when_and_heard_of() -> None:
 def test_the_place_of_a_defect_in_the_services_code_is_named() -> None:
     finding = found(next(each for each in FAULTS if "defect" in each.name))
     assert "ward.py:" in finding.summary
+
+
+def test_a_job_that_fails_alone_is_told_from_others_only_where_others_succeed() -> None:
+    """And what failed alike can be listed."""
+
+    async def main(loop: VirtualLoop) -> tuple[Diagnosis, Diagnosis]:
+        ward = Ward(loop)
+        async with ward.running("ocr"):
+            ward.services["ocr"].fails["tenant_b"] = FATAL
+            job_id = await ward.submit(tenant_id="tenant_b")
+            await ward.ended(job_id)
+            first = await ward.why(job_id)
+            await ward.ended(await ward.submit())
+            return first, await ward.why(job_id)
+
+    first, later = run_virtually(main)
+    assert (first.cause, later.cause) == ("JOB_FAILS_ALONE", "JOB_FAILS_ALONE")
+    assert "too few jobs have failed so" in first.summary
+    assert "other jobs of ocr succeed" in later.summary
+    assert any("lucius jobs --group " in each.what for each in later.evidence)
 
 
 def test_who_is_busy_says_the_place_in_line_and_when() -> None:

@@ -84,6 +84,23 @@ def test_a_server_that_has_died_is_not_asked_a_thousand_times_a_second() -> None
     assert 20 <= tally.started <= 120
 
 
+class Failing:
+    """A server whose jobs all end with the same error."""
+
+    async def submit(self, *args: object, **options: object) -> dict[str, str]:
+        return {"jobId": "job_1"}
+
+    async def job(self, *args: object, **options: object) -> dict[str, str]:
+        return {"state": "FAILED_FINAL", "error_code": "OBJECT_MISSING"}
+
+
+def test_a_job_that_failed_counts_under_the_code_of_its_error() -> None:
+    target = ServerTarget(cast(Client, Failing()), {"input_ref": "s3://b/in"}, None)
+    assert driven(target, LoadPlan(jobs=2)).errors == {"OBJECT_MISSING": 2}
+    meant = driven(target, LoadPlan(jobs=2, failures={"missing": 1.0}))
+    assert (meant.as_meant, meant.errors) == (2, {})
+
+
 def test_a_concurrency_is_never_exceeded() -> None:
     target = Timed(1)
     tally = driven(target, LoadPlan(concurrency=4, jobs=10))

@@ -15,7 +15,7 @@ DEFAULT_ACK_SECONDS: Final = 30.0
 DEFAULT_LEASE_SECONDS: Final = 900.0
 _NAMES: Final = ("jobId", "stepId", "step_type", "lease_id")
 _OPTIONAL: Final = "output_folder"
-_FOR_WORK: Final = (_OPTIONAL, "ack_timeout_seconds", "lease_seconds")
+_FOR_WORK: Final = (_OPTIONAL, "ack_timeout_seconds", "lease_seconds", "input_ref", "payload")
 
 
 @record

@@ -216,13 +216,17 @@ class ServiceRunner:
         try:
             done = await step
         except BusError as error:
-            self._outage = str(error) or type(error).__name__
-            log.warning("%s pauses: %s", self._name, error)
+            said = str(error) or type(error).__name__
+            if said != self._outage:  # once, however long it lasts
+                log.warning("%s pauses: %s", self._name, said)
+            self._outage = said
             return False
         except Exception as error:
             self._outage = repr(error)
             log.exception("%s: the receiver failed and is begun again", self._name)
             return False
+        if self._outage is not None:
+            log.info("%s goes on", self._name)
         self._outage = None
         self._answered_at = asyncio.get_running_loop().time()
         return done
