@@ -22,6 +22,8 @@ from lucius.engines.outbox.window import Window
 from lucius.ledgers.memory import MemoryLedger
 
 ROUNDS: Final = 60
+ROOM: Final = 2**28
+"""Bytes of the cache."""
 JOBS: Final = 300
 ROOM: Final = 2**28
 """Replayed in each round."""
