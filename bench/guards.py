@@ -26,6 +26,8 @@ ROOM: Final = 2**28
 """Bytes of the cache."""
 JOBS: Final = 300
 """Replayed in each round."""
+ROOM: Final = 2**28
+"""Bytes: as much as the cache has by default."""
 Call = tuple[str, tuple[Any, ...]]
 
 
