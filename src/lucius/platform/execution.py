@@ -23,7 +23,7 @@ from lucius.platform.errors import (
     classify,
     step_failure,
 )
-from lucius.platform.lease import Lease, Pulse
+from lucius.platform.lease import HeartbeatTimer, Lease
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.outputs import uncommitted
 from lucius.platform.records import Begun, Records
@@ -64,7 +64,7 @@ class Kit:
     clock: Callable[[], str]
     """The time that replies say."""
     instruments: ServiceInstruments
-    pulse: Pulse
+    pulse: HeartbeatTimer
     said: Mapping[str, Any] | None = None
     """What the worker says of itself with every ACK: `slots` and `version`."""
 

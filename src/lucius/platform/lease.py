@@ -21,7 +21,11 @@ class Lease:
     __slots__ = ("_beat", "_beats", "_expires_at", "_pulse", "_seconds", "_sending", "due_at")
 
     def __init__(
-        self, seconds: float, sent_at: float, beat: Callable[[int], Awaitable[None]], pulse: "Pulse"
+        self,
+        seconds: float,
+        sent_at: float,
+        beat: Callable[[int], Awaitable[None]],
+        pulse: "HeartbeatTimer",
     ) -> None:
         self._seconds = seconds
         self._beat = beat
@@ -65,7 +69,7 @@ class Lease:
         self._pulse.add(self)
 
 
-class Pulse:
+class HeartbeatTimer:
     """One timer for all leases of a runner: most attempts end long before their first heartbeat."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from lucius.platform.commit import Commits
 from lucius.platform.execution import Attempt, Kit
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
-from lucius.platform.lease import Pulse
+from lucius.platform.lease import HeartbeatTimer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import MemoryRecords, Records
 from lucius.platform.replies import BusReplies, Replies, utc_text
@@ -92,7 +92,7 @@ class ServiceRunner:
             worker_id or new_worker_id(service),
             clock,
             instruments or ServiceInstruments(),
-            Pulse(),
+            HeartbeatTimer(),
             {"slots": slots or slots_of(service, SLOTS), "version": service.version},
         )
         self._name = subscription or service.name
