@@ -108,7 +108,7 @@ def test_ctrl_c_while_waiting_says_that_the_job_goes_on(
     async def interrupted(*given: object, **more: object) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lucius.cli.jobs.watch_job", interrupted)
+    monkeypatch.setattr("lucius.cli.watching.watch_job", interrupted)
     result = shell.run("job", "watch", job_id)
     assert result.exit_code == 130
     assert f"the job goes on; `lucius job watch {job_id}`" in result.stderr

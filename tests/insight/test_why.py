@@ -190,6 +190,7 @@ SYSTEM = {
     "workers went away": ["WORKERS_SILENT"],
     "workers went away and it waits for its second attempt": ["WORKERS_SILENT"],
     "a worker was killed with all its slots taken": ["WORKERS_SILENT"],
+    "its protocol is gone": ["PROTOCOL_GONE"],
     "its worker hangs": ["WORKER_QUIET"],
     "its worker has worked for an hour": [],
     "nobody serves its tenant": [],

@@ -13,9 +13,10 @@ from lucius.core.states import JobState
 from lucius.insight.facts import Clues, Facts, LinePlace, Ordered, ordered
 from lucius.insight.job_rules import outage
 from lucius.insight.rules import OUTAGES, diagnose
-from lucius.insight.service_rules import NO_FAULT, wrong_with
+from lucius.insight.service_rules import NO_FAULT
 from lucius.insight.services import KnownServices, step_types_of
 from lucius.insight.sightings import Sightings
+from lucius.insight.system_rules import wrong_with
 from lucius.ports.config import Catalog
 from lucius.ports.diagnosis import Diagnosis, Evidence
 from lucius.ports.lanes import FixedLanes, Lanes
