@@ -37,7 +37,7 @@ async def run(folder: Path) -> dict[str, Any]:
     results["client"] = await end_to_end.measure_client(folder / "client", scaled(3_000))
     results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
     results["documents"] = await documents.measure(folder / "documents", 1 if QUICK else 10)
-    results["temporal"] = await temporal.measure(folder / "temporal", scaled(3_000))
+    results["temporal"] = await temporal.measure(folder / "temporal", scaled(temporal.JOBS))
     results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
     results["why"] = await why.measure(folder, scaled(100_000))
     results["azure"] = await azure.measure(scaled(10_000), 20 if QUICK else 200)
