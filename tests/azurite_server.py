@@ -15,7 +15,7 @@ from lucius.bootstrap.azure_stack import (
     azurite_options,
 )
 from lucius.bootstrap.broker import die_with_parent
-from lucius.bootstrap.temporal_server import free_port
+from lucius.bootstrap.listening import free_port
 
 PATIENCE = 60
 """Seconds within which it answers, on a busy machine too."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from temporalio.client import Client
 
 from lucius.bootstrap.broker import die_with_parent
-from lucius.bootstrap.temporal_server import free_port, server_command
+from lucius.bootstrap.listening import free_port
+from lucius.bootstrap.temporal_server import server_command
 
 
 class TemporalServer:
@@ -47,8 +48,15 @@ class TemporalServer:
             self._process = None
 
     async def client(self) -> Client:
-        """Once it takes connections. Patient: the machine may be busy."""
+        """Once it takes connections. Patient: the machine may be busy.
+
+        A server that has ended is started again: it chooses ports for its own use, which somebody else may
+        have taken meanwhile.
+        """
         for _ in range(600):
+            if self._process is not None and self._process.poll() is not None:
+                self.kill()
+                self.start()
             try:
                 return await Client.connect(self.address)
             except RuntimeError:

@@ -23,11 +23,11 @@ from typing import Any, Final
 
 from lucius.bootstrap.broker import die_with_parent, local_nats
 from lucius.bootstrap.ending import Ending
-from lucius.bootstrap.listening import LOOPBACK
+from lucius.bootstrap.listening import LOOPBACK, free_port
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.secrets import made_once
 from lucius.bootstrap.stored_settings import settings_with_stored
-from lucius.bootstrap.temporal_server import free_port, server_command
+from lucius.bootstrap.temporal_server import server_command
 from lucius.configs.files import files_of
 from lucius.core.errors import LuciusError
 from lucius.settings import Settings
