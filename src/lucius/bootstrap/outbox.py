@@ -92,7 +92,8 @@ def outbox(
 ) -> Outbox:
     """`held_back`: services that nothing is released to. `observers` hear what the metrics hear.
 
-    `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all.
+    `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all, and
+    workflows are started here, too.
     """
     held_back = held_back or NoneHeldBack()
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
@@ -127,7 +128,11 @@ def outbox(
         cache_bytes=cache_bytes,
     )
     pump = Pump(engine, releases, windows, ready, tasks)
-    signaller = Signaller(engine, workflows, observer=metrics) if workflows is not None else None
+    signaller = (
+        Signaller(engine, workflows, starts=engine_name is None, observer=metrics)
+        if workflows is not None
+        else None
+    )
     dispatcher = Dispatcher(
         engine,
         bus,

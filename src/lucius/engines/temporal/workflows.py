@@ -124,7 +124,7 @@ class TemporalWorkflows:
         return max(0.0, sum(waits, self._now() - job.updated_at).total_seconds())
 
     def _told(self, job: Job, effect: SignalWorkflow) -> dict[str, Any]:
-        """What seed documents promise of a signal, and how the job stands."""
+        """The step that it is about, with its attempt and lease, and how the job stands."""
         standing = snapshot(job, max(self._now(), job.updated_at))
         about: dict[str, Any] = next(
             (s for s in standing["steps"] if s["stepId"] == effect.step_id), {}
