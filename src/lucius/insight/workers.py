@@ -39,7 +39,7 @@ class Workers:
         self.changed = False
         """Since `sightings` last wrote it down."""
         self._running: dict[str, tuple[str, str, int]] = {}
-        """Leases at work on the owned lanes: service, worker and lane."""
+        """Leases at work on the owned desks: service, worker and desk."""
         self._said: dict[str, tuple[int | None, str | None]] = {}
 
     # -- what is heard -----------------------------------------------------------------------
@@ -112,9 +112,9 @@ class Workers:
                 if run.started_at is not None and run.lease_owner is not None:
                     self._seen(planned.service, run.lease_owner, run.started_at)
 
-    def forgot(self, lanes: Collection[int]) -> None:
+    def forgot(self, desks: Collection[int]) -> None:
         """Other processes follow what is at work there."""
-        for lease_id in [lease for lease, (_, _, lane) in self._running.items() if lane in lanes]:
+        for lease_id in [lease for lease, (_, _, desk) in self._running.items() if desk in desks]:
             del self._running[lease_id]
 
     def _seen(self, service: str, worker_id: str, at: datetime) -> WorkerSight:
@@ -129,12 +129,12 @@ class Workers:
         return sight
 
     def _follow(self, job: Job, service: str, step: Step, run: Execution) -> None:
-        lane = job.plan.routing.lane
+        desk = job.plan.desk
         if step.state is not StepState.IN_PROGRESS or run is not step.executions[-1]:
             self._running.pop(run.exec_id, None)
-        elif run.exec_id not in self._running and lane in self._lanes.owned:
+        elif run.exec_id not in self._running and desk in self._lanes.owned:
             owner = (run.lease_owner or UNNAMED)[:LONGEST_NAME]
-            self._running[run.exec_id] = (service, owner, lane)
+            self._running[run.exec_id] = (service, owner, desk)
 
     # -- what is known -----------------------------------------------------------------------
 
