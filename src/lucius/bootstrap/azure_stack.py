@@ -40,6 +40,8 @@ RECONCILERS: Final = 2
 NATS: Final = "nats"
 INVOKERS: Final = 2
 SETTINGS_FILE: Final = "stack.env"
+RECONCILED: Final = "reconciled"
+"""A file: jobs of the outbox engine have been here, and those that have not ended need a reconciler."""
 CONTAINER: Final = "workspaces"
 ACCOUNT: Final = "devstoreaccount1"
 KEY: Final = (
@@ -239,11 +241,14 @@ class Stack:
         return await self._lucius(f"orchestrator {number}", "orchestrator", *address)
 
     def _movers(self) -> list[Coroutine[Any, Any, Part]]:
-        """Who moves jobs: reconcilers, or invokers and a worker."""
+        """Who moves jobs: reconcilers, or invokers and a worker, with one reconciler for jobs of before."""
+        mark = self._data / RECONCILED
         if not self._invokers:
+            mark.touch()
             numbers = range(1, RECONCILERS + 1)
             return [self._lucius(f"reconciler {number}", "reconciler") for number in numbers]
         return [
+            *([self._lucius("reconciler", "reconciler")] if mark.exists() else []),
             self._lucius("worker", "worker"),
             *(
                 self._lucius(f"invoker {number}", "invoker", "--port", str(port))
