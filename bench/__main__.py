@@ -1,16 +1,21 @@
-"""`make bench`: tables for people, `bench/results.json` for machines. Compare numbers of one run only."""
+"""`make bench`: tables for people, `bench/results.json` for machines. Compare numbers of one run only.
+
+`make bench ARGS="committed kit"` runs these parts alone.
+"""
 
 import json
 import os
 import platform
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
 from bench import azure, documents, end_to_end, kit, ledger, temporal, transitions, why
+from bench.disk import keep_apart, new_folder_us
 from bench.measure import calibration, show
 from lucius.bootstrap.serve import settle_collector
 
@@ -23,25 +28,51 @@ def scaled(count: int) -> int:
     return max(count // 10, 200) if QUICK else count
 
 
-async def run(folder: Path) -> dict[str, Any]:
-    settle_collector()
-    results: dict[str, Any] = {"machine": machine(), "calibration_s": [calibration()]}
-    results["transitions"] = await transitions.beside_bare(folder, scaled(10_000), 200)
-    results["transitions"]["idle_ms"] = await transitions.idle(folder)
-    results["transitions"]["bytes_per_live_job"] = await transitions.memory_per_live_job(folder)
-    results["http"], results["http_components"] = await end_to_end.measure(
-        folder / "http", scaled(6_000), sampled_seconds=3 if QUICK else 8
+Part = Callable[[Path], Awaitable[dict[str, Any]]]
+
+
+async def _transitions(folder: Path) -> dict[str, Any]:
+    numbers = await transitions.beside_bare(folder, scaled(10_000), 200)
+    numbers["idle_ms"] = await transitions.idle(folder)
+    numbers["bytes_per_live_job"] = await transitions.memory_per_live_job(folder)
+    return numbers
+
+
+async def _http(folder: Path) -> dict[str, Any]:
+    """The time by component is a table of its own."""
+    seconds = 3 if QUICK else 8
+    numbers, components = await end_to_end.measure(
+        folder / "http", scaled(6_000), sampled_seconds=seconds
     )
-    results["committed"] = await end_to_end.measure_committed(folder / "commit", scaled(4_000))
-    results["kit"] = await kit.measure(scaled(10_000))
-    results["client"] = await end_to_end.measure_client(folder / "client", scaled(3_000))
-    results["pull"] = await end_to_end.measure_pull(folder / "pull", scaled(3_000))
-    results["documents"] = await documents.measure(folder / "documents", 1 if QUICK else 10)
-    results["temporal"] = await temporal.measure(folder / "temporal", scaled(temporal.JOBS))
-    results["ledger"] = await ledger.main(large=100_000 if QUICK else 1_000_000)
-    results["why"] = await why.measure(folder, scaled(100_000))
-    results["azure"] = await azure.measure(scaled(10_000), 20 if QUICK else 200)
-    results["calibration_s"].append(calibration())
+    return {**numbers, COMPONENTS: components}
+
+
+PARTS: Final[dict[str, Part]] = {
+    "transitions": _transitions,
+    "http": _http,
+    "committed": lambda folder: end_to_end.measure_committed(folder / "commit", scaled(4_000)),
+    "kit": lambda _: kit.measure(scaled(10_000)),
+    "client": lambda folder: end_to_end.measure_client(folder / "client", scaled(3_000)),
+    "pull": lambda folder: end_to_end.measure_pull(folder / "pull", scaled(3_000)),
+    "documents": lambda folder: documents.measure(folder / "documents", 1 if QUICK else 10),
+    "temporal": lambda folder: temporal.measure(folder / "temporal", scaled(3_000)),
+    "ledger": lambda _: ledger.main(large=100_000 if QUICK else 1_000_000),
+    "why": lambda folder: why.measure(folder, scaled(100_000)),
+    "azure": lambda _: azure.measure(scaled(10_000), 20 if QUICK else 200),
+}
+COMPONENTS: Final = "components"
+
+
+async def run(folder: Path, chosen: Sequence[str]) -> dict[str, Any]:
+    settle_collector()
+    keep_apart(folder)
+    results: dict[str, Any] = {"machine": machine()}
+    calibrations = [(calibration(), new_folder_us(folder))]
+    for name in chosen:
+        results[name] = await PARTS[name](folder)
+    calibrations.append((calibration(), new_folder_us(folder)))
+    results["calibration_s"] = [seconds for seconds, _ in calibrations]
+    results["new_folder_us"] = [each for _, each in calibrations]
     return results
 
 
@@ -70,36 +101,37 @@ MEANING = {
 }
 
 
+TITLES: Final = {
+    "transitions": "Durable transitions through the engine, 200 jobs in flight",
+    "http": "Three-step jobs over HTTP, services in the same process, 200 in flight",
+    "committed": "The same with outputs: each step commits and promotes a small file",
+    "kit": "The kit, beside bare loops on the same bus",
+    "client": "The same through `lucius.client`, beside bare connections",
+    "pull": "Three-step jobs over HTTP, services over the pull gateway, 200 in flight",
+    "documents": "Ten scans at once through the packaged services",
+    "temporal": "Three-step jobs on Temporal, beside a bare workflow on the same server",
+    "why": "`lucius why` with many live jobs, for one of them and for the system",
+}
+AZURE_TITLES: Final = {
+    "take_over": "Taking over a lane of the Azure ledger, on tables in memory",
+    "beside_bare": "Three-step jobs on ledger `ledger`, beside the same calls bare",
+    "beside_bare_in_separate_tables": "Three-step jobs on ledger `table`, beside the same calls bare",
+}
+
+
 def report(results: dict[str, Any]) -> None:
-    for title, key in (
-        ("Durable transitions through the engine, 200 jobs in flight", "transitions"),
-        ("Three-step jobs over HTTP, services in the same process, 200 in flight", "http"),
-        ("The same with outputs: each step commits and promotes a small file", "committed"),
-        ("The kit, beside a bare loop on the same bus", "kit"),
-        ("The same through `lucius.client`, beside bare connections", "client"),
-        ("Three-step jobs over HTTP, services over the pull gateway, 200 in flight", "pull"),
-        ("Ten scans at once through the packaged services", "documents"),
-        ("Three-step jobs on Temporal, beside a bare workflow on the same server", "temporal"),
-        ("`lucius why` with many live jobs, for one of them and for the system", "why"),
-    ):
-        show(
-            title,
-            [
-                {"measure": name, "value": value, "what it is": MEANING.get(name, "")}
-                for name, value in results[key].items()
-            ],
-        )
-    report_components(results["http_components"])
-    for title, key in (
-        ("Taking over a lane of the Azure ledger, on tables in memory", "take_over"),
-        ("Three-step jobs on ledger `ledger`, beside the same calls bare", "beside_bare"),
-        (
-            "Three-step jobs on ledger `table`, beside the same calls bare",
-            "beside_bare_in_separate_tables",
-        ),
-    ):
-        rows = results["azure"][key].items()
-        show(title, [{"measure": name, "value": value} for name, value in rows])
+    for key, title in TITLES.items():
+        rows = [
+            {"measure": name, "value": value, "what it is": MEANING.get(name, "")}
+            for name, value in results.get(key, {}).items()
+            if name != COMPONENTS
+        ]
+        if rows:
+            show(title, rows)
+    if "http" in results:
+        report_components(results["http"][COMPONENTS])
+    for key, rows in results.get("azure", {}).items():
+        show(AZURE_TITLES[key], [{"measure": name, "value": value} for name, value in rows.items()])
 
 
 def report_components(found: dict[str, Any]) -> None:
@@ -112,13 +144,23 @@ def report_components(found: dict[str, Any]) -> None:
         print(f"other: {found['files_of_other']}")
 
 
+def chosen_parts(words: Sequence[str]) -> list[str]:
+    named = [word for word in words if not word.startswith("-")]
+    unknown = set(named) - set(PARTS)
+    if unknown:
+        sys.exit(f"no such part: {', '.join(sorted(unknown))}. There are {', '.join(PARTS)}")
+    return named or list(PARTS)
+
+
 def main() -> None:
+    chosen = chosen_parts(sys.argv[1:])
     with tempfile.TemporaryDirectory(
         prefix="lucius-bench-", dir=os.environ.get("BENCH_DIR")
     ) as name:
-        results = uvloop.run(run(Path(name)))
+        results = uvloop.run(run(Path(name), chosen))
     report(results)
     print(f"calibration before and after: {results['calibration_s']}")
+    print(f"CPU microseconds of a new folder before and after: {results['new_folder_us']}")
     RESULTS.write_text(json.dumps(results, indent=1))
     print(f"written to {RESULTS.relative_to(Path.cwd())}")
 

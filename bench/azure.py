@@ -10,7 +10,6 @@ from bench.azure_bare import BareLoop, Recorder, prepared
 from bench.azure_memory import IndexedTables
 from bench.measure import spending
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import outbox
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.routing import lane_of
@@ -25,6 +24,7 @@ from tests.azurite_server import Azurite
 from tests.conformance.azure_ledgers import ALL, LANES, fresh_prefix, single, split
 from tests.conformance.jobs import at, life_of, make
 from tests.faults.stopping_store import Clock
+from tests.wiring import outbox
 
 OUT = 100
 """Of the live jobs, those that a service has: the window keeps them few. They alone are read."""

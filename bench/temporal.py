@@ -3,21 +3,15 @@
 Both run on one Temporal server, in turns: bare, ours, bare. The bare workflow stores nothing, decides nothing
 and has no timeouts: whoever ran its activity sends it the two signals that it waits for. Neither runs in the
 sandbox of the library.
-
-`python -m bench.temporal` runs it alone; a number after it says how many jobs.
 """
 
 import asyncio
-import os
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-import uvloop
 from temporalio import activity
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
@@ -25,10 +19,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from bench.bare_workflow import BareJob
 from bench.end_to_end import Numbers, Server, closed_loop, serving
-from bench.measure import calibration, percentile, show, spending
+from bench.measure import percentile, spending
 from tests.temporal.server import TemporalServer
 
-JOBS = 3000
 LOOKED_AT = 20
 """Histories that are counted, the last ones of a run."""
 COUNTED = {
@@ -62,7 +55,7 @@ class BareService:
             await handle.signal("told", {"jobId": job_id, "step": step, "type": kind})
 
 
-async def measure(folder: Path, jobs: int = JOBS, in_flight: int = 100) -> Numbers:
+async def measure(folder: Path, jobs: int = 1000, in_flight: int = 100) -> Numbers:
     server = TemporalServer()
     server.start()
     try:
@@ -155,19 +148,3 @@ async def _per_job(client: Client, ids: Sequence[str]) -> Numbers:
         for event in history.events:
             counts[COUNTED.get(EventType.Name(event.event_type), "other")] += 1
     return {f"{name}_per_job": count / len(ids) for name, count in counts.items()}
-
-
-def main() -> None:
-    jobs = int(sys.argv[1]) if len(sys.argv) > 1 else JOBS
-    before = calibration()
-    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as folder:
-        numbers = uvloop.run(measure(Path(folder) / "data", jobs))
-    show(
-        f"{jobs} three-step jobs on Temporal, beside a bare workflow on the same server",
-        [{"measure": name, "value": value} for name, value in numbers.items()],
-    )
-    print(f"calibration before and after: {[before, calibration()]}; load {os.getloadavg()[0]:.1f}")
-
-
-if __name__ == "__main__":
-    main()

@@ -14,7 +14,7 @@ from typing import Any
 from bench.bare import record, replay, replay_by_row
 from bench.measure import percentile, spending
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Outbox, outbox
+from lucius.bootstrap.outbox import Outbox
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.effects import Effect, PublishDirective
@@ -24,6 +24,7 @@ from lucius.core.states import JobState
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Ledger
+from tests.wiring import outbox
 
 Numbers = dict[str, float]
 

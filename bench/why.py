@@ -9,11 +9,11 @@ from typing import Any
 
 from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.bootstrap.insight import insight, listening
-from lucius.bootstrap.outbox import outbox
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.lanes import ALL_LANES
+from tests.wiring import outbox
 
 AT_ONCE = 500
 TENANTS = 50

@@ -2,27 +2,27 @@
 
 import atexit
 import functools
+import ssl
 import subprocess
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
-from lucius.bootstrap.azure_stack import (
-    ACCOUNT,
-    KEY,
-    PartMissingError,
-    azurite_command,
-    azurite_options,
-)
+from lucius.bootstrap.azure_stack import ACCOUNT, KEY, azurite_command, azurite_options
 from lucius.bootstrap.broker import die_with_parent
 from lucius.bootstrap.listening import free_port
+from lucius.bootstrap.stack_part import PartMissingError
 
+UNCHECKED = ssl._create_unverified_context()
 PATIENCE = 60
 """Seconds within which it answers, on a busy machine too."""
 
 
 class Azurite:
-    def __init__(self) -> None:
+    """`certificate`: with its key, for TLS, which Azurite asks for before it takes tokens of identities."""
+
+    def __init__(self, certificate: tuple[Path, Path] | None = None) -> None:
         blob, queue, self.table_port = (free_port() for _ in range(3))
         self.blob_port = blob
         try:
@@ -30,6 +30,10 @@ class Azurite:
         except PartMissingError as error:
             raise AssertionError(f"{error}; `make test` does so itself") from None
         options = azurite_options(None, blob, queue, self.table_port)
+        self._scheme = "http" if certificate is None else "https"
+        if certificate is not None:
+            cert, key = map(str, certificate)
+            options += ["--oauth", "basic", "--cert", cert, "--key", key]
         self._process = subprocess.Popen([*command, *options], preexec_fn=die_with_parent)
         self._wait()
 
@@ -37,7 +41,8 @@ class Azurite:
         give_up_at = time.monotonic() + PATIENCE
         while self._process.poll() is None and time.monotonic() < give_up_at:
             try:
-                urllib.request.urlopen(f"http://127.0.0.1:{self.table_port}/", timeout=5).close()
+                url = f"{self._scheme}://127.0.0.1:{self.table_port}/"
+                urllib.request.urlopen(url, timeout=5, context=UNCHECKED).close()
             except urllib.error.HTTPError:
                 return  # it answers, though not to strangers
             except OSError:
@@ -49,17 +54,17 @@ class Azurite:
 
     @property
     def table_connection(self) -> str:
-        endpoint = f"http://127.0.0.1:{self.table_port}/{ACCOUNT}"
+        endpoint = f"{self._scheme}://127.0.0.1:{self.table_port}/{ACCOUNT}"
         return (
-            f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
+            f"DefaultEndpointsProtocol={self._scheme};AccountName={ACCOUNT};AccountKey={KEY};"
             f"TableEndpoint={endpoint};"
         )
 
     @property
     def blob_connection(self) -> str:
-        endpoint = f"http://127.0.0.1:{self.blob_port}/{ACCOUNT}"
+        endpoint = f"{self._scheme}://127.0.0.1:{self.blob_port}/{ACCOUNT}"
         return (
-            f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
+            f"DefaultEndpointsProtocol={self._scheme};AccountName={ACCOUNT};AccountKey={KEY};"
             f"BlobEndpoint={endpoint};"
         )
 

@@ -8,12 +8,14 @@ from lucius.engines.outbox.metric_table import EngineInstruments
 from lucius.engines.temporal.metrics import TemporalInstruments
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.platform.measures import ServiceInstruments
+from lucius.server.connections import ConnectionInstruments
 from lucius.telemetry.instruments import Instrument
 
 _HEAD: Final = """# Metrics
 
 Generated from `src/lucius/engines/outbox/metric_table.py`, `src/lucius/engines/temporal/metrics.py`,
-`src/lucius/api/metrics.py` and `src/lucius/ledgers/azure/metrics.py`. Do not edit.
+`src/lucius/api/metrics.py`, `src/lucius/server/connections.py`, `src/lucius/platform/measures.py` and
+`src/lucius/ledgers/azure/metrics.py`. Do not edit.
 
 `GET /metrics` answers in Prometheus' text format, also during an outage. Counters that have not moved yet
 are shown as 0 where their labels are known beforehand. Labels come from the configuration or closed sets;
@@ -31,6 +33,7 @@ def instruments() -> list[Instrument]:
         EngineInstruments(),
         TemporalInstruments(),
         HttpInstruments(),
+        ConnectionInstruments(),
         TableInstruments(),
         ServiceInstruments(),
     )
@@ -43,7 +46,7 @@ def metrics_page() -> str:
         "Jobs on Temporal (orchestrators start, invokers signal, workers ask)",
         list(TemporalInstruments().all()),
     )
-    http = _section("HTTP", list(HttpInstruments().all()))
+    http = _section("HTTP", [*HttpInstruments().all(), *ConnectionInstruments().all()])
     tables = _section("Azure Table Storage", list(TableInstruments().all()))
     services = _section(
         "Processes of a service (`lucius service run --health-port`)",

@@ -90,10 +90,6 @@ class Counted:
     requests: Requests
     basis: Mapping[str, str]
 
-    @property
-    def uncertain(self) -> list[str]:
-        return [name for name, words in self.basis.items() if "not yet measured" in words]
-
 
 @dataclass(frozen=True)
 class Row:
@@ -162,8 +158,6 @@ def main(arguments: list[str] | None = None) -> int:
     for row in found:
         print(f"{row.jobs:>7,} jobs/s  {row.part}: {row.asks:,} of {row.limit.unit}")
     print(f"first to be full: {first_full(found).part}")
-    if counted.uncertain:
-        print(f"not yet measured: {', '.join(counted.uncertain)}")
     return 0
 
 

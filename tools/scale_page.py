@@ -65,9 +65,8 @@ def _job(counted: Counted) -> str:
         f"| {words} | {getattr(counted.requests, name):,} | {counted.basis[name]} |\n"
         for name, words in _WORDS.items()
     )
-    doubt = "\n**Not every number is measured yet; the last column says which.**\n"
     return (
-        f"\n## One job\n\nThe job is {counted.job}.\n{doubt if counted.uncertain else ''}"
+        f"\n## One job\n\nThe job is {counted.job}.\n"
         f"\n| what | number | where it comes from |\n|---|---|---|\n{lines}"
     )
 

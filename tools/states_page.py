@@ -13,9 +13,9 @@ from lucius.core.states import (
     job_status,
     step_status,
 )
-from lucius.core.table import MACHINES, Cell, Row, Verdict
+from lucius.core.table import MACHINES, Cell, TableRow, Verdict
 
-Table = Mapping[StrEnum, Row]
+Table = Mapping[StrEnum, TableRow]
 
 INTRODUCTION: Final = """\
 # States
@@ -104,7 +104,7 @@ def _diagram(rows: Table) -> Iterator[str]:
     yield "```"
 
 
-def _edges(cells: Row) -> dict[StrEnum, list[str]]:
+def _edges(cells: TableRow) -> dict[StrEnum, list[str]]:
     edges: dict[StrEnum, list[str]] = {}
     for kind in Kind:
         for target in cells[kind].targets:

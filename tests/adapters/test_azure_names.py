@@ -46,7 +46,7 @@ def test_a_range_holds_what_begins_with_its_prefix_and_nothing_else(
 def test_numbers_keep_their_order_in_keys(numbers: list[int]) -> None:
     assert [int(n) for n in sorted(map(names.rising, numbers))] == sorted(numbers)
     fallen = sorted(map(names.falling, numbers))
-    assert [names.unfallen(n) for n in fallen] == sorted(numbers, reverse=True)
+    assert [names.FAR - int(n) for n in fallen] == sorted(numbers, reverse=True)
 
 
 @given(value=st.text(max_size=80))

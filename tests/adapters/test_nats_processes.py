@@ -13,9 +13,10 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.broker import BrokerMissingError, local_nats
+from lucius.bootstrap.broker import BrokerMissingError, die_with_parent, local_nats
 from lucius.bootstrap.listening import free_port
 from tests.faults.server import LUCIUS, REPOSITORY, Server, command, ready
+from tests.faults.test_kill import ended
 from tests.nats_server import shared_server
 
 SCRIPT: dict[str, Any] = {"alpha": {"seconds": 0.01}}
@@ -25,7 +26,12 @@ SCRIPT: dict[str, Any] = {"alpha": {"seconds": 0.01}}
 def child(*words: str, env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """A process and what it said when it was ready."""
     process = subprocess.Popen(
-        [LUCIUS, *words, "--json"], cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, text=True
+        [LUCIUS, *words, "--json"],
+        cwd=REPOSITORY,
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
     )
     assert process.stdout is not None
     try:
@@ -39,11 +45,10 @@ def child(*words: str, env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[s
 
 
 async def succeeded(url: str, server: Server, number: int) -> None:
-    async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client, asyncio.timeout(240):
         answer = await client.post("/v1/orchestrate", json=command(number, SCRIPT, server))
         assert answer.status_code == 202, answer.text
-        job_id = answer.json()["jobId"]
-        job = (await client.get(f"/v1/jobs/{job_id}?wait_seconds=25")).json()
+        job = await ended(client, answer.json()["jobId"])
         assert job["state"] == "SUCCEEDED", job
 
 
@@ -62,7 +67,7 @@ async def test_services_of_their_own_processes_work_over_the_broker(tmp_path: Pa
     ):
         await succeeded(said["url"], server, 1)
         first.send_signal(signal.SIGTERM)
-        assert first.wait(20) == 0
+        assert first.wait(90) == 0
         broker.kill()
         broker.start()
         with child("service", "run", names[0], env=env):
@@ -80,7 +85,7 @@ async def test_the_stack_starts_its_own_broker_and_ends_it(tmp_path: Path) -> No
         with child(*words, env=env) as (process, said):
             await succeeded(said["url"], server, number)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0
+            assert process.wait(90) == 0
     assert "Server Exiting" in (tmp_path / "data" / "nats" / "server.log").read_text()
     server.close()
 
@@ -93,11 +98,11 @@ async def test_jobs_under_way_end_after_the_process_was_killed(tmp_path: Path) -
     try:
         server.start()
         async with (
-            httpx.AsyncClient(base_url=server.url, timeout=40) as client,
-            asyncio.timeout(90),
+            httpx.AsyncClient(base_url=server.url, timeout=60) as client,
+            asyncio.timeout(240),
         ):
             await ready(client, server)
-            script = {"alpha": {"seconds": 2}}
+            script = {"alpha": {"seconds": 8}}
             answer = await client.post("/v1/orchestrate", json=command(1, script, server))
             job_id = answer.json()["jobId"]
             while (await client.get(f"/v1/jobs/{job_id}")).json()["state"] != "IN_PROGRESS":
@@ -105,7 +110,7 @@ async def test_jobs_under_way_end_after_the_process_was_killed(tmp_path: Path) -
             server.kill()
             server.start()
             await ready(client, server)
-            job = (await client.get(f"/v1/jobs/{job_id}?wait_seconds=30")).json()
+            job = await ended(client, job_id)
             assert job["state"] == "SUCCEEDED", "its lease of 15 minutes did not hold it"
         assert server.stop() == 0
         assert server.verify().returncode == 0

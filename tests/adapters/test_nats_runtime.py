@@ -54,13 +54,13 @@ async def test_jobs_outlive_a_broker_that_is_killed_under_them(
             return await lucius.accepted(key, output_ref=(tmp_path / "out" / key).as_uri())
 
         jobs = [await accepted(f"job-{n}") for n in range(10)]
-        await asyncio.wait_for(service.begun.wait(), 10)
+        await asyncio.wait_for(service.begun.wait(), 60)
         server.kill()
         service.told.set()
         jobs += [await accepted(f"later-{n}") for n in range(10)]
         server.start()
         for job_id in jobs:
-            ended = await lucius.runtime.engine.ended(job_id, 30)
+            ended = await lucius.runtime.engine.ended(job_id, 240)
             assert ended is not None
             assert ended.state == "SUCCEEDED"
             assert ended.steps[0].attempt_no == 1, "an outage costs no attempt"

@@ -12,7 +12,7 @@ from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Message, Subscription
 from lucius.settings import load_settings
-from tests.authority import Authority
+from tests.certificates import Authority
 from tests.nats_server import NatsServer
 
 SECOND = timedelta(seconds=1)

@@ -37,8 +37,10 @@ class Scripted:
     def __init__(self, *answers: Any, outcome: Mapping[str, Any] | None = None) -> None:
         self._answers, self._outcome = list(answers), outcome or {"status": 200}
         self.batches: list[Sequence[Mapping[str, Any]]] = []
+        self.asked_by: list[Any] = []
 
-    async def pull(self, service: str, *, limit: int, wait_seconds: float) -> Any:
+    async def pull(self, service: str, *, limit: int, wait_seconds: float, worker: Any) -> Any:
+        self.asked_by.append(worker)
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

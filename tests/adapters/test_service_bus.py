@@ -14,7 +14,7 @@ from azure.servicebus.aio import ServiceBusClient
 from lucius.buses.service_bus import ServiceBus, intake
 from lucius.buses.service_bus.administration import Plan
 from lucius.buses.service_bus.connecting import ConnectionSettingError, open_service_bus
-from lucius.buses.service_bus.faults import MissingEntityError
+from lucius.buses.service_bus.faults import MissingEntityError, MissingRuleError
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
 from lucius.ports.bus import Delivery, Message, Subscription
 from lucius.standins.service_bus import StandIn
@@ -22,7 +22,7 @@ from lucius.standins.service_bus.queue import Queue
 from tests.bus_looks import backlog, dead_letters
 
 TOPICS = ("t0", "t1", "t2")
-WAIT = timedelta(seconds=10)
+WAIT = timedelta(seconds=60)
 
 
 @asynccontextmanager
@@ -60,13 +60,26 @@ async def test_what_is_missing_is_named_and_nothing_is_created() -> None:
             await bus.publish("t9", [Message("m", {})])
 
 
+async def test_a_subscription_without_a_rule_is_named() -> None:
+    """It would get nothing, and the catch-all does not get what it should have had."""
+    async with opened() as (stand_in, _):
+        for rule in list(stand_in.broker.rules("t1/subscriptions/w")):
+            stand_in.broker.topics["t1"].subscriptions["w"].remove(rule.name)
+        running = open_service_bus(stand_in.connection_string, Plan(), creates=False)
+        try:
+            with pytest.raises(MissingRuleError, match=r"^1 sub.* no rule.*t1/w.*bus provision"):
+                await running.ensure([Subscription(topic, "w") for topic in TOPICS])
+        finally:
+            await running.close()
+
+
 async def test_messages_beyond_the_limit_are_given_back_uncounted() -> None:
     async with opened() as (stand_in, bus):
         for topic in TOPICS:
             await bus.publish(topic, [Message(topic, {})])
         taken = await bus.receive("w", TOPICS, 1, WAIT)
         assert len(taken) == 1
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             for queue in queues(stand_in):
                 if not queue.name.startswith(taken[0].topic):
                     await queue.until(partial(nothing_locked, queue))
@@ -81,7 +94,7 @@ async def test_a_receiver_at_rest_locks_nothing() -> None:
     async with opened() as (stand_in, bus):
         assert not await bus.receive("w", TOPICS, 3, timedelta(milliseconds=10))
         queue = queues(stand_in)[0]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await queue.until(lambda: not any(outlet.credit for outlet in queue.outlets))
         await bus.publish("t0", [Message("m", {})])
         assert locked(stand_in) == 0
@@ -133,7 +146,7 @@ async def test_a_restart_during_traffic_loses_nothing() -> None:
                 except BusUnavailableError:
                     await asyncio.sleep(0)
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await asyncio.gather(publish(), consume())
         assert seen == set(ids)
 

@@ -3,15 +3,17 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.adapters.buses import open_provisioner
+from lucius.bootstrap.adapters.buses import open_bus, open_provisioner
 from lucius.bootstrap.adapters.configs import open_config
-from lucius.bootstrap.provisioning import subscriptions
+from lucius.bootstrap.provisioning import provision_bus, subscriptions
 from lucius.buses.service_bus.rules import RuleTooLongError, excluding, step_types_of, taking
-from lucius.core.routing import TOPOLOGIES
-from lucius.ports.bus import Provisioner, Subscription
+from lucius.core.plan import Mode
+from lucius.core.routing import TOPOLOGIES, directive_topic
+from lucius.ports.bus import NOTICES, Message, Provisioner, Subscription
 from lucius.settings import Settings, load_settings
 from lucius.standins.service_bus import StandIn
 
@@ -118,6 +120,49 @@ async def test_every_topology_has_its_subscriptions(topology: str) -> None:
         services = {f"{name}-{mode}" for name in services for mode in ("default", "burst")}
     assert names == services | {"lucius-unclaimed"}
     assert {each.name for each in made if "replies" in each.topic} == {"lucius-reconciler"}
+
+
+GRIDS = {"shared": {"bus"}, "isolated": {"default", "burst"}, "filtered": {"bus"}}
+"""The topics of each topology are `global-WORD-p0` to `p15`."""
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+async def test_a_topology_is_provisioned_whole_and_delivers_and_a_second_time_changes_nothing(
+    topology: str, tmp_path: Path
+) -> None:
+    async with StandIn() as stand_in:
+        settings = _settings(stand_in, LANE_TOPOLOGY=topology, DATA_DIR=str(tmp_path))
+        changes = await provision_bus(settings)
+        assert await provision_bus(settings) == []
+        words = {*GRIDS[topology], "bus-replies"}
+        made = {f"global-{word}-p{lane}" for word in words for lane in range(16)}
+        assert set(stand_in.broker.topics) == {*made, NOTICES.topic}
+        assert {f"created topic {each}" for each in stand_in.broker.topics} <= set(changes)
+        for topic in stand_in.broker.topics.values():
+            for each in topic.subscriptions.values():
+                assert [*each.rules] == [
+                    "lucius-catch-all" if "unclaimed" in each.name else "lucius"
+                ]
+
+
+async def check_deliveries(stand_in: StandIn, settings: Settings) -> None:
+    """A directive reaches its service alone, and one of a step type that nobody has the catch-all."""
+    bus = open_bus(settings)
+    for mode in Mode:
+        topic = directive_topic(3, mode, settings.lane_topology)
+        known, unknown = (f"{mode} {step_type}" for step_type in ("OCR", "NOBODYS"))
+        sent = [
+            Message(each, {}, {"step_type": each.split()[1], "mode": mode.value})
+            for each in (known, unknown)
+        ]
+        await bus.publish(topic, sent)
+        found = stand_in.broker.topics[topic].subscriptions.values()
+        waiting = {each.name: {item.message.message_id for item in each.queue} for each in found}
+        service = f"ocr-{mode.lower()}" if settings.lane_topology == "filtered" else "ocr"
+        got = {name for name, ids in waiting.items() if known in ids}
+        unclaimed = {name for name, ids in waiting.items() if unknown in ids}
+        assert (got, unclaimed) == ({service}, {"lucius-unclaimed"})
+    await bus.close()
 
 
 def test_a_rule_says_its_step_types_again() -> None:

@@ -168,7 +168,7 @@ async def test_the_event_loop_turns_while_jobs_are_counted(
     count_in = sqlite_list.count_in
 
     def slow(path: Path, query: JobQuery) -> int:
-        assert turned.wait(10), "on the event loop nobody could end this"
+        assert turned.wait(60), "on the event loop nobody could end this"
         return count_in(path, query)
 
     monkeypatch.setattr(sqlite_list, "count_in", slow)

@@ -27,12 +27,12 @@ from lucius.core.plan import TEMPORAL
 from lucius.core.references import ReferencePolicy
 from lucius.engines.temporal.engine import TemporalEngine
 from lucius.engines.temporal.remote import RemoteInvoker
-from lucius.gateway.bus_gateway import BusGateway
 from lucius.ports.bus import Subscription
 from lucius.ports.config import TenantConfig
 from lucius.ports.ledger import Limits
 from lucius.server.owner import Owner, Refusing
 from tests.api.world import CATALOG, ENVELOPE, World, accepted, bearer, client_of, context_of
+from tests.wiring import gateway_on
 
 Answer = httpx.Response
 Provoke = Callable[..., Awaitable[Answer]]
@@ -258,7 +258,7 @@ def pulls(code: str, bus: MemoryBus, path: str = PULL, caller: Caller | None = N
     async def provoke() -> Answer:
         world = World()
         authenticate = called_by(caller) if caller is not None else None
-        gateway = BusGateway(bus, world.config)
+        gateway = gateway_on(bus, world.config)
         async with api(world, gateway=gateway, authenticate=authenticate) as client:
             return await client.post(path)
 
@@ -326,7 +326,7 @@ async def another_host() -> Answer:
 async def another_user() -> Answer:
     refusal = Owner(1000, lambda client, server: 1001).refusal(("::1", 1), ("::1", 2))
     assert refusal is not None
-    app = Refusing(create_app(context_of(World())), refusal)
+    app = Refusing(create_app(context_of(World())), refusal, lambda: None)
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://lucius") as client:
         return await client.get("/v1/jobs")

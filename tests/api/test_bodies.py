@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucius.api.body import parsed
+from lucius.api.body import _keys, _keys_by_level, parsed
 from lucius.api.context import ApiOptions
 from lucius.api.problems import Problem
 from tests.api.live import BOUND, live
@@ -57,6 +57,14 @@ async def test_wide_bodies_are_not_deep(client: httpx.AsyncClient) -> None:
     envelope = {**ENVELOPE, "payload": {"list": [{"n": [number]} for number in range(200)]}}
     answer = await client.post("/v1/orchestrate", json=envelope)
     assert answer.status_code == 202
+
+
+@pytest.mark.parametrize("beside", [0, 100])
+def test_the_depth_that_is_allowed_is_the_same_for_many_and_few(beside: int) -> None:
+    few = b"[]," * beside
+    assert parsed(few.join([b"[", b"[" * 63 + b"]" * 64]))
+    with pytest.raises(Problem, match="deep"):
+        parsed(few.join([b"[", b"[" * 64 + b"]" * 65]))
 
 
 async def test_a_long_number_is_read_in_no_time(client: httpx.AsyncClient) -> None:
@@ -225,6 +233,18 @@ def repeats(value: Any) -> bool:
         keys = [key for key, _ in value]
         return len(set(keys)) < len(keys) or any(repeats(item) for _, item in value)
     return isinstance(value, list) and any(repeats(item) for item in value)
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_keys_are_counted_alike_level_by_level(value: Any) -> None:
+    assert _keys_by_level(value) == _keys(value)
 
 
 @given(PAIRS, st.sampled_from([":", ": ", " :", "\n:\t"]))

@@ -35,7 +35,7 @@ async def until(lucius: Live, job_id: str, holds: Callable[[Step], bool]) -> Job
     """The job once something holds of its only step."""
     engine = lucius.runtime.engine
     job = await engine.job(job_id)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while job is not None and not holds(job.steps[0]):
             job = await engine.wait(job_id, job.version, 20)
     assert job is not None
@@ -61,7 +61,7 @@ async def noticed(lucius: Live, change: Callable[[], object]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lucius.runtime.gateway, "prepare", told)
         change()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await taken_up.wait()
 
 

@@ -95,11 +95,11 @@ async def test_what_was_released_and_not_sent_is_asked_for_again_as_the_same_att
 
 
 async def test_what_waits_for_the_window_is_counted_as_pending(lucius: Live) -> None:
-    lucius.runtime.outbox.windows.closed = True
+    lucius.runtime.outbox.windows.close()
     for number in range(3):
         await lucius.accepted(str(number))
     assert await retried(lucius) == (0, 3, 0)
-    lucius.runtime.outbox.windows.closed = False
+    lucius.runtime.outbox.windows.reopen()
     await retried(lucius)
     assert len(await lucius.pull(limit=5)) >= 1
 

@@ -13,12 +13,12 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.errors import RequestError
 from lucius.core.routing import TOPOLOGIES, directive_topics
-from lucius.gateway.bus_gateway import Backlog, BusGateway, Elsewhere
-from lucius.gateway.turns import Tenants
-from lucius.ports.bus import Message
+from lucius.gateway.bus_gateway import Backlog
+from lucius.ports.bus import BoundTenants, Message
 from tests.api.live import BOUND, Live, live
 from tests.bus_looks import backlog
 from tests.virtual import VirtualLoop, run_virtually
+from tests.wiring import NoBacklog, gateway_on
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ class Workers:
 
     def __init__(self, backlog: Backlog | None = None) -> None:
         self.bus = CountingBus()
-        self.gateway = BusGateway(self.bus, FileConfig(), backlog=backlog)
+        self.gateway = gateway_on(self.bus, FileConfig(), backlog)
 
     async def put(self, *tenants: str) -> None:
         await self.gateway.prepare()
@@ -264,7 +264,7 @@ class Indiscriminate(MemoryBus):
 
 
 async def test_on_a_bus_that_cannot_choose_a_bound_worker_is_refused_with_what_helps() -> None:
-    gateway = BusGateway(Indiscriminate(), FileConfig())
+    gateway = gateway_on(Indiscriminate(), FileConfig())
     with pytest.raises(RequestError, match=r"tenant_a.*pools.ocr.*without tenants") as refused:
         await gateway.pull("ocr", 1, 0, frozenset({"tenant_a"}), never)
     assert (refused.value.code, refused.value.status) == ("TENANT_WITHOUT_POOL", 403)
@@ -287,10 +287,10 @@ def test_a_pull_that_is_broken_off_gives_back_what_it_has() -> None:
     run_virtually(scene)
 
 
-class Slow(Elsewhere):
+class Slow(NoBacklog):
     """Says that something is coming, and it does not come."""
 
-    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+    async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
         return room
 
 

@@ -14,7 +14,6 @@ from lucius.api.app import create_app
 from lucius.api.context import ApiContext
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.insight import insight, listening
-from lucius.bootstrap.outbox import outbox
 from lucius.buses.memory import MemoryBus
 from lucius.core.effects import Decision, Event
 from lucius.core.inputs import EntryReleased, Input, PublishConfirmed, Redriven
@@ -33,6 +32,7 @@ from lucius.ports.ledger import (
     Limits,
 )
 from tests.api.conforming import Conforming
+from tests.wiring import outbox
 
 START = datetime(2026, 1, 27, 10, 0, tzinfo=UTC)
 STEPS = (
@@ -168,7 +168,7 @@ class World:
             troubles=dict,
             now=lambda: self.now,
         )
-        parts.windows.closed = True
+        parts.windows.close()
         self.engine = parts.engine
         self._links: set[asyncio.Task[Any]] = set()
         self._commits: set[asyncio.Future[None]] = set()

@@ -96,6 +96,22 @@ class Forgetful(MemoryRecords):
 CARELESS = Defect(Careless, records=Forgetful)
 
 
+class Mixing(Honest):
+    """Keeps the document of a step where the next one finds its own."""
+
+    async def execute(self, task: Task) -> Output:
+        self._text = await task.latest()
+        await asyncio.sleep(0.3)
+        await task.stage("output.txt", self._text)
+        return Output()
+
+
+class Constant(Honest):
+    async def execute(self, task: Task) -> Output:
+        await task.stage("output.txt", "always the same")
+        return Output()
+
+
 class Unchecked(Honest):
     async def execute(self, task: Task) -> Output:
         await task.stage("output.txt", "!" * task.payload.get("marks", 1))

@@ -81,7 +81,9 @@ class DirectClient:
         self._gateway = gateway
         self.dead = False
 
-    async def pull(self, service: str, *, limit: int, wait_seconds: float) -> Mapping[str, Any]:
+    async def pull(
+        self, service: str, *, limit: int, wait_seconds: float, worker: object
+    ) -> Mapping[str, Any]:
         await self._alive()
         found = await self._gateway.pulled(limit, wait_seconds)
         if isinstance(found, ReplyVerdict):

@@ -44,11 +44,11 @@ class Server:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(60)
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(60)
 
     @property
     def url(self) -> str:
@@ -57,7 +57,7 @@ class Server:
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run something where the server runs."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
 
 @contextmanager

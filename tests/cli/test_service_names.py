@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,8 @@ from lucius.bootstrap.broker import die_with_parent
 from lucius.bootstrap.services import check_services
 from lucius.bootstrap.step_types import doers_in, look_at_settings, unreached
 from lucius.configs.files import FileConfig
-from lucius.platform import Service, ServiceError
+from lucius.platform import Service, ServiceError, SyncTask
+from lucius.platform import service as decorated
 from lucius.settings import load_settings
 from tests.cli.up import LUCIUS, clean_environment, up
 
@@ -24,6 +26,8 @@ class Nameless(Service):
 class Idle(Service):
     name = "idle"
     step_types = ("OCCR",)
+
+    async def execute(self, task): ...
 """
 DOERS = doers_in(FileConfig().catalog())
 IDLE = "no protocol has the step type OCCR of the service idle (did you mean OCR?), so no job reaches it"
@@ -35,22 +39,38 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-class Named(Service):
-    def __init__(self, name: str, *step_types: str) -> None:
+def reads(task: SyncTask) -> None: ...
+
+
+class Unwritten(Service):
+    def __init__(self, name: str, *step_types: str, **fields: Any) -> None:
         self.name, self.step_types = name, step_types
+        for field, value in fields.items():
+            setattr(self, field, value)
+
+
+class Named(Unwritten):
+    def execute(self, task: SyncTask) -> None: ...
 
 
 @pytest.mark.parametrize(
     ("service", "message"),
     [
-        (Named("", "OCR"), "has no name: write `name"),
-        (Named("ocr"), "has no step types: write `step"),
+        (Named("", "OCR"), "Named has no name: write `name"),
+        (Named("ocr"), "Named has no step types: write `step"),
+        (Named("ocr", step_types="OCR"), "Named has a text as step_types: write .*'OCR',"),
+        (Unwritten("ocr", "OCR"), "Unwritten has no execute"),
+        (Named("ocr", "OCR", isolation="proces"), "Named has isolation = 'proces': .* 'process'"),
+        (Named("ocr", "OCR", time_limit=120), "Named has time_limit = 120: it takes a timedelta"),
+        (Named("ocr", "OCR", cancel_grace=5.0), "Named has cancel_grace = 5.0: it takes a timed"),
+        (Named("ocr", "OCR", processes=0), "Named has processes = 0: it takes 1 or more"),
+        (decorated("", "OCR")(reads), "reads has no name"),
     ],
 )
-def test_a_service_that_lacks_something_is_refused_by_what_it_lacks(
+def test_a_service_that_cannot_do_what_its_class_says_is_refused(
     service: Service, message: str
 ) -> None:
-    with pytest.raises(ServiceError, match=f"test_service_names:Named {message}"):
+    with pytest.raises(ServiceError, match=f"test_service_names:{message}"):
         check_services([service])
 
 

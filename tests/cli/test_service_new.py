@@ -70,7 +70,7 @@ def test_a_new_project_passes_its_own_tests_untouched(project: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
-    assert "7 passed" in done.stdout
+    assert "8 passed" in done.stdout
 
 
 def test_its_protocol_file_makes_a_server_use_the_service(project: Path) -> None:

@@ -61,7 +61,7 @@ async def beside(
     work = run_service(settings, service, slots=2, ready=lambda: None)
     running = asyncio.create_task(work)
     await meanwhile()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await running
     assert bus.closed
 
@@ -74,10 +74,10 @@ async def test_a_service_of_its_own_takes_steps_and_finishes_them_before_it_ends
 
         async def terminated_at_work() -> None:
             job_id = await lucius.accepted(output_ref=output)
-            await asyncio.wait_for(service.begun.wait(), 10)
+            await asyncio.wait_for(service.begun.wait(), 60)
             os.kill(os.getpid(), signal.SIGTERM)
             service.told.set()
-            ended = await lucius.runtime.engine.ended(job_id, 10)
+            ended = await lucius.runtime.engine.ended(job_id, 60)
             assert ended is not None
             assert ended.state == "SUCCEEDED", "what was under way is finished, not given up"
 
@@ -125,11 +125,11 @@ async def test_a_service_for_one_mode_takes_nothing_of_the_other(
         burst = await lucius.accepted(
             "burst", mode="BURST", doc_id="d", output_ref=(tmp_path / "burst").as_uri()
         )
-        ended = await lucius.runtime.engine.ended(burst, 10)
+        ended = await lucius.runtime.engine.ended(burst, 60)
         assert ended is not None
         assert ended.state == "SUCCEEDED"
         (directive,) = await lucius.pull()
         assert directive["jobId"] == usual
         os.kill(os.getpid(), signal.SIGTERM)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await running

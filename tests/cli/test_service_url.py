@@ -102,12 +102,21 @@ def test_a_service_with_a_url_and_a_key_executes_steps_and_drains(folder: Path) 
         }
         with BlockingClient(running.url, api_key=key(folder, "submit", "read")) as client:
             job = client.run(command(folder), timeout_seconds=ENDS)
+            assert_known_once(client)
         assert job["state"] == "SUCCEEDED"
         assert (folder / "out.txt").read_text() == "HELLO"
         assert_loaded(folder, running)
         worker.send_signal(signal.SIGTERM)
         _, complaints = worker.communicate(timeout=ENDS)
         assert worker.returncode == 0, complaints
+
+
+def assert_known_once(client: BlockingClient) -> None:
+    """Its pulls and its ACKs speak of one worker."""
+    (shout,) = client.services()["services"]
+    (known,) = shout["workers"]
+    assert known["worker_id"].startswith("shout-")
+    assert (known["slots"], known["version"]) == (8, "0.1.0")
 
 
 def assert_loaded(folder: Path, running: Up) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from lucius.cli import ids
+from lucius.cli import ids, screen
 from lucius.cli.main import main
 from lucius.cli.moments import Moment
 from lucius.core.ids import new_job_id
@@ -27,6 +27,14 @@ def test_the_last_job_is_the_newest(shell: Shell) -> None:
 def test_there_is_no_last_job_before_the_first(shell: Shell) -> None:
     result = shell.run("job", "show", "last")
     assert (result.exit_code, "no job yet" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("away", "said"), [(150, "(in 2m)"), (-7200, "(2h ago)"), (-86400 * 3, "(3d ago)")]
+)
+def test_an_instant_says_how_far_away_it_is(away: int, said: str) -> None:
+    at = datetime.now(UTC) + timedelta(seconds=away)
+    assert screen.moment(f"{at:%Y-%m-%dT%H:%M:%S.%fZ}") == f"{at:%Y-%m-%dT%H:%M:%SZ} {said}"
 
 
 class Listed:

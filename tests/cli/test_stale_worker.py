@@ -39,7 +39,7 @@ class Replacing:
         self._bodies = [body]
         self.heard: list[str] = []
 
-    async def pull(self, service: str, *, limit: int, wait_seconds: float) -> Any:
+    async def pull(self, service: str, *, limit: int, wait_seconds: float, worker: Any) -> Any:
         if not self._bodies:
             await asyncio.Event().wait()
         return {"directives": [self._bodies.pop()]}
@@ -64,7 +64,7 @@ async def test_a_refused_heartbeat_stops_the_work(tmp_path: Path) -> None:
     )
     (runner,) = found.runners
     await runner.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await service.stopped.wait()
     await runner.stop()
     await forks.close()

@@ -23,7 +23,7 @@ def connection() -> Iterator[str]:
         yield process.stdout.readline().strip()
     finally:
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         process.stdout.close()
 
 

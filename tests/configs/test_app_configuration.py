@@ -90,6 +90,25 @@ async def test_a_change_between_two_pages_is_seen_whole_or_not_at_all(store: Wat
     await source.close()
 
 
+async def test_a_change_that_somebody_has_begun_waits_for_its_own_sentinel(store: Watched) -> None:
+    """The change before it waits with it: nobody can tell which of the keys belong together."""
+    source = await opened(store)
+    store.put("lucius/tenants/acme", '{"max_inflight": 1}')
+    store.put(SENTINEL, "2")
+    store.put("lucius/tenants/acme", '{"max_inflight": 2}')
+    for _ in range(2):
+        assert not await source.refresh()
+        assert "changed after lucius/sentinel: lucius/tenants/acme" in str(source.fault())
+        assert source.catalog().tenants == {}
+    store.put("lucius/tenants/other", "{}")
+    store.put(SENTINEL, "3")
+    assert await source.refresh()
+    assert source.fault() is None
+    assert source.catalog().tenants["acme"].max_inflight == 2
+    assert "other" in source.catalog().tenants
+    await source.close()
+
+
 async def test_a_sentinel_that_never_rests_is_an_outage_and_no_half_reading(
     store: Watched,
 ) -> None:

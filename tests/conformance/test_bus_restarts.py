@@ -44,7 +44,7 @@ async def test_what_was_taken_arrives_whatever_the_broker_goes_through(h: Harnes
             await h.advance(0.1)
             h.fail_with(None)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         await asyncio.gather(publish(), consume(), consume(), disturb())
     assert settled == set(ids)
 

@@ -169,7 +169,7 @@ def test_leases_of_services_that_died_end_at_once_and_use_no_attempt() -> None:
     story.give(BusRestarted("local"))
     assert story.step().held
     assert story.step().used == 0
-    assert story.step().executions[-1].reason is AbortReason.RETURNED
+    assert story.step().executions[-1].reason is AbortReason.PROCESS_DIED
 
 
 @pytest.mark.parametrize("worker", ["remote-1", ""])

@@ -50,7 +50,7 @@ COUNTS = {
     DRAIN.name: (4_229, 862, 118_796),
     STAGE.name: (10_122, 1_746, 222_897),
     RESTART.name: (6_478, 958, 104_298),
-    DEATHS.name: (5_448, 602, 93_614),
+    DEATHS.name: (7_070, 1_034, 112_642),
     EVERYTHING.name: (26_839, 3_730, 586_788),
 }
 

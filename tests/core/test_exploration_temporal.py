@@ -59,9 +59,9 @@ SHORT = world(
     "one step, paused", 0, attempts=1, results=(), refusals=False, controls=STEERED.controls[1:]
 )
 COUNTS = {
-    RETRIED.name: (30_597, 489, 342_781),
-    TWO.name: (19_388, 330, 162_475),
-    STEERED.name: (17_554, 67, 175_582),
+    RETRIED.name: (19_180, 351, 213_128),
+    TWO.name: (10_329, 224, 85_029),
+    STEERED.name: (16_361, 57, 164_778),
 }
 
 

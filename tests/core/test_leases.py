@@ -7,7 +7,7 @@ import pytest
 from lucius.core.effects import Outcome, PublishDirective
 from lucius.core.inputs import BusRestarted, EntryReleased, LeaseReturned, Ticked
 from lucius.core.plan import RetryPolicy
-from lucius.core.states import JobState, StepState
+from lucius.core.states import AbortReason, JobState, StepState
 from tests.core.explore.configurations import small_plan
 from tests.core.story import Story
 
@@ -70,6 +70,7 @@ def test_the_first_death_at_work_is_free_and_each_more_uses_an_attempt() -> None
     assert story.job.fault is not None
     assert story.job.fault.code == "PROCESS_DIED"
     assert story.lease() == ("a", 3, "a4")
+    assert {run.reason for run in story.step().executions} == {AbortReason.PROCESS_DIED}
 
 
 def test_what_died_together_waits_for_different_times() -> None:

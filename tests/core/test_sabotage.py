@@ -175,7 +175,7 @@ def nobody_counts_leases(patch: Patch) -> None:
     """6: what is given back is free, and no count shows how often it was."""
 
     def repeat(draft: Turn, index: int) -> None:
-        leases._repeat(draft, index)
+        leases._repeat(draft, index, AbortReason.RETURNED)
 
     patch.setattr(leases, "returned", repeat)
 

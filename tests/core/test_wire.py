@@ -1,5 +1,6 @@
 """The messages: every dialect of a reply is understood, and a directive is rendered the same each time."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lucius.core import wire
 from lucius.core.errors import RequestError
 from lucius.core.inputs import (
     AckReceived,
@@ -147,6 +149,41 @@ def test_a_reference_that_is_too_large_is_replaced_by_its_hash() -> None:
     assert set(reply.result_ref) == {"cut", "sha256"}
 
 
+def test_a_reference_that_is_far_too_large_is_replaced_before_anyone_looks_through_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[str] = []
+
+    def faults(value: Any, at: str) -> list[tuple[str, str]]:
+        looks.append(at)
+        return []
+
+    monkeypatch.setattr(wire, "json_faults", faults)
+    large: list[Any] = [
+        [[]] * 50_000,
+        ["https://h/?sig=x"] * 5_000,
+        {"a" * 20_000: 1},
+        "x" * 20_000,
+    ]
+    for ref in large:
+        assert set(result(status="SUCCEEDED", output_ref=ref).result_ref) == {"cut", "sha256"}
+    assert not looks
+    result(status="SUCCEEDED", output_ref=["https://h/?sig=x"])
+    assert looks == ["/output_ref"]
+
+
+def test_a_long_reference_that_is_short_without_its_credentials_is_kept() -> None:
+    ref = "https://h/a?sig=" + "x" * 10_000
+    kept = result(status="SUCCEEDED", output_ref=ref).result_ref
+    assert kept == {"uri": "https://h/a", "credentials_removed": True}
+
+
+def test_what_is_too_large_and_no_json_is_refused_by_its_place() -> None:
+    with pytest.raises(RequestError) as refused:
+        result(status="SUCCEEDED", output_ref=["x" * 20_000, object()])
+    assert refused.value.faults[0][0] == "/output_ref/1"
+
+
 @given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.booleans()))
 def test_whatever_arrives_is_understood_or_refused(body: dict[str, Any]) -> None:
     with pytest.raises(RequestError):
@@ -158,6 +195,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=5),
     max_leaves=8,
 )
+
+
+@given(JSON, st.integers(0, 50))
+def test_what_is_said_to_be_longer_is_longer(value: Any, limit: int) -> None:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert not wire._longer_than(limit, value) or len(text) > limit
 
 
 @given(JSON | st.dictionaries(st.text(), st.text(min_size=50), max_size=5))

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.deploy.chart import of_kind, pods
 
 METADATA_SERVICE = "169.254.169.254/32"
@@ -46,9 +48,15 @@ def test_out_go_names_the_api_and_the_ports_that_are_listed() -> None:
     assert {port["port"] for port in names["ports"]} == {53}
     assert [port["port"] for port in api["ports"]] == [8700]
     assert [port["port"] for port in world["ports"]] == [443, 5671]
-    assert world["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": [METADATA_SERVICE]}}]
+    assert world["to"] == [
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": [METADATA_SERVICE]}},
+        {"namespaceSelector": {}},
+    ]
 
 
-def test_nats_is_reached() -> None:
-    policy = of_kind("NetworkPolicy", "nats")["acme"]["spec"]
-    assert [port["port"] for port in policy["egress"][-1]["ports"]] == [443, 4222]
+@pytest.mark.parametrize(("values", "port"), [("nats", 4222), ("temporal", 7233)])
+def test_a_server_in_the_cluster_is_reached(values: str, port: int) -> None:
+    """For Cilium a range of addresses has no pods in it, so that the pods are named besides."""
+    world = of_kind("NetworkPolicy", values)["acme"]["spec"]["egress"][-1]
+    assert port in [each["port"] for each in world["ports"]]
+    assert {"namespaceSelector": {}} in world["to"]

@@ -31,6 +31,6 @@ def test_the_page_works_as_it_stands(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for said in ("6 passed", "1 kept, 0 broken", "succeeded: file:", "20 of 20 ended"):
+    for said in ("7 passed", "1 kept, 0 broken", "succeeded: file:", "20 of 20 ended"):
         assert said in done.stdout
     assert "WORK ON.\nA SHORT TEXT" in done.stdout, "the result, twice as the payload says"

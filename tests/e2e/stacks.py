@@ -74,7 +74,7 @@ class Stack:
     def stop(self) -> int:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(60)
+        return self._process.wait(180)
 
     def close(self) -> None:
         if self._process is not None:
@@ -121,9 +121,9 @@ class Stack:
         ]
         return "".join(look.stdout + look.stderr for look in looks if look.returncode != 0)
 
-    def command(self, number: int, payload: dict[str, Any], tenants: int = 3) -> dict[str, Any]:
+    def command(self, number: int, payload: dict[str, Any]) -> dict[str, Any]:
         return {
-            "tenant_id": f"tenant-{number % tenants}",
+            "tenant_id": f"tenant-{number % 3}",
             "request_type": "->".join(STEPS),
             "input_ref": f"s3://bucket/{number}.pdf",
             "output_ref": f"{self.server.outputs.as_uri()}/{number}.json",

@@ -59,7 +59,7 @@ async def test_a_step_in_another_process_stops_at_once(tmp_path: Path) -> None:
     ):
         async with (
             httpx.AsyncClient(base_url=said["url"], timeout=60) as client,
-            asyncio.timeout(120),
+            asyncio.timeout(240),
         ):
             answer = await client.post("/v1/orchestrate", json=command(1, {}, server))
             job_id = answer.json()["jobId"]

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.stacks import LEASE, WAIT, Stack, go_on, pause, running
+from lucius.core.routing import LANES, lane_of
+from tests.e2e.stacks import WAIT, Stack, go_on, pause, running
 
 pytestmark = pytest.mark.xdist_group("stacks")
 
@@ -21,8 +22,9 @@ CLIENTS = 6
 PATIENT = {"LUCIUS_MAX_ATTEMPTS": "20", "LUCIUS_LEASE_SECONDS": "10"}
 """Short leases, and attempts enough that on a slow machine no job fails for lack of them."""
 SCRIPT = {"alpha": {"seconds": 0.2}, "beta": {"seconds": 0.2}}
-TENANTS = 8
-TRIES = 300
+TENANTS = {lane_of(name): name for name in (f"tenant-{n}" for n in range(1000))}
+"""One on every lane."""
+TRIES = 1200
 """Of a client that asks again whenever the process that it has asked is gone."""
 
 
@@ -67,23 +69,51 @@ class Client:
             await client.aclose()
 
 
-async def kill(stack: Stack, *victims: str) -> None:
+class Jobs:
+    """Of one stack, each from its submission to its end; no two are alike."""
+
+    def __init__(self, stack: Stack, client: Client) -> None:
+        self.stack = stack
+        self._client = client
+        self._numbers = count()
+
+    async def one(self, lane: int | None = None) -> str:
+        """How it ended."""
+        number = next(self._numbers)
+        tenant_id = TENANTS[number % LANES if lane is None else lane]
+        command = {**self.stack.command(number, SCRIPT), "tenant_id": tenant_id}
+        return str((await self._client.ended(await self._client.submit(command)))["state"])
+
+    async def one_on_every_lane(self) -> list[str]:
+        return list(await asyncio.gather(*(self.one(lane) for lane in range(LANES))))
+
+    async def until(self, breaking: "asyncio.Task[None]") -> Counter[str]:
+        ends: Counter[str] = Counter()
+        while not breaking.done():
+            ends[await self.one()] += 1
+        return ends
+
+
+async def kill(jobs: Jobs, *victims: str) -> None:
     """Others take their places: the stack starts what has ended again."""
-    dead = {victim: stack.parts(victim)[0] for victim in victims}
+    dead = {victim: jobs.stack.parts(victim)[0] for victim in victims}
     for pid in dead.values():
         os.kill(pid, signal.SIGKILL)
-    for _ in range(1200):
-        await asyncio.sleep(0.1)
-        if all(set(stack.parts(victim)) - {pid} for victim, pid in dead.items()):
+    for _ in range(600):
+        await asyncio.sleep(0.4)
+        if all(set(jobs.stack.parts(victim)) - {pid} for victim, pid in dead.items()):
             return
     raise AssertionError(f"nothing took the place of {victims}")
 
 
-async def freeze(stack: Stack, victim: str) -> None:
-    """Past its lease, and then it wakes up and believes that nothing has happened."""
-    (pid, *_) = stack.parts(victim)
+async def freeze(jobs: Jobs, victim: str) -> None:
+    """Until jobs have ended on its lanes too: others own them, so it is past its lease.
+
+    Then it wakes up and believes that nothing has happened.
+    """
+    (pid, *_) = jobs.stack.parts(victim)
     pause(pid)
-    await asyncio.sleep(1.5 * float(LEASE))
+    assert set(await jobs.one_on_every_lane()) == {"SUCCEEDED"}
     go_on(pid)
 
 
@@ -109,30 +139,11 @@ BLOWS: dict[str, tuple[Blow, ...]] = {
 """Who is hit: what only its command line has."""
 
 
-Numbers = Iterator[int]
-"""Of jobs: no two are alike."""
-
-
-async def one_job(stack: Stack, client: Client, numbers: Numbers) -> str:
-    """From its submission to its end; how it ended."""
-    command = stack.command(next(numbers), SCRIPT, tenants=TENANTS)
-    return str((await client.ended(await client.submit(command)))["state"])
-
-
-async def havoc(stack: Stack, client: Client, numbers: Numbers) -> None:
+async def havoc(jobs: Jobs) -> None:
     """After each blow, and before the next one, a job that comes then ends well."""
-    for blow, victims in BLOWS[stack.name]:
-        await blow(stack, *victims)
-        assert await one_job(stack, client, numbers) == "SUCCEEDED", victims
-
-
-async def load(
-    stack: Stack, client: Client, numbers: Numbers, until: "asyncio.Task[None]"
-) -> Counter[str]:
-    ends: Counter[str] = Counter()
-    while not until.done():
-        ends[await one_job(stack, client, numbers)] += 1
-    return ends
+    for blow, victims in BLOWS[jobs.stack.name]:
+        await blow(jobs, *victims)
+        assert await jobs.one() == "SUCCEEDED", victims
 
 
 @pytest.mark.parametrize(
@@ -149,10 +160,11 @@ async def test_every_accepted_job_survives(
     settings = {"LUCIUS_STORAGE_BACKEND": storage, "LUCIUS_BUS_BACKEND": bus, **PATIENT}
     with running(name, tmp_path, **settings) as stack:
         assert len(stack.urls) == 2
-        client, numbers = Client(stack), count()
-        breaking = asyncio.create_task(havoc(stack, client, numbers))
+        client = Client(stack)
+        jobs = Jobs(stack, client)
+        breaking = asyncio.create_task(havoc(jobs))
         try:
-            loads = (load(stack, client, numbers, breaking) for _ in range(CLIENTS))
+            loads = (jobs.until(breaking) for _ in range(CLIENTS))
             ends = sum(await asyncio.gather(*loads), Counter[str]())
             await breaking
         finally:

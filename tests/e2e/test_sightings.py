@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.stacks import client_of, running, submitted
+from tests.e2e.stacks import client_of, ended, running, submitted
 from tests.faults.server import STEPS
 
 pytestmark = pytest.mark.xdist_group("stacks")
@@ -37,8 +37,7 @@ async def test_each_process_knows_the_workers_that_others_have_seen(tmp_path: Pa
         assert len(stack.urls) >= 2, "two processes answer"
         async with client_of(stack) as client:
             job_id = await submitted(client, stack.command(1, {}))
-            answer = await client.get(f"/v1/jobs/{job_id}?wait_seconds=60")
-            assert answer.json()["state"] == "SUCCEEDED", stack.log()
+            assert (await ended(client, job_id))["state"] == "SUCCEEDED", stack.log()
         names = {step.lower() for step in STEPS}
         seen = [await seen_at(url, names) for url in stack.urls]
         for name in names:

@@ -8,11 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Outbox, outbox
+from lucius.bootstrap.outbox import Outbox
 from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.job import Job
+from lucius.engines.outbox.dispatcher import Decorate
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.memory_leases import MemoryLeases
@@ -22,6 +23,7 @@ from lucius.ports.ledger import Ledger
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.engine.world import InOrder, envelope
 from tests.virtual import VirtualLoop
+from tests.wiring import outbox
 
 LOOK = timedelta(seconds=1)
 
@@ -64,13 +66,23 @@ class Apart:
     leases: LeaseStore = field(default_factory=MemoryLeases)
     services: list[Service] = field(default_factory=list)
     slots: int = 25
+    decorate: Decorate = lambda body: body
+    workspace: MemoryWorkspace = field(default_factory=MemoryWorkspace)
     processes: list[Process] = field(default_factory=list)
     runners: list[ServiceRunner] = field(default_factory=list)
 
     def _process(self, name: str, *, takes: bool) -> Process:
         lanes = LeasedLanes(self.leases, name, clock=self.loop.time, takes=takes)
         ingress = Ingress(FileConfig(), IngressPolicy())
-        parts = outbox(self.ledger, self.bus, ingress, now=self.loop.now, lanes=lanes, look=LOOK)
+        parts = outbox(
+            self.ledger,
+            self.bus,
+            ingress,
+            now=self.loop.now,
+            lanes=lanes,
+            look=LOOK,
+            decorate=self.decorate,
+        )
         process = Process(name, lanes, parts)
         self.processes.append(process)
         return process
@@ -90,7 +102,7 @@ class Apart:
     async def running(self) -> AsyncIterator["Apart"]:
         for service in self.services:
             self.runners += runners_of(
-                service, self.bus, MemoryWorkspace(), topology="shared", slots=self.slots
+                service, self.bus, self.workspace, topology="shared", slots=self.slots
             )
         for runner in self.runners:
             await runner.start()

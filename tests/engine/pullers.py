@@ -9,6 +9,7 @@ from lucius.configs.files import FileConfig
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.gateway.bus_gateway import BusGateway
 from tests.engine.world import World
+from tests.wiring import gateway_on
 
 
 async def never() -> None:
@@ -18,7 +19,7 @@ async def never() -> None:
 def gateway_of(world: World, *, apart: bool = False) -> BusGateway:
     """`apart`: as in a process that owns no lane, where the gateway can tell the windows nothing."""
     backlog = None if apart else world.outbox.pulls
-    return BusGateway(world.bus, FileConfig(), backlog=backlog)
+    return gateway_on(world.bus, FileConfig(), backlog)
 
 
 @dataclass

@@ -9,7 +9,6 @@ import orjson
 import pytest
 
 from lucius.admission.ingress import Ingress
-from lucius.bootstrap.outbox import outbox
 from lucius.buses.memory import MemoryBus
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
@@ -23,8 +22,10 @@ from tests.engine.world import envelope
 from tests.faults.stage import PACKAGED
 from tests.observability.served import serving
 from tests.virtual import EPOCH
+from tests.wiring import outbox
 
 KIB = 1024
+ROOM = 2**28
 COPIES = 10
 HEAVY = orjson.dumps({"steps": {"ocr": [[] for _ in range(42_000)]}})
 """126 kB of text. Parsed, it takes three megabytes."""
@@ -40,7 +41,7 @@ def job_of(key: object, payload: bytes = HEAVY) -> Job:
 
 
 def test_a_thousand_live_jobs_of_a_heavy_payload_take_little_more_than_their_text() -> None:
-    cache, heavy = JobCache(), job_of(0)
+    cache, heavy = JobCache(ROOM), job_of(0)
     for n in range(1000):
         cache.put(replace(heavy, plan=replace(heavy.plan, job_id=f"job_{n}")))
     assert len(cache) == 1000
@@ -53,7 +54,7 @@ def test_what_is_counted_is_what_is_taken(payload: bytes, moves: int) -> None:
     made = make(1, released=True, payload=Packed(payload), extra={"x": [[] for _ in range(500)]})
     moved = ([made.job] + [decision.job for decision in life_of(made.job)])[moves]
     plan, doc = encode_plan(moved.plan), encode_job(moved)
-    cache = JobCache()
+    cache = JobCache(ROOM)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -93,7 +94,7 @@ def test_a_job_that_is_heavier_than_the_cache_is_not_kept() -> None:
 
 
 def test_what_leaves_is_counted_no_more() -> None:
-    cache = JobCache()
+    cache = JobCache(ROOM)
     for n in range(3):
         made = make(n, released=True)
         cache.put(made.job)
@@ -128,7 +129,7 @@ async def test_its_size_is_a_setting(tmp_path: Path) -> None:
 
 
 async def test_decisions_about_one_job_follow_one_another() -> None:
-    cache, order = JobCache(), list[str]()
+    cache, order = JobCache(ROOM), list[str]()
 
     async def decide(name: str) -> None:
         async with cache.lock("job"):
@@ -142,14 +143,14 @@ async def test_decisions_about_one_job_follow_one_another() -> None:
 
 
 async def test_decisions_about_different_jobs_do_not_wait() -> None:
-    cache = JobCache()
+    cache = JobCache(ROOM)
     async with cache.lock("one"), asyncio.timeout(1), cache.lock("other"):
         pass
 
 
 @pytest.mark.parametrize("already_its_turn", [False, True])
 async def test_a_cancelled_waiter_leaves_the_lock_to_the_next(already_its_turn: bool) -> None:
-    cache = JobCache()
+    cache = JobCache(ROOM)
     entered: list[str] = []
 
     async def decide(name: str) -> None:
@@ -169,7 +170,7 @@ async def test_a_cancelled_waiter_leaves_the_lock_to_the_next(already_its_turn: 
 
 
 async def test_an_error_inside_frees_the_lock() -> None:
-    cache = JobCache()
+    cache = JobCache(ROOM)
     with pytest.raises(ValueError):
         async with cache.lock("job"):
             raise ValueError

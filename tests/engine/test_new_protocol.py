@@ -101,7 +101,7 @@ async def noticed(runtime: Runtime) -> AsyncIterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runtime.gateway, "prepare", told)
         yield
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await taken_up.wait()
 
 
@@ -111,7 +111,7 @@ async def put(runtime: Runtime, folder: Path, content: str) -> None:
 
 
 async def ended(runtime: Runtime, job_id: str) -> Job:
-    job = await runtime.engine.ended(job_id, 20)
+    job = await runtime.engine.ended(job_id, 120)
     assert job is not None
     return job
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import outbox
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.engines.outbox.engine import A_TURN
 from lucius.engines.outbox.pace import Pace
 from lucius.ledgers.memory import MemoryLedger
 from tests.engine.world import envelope
+from tests.wiring import outbox
 
 
 async def turns_of(pace: Pace, pieces: int) -> list[int]:

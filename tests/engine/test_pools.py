@@ -13,13 +13,13 @@ from lucius.buses.memory import MemoryBus
 from lucius.buses.service_bus.rules import excluding, pools_of, taking
 from lucius.configs.files import FileConfig
 from lucius.core.errors import RequestError
-from lucius.gateway.bus_gateway import BusGateway
 from lucius.platform import Output, Service, Task
 from lucius.ports.bus import Message
 from lucius.settings import load_settings
 from lucius.standins.service_bus import StandIn
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.api.live import live
+from tests.wiring import gateway_on
 
 TENANTS = {
     "acme": {"pools": {"ocr": "gold"}},
@@ -52,7 +52,7 @@ class World:
     def __init__(self, folder: Path, bus: MemoryBus) -> None:
         self.bus = bus
         self.config = FileConfig([Path(protocols(folder))])
-        self.gateway = BusGateway(bus, self.config)
+        self.gateway = gateway_on(bus, self.config)
 
     async def put(self, tenant_id: str, pool: str | None = None) -> None:
         await self.gateway.prepare()
@@ -159,6 +159,7 @@ async def test_lucius_bus_provision_makes_pools_and_what_has_no_pool_reaches_the
                 "LUCIUS_BUS_BACKEND": "servicebus",
                 "LUCIUS_SERVICEBUS_CONNECTION": stand_in.connection_string,
                 "LUCIUS_PROTOCOLS": protocols(tmp_path, {"acme": TENANTS["acme"]}),
+                "LUCIUS_BUS_PROVISION": "auto",  # so that the bus can be asked what waits there
             }
         )
         await provision_bus(settings)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Outbox, outbox
+from lucius.bootstrap.outbox import Outbox
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.effects import SignalWorkflow
@@ -26,6 +26,7 @@ from lucius.ports.lanes import BOTH_ENGINES
 from lucius.ports.workflows import Fate
 from tests.engine.world import envelope
 from tests.virtual import VirtualLoop, run_virtually
+from tests.wiring import outbox
 
 LEASE = ("ocr", 1, "lease-1")
 

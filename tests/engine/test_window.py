@@ -81,7 +81,7 @@ def test_a_silent_tenant_has_one_out_at_a_time_until_it_is_heard() -> None:
 def test_a_window_is_closed_while_the_broker_is_down() -> None:
     windows = Windows(lambda: 0.0)
     assert windows.room(KEY, A)
-    windows.closed = True
+    windows.close()
     assert not windows.room(KEY, A)
 
 

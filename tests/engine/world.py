@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
@@ -23,6 +22,7 @@ from lucius.ports.bus import Message
 from lucius.ports.ledger import Ledger
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.virtual import VirtualLoop
+from tests.wiring import NoneHeldBack, outbox
 
 
 def envelope(tenant_id: str = "tenant_a", number: int = 0, **fields: Any) -> dict[str, Any]:
@@ -76,8 +76,8 @@ class World:
     slots: int = 25
     policy: IngressPolicy = field(default_factory=IngressPolicy)
     listeners: Sequence[Listener] = ()
-    owed: OwedEffects | None = None
-    held_back: HeldBack | None = None
+    owed: OwedEffects = field(default_factory=OwedEffects)
+    held_back: HeldBack = field(default_factory=NoneHeldBack)
     engine: OutboxEngine = field(init=False)
     reconciler: Reconciler = field(init=False)
     runners: list[ServiceRunner] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from lucius.core.inputs import (
     CancelRequested,
     Dismissed,
     EffectSettled,
+    HeartbeatReceived,
     Input,
     PauseRequested,
     Redriven,
@@ -20,6 +22,7 @@ from lucius.core.job import Job
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.store import Store
 from lucius.ports.ledger import Created, CreateOutcome, Duplicate, Unfinished
+from tests.conformance.azure_ledgers import JOBS
 from tests.conformance.jobs import (
     Made,
     ack_of,
@@ -37,6 +40,8 @@ from tests.memory_tables import MemoryTables
 Opens = Callable[[Store, Clock], AzureLedger]
 NOTIFIED = ("https://client.example/done",)
 START = 5.0
+PREFIX = "t"
+"""What the names of the tables begin with."""
 
 
 class Site:
@@ -79,6 +84,22 @@ class Operation:
 
 def setting(act: Act) -> Setting:
     return lambda site: site.by_another(act)
+
+
+WRITES_THE_JOB = f"{PREFIX}{JOBS}"
+
+
+def abandoned(before: Act, act: Act, minutes: float = 11) -> Setting:
+    """A writer died before it wrote the job, by default so long ago that nobody waits for it."""
+
+    async def setting_(site: Site) -> None:
+        await site.by_another(before)
+        dying = site.open(StoppingStore(site.store, WRITES_THE_JOB, Fate.UNSENT))
+        with pytest.raises(DeadError):
+            await act(dying)
+        site.wait(minutes=minutes)
+
+    return setting_
 
 
 # -- creating --------------------------------------------------------------------------------
@@ -176,7 +197,13 @@ def settled(job: Job) -> Input:
     return EffectSettled(job.owed[0].owed_id if job.owed else "none", performed=True)
 
 
+def heartbeat_of(job: Job) -> Input:
+    ack = ack_of(job)
+    return HeartbeatReceived(ack.step_id, ack.attempt_no, ack.lease_id)
+
+
 CANCEL = always(CancelRequested(immediate=True))
+LINK = always(Redriven("another"))
 STEP = ("OCR",)
 
 CREATIONS = (
@@ -184,6 +211,12 @@ CREATIONS = (
     Operation("create released", setting(nothing), submits("one", released=True), submits("two")),
     Operation(
         "create in place of a cancelled one", setting(cancelled), submits("one"), submits("two")
+    ),
+    Operation(
+        "complete a claim without rows",
+        abandoned(nothing, submits("one"), minutes=1),
+        submits("two"),
+        submits("another"),
     ),
     Operation(
         "create a redrive",
@@ -221,7 +254,26 @@ SAVES = (
         "dismiss",
         setting(lived(ack_of, failure_of)),
         applies(always(Dismissed())),
-        applies(always(Redriven("another"))),
+        applies(LINK),
+    ),
+    Operation(
+        "link a redrive",
+        setting(lived(ack_of, failure_of)),
+        applies(LINK),
+        applies(always(Dismissed())),
+    ),
+    Operation("heartbeat", setting(lived(ack_of)), applies(heartbeat_of), applies(CANCEL)),
+    Operation(
+        "fail for now",
+        setting(lived(ack_of)),
+        applies(partial(failure_of, final=False)),
+        applies(CANCEL),
+    ),
+    Operation(
+        "note a late reply",
+        setting(lived(ack_of, CANCEL)),
+        applies(success_of),
+        applies(failure_of),
     ),
     Operation(
         "settle",
@@ -235,19 +287,6 @@ SAVES = (
 # -- looking after it ------------------------------------------------------------------------
 
 
-def abandoned(before: Act, act: Act, at_request: int) -> Setting:
-    """A writer died before one of its requests, so long ago that nobody waits for it."""
-
-    async def setting_(site: Site) -> None:
-        await site.by_another(before)
-        dying = site.open(StoppingStore(site.store, at_request, Fate.UNSENT))
-        with pytest.raises(DeadError):
-            await act(dying)
-        site.wait(minutes=11)
-
-    return setting_
-
-
 def later(act: Act, **span: float) -> Setting:
     async def setting_(site: Site) -> None:
         await site.by_another(act)
@@ -258,6 +297,24 @@ def later(act: Act, **span: float) -> Setting:
 
 async def looks(ledger: AzureLedger) -> object:
     return await ledger.due(at(60 * 11 + START), range(16), 100)
+
+
+async def sweeps(ledger: AzureLedger) -> object:
+    return await ledger.sweep(at(60 * 11 + START))
+
+
+async def left_a_ready_row(site: Site) -> None:
+    """By a process that released its job, and died before it dropped the row."""
+    await site.by_another(lived(released=False))
+    assert await applied(site.open(), "one", release_of)
+
+
+async def takes_over(ledger: AzureLedger) -> None:
+    """A new owner of the lane takes up what is ready, and drops what is not."""
+    for queue in await ledger.ready_queues(range(16)):
+        for entry in await ledger.ready(queue.line, queue.lane, queue.tenant_id, 100):
+            await ledger.load(entry.job_id)
+    await ledger.close()
 
 
 async def prunes(ledger: AzureLedger) -> object:
@@ -275,10 +332,12 @@ async def redriven(ledger: AzureLedger) -> None:
 
 UPKEEP = (
     Operation("move a wake-up", later(lived(ack_of), minutes=11), looks, applies(CANCEL)),
-    Operation("give up a claim", abandoned(nothing, submits("one"), 3), looks, submits("two")),
+    Operation("give up a claim", abandoned(nothing, submits("one")), looks, submits("two")),
+    Operation("sweep claims", abandoned(nothing, submits("one")), sweeps, submits("two")),
+    Operation("take over a lane", left_a_ready_row, takes_over, applies(CANCEL)),
     Operation(
         "fence a late save",
-        abandoned(lived(released=False), applies(release_of), 2),
+        abandoned(lived(released=False), applies(release_of)),
         looks,
         applies(CANCEL),
     ),

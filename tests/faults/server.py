@@ -76,7 +76,7 @@ class Server:
     def stop(self) -> int:
         assert self._process is not None, "the server was started"
         self._process.terminate()
-        return self._process.wait(30)
+        return self._process.wait(90)
 
     def close(self) -> None:
         if self.alive():

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import outbox
 from lucius.configs.files import FileConfig
 from lucius.core.job import Job, Step
 from lucius.core.plan import OUTBOX, TEMPORAL
@@ -37,6 +36,7 @@ from tests.faults.points import Gate, Points, pointed
 from tests.faults.services import DAY, TOPICS, Puppet
 from tests.temporal.virtual import VirtualServer, VirtualWorker
 from tests.virtual import VirtualLoop, run_virtually
+from tests.wiring import outbox
 
 PACKAGED = FileConfig()
 

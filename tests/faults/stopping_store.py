@@ -21,24 +21,26 @@ class DeadError(BaseException):
 
 
 class StoppingStore:
-    """The request number `at`, from 0 on, meets its fate."""
+    """The request number `at`, from 0 on, or the first write to the table `at`, meets its fate."""
 
-    def __init__(self, store: Store, at: int, fate: Fate) -> None:
+    def __init__(self, store: Store, at: int | str, fate: Fate) -> None:
         self._store = store
-        self._at = at
+        self._at: int | str | None = at
         self._fate = fate
         self._made = 0
+        self._dead = False
         self.dated = store.dated
         self.reached = asyncio.Event()
         self.wake_up = asyncio.Event()
 
-    async def _before(self) -> bool:
+    async def _before(self, writes_to: str = "") -> bool:
         """Whether the process dies once this request is performed."""
         number, self._made = self._made, self._made + 1
-        if number > self._at and self._fate is not Fate.LATE:
+        if self._dead:
             raise DeadError
-        if number != self._at:
+        if self._at not in (number, writes_to):
             return False
+        self._at, self._dead = None, self._fate is not Fate.LATE
         self.reached.set()
         if self._fate is Fate.UNSENT:
             raise DeadError
@@ -79,7 +81,7 @@ class StoppingStore:
     async def commit(
         self, table: str, changes: Sequence[Change], *, once: bool = False
     ) -> Etags | Refused:
-        dies = await self._before()
+        dies = await self._before(table)
         made = await self._store.commit(table, changes, once=once)
         if dies:
             raise DeadError

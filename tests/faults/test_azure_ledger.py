@@ -25,6 +25,7 @@ from tests.conformance.azure_ledgers import single, split
 from tests.conformance.jobs import at, claim_of
 from tests.faults.azure_operations import (
     CREATIONS,
+    PREFIX,
     SAVES,
     UPKEEP,
     Operation,
@@ -39,15 +40,15 @@ FAR = at(10**8)
 
 
 def in_one(store: Store, clock: Clock) -> AzureLedger:
-    return single(store, "t", clock)
+    return single(store, PREFIX, clock)
 
 
 def apart(store: Store, clock: Clock) -> AzureLedger:
-    return split(store, "t", clock)
+    return split(store, PREFIX, clock)
 
 
 def apart_at_once(store: Store, clock: Clock) -> AzureLedger:
-    return split(store, "t", clock, lag=timedelta())
+    return split(store, PREFIX, clock, lag=timedelta())
 
 
 LAYOUTS = {"ledger": in_one, "table": apart, "table without lag": apart_at_once}
@@ -116,7 +117,7 @@ async def compare(
     jobs = await jobs_of(ledger)
     owing = {job.job_id for job in jobs if job.due_at is not None}
     assert {due.job_id for due in await ledger.due(FAR, range(16), 100)} == owing
-    table = f"t{LANES_TABLE}"
+    table = f"{PREFIX}{LANES_TABLE}"
     rows = [row async for row in site.store.scan(table, None, "WAKE|", "WAKE}")]
     assert len(rows) == len(owing), f"wake-up rows that nobody relies on: {[r[ROW] for r in rows]}"
     if operation in SAVES:

@@ -267,7 +267,7 @@ def test_a_late_writer_changes_nothing_that_is_newer(table: str) -> None:
 
 
 def test_verify_reports_copies_that_nothing_will_bring_up() -> None:
-    """As of a late reply that was noted for a job that had ended. A reader finishes them."""
+    """As where someone has deleted the wake-up row. A reader finishes them."""
 
     async def body(site: Site) -> None:
         await left_behind(site, STEPS, applies(CANCEL))

@@ -17,11 +17,11 @@ async def cancelled_during_release(stage: Stage) -> Job:
     """The owner of the lane has decided to release; before it saves, another process cancels."""
     lucius = await stage.orchestrator()
     await stage.puppet()
-    lucius.outbox.windows.closed = True
+    lucius.outbox.windows.close()
     job_id = await lucius.submit()
     await stage.asked(job_id)
     gate = lucius.points.hold("before ledger.save")
-    lucius.outbox.windows.closed = False
+    lucius.outbox.windows.reopen()
     lucius.outbox.releases.pump_all()
     await gate.reached()
     cancelled = await stage.bystander().apply(job_id, CancelRequested())

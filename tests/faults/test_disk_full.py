@@ -10,7 +10,6 @@ from unittest.mock import patch
 import pytest
 
 from lucius.admission.ingress import Ingress
-from lucius.bootstrap.outbox import outbox
 from lucius.buses.memory import MemoryBus
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
@@ -24,6 +23,7 @@ from tests.engine.world import envelope
 from tests.faults.services import Scribe
 from tests.faults.stage import PACKAGED, Stage, staged
 from tests.virtual import EPOCH
+from tests.wiring import outbox
 
 # -- SQLite ----------------------------------------------------------------------------------
 
@@ -156,10 +156,10 @@ async def test_fm_017_recover_entries_that_could_not_be_released_are_released_la
 ) -> None:
     lucius, ledger = await on_a_full_disk(stage)
     await stage.worker(Scribe())
-    lucius.outbox.windows.closed = True
+    lucius.outbox.windows.close()
     jobs = [await lucius.submit(number=n) for n in range(40)]
     ledger.full = True
-    lucius.outbox.windows.closed = False
+    lucius.outbox.windows.reopen()
     lucius.outbox.releases.pump_all()
     await full_for(stage, ledger, 300)
     for job_id in jobs:

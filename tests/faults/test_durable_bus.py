@@ -71,7 +71,7 @@ async def test_fm_021_prevent_the_lease_of_a_service_that_died_with_its_process_
 ) -> None:
     job = await killed_at_work(stage, named=True)
     assert (job.state, job.steps[0].used) == (JobState.SUCCEEDED, 0)
-    assert [e.reason for e in job.steps[0].executions[:-1]] == [AbortReason.RETURNED]
+    assert [e.reason for e in job.steps[0].executions[:-1]] == [AbortReason.PROCESS_DIED]
     assert stage.loop.time() < 120, "nobody waited for a lease to run out"
 
 

@@ -8,7 +8,6 @@ from unittest.mock import patch
 import pytest
 
 from lucius.admission.ingress import Ingress
-from lucius.bootstrap.outbox import outbox
 from lucius.buses.memory import MemoryBus
 from lucius.core.states import JobState
 from lucius.ledgers import memory
@@ -21,6 +20,7 @@ from tests.engine.world import envelope
 from tests.faults.services import Scribe
 from tests.faults.stage import PACKAGED, Stage, staged
 from tests.virtual import EPOCH
+from tests.wiring import outbox
 
 AT_ONCE = 100
 

@@ -15,9 +15,9 @@ async def both_release(stage: Stage) -> Job:
     """Both have read the job, both release its entry, and then both save."""
     await stage.puppet()
     one, other = await stage.orchestrator(), await stage.orchestrator()
-    one.outbox.windows.closed = True
+    one.outbox.windows.close()
     job_id = await one.submit()
-    one.outbox.windows.closed = False
+    one.outbox.windows.reopen()
     await other.outbox.ready.recover(range(LANES))
     gates = [process.points.hold("before ledger.save") for process in (one, other)]
     for process, gate in zip((one, other), gates, strict=True):

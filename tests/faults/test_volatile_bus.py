@@ -94,7 +94,7 @@ async def test_fm_021_prevent_the_first_death_ends_the_lease_at_once_and_costs_n
     step = job.steps[0]
     assert (job.state, step.used) == (JobState.SUCCEEDED, 0)
     assert {e.attempt_no for e in step.executions} == {1}
-    assert [e.reason for e in step.executions[:-1]] == [AbortReason.RETURNED]
+    assert [e.reason for e in step.executions[:-1]] == [AbortReason.PROCESS_DIED]
     assert stage.loop.time() < 120, "nobody waited for a lease to run out"
 
 

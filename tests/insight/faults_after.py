@@ -22,6 +22,19 @@ async def a_worker_was_killed_with_work_in_hand_and_free_slots(ward: Ward) -> st
     return job_id
 
 
+@fault("WORKERS_SILENT")
+async def a_worker_was_killed_with_all_its_slots_taken(ward: Ward) -> str:
+    """Its lease has not ended, and so its step counts as at work: it is busy to whoever counts only that."""
+    first = await ward.submit()
+    await asyncio.sleep(1)
+    run = (await ward.job(first)).steps[0].executions[-1]
+    await ward.apply(first, AckReceived("ocr", run.attempt_no, run.exec_id, "w1", None, 1, "1"))
+    await asyncio.sleep(600)
+    job_id = await ward.submit()
+    await asyncio.sleep(20)
+    return job_id
+
+
 @fault("BUSY", slots=1)
 async def one_worker_is_busy_and_another_was_killed_long_ago(ward: Ward) -> str:
     ward.insight.services.pulled("ocr", "old", 8, "1")

@@ -48,6 +48,13 @@ async def it_succeeded(ward: Ward) -> str:
     return job_id
 
 
+@fault("AWAITS_ACK")
+async def it_has_just_been_sent(ward: Ward) -> str:
+    job_id = await ward.submit()
+    await asyncio.sleep(1)
+    return job_id
+
+
 @fault("AT_WORK")
 async def its_worker_has_worked_for_an_hour(ward: Ward) -> str:
     await ward.start("ocr", 7200)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from lucius.core.states import JobState, StepState
-from lucius.engines.outbox.held_back import NoneHeldBack
 from lucius.insight.pauses import LOOK, PausedServices
 from lucius.ports.services import ServiceView
 from tests.api.live import live
 from tests.engine.world import Timed, World
 from tests.virtual import VirtualLoop, run_virtually
+from tests.wiring import NoneHeldBack
 
 LONG = timedelta(hours=20).total_seconds()
 

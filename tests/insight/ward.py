@@ -9,7 +9,6 @@ from typing import Any
 
 from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.bootstrap.insight import insight, listening
-from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError, PublishRefusedError
@@ -17,7 +16,6 @@ from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.core.plan import Sla, StepPlan
 from lucius.engines.outbox.ownership import EMBEDDED
-from lucius.gateway.bus_gateway import BusGateway
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import FatalError, Output, RetryableError, Service, ServiceRunner, Task
 from lucius.ports.bus import Delivery, Message
@@ -27,6 +25,7 @@ from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import NO_LIMITS, Inflight, Limits
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.virtual import VirtualLoop
+from tests.wiring import gateway_on, outbox
 
 SERVICES = ("ocr", "embedding", "sis")
 
@@ -173,7 +172,7 @@ class Ward:
     @asynccontextmanager
     async def running(self, *names: str) -> AsyncIterator["Ward"]:
         if self.subscribed:
-            await BusGateway(self.bus, self.config).prepare()
+            await gateway_on(self.bus, self.config).prepare()
         await self.outbox.reconciler.prepare()
         self.tasks.append(asyncio.create_task(self.outbox.reconciler.run()))
         for name in names:

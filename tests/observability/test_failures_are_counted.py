@@ -161,7 +161,7 @@ async def test_an_sla_that_is_broken(world: Watched) -> None:
 
 @watched
 async def test_a_pause_that_is_forgotten(world: Watched) -> None:
-    world.outbox.windows.closed = True
+    world.outbox.windows.close()
     await world.engine.apply(await world.submit(), PauseRequested())
     world.loop.stand_still(8 * DAY)
     await asyncio.sleep(60)

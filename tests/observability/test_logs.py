@@ -128,6 +128,7 @@ def test_libraries_log_neither_requests_with_their_addresses_nor_their_workings(
     configure_logs("DEBUG", "json", stream)
     logging.getLogger("httpx").info("HTTP Request: POST https://hooks.example/T0/xyz")
     logging.getLogger("uvicorn.error").info("Started server process [1]")
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     logging.getLogger("lucius").debug("shown")
     root.setLevel(level)
     logging.captureWarnings(False)
@@ -204,7 +205,7 @@ async def test_stale_replies_are_said_and_duplicates_are_only_there_for_debuggin
 
 @watched
 async def test_a_broken_sla_is_an_error(world: Watched) -> None:
-    world.outbox.windows.closed = True
+    world.outbox.windows.close()
     await world.engine.apply(await world.submit(), PauseRequested())
     with logged(JsonFormatter(), logging.WARNING) as lines:
         world.loop.stand_still(8 * 86_400)

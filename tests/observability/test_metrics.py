@@ -60,10 +60,10 @@ async def backlog(world: Watched) -> list[float]:
 @watched
 async def test_the_backlog_is_shown_by_stage(world: Watched) -> None:
     puppet = await world.puppet()
-    world.outbox.windows.closed = True
+    world.outbox.windows.close()
     await world.submit()
     assert await backlog(world) == [1, 0, 0]
-    world.outbox.windows.closed = False
+    world.outbox.windows.reopen()
     world.outbox.releases.pump_all()
     directive = await puppet.take()
     assert await backlog(world) == [0, 1, 0]
@@ -99,7 +99,7 @@ def test_what_runs_is_counted_again_after_a_restart() -> None:
 async def test_during_an_outage_the_levels_stay_and_the_dependency_is_shown_down(
     world: Watched,
 ) -> None:
-    world.outbox.windows.closed = True
+    world.outbox.windows.close()
     await world.submit()
     held = {"service": "ocr", "lane": LANE, "stage": "held"}
     assert await world.value("lucius_backlog", **held) == 1

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import outbox
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
 from lucius.core.routing import every_directive_topic
 from lucius.engines.outbox.unclaimed import QUIET, UNCLAIMED
@@ -19,6 +18,7 @@ from tests.bus_looks import backlog
 from tests.faults.network import Network
 from tests.faults.stage import PACKAGED
 from tests.observability.world import Scripted, Watched, logged, watched
+from tests.wiring import outbox
 
 TOPICS = every_directive_topic()
 

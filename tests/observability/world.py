@@ -9,7 +9,6 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import outbox
 from lucius.configs.files import FileConfig
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, ServiceRunner, Task
@@ -19,6 +18,7 @@ from tests.engine.world import envelope
 from tests.faults.network import Network
 from tests.faults.services import Puppet
 from tests.virtual import VirtualLoop, run_virtually
+from tests.wiring import outbox
 
 
 class Scripted(Service):

@@ -2,12 +2,14 @@
 
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Callable
 
 import pytest
 
 from lucius.platform import Output, Service, SyncTask, Task
+from lucius.platform.bodies import TURN_SECONDS
 from tests.platform.bench import Bench, Writer, on_the_bench
 from tests.platform.isolated import Threaded
 
@@ -121,6 +123,16 @@ class Computing(Service):
             sum(range(10_000))
         task.stage("output.txt", "done")
         return Output()
+
+
+async def test_threads_that_compute_let_the_loop_have_its_turn_soon(bench: Bench) -> None:
+    python = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    try:
+        await bench.runner(Threaded())
+        assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
+    finally:
+        sys.setswitchinterval(python)
 
 
 async def test_heartbeats_go_on_while_plain_code_computes(bench: Bench) -> None:

@@ -45,5 +45,5 @@ def filled(shape: Any, text: str, name: str = "") -> Any:
     if shape in (int, bool, float):
         return shape(1)
     if shape is str:
-        return INSTANT if name.endswith(("_at", "_seen")) else text
+        return INSTANT if name.endswith(("_at", "_seen")) or name in ("at", "since") else text
     return {"uri": text}

@@ -18,6 +18,7 @@ from lucius.ports.lanes import FixedLanes
 from lucius.settings import load_settings
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.api.live import BOUND, Live
+from tests.wiring import runtime_of
 
 OLD, NEW = ("k1", "1" * 32), ("k2", "2" * 32)
 ROTATION = ((OLD,), (NEW, OLD), (OLD, NEW), (NEW,))
@@ -71,8 +72,8 @@ class Deployment:
                 "LUCIUS_CALLBACK_KEYS": ",".join(f"{name}:{secret}" for name, secret in keys),
             }
         )
-        runtime = Runtime(
-            settings=settings,
+        runtime = runtime_of(
+            settings,
             ledger=self._ledger,
             bus=self._bus,
             config=FileConfig(),

@@ -14,7 +14,6 @@ from lucius.bootstrap.adapters.buses import open_bus
 from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.workspaces import open_workspace
-from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.secrets import webhook_secret
 from lucius.core.effects import Decision
 from lucius.core.inputs import CancelRequested
@@ -30,6 +29,7 @@ from tests.engine.world import World
 from tests.security.receiver import HOST, Detour, Receiver, names
 from tests.security.test_webhooks import URL, verified
 from tests.virtual import VirtualLoop, run_virtually
+from tests.wiring import runtime_of
 
 
 @asynccontextmanager
@@ -38,8 +38,8 @@ async def lucius(
 ) -> AsyncIterator[Live]:
     """The whole of it; only the last hop of a webhook is the test's."""
     settings = load_settings({"LUCIUS_DATA_DIR": str(data)})
-    runtime = Runtime(
-        settings=settings,
+    runtime = runtime_of(
+        settings,
         ledger=await open_ledger(settings),
         bus=open_bus(settings),
         config=await open_config(settings),

@@ -17,6 +17,8 @@ class AnswerApi(ThreadingHTTPServer):
         """What is answered instead of a chat completion."""
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
+        self.together: threading.Barrier | None = None
+        """Who asks is answered when so many have asked."""
 
     @property
     def url(self) -> str:
@@ -36,6 +38,8 @@ class Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers["content-length"]))
         api.asked.append({"path": self.path, **json.loads(content)})
         api.keys.append(self.headers["authorization"])
+        if api.together is not None:
+            api.together.wait()
         body = api.body()
         self.send_response(api.status)
         self.send_header("content-length", str(len(body)))

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from lucius.services import Sis
 from lucius.services.endpoint import MAX_ANSWER, AnswerEndpoint
 from lucius.services.passages import Passage
 from lucius.services.prompts import Prompt
+from lucius.services.retrieval import BestFit, Source
+from lucius.services.sis import ASKED_AT_ONCE
 from lucius.settings import load_settings
 from tests.api.live import live
 from tests.services.answering import AnswerApi, answer_api
@@ -53,7 +56,7 @@ async def test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_
     assert unknown["answer"] == answered["answer"], "an endpoint is asked whatever fits"
     assert unknown["page"] == unknown["sources"][0]["page"]
     assert result["answered_by"] == "small-model"
-    first = api.asked[0]
+    (first,) = [each for each in api.asked[:2] if asked["prompt_set"][0] in str(each["messages"])]
     assert (first["path"], first["model"], first["temperature"]) == (
         "/v1/chat/completions",
         "small-model",
@@ -62,11 +65,35 @@ async def test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_
     given = first["messages"][1]["content"]
     assert "[1, 2] The lamp must be lit" in given
     assert "The Harbour Board pays 18,400 crowns a year" in given
-    assert api.keys == [f"Bearer {KEY}"] * 3
+    assert set(api.keys) == {f"Bearer {KEY}"}
     assert failure(refused) == ("FAILED_FINAL", "ANSWER_ENDPOINT_REFUSED")
     said = json.dumps([result, refused]) + caplog.text + repr(settings)
     assert KEY not in said
     assert caplog.text.count("Loading weights") == 1, "a process keeps its model"
+
+
+async def test_several_prompts_are_asked_at_once_and_answered_in_their_order(
+    tmp_path: Path, api: AnswerApi, endpoint: AnswerEndpoint
+) -> None:
+    api.together = Barrier(ASKED_AT_ONCE, timeout=60)
+    prompts = [{"id": f"p{number}", "prompt": "How much?"} for number in range(2 * ASKED_AT_ONCE)]
+    async with Stage(tmp_path, [Sis(endpoint)]) as stage:
+        done = json.loads(stage.output(await stage.step("SIS", payload={"prompt_set": prompts})))
+    assert [each["id"] for each in done["answers"]] == [each["id"] for each in prompts]
+
+
+@pytest.mark.parametrize(
+    ("cited", "expected"),
+    [((1, 1), (1, 1)), ((9, 1), (1, 2)), (("one", None), (1, 2)), ((), (1, 2))],
+)
+def test_a_json_answer_cites_a_passage_that_the_endpoint_was_given(
+    api: AnswerApi, endpoint: AnswerEndpoint, cited: tuple[Any, ...], expected: tuple[int, int]
+) -> None:
+    api.said = json.dumps({"text": "18,400"} | dict(zip(("page", "passage"), cited, strict=False)))
+    sources = [Source(PASSAGES[0], 0.9), Source(Passage(1, 1, "Maintenance agreement"), 0.5)]
+    answer = Sis(endpoint)._answer(Prompt("How much?", "1", "json"), BestFit(None, None, sources))
+    said = answer["answer"]
+    assert (said["text"], said["page"], said["passage"]) == ("18,400", *expected)
 
 
 async def test_no_process_of_another_service_knows_the_key(
@@ -80,8 +107,9 @@ async def test_no_process_of_another_service_knows_the_key(
     assert (tmp_path / "out").read_text() == "it knows nothing"
 
 
-def test_a_prompt_may_ask_for_json(api: AnswerApi, endpoint: AnswerEndpoint) -> None:
-    api.said = '{"text": "18,400 crowns", "page": 1, "passage": 2, "amount": 18400}'
+@pytest.mark.parametrize("form", ["%s", "```json\n%s\n```", "```\n%s```"])
+def test_a_prompt_may_ask_for_json(api: AnswerApi, endpoint: AnswerEndpoint, form: str) -> None:
+    api.said = form % '{"text": "18,400 crowns", "page": 1, "passage": 2, "amount": 18400}'
     answer = endpoint.answer(Prompt("How much?", "1", "json"), PASSAGES)
     assert answer["amount"] == 18400
     assert api.asked[0]["response_format"] == {"type": "json_object"}

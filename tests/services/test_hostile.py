@@ -14,10 +14,10 @@ import pytest
 
 from lucius.platform import Service
 from lucius.services import Ocr
-from lucius.services.documents import Picture, Sheets
 from lucius.services.limits import NICENESS
 from lucius.services.ocr import OcrOptions, recognised
 from lucius.services.recognition import Recogniser
+from lucius.services.sheets import Picture, Sheets
 from lucius.workspaces import files
 from lucius.workspaces.notes import Notes
 from tests.services import hostile

@@ -12,6 +12,7 @@ from lucius.services.index import Index
 from lucius.services.page_choice import PageChoice
 from lucius.services.passages import passages_of
 from lucius.services.recognition import _in_lines
+from lucius.services.retrieval import Retrieval
 from lucius.services.vectors import DIMENSIONS, vectors_of
 from lucius.services.words import has_words, sentences, words
 
@@ -63,6 +64,26 @@ def test_an_index_survives_json() -> None:
     again = Index.from_json(json.loads(index.to_json()))
     assert again.passages == index.passages
     assert again.vectors == pytest.approx(index.vectors, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("When was the inspection?", "The inspection was on Monday."),
+        ("How long was the inspection?", "The inspection took two hours."),
+        ("Who made the inspection?", "The inspection was made by Ingrid Dahl."),
+        ("What follows from the inspection?", "Repairs follow from the inspection."),
+    ],
+)
+def test_an_answer_has_the_moment_the_number_or_the_name_that_is_asked_for(
+    question: str, answer: str
+) -> None:
+    said = (
+        "Repairs follow from the inspection. The inspection was made by Ingrid Dahl."
+        " The inspection took two hours. The inspection was on Monday."
+    )
+    found = Retrieval(Index.of({1: said}, 480, 0, 256)).found(question)
+    assert found.sentence == answer
 
 
 @pytest.mark.parametrize(

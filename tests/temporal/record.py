@@ -64,10 +64,10 @@ async def paused(runtime: Runtime, job_id: str, first: Gated) -> None:
 
 
 async def held(runtime: Runtime, job_id: str, first: Gated) -> None:
-    runtime.outbox.windows.closed = True
+    runtime.outbox.windows.close()
     first.gate.set()
     await moved_to(runtime, job_id, lambda job: job.steps[0].held)
-    runtime.outbox.windows.closed = False
+    runtime.outbox.windows.reopen()
     runtime.outbox.releases.pump_all()
 
 

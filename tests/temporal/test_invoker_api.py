@@ -124,12 +124,12 @@ async def test_what_is_not_next_is_superseded(tmp_path: Path) -> None:
 
 async def test_an_attempt_is_held_while_the_window_is_closed(tmp_path: Path) -> None:
     async with invoking(tmp_path) as (runtime, bus, remote, job_id):
-        runtime.outbox.windows.closed = True
+        runtime.outbox.windows.close()
         held = await remote.attempt(attempt(job_id, publish=True))
         assert held is not None
         assert (held["outcome"], directives(bus)) == ("held", [])
         assert held["snapshot"]["attempts"] == held["snapshot"]["publishes"] == []
-        runtime.outbox.windows.closed = False
+        runtime.outbox.windows.reopen()
         runtime.outbox.releases.pump_all()
         job = await runtime.engine.job(job_id)
         while job is not None and not job.steps[0].out:
@@ -196,6 +196,16 @@ def test_without_a_secret_it_listens_on_loopback_only(tmp_path: Path) -> None:
         check_invoker_address(settings, "0.0.0.0")
     with_secret = settings_of(tmp_path, None, LUCIUS_INVOKER_SECRET=SECRET)
     check_invoker_address(with_secret, "0.0.0.0")
+
+
+def test_without_a_secret_the_system_must_say_whose_a_connection_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lucius.bootstrap.roles.known_here", lambda: False)
+    with pytest.raises(UnsafeAddressError, match="LUCIUS_INVOKER_SECRET"):
+        check_invoker_address(settings_of(tmp_path, None), "127.0.0.1")
+    with_secret = settings_of(tmp_path, None, LUCIUS_INVOKER_SECRET=SECRET)
+    check_invoker_address(with_secret, "127.0.0.1")
 
 
 async def test_the_lease_of_a_step_is_the_result_timeout(tmp_path: Path) -> None:

@@ -65,6 +65,29 @@ async def test_every_question_needs_the_whole_secret_as_a_bearer_token(
         assert SECRET not in answer.text
 
 
+@pytest.mark.parametrize("header", ["origin", "sec-fetch-site"])
+@pytest.mark.parametrize("path", [ATTEMPT, PUBLISH, TIMEOUT, "/v1/internal/jobs/x/inputs"])
+async def test_no_web_page_may_ask_even_where_no_secret_is_needed(header: str, path: str) -> None:
+    """A page can reach loopback, under its own name too; its browser says that it is one."""
+    transport = httpx.ASGITransport(invoker_app(None))  # type: ignore[arg-type]
+    async with httpx.AsyncClient(base_url="http://invoker", transport=transport) as client:
+        answer = await client.post(path, content=b"{", headers={header: "null"})
+    assert said(answer) == (403, "CROSS_ORIGIN")
+
+
+async def test_who_hangs_up_while_asking_leaves_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with health_port(invoker_app(None), "127.0.0.1", 0) as port:  # type: ignore[arg-type]
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"POST {ATTEMPT} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+        async with httpx.AsyncClient() as client:
+            assert (await client.get(f"http://127.0.0.1:{port}/openapi.json")).status_code == 200
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 WRONG: dict[str, Any] = {
     "not JSON": b"{",
     "an array": b"[]",

@@ -8,7 +8,6 @@ import pytest
 from temporalio.client import Client
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import outbox
 from lucius.configs.files import FileConfig
 from lucius.core.errors import WorkflowsUnavailableError
 from lucius.core.job import Job
@@ -21,6 +20,7 @@ from lucius.ports.lanes import NO_LANES
 from tests.engine.world import envelope
 from tests.faults.stage import Stage
 from tests.virtual import VirtualLoop, run_virtually
+from tests.wiring import outbox
 
 MANY = 3 * AT_ONCE
 

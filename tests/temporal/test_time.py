@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Outbox, outbox
+from lucius.bootstrap.outbox import Outbox
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.inputs import AckReceived
@@ -31,6 +31,7 @@ from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.lanes import BOTH_ENGINES
 from tests.engine.world import envelope
+from tests.wiring import outbox
 
 pytestmark = pytest.mark.xdist_group("temporal")
 

@@ -14,7 +14,7 @@ from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.temporal import open_workflows, place_of
 from lucius.core.errors import WorkflowsUnavailableError
 from lucius.core.states import JobState
-from tests.authority import Authority
+from tests.certificates import Authority
 from tests.temporal.server import TemporalServer, shared_server
 from tests.temporal.world import ended, envelope, running, settings_of, submitted
 

@@ -59,7 +59,7 @@ async def zombie(settings: Settings) -> str:
         job_id = (await runtime.engine.submit(envelope(settings))).job_id
         await service.begun.wait()
         await runtime.engine.apply(job_id, CancelRequested(immediate=True))
-        ended = await runtime.engine.ended(job_id, 5)
+        ended = await runtime.engine.ended(job_id, 60)
         assert ended is not None
         assert ended.state == "CANCELLED"
         service.go.set()
@@ -93,7 +93,7 @@ async def test_a_redrive_takes_the_effect_up_and_executes_nothing(settings: Sett
     service = Slow()
     async with running(settings, service) as runtime:
         again = (await runtime.engine.redrive(job_id)).job_id
-        ended = await runtime.engine.ended(again, 10)
+        ended = await runtime.engine.ended(again, 60)
         assert ended is not None
         assert ended.state == "SUCCEEDED"
     assert service.executed == 0
@@ -104,7 +104,7 @@ async def test_a_redrive_with_another_payload_is_another_effect(settings: Settin
     job_id = await zombie(settings)
     async with running(settings, Slow()) as runtime:
         again = (await runtime.engine.redrive(job_id, payload={"fails": True})).job_id
-        ended = await runtime.engine.ended(again, 10)
+        ended = await runtime.engine.ended(again, 60)
         assert ended is not None
         assert ended.state == "FAILED_FINAL"
     assert [drift.kind for drift in await verify(settings)] == ["effect_after_end"]
@@ -117,7 +117,7 @@ async def test_what_is_still_under_way_is_not_reported(settings: Settings) -> No
         await service.begun.wait()
         assert await verify(settings) == []
         service.go.set()
-        await runtime.engine.ended(job_id, 5)
+        await runtime.engine.ended(job_id, 60)
         assert await verify(settings) == []
 
 
@@ -131,7 +131,7 @@ async def test_an_embedded_service_commits_nothing_after_an_immediate_cancel(
         await runtime.engine.apply(job_id, CancelRequested(immediate=True))
         service.go.set()
         again = (await runtime.engine.redrive(job_id, payload={"fails": False})).job_id
-        ended = await runtime.engine.ended(again, 10)
+        ended = await runtime.engine.ended(again, 60)
     assert ended is not None
     assert (ended.state, service.executed) == ("SUCCEEDED", 2)
     assert await verify(settings) == []
@@ -153,7 +153,7 @@ async def test_a_redriven_job_answers_for_effects_of_a_root_that_was_pruned(
     job_id = await zombie(settings)
     async with running(settings, Slow()) as runtime:
         again = (await runtime.engine.redrive(job_id)).job_id
-        old, new = await runtime.engine.job(job_id), await runtime.engine.ended(again, 10)
+        old, new = await runtime.engine.job(job_id), await runtime.engine.ended(again, 60)
     assert old is not None
     assert new is not None
     await prune(settings, new.updated_at)

@@ -296,7 +296,7 @@ def _carried(old: Job) -> dict[str, Carried]:
 
 
 JOB_ID: Final = "{jobId}"
-"""In an `output_ref` it stands for the id of the job, which only LUCIUS knows."""
+"""In an `output_ref` this stands for the job's id, which the client cannot know beforehand."""
 
 
 def with_job_id(envelope: Any, job_id: str) -> Any:

@@ -2,12 +2,15 @@
 
 import json
 import re
-from typing import Any, Final, NoReturn
+from itertools import chain
+from typing import Any, Final, NoReturn, TypeVar
 
 import orjson
 from starlette.requests import Request
 
 from lucius.api.problems import Problem
+
+T = TypeVar("T")
 
 MAX_DEPTH: Final = 64
 BEYOND: Final = 2**80
@@ -64,9 +67,8 @@ def parsed(body: bytes) -> Any:
         if "depth limit" in str(error):
             raise Problem("NESTING_TOO_DEEP") from None
         raise Problem("INVALID_JSON", f"the body is not valid JSON: {error}") from None
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
-        raise Problem("NESTING_TOO_DEEP")
-    if _needs_no_second_look(body, value):
+    few = body.count(b"{") + body.count(b"[") <= MAX_DEPTH
+    if _needs_no_second_look(body, _keys(value) if few else _keys_by_level(value)):
         return value
     try:
         _DECODER.decode(body.decode())
@@ -75,13 +77,13 @@ def parsed(body: bytes) -> Any:
     return value
 
 
-def _needs_no_second_look(body: bytes, value: Any) -> bool:
+def _needs_no_second_look(body: bytes, keys: int) -> bool:
     """Each key ends in `":`. If there are no more of those than keys, none is named twice.
 
     A string may contain `":` too: then they are more, and the second pass decides. Where something
     stands between quote and colon, or a float may have been an integer, it does so in any case.
     """
-    return body.count(b'":') == _keys(value) and _LOOSE_KEY.search(body) is None
+    return body.count(b'":') == keys and _LOOSE_KEY.search(body) is None
 
 
 def _keys(value: Any) -> int:
@@ -97,6 +99,31 @@ def _keys(value: Any) -> int:
         elif type(item) is float and abs(item) >= _LARGE:
             return -1
     return keys
+
+
+def _keys_by_level(value: Any) -> int:
+    """The same, for many objects and lists: an item of a level that has one kind costs no look of its own.
+
+    Raises where they are nested too deep; depth costs no recursion.
+    """
+    keys, level = 0, [value]
+    for _ in range(MAX_DEPTH + 1):
+        kinds = set(map(type, level))
+        if float in kinds and any(type(item) is float and abs(item) >= _LARGE for item in level):
+            keys = -BEYOND
+        if dict not in kinds and list not in kinds:
+            return max(keys, -1)
+        objects = _of(dict, level, kinds)
+        keys += sum(map(len, objects))
+        inner = chain(_of(list, level, kinds), map(dict.values, objects))
+        level = list(chain.from_iterable(inner))
+    raise Problem("NESTING_TOO_DEEP")
+
+
+def _of(kind: type[T], level: list[Any], kinds: set[type]) -> list[T]:
+    if kind not in kinds:
+        return []
+    return level if len(kinds) == 1 else [item for item in level if type(item) is kind]
 
 
 def _check_headers(request: Request, limit: int, *, form: bool) -> None:
@@ -129,19 +156,6 @@ def _too_large(limit: int) -> NoReturn:
         f"the body is larger than {limit} bytes",
         headers={"connection": "close"},
     )
-
-
-def _depth(value: Any) -> int:
-    """Level by level, so that depth costs no recursion."""
-    level, depth = [value], 0
-    while level := [item for item in level if isinstance(item, dict | list)]:
-        depth += 1
-        if depth > MAX_DEPTH:
-            break
-        level = [
-            child for item in level for child in (item.values() if isinstance(item, dict) else item)
-        ]
-    return depth
 
 
 class LongIntegerError(Exception):

@@ -13,8 +13,8 @@ from lucius.api.operation import JSON, Answer, Operation
 from lucius.api.problems import MEDIA_TYPE, problem_document
 from lucius.contract import shapes
 from lucius.contract.codes import ProblemCode
+from lucius.contract.envelope import JsonObject
 
-Json = dict[str, Any]
 _REF: Final = "#/components/schemas/{model}"
 SECURITY: Final = {
     "caller": {
@@ -30,9 +30,9 @@ SECURITY: Final = {
 }
 
 
-def document(info: Json, operations: Sequence[Operation], *, guarded: bool) -> Json:
+def document(info: JsonObject, operations: Sequence[Operation], *, guarded: bool) -> JsonObject:
     """`guarded`: authentication is on, so callers must say who they are."""
-    paths: dict[str, Json] = {}
+    paths: dict[str, JsonObject] = {}
     for operation in operations:
         if not operation.hidden:
             about = _described(operation, guarded=guarded)
@@ -41,8 +41,8 @@ def document(info: Json, operations: Sequence[Operation], *, guarded: bool) -> J
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components}
 
 
-def _described(operation: Operation, *, guarded: bool) -> Json:
-    about: Json = {
+def _described(operation: Operation, *, guarded: bool) -> JsonObject:
+    about: JsonObject = {
         "tags": [operation.tag],
         "summary": operation.summary,
         "operationId": operation.operation_id,
@@ -62,20 +62,20 @@ def _described(operation: Operation, *, guarded: bool) -> Json:
     return about | _security(operation, guarded=guarded)
 
 
-def _security(operation: Operation, *, guarded: bool) -> Json:
+def _security(operation: Operation, *, guarded: bool) -> JsonObject:
     if operation.callback_token:
         return {"security": [{"callback_token": []}]}
     if operation.role is None:
         return {}
-    about: Json = {
+    about: JsonObject = {
         "x-lucius-role": operation.role.value,
         "x-lucius-every-tenant": operation.every_tenant,
     }
     return about | ({"security": [{"caller": []}]} if guarded else {})
 
 
-def responses(operation: Operation) -> dict[int, Json]:
-    documents: dict[int, Json] = {
+def responses(operation: Operation) -> dict[int, JsonObject]:
+    documents: dict[int, JsonObject] = {
         status: _answer(answer, operation.operation_id)
         for status, answer in operation.answers.items()
     }
@@ -87,14 +87,14 @@ def responses(operation: Operation) -> dict[int, Json]:
     return documents
 
 
-def _request(operation_id: str, schema: Json) -> Json:
+def _request(operation_id: str, schema: JsonObject) -> JsonObject:
     example = REQUESTS.get(operation_id)
     return {"schema": described(schema)} | ({} if example is None else {"example": example})
 
 
-def _answer(answer: Answer, operation_id: str) -> Json:
-    document: Json = {"description": answer.description}
-    content: Json = {}
+def _answer(answer: Answer, operation_id: str) -> JsonObject:
+    document: JsonObject = {"description": answer.description}
+    content: JsonObject = {}
     if answer.shape is not None:
         schema = {"$ref": _REF.format(model=answer.shape.__name__)}
         example = example_of(schema, schemas(), *ALSO.get(operation_id, ()))
@@ -112,12 +112,12 @@ def _answer(answer: Answer, operation_id: str) -> Json:
     return document
 
 
-def _problem(codes: Sequence[ProblemCode], shape: type[Any]) -> Json:
+def _problem(codes: Sequence[ProblemCode], shape: type[Any]) -> JsonObject:
     """The codes are listed for readers, and as a schema for programs."""
     listed = {"properties": {"code": {"enum": [known.code for known in codes]}}}
     schema = {"allOf": [{"$ref": _REF.format(model=shape.__name__)}, described(listed)]}
     example = problem_document(codes[0], codes[0].title)
-    document: Json = {
+    document: JsonObject = {
         "description": "\n".join(f"- `{known.code}`: {known.title}" for known in codes),
         "content": {MEDIA_TYPE: {"schema": schema, "example": example}},
     }
@@ -142,7 +142,7 @@ def schemas() -> MappingProxyType[str, Any]:
     )
 
 
-def path_parameter(name: str, description: str) -> Json:
+def path_parameter(name: str, description: str) -> JsonObject:
     return {
         "name": name,
         "in": "path",
@@ -152,7 +152,7 @@ def path_parameter(name: str, description: str) -> Json:
     }
 
 
-def query_parameter(name: str, description: str, schema: Json | None = None) -> Json:
+def query_parameter(name: str, description: str, schema: JsonObject | None = None) -> JsonObject:
     return {
         "name": name,
         "in": "query",
@@ -162,5 +162,5 @@ def query_parameter(name: str, description: str, schema: Json | None = None) -> 
     }
 
 
-def header_parameter(name: str, description: str, schema: Json | None = None) -> Json:
+def header_parameter(name: str, description: str, schema: JsonObject | None = None) -> JsonObject:
     return {**query_parameter(name, description, schema), "in": "header"}

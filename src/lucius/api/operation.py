@@ -21,10 +21,10 @@ from lucius.api.metrics import Observe
 from lucius.api.problems import Problem, problem_response
 from lucius.api.queries import query_check
 from lucius.contract.codes import CODES, Operations, ProblemCode
+from lucius.contract.envelope import JsonObject
 from lucius.contract.shapes import ProblemShape
 from lucius.core.errors import LuciusError
 
-Json = dict[str, Any]
 Handler = Callable[[ApiContext, Request, Caller], Awaitable[Response]]
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 Refuse = Callable[[Request, Exception], Response]
@@ -52,8 +52,8 @@ class Operation:
     role: Role | None
     """None: open to everyone, or guarded by a callback token."""
     answers: Mapping[int, Answer]
-    parameters: tuple[Json, ...] = ()
-    body: Json | None = None
+    parameters: tuple[JsonObject, ...] = ()
+    body: JsonObject | None = None
     body_required: bool = True
     description: str = ""
     callback_token: bool = False

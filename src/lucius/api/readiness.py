@@ -25,9 +25,16 @@ class Readiness:
         self._checks = checks
         self._seconds = seconds
         self._last: dict[str, Said] = {}
+        self._asking: asyncio.Task[dict[str, Said]] | None = None
 
     async def ask(self) -> dict[str, Said]:
-        """Every dependency at once. A change of what it says is logged."""
+        """Every dependency at once. Those who ask meanwhile share the answer: anyone may ask, uncounted."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        return await asyncio.shield(self._asking)
+
+    async def _ask(self) -> dict[str, Said]:
+        """A change of what a dependency says is logged."""
         said = await asyncio.gather(*(self._asked(check) for check in self._checks.values()))
         found = dict(zip(self._checks, said, strict=True))
         for name, now in found.items():

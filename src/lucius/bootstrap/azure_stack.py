@@ -14,22 +14,21 @@ import logging
 import os
 import shlex
 import shutil
-import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from lucius.bootstrap.broker import die_with_parent, local_nats
-from lucius.bootstrap.ending import Ending
+from lucius.bootstrap.broker import local_nats
+from lucius.bootstrap.ending import CLOSING, Ending
 from lucius.bootstrap.listening import LOOPBACK, free_port
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.secrets import made_once
+from lucius.bootstrap.stack_part import Part, PartMissingError
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.temporal_server import server_command
 from lucius.configs.files import files_of
-from lucius.core.errors import LuciusError
 from lucius.settings import Settings
 from lucius.standins.azurite import create_container
 
@@ -48,14 +47,7 @@ KEY: Final = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 """Azurite's own, from its documentation: it opens nothing else."""
-PATIENCE: Final = 120.0
-"""Seconds within which a part is ready, on a busy machine too."""
-PAUSE: Final = 1.0
 SCRIPT: Final = Path("azurite/node_modules/azurite/dist/src/azurite.js")
-
-
-class PartMissingError(LuciusError):
-    """The stack cannot be started: a part of it is not installed, or does not come up."""
 
 
 def azurite_command() -> list[str]:
@@ -76,64 +68,6 @@ def azurite_options(folder: Path | None, blob: int, queue: int, table: int) -> l
     kept = ["--location", str(folder)] if folder is not None else ["--inMemoryPersistence"]
     ports = ["--blobPort", str(blob), "--queuePort", str(queue), "--tablePort", str(table)]
     return [*kept, *ports, "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
-
-
-class Part:
-    """A process of the stack. What it says first on standard output says that it is ready."""
-
-    def __init__(self, name: str, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        self.name = name
-        self.said = ""
-        self._command = command
-        self._environ = environ
-        self._process: asyncio.subprocess.Process | None = None
-        self._ending = False
-
-    @property
-    def is_ours(self) -> bool:
-        """A process of LUCIUS, which needs the stand-ins for its end, too."""
-        return "lucius" in self._command
-
-    async def start(self, *, speaks: bool = True) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            env=dict(self._environ),
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for this process alone: it ends the parts in order
-            preexec_fn=die_with_parent if sys.platform == "linux" else None,
-        )
-        if speaks:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    self.said = (await self._out.readline()).decode().strip()
-            except TimeoutError:
-                raise PartMissingError(f"the {self.name} is not ready in {PATIENCE:g} s") from None
-            if not self.said:
-                raise PartMissingError(f"the {self.name} does not start; the lines above say why")
-
-    @property
-    def _out(self) -> asyncio.StreamReader:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        return self._process.stdout
-
-    async def keep(self) -> None:
-        """Start it again whenever it ends by itself."""
-        while not self._ending and self._process is not None:
-            while await self._out.read(65536):
-                pass
-            status = await self._process.wait()
-            if not self._ending:
-                log.warning("the %s has ended (%d) and is started again", self.name, status)
-                await asyncio.sleep(PAUSE)
-                with contextlib.suppress(PartMissingError):
-                    await self.start()
-
-    async def stop(self) -> None:
-        self._ending = True
-        if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(signal.SIGTERM)
-            await self._process.wait()
 
 
 class Stack:
@@ -169,10 +103,10 @@ class Stack:
         folder = self._data / "azurite"
         folder.mkdir(0o700, parents=True, exist_ok=True)
         command = [*azurite_command(), *azurite_options(folder, blob, queue, table)]
-        await self._start("Azurite", command, speaks=False)
+        azurite = await self._start("Azurite", command, speaks=False)
         account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
         blobs = f"{account}BlobEndpoint=http://{LOOPBACK}:{blob}/{ACCOUNT};"
-        await _persistently(lambda: create_container(blobs, CONTAINER))
+        await azurite.answers(lambda: create_container(blobs, CONTAINER))
         return {
             "LUCIUS_TABLE_CONNECTION": (
                 f"{account}TableEndpoint=http://{LOOPBACK}:{table}/{ACCOUNT};"
@@ -271,29 +205,15 @@ class Stack:
         return await self._start(name, [sys.executable, "-m", module, *words])
 
     async def _start(self, name: str, command: Sequence[str], *, speaks: bool = True) -> Part:
-        part = Part(name, command, self.environ)
+        part = Part(name, command, self.environ, speaks=speaks)
         self.parts.append(part)
-        await part.start(speaks=speaks)
+        await part.start()
         return part
 
     async def stop(self) -> None:
         ours = [part for part in self.parts if part.is_ours]
         await asyncio.gather(*(part.stop() for part in ours))
         await asyncio.gather(*(part.stop() for part in self.parts if part not in ours))
-
-
-async def _persistently(act: Callable[[], Awaitable[None]]) -> None:
-    """Azurite says nothing when it is ready: ask until it answers."""
-    loop = asyncio.get_running_loop()
-    give_up_at = loop.time() + PATIENCE
-    while True:
-        try:
-            await act()
-            return
-        except Exception as error:
-            if loop.time() > give_up_at:
-                raise PartMissingError(f"Azurite does not answer: {error}") from error
-            await asyncio.sleep(0.1)
 
 
 @contextlib.asynccontextmanager
@@ -338,9 +258,9 @@ async def serve_azure(
     ready: Callable[[Sequence[str]], None],
     temporal: bool = False,
 ) -> None:
-    """Until SIGINT or SIGTERM."""
+    """Until SIGINT or SIGTERM. Each part has its drain and its time to close; then the stand-ins end."""
     stopping = asyncio.Event()
-    with Ending(settings.drain).listening(stopping.set):
+    with Ending(settings.drain, closing=3 * CLOSING).listening(stopping.set):
         async with azure_stack(
             settings, host=host, port=port, services=services, temporal=temporal
         ) as (_, urls):

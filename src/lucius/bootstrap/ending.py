@@ -9,19 +9,40 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import Final
+from typing import Any, Final
+
+from lucius.platform.execution import is_interrupt
 
 log = logging.getLogger("lucius")
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 CLOSING: Final = timedelta(seconds=10)
-"""For giving leases back and closing, after running steps have had their time."""
+"""How long giving leases back and closing may take, after running steps have had their time."""
 CUT_SHORT: Final = 1
 """The exit code of a process that did not end in order."""
+
+
+def run_to_its_end(
+    work: Coroutine[Any, Any, None], new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> None:
+    """As `asyncio.run`, but `sys.exit()` in a task that a service has started ends that task alone.
+
+    asyncio ends the loop by it. Nothing is lost then, so the loop goes on where it was.
+    """
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        loop = runner.get_loop()
+        main = loop.create_task(work)
+        while True:
+            try:
+                return loop.run_until_complete(main)
+            except (SystemExit, KeyboardInterrupt) as error:
+                if main.done() or is_interrupt(error):
+                    raise
+                log.error("a task of a service would have ended this process", exc_info=error)
 
 
 def say_stopping(running: int, drain: timedelta) -> None:

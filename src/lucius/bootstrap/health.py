@@ -2,38 +2,48 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
 
 from lucius.bootstrap.listening import listen
 from lucius.server.connections import Connections
-from lucius.server.protocol import ALWAYS, bounded
+from lucius.server.owner import Owner, OwnerProtocol
+from lucius.server.protocol import ALWAYS, BoundedProtocol
+from lucius.server.slow_clients import SlowClients, SweptServer
 
 MOST_CONNECTIONS = 64
-
-
-class _Quiet(uvicorn.Server):
-    """Signals are for whoever runs it."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+HEAD = timedelta(seconds=10)
+BODY = UNREAD = timedelta(seconds=30)
+"""How long a client may take: as the defaults of `lucius up` are."""
 
 
 @contextlib.asynccontextmanager
 async def health_port(
-    app: Starlette, host: str, port: int | None, *, most: int = MOST_CONNECTIONS
+    app: Starlette,
+    host: str,
+    port: int | None,
+    *,
+    most: int = MOST_CONNECTIONS,
+    owner: Owner | None = None,
 ) -> AsyncIterator[int | None]:
-    """Serve as long as it is entered; `port` None: not at all. The port is told."""
+    """Serve as long as it is entered; `port` None: not at all. The port is told.
+
+    `owner`: who alone is served; None: everyone.
+    """
     if port is None:
         yield None
         return
     with contextlib.closing(listen(host, port)) as listener:
+        connections = Connections(most, most)
+        owned = partial(OwnerProtocol, owner) if owner is not None else BoundedProtocol
         config = uvicorn.Config(
             app,
-            http=bounded(Connections(most, most)),
+            http=cast(type[asyncio.Protocol], partial(owned, connections)),
             ws="none",
             lifespan="off",
             headers=list(ALWAYS),
@@ -42,7 +52,7 @@ async def health_port(
             server_header=False,
             proxy_headers=False,
         )
-        server = _Quiet(config)
+        server = SweptServer(config, SlowClients(HEAD, BODY, UNREAD))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             bound: int = listener.getsockname()[1]

@@ -26,7 +26,7 @@ _LIBRARIES: Final = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib")
 )
 
-Whose = Callable[["asyncio.Task[Any] | None"], str | None]
+ServiceOf = Callable[["asyncio.Task[Any] | None"], str | None]
 """Which service a task belongs to. Called from another thread."""
 
 
@@ -49,7 +49,7 @@ class LoopWatch:
     def __init__(
         self,
         limit: timedelta,
-        whose: Whose,
+        whose: ServiceOf,
         told: Callable[[Block], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

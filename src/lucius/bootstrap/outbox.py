@@ -10,13 +10,11 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from lucius.admission.ingress import Ingress
-from lucius.core.routing import TOPOLOGIES
 from lucius.engines.outbox.alarm import Alarm
-from lucius.engines.outbox.cache import CACHE_BYTES
 from lucius.engines.outbox.clock import LoopTime
 from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
 from lucius.engines.outbox.engine import A_TURN, Listener, OutboxEngine
-from lucius.engines.outbox.held_back import HeldBack, NoneHeldBack, Resumption
+from lucius.engines.outbox.held_back import HeldBack, Resumption
 from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
 from lucius.engines.outbox.move_log import log_moves
@@ -24,7 +22,7 @@ from lucius.engines.outbox.notices import Notices, Tokens
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Observer, Observers, Outage
 from lucius.engines.outbox.owed import OwedEffects
-from lucius.engines.outbox.ownership import EMBEDDED, Ownership
+from lucius.engines.outbox.ownership import Ownership
 from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.pulls import Pulls
 from lucius.engines.outbox.pump import Pump
@@ -34,18 +32,18 @@ from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.replies import Guard, ReplyConsumer
 from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
-from lucius.engines.outbox.ticks import IDLE, Ticks
+from lucius.engines.outbox.ticks import Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus
-from lucius.ports.lanes import ALL_LANES, FixedLanes, Lanes
+from lucius.ports.lanes import FixedLanes, Lanes
 from lucius.ports.ledger import Ledger, Limits
 from lucius.ports.workflows import Workflows
 
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """The parts that others need."""
+    """The parts of the engine that the rest of the process uses."""
 
     engine: OutboxEngine
     metrics: EngineMetrics
@@ -72,33 +70,36 @@ def outbox(
     ingress: Ingress,
     *,
     now: Callable[[], datetime],
-    limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
-    lanes: Lanes = ALL_LANES,
-    topologies: Sequence[str] = TOPOLOGIES,
-    listeners: Sequence[Listener] = (),
-    owed: OwedEffects | None = None,
-    cache_bytes: int = CACHE_BYTES,
-    look: timedelta = IDLE,
-    decorate: Decorate = lambda body: body,
-    tokens: Tokens = lambda *attempt: (),
-    notify: Notify | None = None,
-    guard: Guard = lambda body, job_id, received: None,
-    home: str = EMBEDDED,
-    alive: str = EMBEDDED,
-    workflows: Workflows | None = None,
-    engine_name: str | None = None,
-    held_back: HeldBack | None = None,
-    observers: Sequence[Observer] = (),
+    limits: Callable[[str], Limits],
+    lanes: Lanes,
+    topologies: Sequence[str],
+    listeners: Sequence[Listener],
+    owed: OwedEffects,
+    cache_bytes: int,
+    look: timedelta,
+    decorate: Decorate,
+    tokens: Tokens,
+    notify: Notify,
+    guard: Guard,
+    home: str,
+    alive: str,
+    workflows: Workflows | None,
+    engine_name: str | None,
+    held_back: HeldBack,
+    observers: Sequence[Observer],
 ) -> Outbox:
-    """`held_back`: services that nothing is released to. `observers` hear what the metrics hear.
+    """Nothing has a default: whoever forgets a collaborator hears of it from the type checker.
 
+    `decorate` completes a directive before it is published; `guard` checks a reply before it counts.
+    `tokens` gives the callback tokens of an attempt; `notify` calls the webhook of a client.
+    `held_back`: services that nothing is released to. `observers` hear what the metrics hear.
+    `home` and `alive`: how worker ids of this installation, and of this process, begin.
     `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all, and
     workflows are started here, too.
     """
-    held_back = held_back or NoneHeldBack()
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
     releases = Releases(windows, ready, lanes, held_back)
-    owed, alarm, pace = owed or OwedEffects(), Alarm(), Pace(A_TURN)
+    alarm, pace = Alarm(), Pace(A_TURN)
     unclaimed, lost = UnclaimedServices(), LostServices(home, alive)
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
@@ -116,7 +117,7 @@ def outbox(
         limits=limits,
         lanes=lanes,
         pace=pace,
-        observer=Observers((metrics, *observers)) if observers else metrics,
+        observer=Observers((metrics, *observers)),
         listeners=(
             metrics.listen,
             log_moves,

@@ -50,7 +50,7 @@ def subscriptions(
 
 
 async def provision_bus(settings: Settings) -> Sequence[str]:
-    """What was changed."""
+    """Create what is missing on the bus, and say what was changed."""
     config = await open_config(settings)
     await config.close()
     provisioner = open_provisioner(settings)

@@ -22,6 +22,8 @@ from lucius.bootstrap.temporal import of_temporal, place_of
 from lucius.core.errors import LuciusError
 from lucius.core.plan import OUTBOX, TEMPORAL
 from lucius.invoker.app import invoker_app
+from lucius.server.owner import this_user
+from lucius.server.peers import known_here
 from lucius.settings import Settings
 
 log = logging.getLogger("lucius")
@@ -92,6 +94,11 @@ def check_invoker_address(settings: Settings, host: str) -> None:
             f"{host} can be reached from other machines, and callers need no secret: set"
             " LUCIUS_INVOKER_SECRET for invokers, workers and orchestrators, or listen on 127.0.0.1"
         )
+    if not settings.invoker_secret and not known_here():
+        raise UnsafeAddressError(
+            "every user of this machine could call the invoker, and this system does not say whose a"
+            " connection is: set LUCIUS_INVOKER_SECRET for invokers, workers and orchestrators"
+        )
 
 
 async def invoke(settings: Settings, *, host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -99,9 +106,10 @@ async def invoke(settings: Settings, *, host: str, port: int, ready: Callable[[s
     runtime = await build(settings, engine=TEMPORAL)
     secret = settings.invoker_secret.get_secret_value()
     app = invoker_app(runtime.invoker, secret, runtime.health_app().routes)
+    served = health_port(app, host, port, most=MOST_CALLERS, owner=None if secret else this_user())
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
-        async with runtime.running(), health_port(app, host, port, most=MOST_CALLERS) as bound:
+        async with runtime.running(), served as bound:
             ready(f"http://{host}:{bound}")
             await stopping.wait()
 

@@ -54,6 +54,7 @@ from lucius.core.errors import (
 from lucius.core.plan import OUTBOX, TEMPORAL
 from lucius.engines.outbox.clock import SteadyClock, StorageClock
 from lucius.engines.outbox.engine import Listener
+from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.publish_now import OutboxRetry
 from lucius.engines.temporal.engine import TemporalEngine
 from lucius.engines.temporal.invoker import Invoker
@@ -73,7 +74,7 @@ from lucius.telemetry.instruments import Measured
 from lucius.webhooks.sender import Webhooks
 
 SHARED_LOOK: Final = timedelta(seconds=1)
-"""Other processes leave jobs that are due at once, and their nudge may be lost."""
+"""How often what is due is looked for where other processes leave work: their nudge may be lost."""
 
 
 @dataclass
@@ -85,23 +86,24 @@ class Runtime:
     bus: Bus
     config: ConfigSource
     workspace: Workspace
-    services: Sequence[Service] = ()
-    reconciles: bool = True
+    services: Sequence[Service]
+    """Those that run in this process."""
+    reconciles: bool
     """Whether what is due is moved here too, or by other processes."""
-    lanes: Lanes = ALL_LANES
+    lanes: Lanes
     """Those that this process owns."""
-    engine_name: str | None = None
+    engine_name: str | None
     """The engine whose replies come here; None: those of all engines."""
-    workflows: Workflows | None = None
-    """Of jobs on Temporal, where this process starts or signals them."""
-    remote_invoker: RemoteInvoker | None = None
+    workflows: Workflows | None
+    """How workflows of jobs on Temporal are started and signalled; None: not by this process."""
+    remote_invoker: RemoteInvoker | None
     """Who moves the jobs on Temporal that are created here."""
-    worker: Callable[[Invoker], Coroutine[Any, Any, None]] | None = None
+    worker: Callable[[Invoker], Coroutine[Any, Any, None]] | None
     """Runs the workflows in this process too."""
+    in_force: Callable[[], Settings]
+    """The settings as they count now: some of them are read again while the process runs."""
     listeners: Sequence[Listener] = ()
     """Told of every committed decision, besides those that are built here."""
-    in_force: Callable[[], Settings] | None = None
-    """The settings as they count now, where some of them are read again; None: as at the start."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     webhook_transport: httpx.AsyncBaseTransport | None = None
     """How webhooks are sent; None: over a transport that only leads outside."""
@@ -157,6 +159,7 @@ class Runtime:
             ),
             cache_bytes=settings.job_cache_bytes,
             lanes=self.lanes,
+            owed=OwedEffects(),
             topologies=settings.topologies(),
             look=min(settings.outbox_retry_interval, SHARED_LOOK)
             if shared
@@ -213,7 +216,7 @@ class Runtime:
         return WorkflowStarter(workflows, self.ledger, now=self._clock.now)
 
     def _starts(self) -> tuple[Listener, ...]:
-        """Where lanes are owned, starting a workflow is an effect like others."""
+        """A process without lanes starts workflows at the commit. An owner does it as an owed effect."""
         return () if self._starter is None or self.reconciles else (self._starter.listen,)
 
     def _blocked(self, block: Block) -> None:
@@ -262,7 +265,7 @@ class Runtime:
         return tasks | (self._of_the_owner() if self.reconciles else self._of_the_api())
 
     def _of_the_owner(self) -> dict[str, StandingTask]:
-        """Where what is due is moved."""
+        """Background work of a process that moves what is due."""
         chores = Chores(self.engine, self.ledger, self.lanes, now=self._clock.now)
         tasks: dict[str, StandingTask] = {
             "redrives": self.insight.redrives.run,
@@ -277,7 +280,7 @@ class Runtime:
         return tasks
 
     def _of_the_api(self) -> dict[str, StandingTask]:
-        """Where others move it."""
+        """Background work of a process whose jobs are moved by others."""
         tasks: dict[str, StandingTask] = {
             "nudges": self.outbox.nudges.run,
             "notices": self.outbox.notices.run,
@@ -288,7 +291,7 @@ class Runtime:
 
     @asynccontextmanager
     async def _ending(self) -> AsyncIterator[None]:
-        """What is closed when nothing runs any more, in its order."""
+        """Close everything at the end, in order, when nothing runs any more."""
         try:
             yield
         finally:
@@ -387,7 +390,7 @@ class Runtime:
         await self.metrics.refresh(up)
 
     def _shown_settings(self) -> SettingsShape:
-        return (self.settings if self.in_force is None else self.in_force()).shown()
+        return self.in_force().shown()
 
     def _warnings(self) -> dict[str, str]:
         block = self.loop_watch.recent()

@@ -28,7 +28,7 @@ from lucius.server.connections import Connections, affordable
 from lucius.server.owner import OwnerProtocol, this_user
 from lucius.server.peers import known_here
 from lucius.server.protocol import ALWAYS, BoundedProtocol, bounded
-from lucius.server.slow_clients import SlowClients
+from lucius.server.slow_clients import SlowClients, SweptServer
 from lucius.settings import Settings
 
 log = logging.getLogger("lucius")
@@ -36,16 +36,13 @@ COLLECT: Final = (50_000, 20, 50)
 SOCKET_FILE: Final = "lucius.sock"
 
 
-class Server(uvicorn.Server):
+class Server(SweptServer):
     """Ends by returning, so that what runs beside it can be drained in order.
 
     `ready` is called once requests are taken; `ending` first of all at the end: it answers the
     requests that only wait. `private` is a Unix socket beside the port: who may open it, may call.
     Signals are for whoever runs it: see `Ending`.
     """
-
-    ticks_a_look = 10
-    """Ten ticks are a second; so often it looks for slow clients."""
 
     def __init__(
         self,
@@ -56,17 +53,11 @@ class Server(uvicorn.Server):
         connections: Connections,
         private: socket.socket | None = None,
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, slow)
         self._connections = connections
         self._private = private
         self._ready = ready
         self._ending = ending
-        self._slow = slow
-
-    async def on_tick(self, counter: int) -> bool:
-        if counter % self.ticks_a_look == 0:
-            self._slow.sweep(self.server_state.connections)
-        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -84,10 +75,6 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._ending()
         await super().shutdown(sockets)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class UnsafeAddressError(LuciusError):
@@ -126,7 +113,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _unheard(url: str) -> None:
-    """Nobody asked to be told."""
+    """For callers that do not want to know when the server is ready."""
 
 
 async def serve(
@@ -225,6 +212,7 @@ async def _serve_on(
     connections = Connections(
         affordable(settings.max_connections), settings.max_connections_per_address
     )
+    connections.instruments.register(runtime.registry)
     config = uvicorn.Config(
         app,
         http=_protocol(settings, connections),

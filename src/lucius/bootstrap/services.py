@@ -11,7 +11,7 @@ from lucius.platform.chaos import Chaos
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import Records
-from lucius.platform.service import slots_of
+from lucius.platform.service import check_service, slots_of
 from lucius.ports.bus import Bus, directive_filters
 from lucius.ports.workspace import Workspace
 
@@ -27,34 +27,21 @@ def check_services(services: Sequence[Service]) -> None:
     names: dict[str, Service] = {}
     step_types: dict[str, Service] = {}
     for service in services:
-        where = _where(service)
-        if not service.name:
-            raise ServiceError(
-                f"{where} has no name: write `name = ...` in its class, the name that protocols have for it"
-            )
-        if not service.step_types:
-            raise ServiceError(
-                f"{where} has no step types: write `step_types = (...,)` in its class, those it executes"
-            )
+        check_service(service)
         if (other := names.get(service.name)) is not None:
             raise ServiceError(
-                f"two services are named {service.name!r}: {_where(other)} and {where}. {_ADVICE}"
+                f"two services are named {service.name!r}: {other.source} and {service.source}. {_ADVICE}"
             )
         names[service.name] = service
         for step_type in service.step_types:
             if (other := step_types.get(step_type)) is not None:
                 raise ServiceError(
-                    f"two services execute {step_type}: {_where(other)} and {where}. {_ADVICE}"
+                    f"two services execute {step_type}: {other.source} and {service.source}. {_ADVICE}"
                 )
             step_types[step_type] = service
 
 
 _ADVICE = "Leave one out; `--no-services` leaves out the packaged ones"
-
-
-def _where(service: Service) -> str:
-    kind = type(service)
-    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def runners_of(

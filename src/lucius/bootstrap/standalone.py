@@ -26,6 +26,7 @@ from lucius.platform.directive import uri_of
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import Records, WorkspaceRecords
+from lucius.platform.runner import new_worker_id
 from lucius.platform.service import DependencyCheck, slots_of
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
@@ -218,12 +219,15 @@ def over_gateway(
     def usable(directive: Mapping[str, Any]) -> str | None:
         return unreachable(directive, workspace, settings) if service.commit else None
 
-    bus = PullBus(gateway, service.name, usable=usable, refused=refuse)
+    slots, name = slots_of(service, slots), new_worker_id(service)
+    worker = {"worker_id": name, "slots": slots, "version": service.version}
+    bus = PullBus(gateway, service.name, worker=worker, usable=usable, refused=refuse)
     runner = ServiceRunner(
         service,
         bus,
         workspace,
-        slots=slots_of(service, slots),
+        slots=slots,
+        worker_id=name,
         forks=forks,
         grace=settings.drain,
         records=records or WorkspaceRecords(workspace),

@@ -40,6 +40,7 @@ class GatewayRefusedError(LuciusError):
 class PullBus:
     """Implements as much of `lucius.ports.bus.Bus` as a runner needs.
 
+    `worker` is what the runner says of itself with every pull: `worker_id`, `slots`, `version`.
     `usable` says what is wrong with a directive for this worker, if something is. Such a directive is
     given back, and `refused` is told: another worker may be set up better.
     """
@@ -52,11 +53,13 @@ class PullBus:
         client: Client,
         service: str,
         *,
+        worker: Mapping[str, Any] | None = None,
         usable: Callable[[Mapping[str, Any]], str | None],
         refused: Callable[[GatewayRefusedError], None],
     ) -> None:
         self._client = client
         self._service = service
+        self._worker = worker
         self._usable = usable
         self._refused = refused
         self._answered = False
@@ -77,7 +80,10 @@ class PullBus:
     ) -> Sequence[Delivery]:
         try:
             answer = await self._client.pull(
-                self._service, limit=min(limit, MOST_PULLED), wait_seconds=wait.total_seconds()
+                self._service,
+                limit=min(limit, MOST_PULLED),
+                wait_seconds=wait.total_seconds(),
+                worker=self._worker,
             )
         except ProblemError as problem:
             raise self._problem(problem) from problem

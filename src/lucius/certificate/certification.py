@@ -24,6 +24,8 @@ LOOKS: Final = 3
 KEPT: Final = "kept"
 BROKEN: Final = "broken"
 SKIPPED: Final = "skipped"
+FIRST: Final = "work-succeeds"
+"""The check without which most others would say the same once more, and some wait for it in vain."""
 
 
 class NotStartedError(LuciusError):
@@ -74,11 +76,15 @@ class Certification:
         self._fresh_ones = asyncio.Semaphore(FRESH_AT_ONCE)
         self._facts: dict[str, asyncio.Task[Any]] = {}
         self._stalls = Stalls()
+        self._works: asyncio.Future[bool] = asyncio.Future()
+        """Whether the service does what it is for, once that is known."""
 
     async def run(
         self, checks: Sequence[Check], told: Callable[[Grade], None] = lambda finding: None
     ) -> list[Grade]:
-        """The findings in the order of the checks; `told` hears of each as soon as there is one."""
+        """The findings in the order of the checks; `told` hears of each that was looked at, at once."""
+        if FIRST not in (check.name for check in checks):
+            self._works.set_result(True)
         apart = self._samples.slow is None and self._starter.delays
         quick = [check for check in checks if not (check.slow and apart)]
         slow = [check for check in checks if check.slow and apart]
@@ -108,8 +114,12 @@ class Certification:
         room = asyncio.Semaphore(AT_ONCE)
 
         async def one(check: Check, trial: Trial) -> Grade:
+            if check.name != FIRST and not await self._works:
+                return Grade(check, SKIPPED, f"{FIRST} comes first, and is broken", 0.0)
             async with nullcontext() if check.apart else room:
                 finding = await self._fairly(check, trial)
+            if check.name == FIRST:
+                self._works.set_result(finding.outcome != BROKEN)
             told(finding)
             return finding
 

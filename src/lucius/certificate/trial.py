@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from lucius.certificate.exam import (
+    HEARTBEAT,
     RESULT,
     BrokenError,
     Exam,
@@ -167,6 +168,24 @@ class Trial:
             raise BrokenError(f"expected RESULT SUCCEEDED, and saw {found.told()}")
         return found
 
+    async def beat(self, exam: Exam, within: float | None = None) -> None:
+        """A heartbeat of slow work has come."""
+        within = within or self.pace.lease
+        await exam.handed()
+        await exam.until(lambda: bool(exam.of(HEARTBEAT) or exam.of(RESULT)), within)
+        if not exam.of(HEARTBEAT):
+            self.expect_slow(exam, self.pace.slow)
+        await exam.heard(HEARTBEAT, within)
+
+    def expect_slow(self, exam: Exam, seconds: float) -> None:
+        """Work that ends sooner than it says proves nothing about heartbeats and leases."""
+        for result in exam.of(RESULT)[:1]:
+            if (took := result.at - exam.handed_at[0]) < seconds:
+                raise NotApplicableError(
+                    f"the work under `slow` in the samples ended after {took:.1f} s with {result.told()}:"
+                    f" name some that takes {self.pace.slow:g} s"
+                )
+
     async def quiet(self) -> None:
         """Another job comes and goes, and a little time more: what was to come has come."""
         await self.result(self.hand())
@@ -241,6 +260,15 @@ def _shown(found: EffectSeen) -> str:
 
 def path_of(uri: str) -> Path:
     return Path(unquote(urlsplit(uri).path))
+
+
+def output_of(result: Heard) -> tuple[Path, Any]:
+    """The file that a result names, and what it says about it."""
+    found = result.output[0] if isinstance(result.output, list) and result.output else result.output
+    uri = found.get("uri") if isinstance(found, dict) else found
+    if not isinstance(uri, str) or not uri.startswith("file:"):
+        raise BrokenError(f"RESULT SUCCEEDED names no output: {result.output!r}")
+    return path_of(uri), found
 
 
 async def _number(words: Sequence[str]) -> int:

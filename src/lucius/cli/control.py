@@ -3,9 +3,10 @@
 import click
 
 from lucius.cli.completing import job_argument
-from lucius.cli.jobs import show_outcome, watched
+from lucius.cli.jobs import show_outcome
 from lucius.cli.session import Session, reason_option, show_warnings, with_server
 from lucius.cli.submit import read_payload
+from lucius.cli.watching import watched
 
 
 @click.command()

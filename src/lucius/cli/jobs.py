@@ -9,7 +9,7 @@ from lucius.cli.completing import job_argument
 from lucius.cli.groups import ListByDefault
 from lucius.cli.screen import event_line, show_attempts, show_job, show_jobs
 from lucius.cli.session import Session, echo_json, with_server
-from lucius.cli.watching import conclude, exit_code, watch_job
+from lucius.cli.watching import watched
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -103,19 +103,6 @@ def show(session: Session, job_id: str) -> None:
 def watch(session: Session, job_id: str) -> None:
     """Follow a job to its end. Exit with 0 if it succeeds, else 1."""
     watched(session, job_id)
-
-
-def watched(session: Session, job_id: str) -> None:
-    async def ask(client: "Client", whole: str) -> "JobShape":
-        return await watch_job(client, whole, quiet=session.as_json)
-
-    try:
-        job = session.call_job(job_id, ask)
-    except KeyboardInterrupt:
-        click.echo(f"the job goes on; `lucius job watch {job_id}` follows it again", err=True)
-        click.get_current_context().exit(130)
-    session.show(job, conclude)
-    click.get_current_context().exit(exit_code(job))
 
 
 @click.command()

@@ -291,9 +291,11 @@ def told(as_json: bool, **about: Any) -> None:
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop if it is installed, else on asyncio's own loop."""
+    from lucius.bootstrap.ending import run_to_its_end
+
     try:
         import uvloop
     except ImportError:
-        run(work)
+        run_to_its_end(work)
     else:
-        uvloop.run(work)
+        run_to_its_end(work, uvloop.new_event_loop)

@@ -231,7 +231,19 @@ def show_jobs(jobs: "Sequence[JobShape]") -> None:
 
 
 def age(created_at: str) -> str:
-    seconds = int(max((datetime.now(UTC) - _instant(created_at)).total_seconds(), 0))
+    return _short((datetime.now(UTC) - _instant(created_at)).total_seconds())
+
+
+def moment(text: str) -> str:
+    """An instant to the second, and how far away it is."""
+    at = _instant(text)
+    away = (at - datetime.now(UTC)).total_seconds()
+    near = f"in {_short(away)}" if away > 0 else f"{_short(-away)} ago"
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} ({near})"
+
+
+def _short(length: float) -> str:
+    seconds = int(max(length, 0))
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
             return f"{seconds // size}{unit}"

@@ -9,6 +9,7 @@ import click
 
 from lucius.cli import completing
 from lucius.cli.session import Session, show_warnings, with_server
+from lucius.cli.watching import watched
 
 SCHEMA_VERSION = "v1"
 JOB_ID = "{jobId}"
@@ -80,8 +81,6 @@ def submit(
     **fields: str | None,
 ) -> None:
     """Submit a command and print the id of its job."""
-    from lucius.cli.jobs import watched
-
     envelope: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
     envelope |= {
         "schema_version": SCHEMA_VERSION,

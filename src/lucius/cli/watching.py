@@ -6,12 +6,28 @@ from typing import TYPE_CHECKING
 import click
 
 from lucius.cli.screen import event_line, progress, reference_text
+from lucius.cli.session import Session
 
 if TYPE_CHECKING:
     from lucius.client import Client
     from lucius.contract.shapes import JobShape
 
 SUCCEEDED = "SUCCEEDED"
+
+
+def watched(session: Session, job_id: str) -> None:
+    """Follow a job, print its last line, and leave with its exit code. Ctrl-C leaves the job alone."""
+
+    async def ask(client: "Client", whole: str) -> "JobShape":
+        return await watch_job(client, whole, quiet=session.as_json)
+
+    try:
+        job = session.call_job(job_id, ask)
+    except KeyboardInterrupt:
+        click.echo(f"the job goes on; `lucius job watch {job_id}` follows it again", err=True)
+        click.get_current_context().exit(130)
+    session.show(job, conclude)
+    click.get_current_context().exit(exit_code(job))
 
 
 async def watch_job(client: "Client", job_id: str, *, quiet: bool = False) -> "JobShape":

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lucius.cli.completing import job_ids
+from lucius.cli.screen import moment
 from lucius.cli.session import Session, with_server
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ def _show_all(answer: "SystemWhyShape") -> None:
 
 def _show(found: "WhyShape") -> None:
     cause = click.style(found["cause"], fg=COLOURS.get(found["severity"]), bold=True)
-    since = f" (since {found['since']})" if found["since"] else ""
+    since = f", since {moment(found['since'])}" if found["since"] else ""
     click.echo(f"{cause}  {found['summary']}{since}")
     for each in found["evidence"]:
-        click.echo(f"  {each['what']}" + (f" at {each['at']}" if each["at"] else ""))
+        click.echo(f"  {each['what']}" + (f" at {moment(each['at'])}" if each["at"] else ""))
     if found["next"]["what"]:
-        at = f" at {found['next']['at']}" if found["next"]["at"] else ""
+        at = f" at {moment(found['next']['at'])}" if found["next"]["at"] else ""
         click.echo(f"{click.style('next', dim=True)}  {found['next']['what']}{at}")
     if found["command"]:
         click.echo(f"{click.style('try', dim=True)}   {found['command']}")

@@ -327,11 +327,19 @@ class Client:
     # -- for workers -------------------------------------------------------------------------
 
     async def pull(
-        self, service: str, *, limit: int = 1, wait_seconds: float = 0
+        self,
+        service: str,
+        *,
+        limit: int = 1,
+        wait_seconds: float = 0,
+        worker: Mapping[str, Any] | None = None,
     ) -> DirectivesShape:
-        """Directives for a worker with so many free slots; waits if there is none."""
+        """Directives for a worker with so many free slots; waits if there is none.
+
+        `worker` is what it says of itself, for `lucius services`: `worker_id`, `slots`, `version`.
+        """
         path = f"/v1/services/{_segment(service)}/directives:pull"
-        body = {"max": limit, "wait_seconds": wait_seconds}
+        body = {"max": limit, "wait_seconds": wait_seconds, **(worker or {})}
         answer = await self._request("POST", path, body=body, patience=wait_seconds)
         return cast(DirectivesShape, answer)
 

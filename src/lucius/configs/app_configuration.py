@@ -30,6 +30,10 @@ PolicyOf = Callable[[Mapping[str, str]], RetryPolicy]
 Marks = frozenset[tuple[str, str]]
 
 
+class ConfigHalfChangedError(LuciusError):
+    """Somebody is in the middle of a change, or has forgotten the sentinel."""
+
+
 class _StoredReading(NamedTuple):
     marks: Marks
     catalog: Catalog
@@ -77,7 +81,13 @@ class AppConfiguration:
         return changed
 
     async def _reread(self) -> bool:
+        """A reading with keys that are newer than the sentinel may have half of the next change."""
         found = await self._store.read()
+        if late := behind_sentinel(found):
+            raise ConfigHalfChangedError(
+                f"changed after {SENTINEL}: {', '.join(late)}. The change before them is not in force"
+                f" either: change {SENTINEL} once all keys are as they should be"
+            )
         self._marks = marks_of(found)  # what is not valid is not read again until it changes
         catalog = _catalog(found, self._policy)
         self._invalid = None

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from lucius.api.context import ApiContext, Caller
 from lucius.api.operation import Handler, Operation
 from lucius.console.site import Site
+from lucius.contract.envelope import JsonObject
 
-Json = dict[str, Any]
 PATH: Final = "/docs"
 _SCHEMA: Final = "#/components/schemas/"
 
@@ -21,7 +21,7 @@ def docs_operation(site: Site) -> Operation:
 
 def _docs(site: Site) -> Handler:
     """The document does not change while a server runs, so it is taken apart once."""
-    described: list[Json] = []
+    described: list[JsonObject] = []
 
     async def docs(context: ApiContext, request: Request, caller: Caller) -> Any:
         if not described:
@@ -31,8 +31,8 @@ def _docs(site: Site) -> Handler:
     return docs
 
 
-def by_tag(document: Json) -> Json:
-    tags: dict[str, list[Json]] = {}
+def by_tag(document: JsonObject) -> JsonObject:
+    tags: dict[str, list[JsonObject]] = {}
     for path, methods in document["paths"].items():
         for method, about in methods.items():
             tags.setdefault(about["tags"][0], []).append(_operation(method, path, about))
@@ -40,7 +40,7 @@ def by_tag(document: Json) -> Json:
     return {"info": document["info"], "tags": tags, "shapes": shapes}
 
 
-def _operation(method: str, path: str, about: Json) -> Json:
+def _operation(method: str, path: str, about: JsonObject) -> JsonObject:
     body = about.get("requestBody")
     schema = next(iter(body["content"].values()))["schema"] if body else None
     return {
@@ -61,7 +61,7 @@ def _operation(method: str, path: str, about: Json) -> Json:
     }
 
 
-def _answer(status: str, about: Json) -> Json:
+def _answer(status: str, about: JsonObject) -> JsonObject:
     shapes, codes = [], []
     for content in about.get("content", {}).values():
         schema = content.get("schema", {})
@@ -80,7 +80,7 @@ def _titled(line: str) -> tuple[str, str]:
     return code.strip("`"), title
 
 
-def _shape(schema: Json) -> Json:
+def _shape(schema: JsonObject) -> JsonObject:
     required = set(schema.get("required", ()))
     return {
         "description": schema.get("description", ""),
@@ -96,7 +96,7 @@ def _shape(schema: Json) -> Json:
     }
 
 
-def type_of(schema: Json) -> str:
+def type_of(schema: JsonObject) -> str:
     """In few words: `string`, `array of StepShape`, `integer or null`."""
     for word, several in _KINDS.items():
         if word in schema:
@@ -109,7 +109,7 @@ def type_of(schema: Json) -> str:
     return f"{kind} ({schema['format']})" if "format" in schema else str(kind)
 
 
-def _either(options: list[Json]) -> str:
+def _either(options: list[JsonObject]) -> str:
     return " or ".join(dict.fromkeys(type_of(each) for each in options))
 
 

@@ -16,12 +16,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.operation import Answer, Handler, Json, Operation
+from lucius.api.operation import Answer, Handler, Operation
 from lucius.api.problems import problem_parts
 from lucius.console import words
 from lucius.console.asking import Api
 from lucius.console.live import Pulse
 from lucius.console.sessions import Seals
+from lucius.contract.envelope import JsonObject
 from lucius.core.printable import printable
 
 HERE: Final = Path(__file__).parent
@@ -198,7 +199,7 @@ class Site:
         summary: str,
         role: Role | None = Role.READ,
         *,
-        parameters: tuple[Json, ...] = (),
+        parameters: tuple[JsonObject, ...] = (),
     ) -> Operation:
         return Operation(
             method,

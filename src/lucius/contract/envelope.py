@@ -6,7 +6,7 @@ credential, how large the whole may be, whether a text has invisible characters.
 
 from typing import Any, Final
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 SCHEMA_VERSIONS: Final = ("v1", "1", "1.0")
 """Spellings of the one envelope there is. They are kept as given."""
@@ -27,18 +27,23 @@ def _any_case(word: str) -> str:
     return "".join(f"[{letter}{letter.lower()}]" for letter in word)
 
 
-def _or_null(rule: Json) -> Json:
+def _or_null(rule: JsonObject) -> JsonObject:
     """A field that may be left out may be null as well."""
     return {**rule, "type": [rule["type"], "null"]}
 
 
-TEXT: Final[Json] = {"type": "string", "minLength": 1, "maxLength": MAX_TEXT, "pattern": r"\S"}
-_URI: Final[Json] = {
+TEXT: Final[JsonObject] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": MAX_TEXT,
+    "pattern": r"\S",
+}
+_URI: Final[JsonObject] = {
     "type": "string",
     "maxLength": MAX_URI,
     "pattern": "^[A-Za-z][A-Za-z0-9+.-]*://",
 }
-_REFERENCE: Final[Json] = {
+_REFERENCE: Final[JsonObject] = {
     "description": "A URI without credentials, or an object that has one",
     "anyOf": [_URI, {"type": "object", "required": ["uri"], "properties": {"uri": _URI}}],
     REASON: 'must be a URI or an object with a "uri"',
@@ -46,7 +51,7 @@ _REFERENCE: Final[Json] = {
 _OUTPUT: Final = "As `input_ref`; `{jobId}` in it stands for the id of the job"
 _MODE: Final = "|".join(map(_any_case, MODES))
 
-ENVELOPE: Final[Json] = {
+ENVELOPE: Final[JsonObject] = {
     "title": "Envelope",
     "type": "object",
     "description": "Fields that are not listed here are kept and passed on in every directive.",

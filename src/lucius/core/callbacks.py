@@ -84,7 +84,7 @@ def _spoken_for(step: Step, received: Callback) -> Execution | None:
 
 
 def _answered(execution: Execution, received: Callback) -> bool:
-    """The same has been heard from this lease before."""
+    """Whether this lease has said the same before."""
     if isinstance(received, AckReceived):
         return execution.started_at is not None
     if isinstance(received, ResultReceived):

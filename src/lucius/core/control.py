@@ -13,7 +13,7 @@ from lucius.core.turn import WAKE, Turn
 
 
 def said(order: OrderInput) -> Json | None:
-    """Who gave the order and why, for its event."""
+    """What an event says about its order: who gave it, and why."""
     given = {"by": order.by, "reason": order.reason}
     return {name: value for name, value in given.items() if value is not None} or None
 

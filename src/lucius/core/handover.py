@@ -38,12 +38,12 @@ def _held(was: Step | None, step: Step, now: datetime) -> Step:
 
 
 def _unpublished(step: Step, now: datetime) -> Step:
-    """As if it had been asked for so long ago that it is asked for again."""
+    """The entry as if its publish was asked for long ago, so that the owner's tick asks for it again."""
     if step.entry is None or step.entry.asked_at is None:
         return step
     return replace(step, entry=replace(step.entry, asked_at=now - PUBLISH_GRACE))
 
 
 def _due(owed: Owed, now: datetime) -> Owed:
-    """The try that was counted was none."""
+    """The owed effect as due now, without the try that nobody made."""
     return replace(owed, attempts=max(0, owed.attempts - 1), next_at=now)

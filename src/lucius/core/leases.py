@@ -24,10 +24,10 @@ def returned(turn: Turn, index: int) -> None:
     step = turn.own_step(index)
     step.returns += 1
     if step.returns <= FREE_RETURNS:
-        _repeat(turn, index)
+        _repeat(turn, index, AbortReason.RETURNED)
         return
     said = f"the lease of this step was given back {step.returns} times; {FREE_RETURNS} are free"
-    _charge(turn, index, Fault("LEASE_RETURNED", said))
+    _charge(turn, index, AbortReason.RETURNED, Fault("LEASE_RETURNED", said))
 
 
 def died(turn: Turn, index: int) -> None:
@@ -39,24 +39,24 @@ def died(turn: Turn, index: int) -> None:
     step = turn.own_step(index)
     step.deaths += 1
     if step.deaths <= FREE_DEATHS:
-        _repeat(turn, index)
+        _repeat(turn, index, AbortReason.PROCESS_DIED)
         return
     said = (
         f"its process died {step.deaths} times while this step was at work; {FREE_DEATHS} is free"
     )
-    _charge(turn, index, Fault("PROCESS_DIED", said))
+    _charge(turn, index, AbortReason.PROCESS_DIED, Fault("PROCESS_DIED", said))
     if step.retry_at is not None:
         step.retry_at += _share(step.executions[-1].exec_id) * (step.retry_at - turn.now)
 
 
-def _charge(turn: Turn, index: int, fault: Fault) -> None:
+def _charge(turn: Turn, index: int, reason: AbortReason, fault: Fault) -> None:
     turn.explain(fault)
-    turn.fail_attempt(index, Track.EXECUTION, AbortReason.RETURNED, fault)
+    turn.fail_attempt(index, Track.EXECUTION, reason, fault)
 
 
-def _repeat(turn: Turn, index: int) -> None:
+def _repeat(turn: Turn, index: int, reason: AbortReason) -> None:
     """The attempt is not used up: the same number is dispatched again under a new lease."""
-    turn.abort(index, AbortReason.RETURNED)
+    turn.abort(index, reason)
     if turn.state is JobState.CANCELLING or sequence.doomed(turn):
         turn.drop(index)
     elif turn.state is JobState.PAUSING or turn.job.plan.on_temporal:
@@ -66,5 +66,5 @@ def _repeat(turn: Turn, index: int) -> None:
 
 
 def _share(lease_id: str) -> float:
-    """Between 0 and 1, by chance but always the same: lease ids are random."""
+    """A number from 0 to 1 that follows from the lease id: random, but the same for every look."""
     return crc32(lease_id.encode()) / 2**32

@@ -135,7 +135,7 @@ class Plan:
 
     @property
     def on_temporal(self) -> bool:
-        """Its sequence and its time are a workflow's: nothing of it starts that was not asked for."""
+        """Whether a workflow runs the job: then nothing starts that the workflow did not ask for."""
         return self.engine == TEMPORAL
 
     @property

@@ -58,6 +58,7 @@ class AbortReason(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     RESULT_FAILED = "result_failed"
     RETURNED = "returned"
+    PROCESS_DIED = "process_died"
     CANCELLED = "cancelled"
     SLA = "sla"
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from lucius.core.errors import IllegalMoveError
 from lucius.core.inputs import Kind
-from lucius.core.tables.cell import Cell, Row, Verdict
+from lucius.core.tables.cell import Cell, TableRow, Verdict
 from lucius.core.tables.entry import ENTRY
 from lucius.core.tables.execution import EXECUTION
 from lucius.core.tables.job import JOB
@@ -25,12 +25,12 @@ __all__ = [
     "MACHINES",
     "STEP",
     "Cell",
-    "Row",
+    "TableRow",
     "Verdict",
     "check_move",
 ]
 
-MACHINES: Final[dict[str, dict[StrEnum, Row]]] = {
+MACHINES: Final[dict[str, dict[StrEnum, TableRow]]] = {
     "job": dict(JOB.items()),
     "step": dict(STEP.items()),
     "execution": dict(EXECUTION.items()),

@@ -14,7 +14,7 @@ from lucius.core.turn import WAKE, Turn
 
 ACK_TIMEOUT = Fault("ACK_TIMEOUT", "no service acknowledged the directive in time")
 STOPPABLE = (*RUNNING_JOB, JobState.PAUSING, JobState.PAUSED)
-"""What is being cancelled ends as cancelled."""
+"""States in which a job fails at its limit. One that is being cancelled ends as cancelled."""
 PATIENCE = 4
 """Leases for which a directive may wait behind others: the window lets few more out at the start."""
 LEASE_EXPIRED = Fault("LEASE_EXPIRED", "the service fell silent: its lease ran out")
@@ -95,7 +95,7 @@ def _lease_over(step: Step, now: datetime) -> bool:
 
 
 def _excused(step: Step, plan: StepPlan, received: Ticked, now: datetime) -> bool:
-    """Its silence proves nothing: its service is paused, nobody could hear it, or it waits behind others."""
+    """Whether silence proves nothing: the service is paused, nobody could hear it, or it is busy."""
     if step.executions[-1].exec_id in received.on_hold:
         return True
     deaf = received.deaf_until is not None and _lease_over(step, received.deaf_until)
@@ -122,7 +122,7 @@ def _escalate(turn: Turn) -> None:
 
 
 def _fail(turn: Turn, fault: Fault) -> None:
-    """Its time is over, whatever it was about."""
+    """Fail the job: its time is over."""
     for index, step in enumerate(turn.steps):
         if step.out or step.held or step.state is StepState.FAILED_RETRY:
             turn.abort(index, AbortReason.SLA, final=True)

@@ -21,7 +21,7 @@ from lucius.core.states import (
 from lucius.core.table import check_move
 
 MAX_EXECUTIONS: Final = 32
-"""Leases kept for a step; beyond it the oldest returned lease is dropped (its events remain)."""
+"""Leases kept for a step; beyond it the oldest that ended without a word is dropped (its events remain)."""
 
 
 ACK: Final = "step_ack"
@@ -83,7 +83,7 @@ class Turn(Drafts):
         return entry
 
     def move_execution(self, index: int, target: ExecutionState) -> ExecutionDraft:
-        """The latest execution moves: earlier ones are at rest."""
+        """Move the latest execution of a step; earlier ones are at rest."""
         execution = self.own_execution(index)
         self._note("execution", index, execution.state, target)
         execution.state = target
@@ -97,7 +97,7 @@ class Turn(Drafts):
 
     @property
     def state(self) -> JobState:
-        """Of the job, as the turn has made it so far."""
+        """The state of the job, as the turn has made it so far."""
         return self.after.state
 
     @property
@@ -132,7 +132,7 @@ class Turn(Drafts):
             self.effects.append(effect)
 
     def signal(self, name: str) -> None:
-        """The newest says all that those before it said."""
+        """Owe the workflow a signal, in place of earlier ones: the newest says all that they said."""
         job, kind = self.own_job(), "signal_workflow"
         job.owed = tuple(owed for owed in job.owed if owed.kind != kind)
         target = f"{name} {self.subject[0] or ''}".strip()
@@ -140,7 +140,7 @@ class Turn(Drafts):
         self.owe(Owed(f"signal-{self.job.version + 1}", kind, target, 1, next_at))
 
     def has_workflow(self, *, answered: bool = False) -> None:
-        """It has asked for something, or is not needed any more. `answered`: so it need not be signalled."""
+        """Owe no start any more: the workflow asked, or is not needed. `answered`: owe no signal either."""
         settled = WORKFLOW_EFFECTS if answered else ("start_workflow",)
         if any(owed.kind in settled for owed in self.after.owed):
             kept = tuple(owed for owed in self.after.owed if owed.kind not in settled)
@@ -265,7 +265,7 @@ class Turn(Drafts):
         self.put_back(index, ready_at)
 
     def put_back(self, index: int, retry_at: datetime) -> None:
-        """To where the step was before its entry: it starts, or retries, when the job resumes."""
+        """Put a step back to where it was before its entry: it starts, or retries, when the job resumes."""
         if self.steps[index].used:
             self.move_step(index, StepState.FAILED_RETRY).retry_at = retry_at
         else:
@@ -307,7 +307,7 @@ def _trimmed(executions: tuple[Execution, ...]) -> tuple[Execution, ...]:
     if len(executions) <= MAX_EXECUTIONS:
         return executions
     for at, execution in enumerate(executions):
-        if execution.reason is AbortReason.RETURNED:
+        if execution.reason in (AbortReason.RETURNED, AbortReason.PROCESS_DIED):
             return executions[:at] + executions[at + 1 :]
     return executions
 

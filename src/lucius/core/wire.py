@@ -1,5 +1,6 @@
 """The messages on the bus and over HTTP: directives out, replies in. One JSON for both ways."""
 
+import json
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
@@ -24,6 +25,8 @@ MAX_STRING: Final = 4096
 """Strings from workers are cut here, with a mark."""
 CUT_MARK: Final = "...[cut]"
 MAX_REF: Final = 2048
+LARGE_REF: Final = 8 * MAX_REF
+"""A reference beyond it is not looked through: without its credentials it would still be too large."""
 _PLAIN: Final = 300
 """Characters: even if each is escaped as six, the text stays below MAX_REF."""
 STATUSES: Final = {status.value: status for status in ResultStatus}
@@ -101,7 +104,7 @@ def _previous(job: Job, index: int) -> dict[str, Any]:
 
 
 def effect_key(root_job_id: str, step_id: str, input_ref: Any, payload: Any) -> str:
-    """Names the one effect that all attempts of a step, redrives included, may apply at most once."""
+    """The name of the effect that all attempts of a step, also of redrives, may together apply once."""
     digest = sha256(canonical_json([input_ref, payload]).encode()).hexdigest()
     return f"{root_job_id}:{step_id}:{digest[:16]}"
 
@@ -165,7 +168,8 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     if output is None:
         output = body.get("artifact_refs")
     plain = output is None or plain_ref(output)
-    if not plain:
+    note = None if plain else note_if_large(output)
+    if not plain and note is None:
         faults += json_faults(output, "/output_ref")
     if faults:
         raise RequestError("INVALID_CALLBACK", "the reply is not valid", faults=tuple(faults))
@@ -173,7 +177,7 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     worker, stamp = _optional(body, "worker_id"), _optional(body, "timestamp")
     if status is not None:
         fault = _fault(body) if status is not ResultStatus.SUCCEEDED else None
-        ref = output if plain else bounded_ref(without_credentials(output))
+        ref = output if plain else note or bounded_ref(without_credentials(output))
         return job_id, ResultReceived(*bound, status, ref, fault, worker, stamp)
     if given == "ACK":
         slots = whole(body.get("slots"))
@@ -265,6 +269,38 @@ def bounded_ref(value: Any) -> Any:
     if value is None or (isinstance(value, str) and len(value) <= MAX_REF):
         return value
     text = canonical_json(value)
-    if len(text) <= MAX_REF:
-        return value
+    return value if len(text) <= MAX_REF else _note(text)
+
+
+def note_if_large(value: Any) -> dict[str, Any] | None:
+    """What is kept instead of a reference that is far too large. None: look closer.
+
+    That takes longer by far than reading it did, and everything else would wait.
+    """
+    if not _longer_than(LARGE_REF, value):
+        return None
+    try:
+        return _note(json.dumps(value, check_circular=False))
+    except (TypeError, ValueError, RecursionError):  # it is not JSON: the closer look says where
+        return None
+
+
+def _note(text: str) -> dict[str, Any]:
     return {"cut": True, "sha256": sha256(text.encode()).hexdigest()}
+
+
+def _longer_than(limit: int, value: Any) -> bool:
+    """Whether its JSON has more characters. It looks at no more of it than that takes."""
+    left = [value]
+    while left and limit >= 0:
+        item = left.pop()
+        if isinstance(item, str):
+            limit -= len(item) + 2
+        elif isinstance(item, Mapping | list | tuple):
+            limit -= len(item) + 1
+            if limit >= 0:
+                left.extend(item)
+                left.extend(item.values() if isinstance(item, Mapping) else ())
+        else:
+            limit -= 1
+    return limit < 0

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from lucius.core.errors import LockLostError, RequestError
-from lucius.core.routing import TOPOLOGIES, every_directive_topic, subscriptions_of
-from lucius.gateway.turns import AT_ONCE, Tenants, Turns, give_back
-from lucius.ports.bus import Bus, Delivery, Subscription, directive_filters
+from lucius.core.routing import every_directive_topic, subscriptions_of
+from lucius.gateway.turns import AT_ONCE, Turns, give_back
+from lucius.ports.bus import BoundTenants, Bus, Delivery, Subscription, directive_filters
 from lucius.ports.config import Catalog, ConfigSource
 
 SOON: Final = timedelta(seconds=0.25)
@@ -21,32 +21,19 @@ Gone = Callable[[], Awaitable[object]]
 
 
 class Backlog(Protocol):
-    """What is held back, where this process holds it."""
+    """What is held in the outboxes of jobs: the gateway asks for it, and tells whom it handed it to."""
 
-    def began(self, service: str, tenants: Tenants) -> None:
+    def began(self, service: str, tenants: BoundTenants) -> None:
         """A worker pulls."""
 
-    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None:
+    def ended(self, service: str, tenants: BoundTenants, *, spare: bool) -> None:
         """It pulls no more; `spare`: it could have taken more than it got."""
 
-    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+    async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
         """A worker has room for so many more. The answer says how many are on their way to the bus."""
 
     def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None:
         """A worker has got it, and has so many seconds to acknowledge it."""
-
-
-class Elsewhere:
-    """Other processes hold the backlog, and the gateway cannot tell them anything."""
-
-    def began(self, service: str, tenants: Tenants) -> None: ...
-
-    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None: ...
-
-    async def release(self, service: str, room: int, tenants: Tenants) -> int:
-        return 0
-
-    def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None: ...
 
 
 class BusGateway:
@@ -57,18 +44,18 @@ class BusGateway:
         bus: Bus,
         config: ConfigSource,
         *,
-        topology: str = "shared",
-        topologies: Sequence[str] = TOPOLOGIES,
-        backlog: Backlog | None = None,
+        topology: str,
+        topologies: Sequence[str],
+        backlog: Backlog,
     ) -> None:
         self._bus = bus
         self._config = config
-        self._backlog: Backlog = backlog if backlog is not None else Elsewhere()
+        self._backlog = backlog
         self._topology = topology
         self._names: dict[tuple[str, str | None], list[str]] = {}
-        """Of subscriptions, by service and pool; none: what all workers share."""
+        """Names of subscriptions by service and pool; pool None: the one that all workers share."""
         self._turns: dict[tuple[str, ...], Turns] = {}
-        """By the subscriptions that take them."""
+        """By the names of the subscriptions."""
         self._topics = every_directive_topic(topologies=topologies)
         self._ensured: dict[str, tuple[str, ...]] = {}
         self._catalog: Catalog | None = None
@@ -97,8 +84,8 @@ class BusGateway:
                 self._names[service, pool] = [name for name, _ in names]
         self._ensured[service] = step_types
 
-    def _receiving(self, service: str, tenants: Tenants) -> Receive:
-        """From the subscriptions that hold nothing but what such a worker may have."""
+    def _receiving(self, service: str, tenants: BoundTenants) -> Receive:
+        """How such a worker receives: only from subscriptions whose every message it may have."""
         pools: Sequence[str | None] = (None,)
         if tenants is not None:
             pools = self._pools(service, tenants)
@@ -132,7 +119,7 @@ class BusGateway:
         service: str,
         limit: int,
         wait_seconds: float,
-        tenants: Tenants,
+        tenants: BoundTenants,
         gone: Gone,
         may: Callable[[], bool] = lambda: True,
     ) -> Sequence[Mapping[str, Any]]:
@@ -166,7 +153,7 @@ class BusGateway:
         service: str,
         limit: int,
         wait_seconds: float,
-        tenants: Tenants,
+        tenants: BoundTenants,
         gone: Gone,
     ) -> None:
         """What there is, and more from the backlog; if that is nothing, whatever comes first."""
@@ -189,7 +176,12 @@ class BusGateway:
             found += came
 
     async def _more(
-        self, found: list[Delivery], receive: Receive, service: str, room: int, tenants: Tenants
+        self,
+        found: list[Delivery],
+        receive: Receive,
+        service: str,
+        room: int,
+        tenants: BoundTenants,
     ) -> None:
         """The worker has room for more than the bus held: the backlog fills it."""
         coming = await self._backlog.release(service, room, tenants)

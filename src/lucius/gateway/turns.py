@@ -7,11 +7,9 @@ from datetime import timedelta
 from typing import Final
 
 from lucius.core.errors import BusError
-from lucius.ports.bus import Bus, Delivery
+from lucius.ports.bus import BoundTenants, Bus, Delivery
 
 AT_ONCE: Final = timedelta()
-Tenants = frozenset[str] | None
-"""Whom a worker serves; None: everyone."""
 
 
 class Turns:
@@ -23,7 +21,7 @@ class Turns:
         self._topics = topics
 
     async def receive(
-        self, limit: int, wait: timedelta, tenants: Tenants = None
+        self, limit: int, wait: timedelta, tenants: BoundTenants = None
     ) -> Sequence[Delivery]:
         """As `Bus.receive` does for one subscription."""
         if len(self._names) == 1:
@@ -31,8 +29,8 @@ class Turns:
         found = await self._shared(limit, tenants)
         return found or (await self._first(limit, wait, tenants) if wait else ())
 
-    async def _shared(self, limit: int, tenants: Tenants) -> list[Delivery]:
-        """To each its part, then what is left to whoever has more; the first turn goes round."""
+    async def _shared(self, limit: int, tenants: BoundTenants) -> list[Delivery]:
+        """Ask each subscription for its part, then those with more for the rest. They take turns."""
         self._names.rotate()
         part = -(-limit // len(self._names))
         found: list[Delivery] = []
@@ -43,8 +41,10 @@ class Turns:
                     found += await self._bus.receive(name, self._topics, room, AT_ONCE, tenants)
         return found
 
-    async def _first(self, limit: int, wait: timedelta, tenants: Tenants) -> Sequence[Delivery]:
-        """Whichever has something first."""
+    async def _first(
+        self, limit: int, wait: timedelta, tenants: BoundTenants
+    ) -> Sequence[Delivery]:
+        """Wait on all subscriptions, and return what the first of them has."""
         waits = [
             asyncio.ensure_future(self._bus.receive(name, self._topics, limit, wait, tenants))
             for name in self._names

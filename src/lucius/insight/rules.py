@@ -3,6 +3,7 @@
 They are pure: a rule looks at facts and answers a finding, or None where it does not apply.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from lucius.core.job import Job
@@ -100,6 +101,10 @@ def _of_step(at: Situation) -> Diagnosis | None:
     return None
 
 
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
+
+
 def _with_stage(job: Job, worst: Diagnosis) -> Diagnosis:
     """Where nothing is wrong and some of a stage are done, the job waits for the others."""
     pairs = list(zip(job.plan.steps, job.steps, strict=True))
@@ -111,7 +116,7 @@ def _with_stage(job: Job, worst: Diagnosis) -> Diagnosis:
     left = [name for name, state in members if state is not StepState.SUCCEEDED]
     return Diagnosis(
         "WAITS_FOR_STAGE",
-        f"{', '.join(done)} of its stage are done; {', '.join(left)} are not",
+        f"of its stage, {_listed(done)} done and {_listed(left)} not",
         job.updated_at,
         [Evidence(worst.summary, worst.since), *worst.evidence],
         "the next stage begins when all of them have succeeded",

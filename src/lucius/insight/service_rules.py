@@ -188,9 +188,18 @@ def _waits(at: Situation, patience: timedelta, *, ended: bool) -> bool:
 
 
 def _is_silent(view: ServiceView, at: Situation) -> bool:
-    """Nothing is at work, or there were slots for more, and nobody has spoken since the work was there."""
     since = at.sent_at or view.oldest_sent or at.step.updated_at
-    spoke = view.last_seen is not None and since is not None and view.last_seen > since
+    return since is not None and _unheard(view, since)
+
+
+def _unheard(view: ServiceView, since: datetime) -> bool:
+    """Nobody has spoken since the work was there, though nothing is at work or there were slots for more.
+
+    Or all that is at work is in the hands of workers that are quiet.
+    """
+    if view.running and view.quiet >= view.running:
+        return True
+    spoke = view.last_seen is not None and view.last_seen > since
     return (not view.running or view.free > 0) and not spoke
 
 
@@ -240,7 +249,7 @@ def _missing(
         since,
         evidence,
         *comes,
-        f"lucius service run MODULE:NAME  # a service whose name is {view.service}",
+        f"lucius service run MODULE:NAME --url URL  # a service whose name is {view.service}",
         view.service,
     )
 
@@ -255,11 +264,35 @@ def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | 
         return failing_service(view, streak, said)
     if not view.subscribed:
         return unclaimed_service(view)
-    waits = now - view.oldest_sent if view.oldest_sent is not None else timedelta()
     comes: Coming = ("attempts end without an ACK, and are repeated", None)
+    waits = _missed(view, now, MOMENT if view.last_seen is None else SILENCE)
     if view.last_seen is None:
-        return absent_service(view, view.oldest_sent, comes) if waits > MOMENT else None
-    heard = view.oldest_sent is not None and view.last_seen > view.oldest_sent
-    if waits > SILENCE and not heard and (not view.running or view.free > 0):
+        return absent_service(view, min(waits), comes) if waits else None
+    if any(_unheard(view, since) for since in waits):
         return silent_service(view, comes)
-    return None
+    return quiet_workers(view, whole=whole) if view.quiet else None
+
+
+def _missed(view: ServiceView, now: datetime, patience: timedelta) -> list[datetime]:
+    """Since when work was there that a worker should have taken."""
+    found = [view.untaken] if view.untaken is not None else []
+    if view.oldest_sent is not None and now - view.oldest_sent > patience:
+        found.append(view.oldest_sent)
+    return found
+
+
+def quiet_workers(view: ServiceView, *, whole: bool) -> Diagnosis:
+    known = [w for w in reversed(view.workers) if w.running][:3]
+    count = f"{view.quiet} of {view.running} steps at work are theirs"
+    return Diagnosis(
+        "WORKER_QUIET",
+        f"workers of {view.service} have work in hand and have said nothing for long",
+        known[0].last_seen if known else None,
+        [
+            *([Evidence(count)] if whole else []),
+            *(Evidence(f"{w.worker_id} was last seen", w.last_seen) for w in known),
+        ],
+        "their leases end, and the steps are tried again",
+        command="lucius services --workers",
+        service=view.service,
+    )

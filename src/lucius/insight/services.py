@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from lucius.core.errors import RequestError
@@ -36,12 +36,21 @@ class KnownServices:
     async def services(self) -> list[ServiceView]:
         step_types, paused = step_types_of(self._catalog()), await self._paused.all()
         seen, backlog = await self._sightings.known(), _summed(await self._backlog())
-        unclaimed = await self._sightings.unclaimed()
-        return [
+        unclaimed, untaken = await self._sightings.unclaimed(), await self._sightings.untaken()
+        views = [
             self._view(
                 name, step_types.get(name, ()), seen.get(name), backlog[name], name in unclaimed
             )
-            for name in sorted({*step_types, *paused, *seen, *backlog})
+            for name in sorted({*step_types, *paused, *seen, *backlog, *untaken})
+        ]
+        leases = _longest_leases(self._catalog())
+        return [
+            replace(
+                view,
+                untaken=untaken.get(view.service),
+                quiet=self._quiet(view, leases.get(view.service)),
+            )
+            for view in views
         ]
 
     def _view(
@@ -75,6 +84,13 @@ class KnownServices:
             failed_until=seen.failed_until if seen is not None else None,
         )
 
+    def _quiet(self, view: ServiceView, lease: timedelta | None) -> int:
+        """Where no protocol says how long a lease is, nobody is late."""
+        if lease is None:
+            return 0
+        late = self._now() - lease / 2
+        return sum(worker.running for worker in view.workers if worker.last_seen < late)
+
     async def pause(self, service: str, by: str, reason: str | None) -> bool:
         await self._check(service)
         return await self._paused.pause(service, by, reason)
@@ -106,6 +122,16 @@ def step_types_of(catalog: Catalog) -> dict[str, tuple[str, ...]]:
         for step in protocol.steps:
             found.setdefault(step.service, set()).add(step.step_type)
     return {service: tuple(sorted(types)) for service, types in found.items()}
+
+
+def _longest_leases(catalog: Catalog) -> dict[str, timedelta]:
+    """Of each service; a worker that is alive speaks within half of it."""
+    found: dict[str, timedelta] = {}
+    for protocol in catalog.protocols.values():
+        for step in protocol.steps:
+            known = found.get(step.service, timedelta())
+            found[step.service] = max(known, step.policy.lease)
+    return found
 
 
 @dataclass(slots=True)

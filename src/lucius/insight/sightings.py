@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 
 from lucius.core.errors import LedgerError
-from lucius.insight.sights import ServiceSight, merged, read_note
+from lucius.insight.sights import ServiceSight, instant_of, merged, read_note, seconds_of
 from lucius.insight.workers import Workers
 from lucius.ports.leases import LeaseRow, LeaseStore
 
@@ -66,6 +66,15 @@ class Sightings:
         others = [service for note in await self._recent() for service in note["unclaimed"]]
         return {*self._unclaimed(), *others}
 
+    async def untaken(self) -> dict[str, datetime]:
+        """Services with steps that are sent again because nobody took them, and since when."""
+        found = self._workers.untaken()
+        for note in await self._recent():
+            for service, seconds in note.get("untaken", {}).items():
+                since = instant_of(seconds)
+                found[service] = min(found.get(service, since), since)
+        return found
+
     async def troubles(self) -> dict[str, str]:
         """What does not answer some process now."""
         found = dict(self._troubles())
@@ -107,8 +116,9 @@ class Sightings:
 
     async def write(self) -> None:
         """Nothing is written where there is no news."""
-        besides = (sorted(self._unclaimed()), dict(self._troubles()))
-        troubled = bool(besides[1]) and not self._alone
+        untaken = {name: seconds_of(at) for name, at in self._workers.untaken().items()}
+        besides = (sorted(self._unclaimed()), dict(self._troubles()), untaken)
+        troubled = bool(besides[1] or untaken) and not self._alone
         if not self._workers.changed and besides == self._wrote and not troubled:
             return
         note = {
@@ -116,6 +126,7 @@ class Sightings:
             "services": self._workers.note(),
             "unclaimed": besides[0],
             "troubles": besides[1],
+            "untaken": untaken,
         }
         self._workers.changed = False
         self._etag = await self._store.put(LeaseRow(_SEEN + self._name, "", note, self._etag))

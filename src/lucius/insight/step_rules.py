@@ -89,22 +89,26 @@ def busy(at: Situation) -> Diagnosis | None:
     counts = f": {view.running} at work, {view.sent} sent, {view.waiting} waiting"
     counts = counts if at.facts.whole else ""
     pace = f"{view.rate:.1f} attempts ended a minute, over the last ten minutes"
-    line = f"{'more than ' if place.more else ''}{place.ahead}" if place is not None else "some"
     return Diagnosis(
         "BUSY",
         f"{at.plan.service} is busy{counts}",
         at.step.updated_at,
-        [
-            Evidence(
-                f"{line} of its tenant are before it in line" if at.step.held else "it is sent"
-            ),
-            *([Evidence(pace)] if at.facts.whole else []),
-        ],
+        [*_line(at, place), *([Evidence(pace)] if at.facts.whole else [])],
         "a worker takes it",
         at.facts.now + timedelta(minutes=minutes) if minutes is not None else None,
         "lucius services",
         at.plan.service,
     )
+
+
+def _line(at: Situation, place: LinePlace | None) -> list[Evidence]:
+    """The place in line: among those that wait to be sent, or among those that are out."""
+    if at.step.held:
+        line = f"{'more than ' if place.more else ''}{place.ahead}" if place is not None else "some"
+        return [Evidence(f"{line} of its tenant are before it in line")]
+    sent = Evidence("its directive went out", at.sent_at)
+    others = Evidence(f"at most {max(at.service.sent - 1, 0)} others are taken before it")
+    return [sent, others] if at.facts.whole else [sent]
 
 
 def _ahead(view: ServiceView, place: LinePlace | None) -> int:

@@ -147,7 +147,7 @@ def _beside(facts: Facts, warnings: Mapping[str, str]) -> list[Diagnosis]:
         found.append(
             Diagnosis("CLOCK_OFF", "the clock of this machine is wrong", None, told, comes)
         )
-    found += unowned(facts)
+    found += unowned_lanes(facts)
     for name, code, command in WARNED:
         if name in warnings:
             told = [Evidence(warnings[name], facts.now)]
@@ -165,7 +165,7 @@ WARNED: Final = (
 """Warnings of `/readyz`, and the cause that each is."""
 
 
-def unowned(facts: Facts) -> Iterator[Diagnosis]:
+def unowned_lanes(facts: Facts) -> Iterator[Diagnosis]:
     """Of the engines whose processes run; where none runs at all, of the one that needs no more."""
     if facts.owned is None:
         return

@@ -18,10 +18,14 @@ from lucius.insight.service_rules import SILENT
 from lucius.insight.sights import MOST_WORKERS, ServiceSight, WorkerSight, note_of, read_note
 from lucius.ports.lanes import Lanes
 
-_NO_ATTEMPT: Final = (AbortReason.CANCELLED, AbortReason.RETURNED, AbortReason.PUBLISH_REFUSED)
+_NO_ATTEMPT: Final = (
+    *(AbortReason.CANCELLED, AbortReason.RETURNED, AbortReason.PROCESS_DIED),
+    AbortReason.PUBLISH_REFUSED,
+)
 """Ends of a lease that say nothing about the service."""
 _SPOKEN: Final = (None, AbortReason.RESULT_FAILED, AbortReason.RETURNED)
 """What a lease is, or ends, by the word of its worker."""
+_UNHEARD: Final = AbortReason.ACK_TIMEOUT
 MOST_NOTED: Final = 1000
 """Workers in the note of a process, those that were seen last: a row of Azure tables holds 1 MB."""
 LONGEST_NAME: Final = 128
@@ -40,6 +44,8 @@ class Workers:
         """Since `sightings` last wrote it down."""
         self._running: dict[str, tuple[str, str, int]] = {}
         """Leases at work on the owned desks: service, worker and desk."""
+        self._untaken: dict[tuple[str, int], tuple[str, datetime, int]] = {}
+        """Steps that are sent again, as nobody took them: service, since when, desk. Of the owned desks."""
         self._said: dict[str, tuple[int | None, str | None]] = {}
 
     # -- what is heard -----------------------------------------------------------------------
@@ -50,8 +56,14 @@ class Workers:
             return
         job, earlier = decision.job, before.steps
         for index, step in enumerate(job.steps):
-            if step is not earlier[index] and step.executions is not earlier[index].executions:
-                self._moved(job, index, earlier[index], step)
+            was = earlier[index]
+            if step is was:
+                continue
+            if was.state is StepState.FAILED_RETRY:
+                self._untaken.pop((job.job_id, index), None)
+            if step.executions is not was.executions:
+                self._moved(job, index, was, step)
+                self._mark_untaken(job, index, step)
 
     def _moved(self, job: Job, index: int, earlier: Step, step: Step) -> None:
         for run in step.executions:
@@ -87,6 +99,14 @@ class Workers:
             failure = failure_of(planned.step_id, planned.service, step.fault)
             seen.failed(job.updated_at, failure, job.job_id)
 
+    def _mark_untaken(self, job: Job, index: int, step: Step) -> None:
+        if step.state is not StepState.FAILED_RETRY or step.executions[-1].reason is not _UNHEARD:
+            return
+        desk = job.plan.desk
+        if desk in self._lanes.owned:
+            since = step.updated_at or job.updated_at
+            self._untaken[job.job_id, index] = (job.plan.steps[index].service, since, desk)
+
     def pulled(
         self, service: str, worker_id: str, at: datetime, slots: int | None, version: str | None
     ) -> None:
@@ -105,9 +125,10 @@ class Workers:
 
     def took_up(self, job: Job) -> None:
         """An owned job as it was found: its leases are at work, or are no more."""
-        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+        for index, (planned, step) in enumerate(zip(job.plan.steps, job.steps, strict=True)):
             run = step.execution
             if run is not None:
+                self._mark_untaken(job, index, step)
                 self._follow(job, planned.service, step, run)
                 if run.started_at is not None and run.lease_owner is not None:
                     self._seen(planned.service, run.lease_owner, run.started_at)
@@ -116,6 +137,8 @@ class Workers:
         """Other processes follow what is at work there."""
         for lease_id in [lease for lease, (_, _, desk) in self._running.items() if desk in desks]:
             del self._running[lease_id]
+        for place in [place for place, (_, _, desk) in self._untaken.items() if desk in desks]:
+            del self._untaken[place]
 
     def _seen(self, service: str, worker_id: str, at: datetime) -> WorkerSight:
         self.changed, worker_id = True, worker_id[:LONGEST_NAME]
@@ -161,6 +184,13 @@ class Workers:
             for worker_id, sight in seen.workers.items()
         )
         return {(service, worker_id) for _, service, worker_id in nlargest(MOST_NOTED, every)}
+
+    def untaken(self) -> dict[str, datetime]:
+        """Services with steps that are sent again because nobody took them, and since when."""
+        found: dict[str, datetime] = {}
+        for service, since, _ in self._untaken.values():
+            found[service] = min(found.get(service, since), since)
+        return found
 
     def known(self) -> dict[str, ServiceSight]:
         """With what is at work now, and what workers said of themselves."""

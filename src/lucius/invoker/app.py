@@ -1,16 +1,18 @@
 """The internal API: workers ask, orchestrators pass inputs on. Answers tell the outcome and a snapshot.
 
-Callers prove themselves with a shared secret. Without one, only loopback is listened on.
+Callers prove themselves with a shared secret. Without one, only loopback is listened on, and only the
+user who runs the invoker is served. They are processes: what a browser sends is refused.
 """
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
@@ -39,6 +41,8 @@ ERRORS: dict[type[Exception], str] = {
 UNSERVED: Final = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 MOST_BYTES: Final = 2 * 1024 * 1024
 """Twice what an orchestrator takes: it passes replies on in other words."""
+_FROM_BROWSERS: Final = frozenset(("origin", "sec-fetch-site"))
+"""Headers that a browser sends with every POST of a page, and that no page can leave out."""
 SHOWN: Final = 100
 """Characters of what a caller sent that are repeated."""
 
@@ -65,6 +69,7 @@ def invoker_app(invoker: Invoker, secret: str = "", probes: Sequence[BaseRoute] 
     app = Starlette(routes=[*routes, Route("/openapi.json", _described), *probes])
     for kind in (*ERRORS, InvokerProblemError, RequestError, HTTPException):
         app.add_exception_handler(kind, _refused)
+    app.add_exception_handler(ClientDisconnect, _gone)
     return app
 
 
@@ -115,6 +120,8 @@ def _for_callers_with(secret: str, answer: Answering) -> Answering:
         if secret and (scheme.lower() != "bearer" or not known):
             said = "the bearer token is not the secret of this invoker: set LUCIUS_INVOKER_SECRET"
             raise InvokerProblemError("UNAUTHENTICATED", said)
+        if not _FROM_BROWSERS.isdisjoint(request.headers):
+            raise InvokerProblemError("CROSS_ORIGIN", "no web page may ask an invoker")
         return await answer(request)
 
     return checked
@@ -134,7 +141,18 @@ async def _read(request: Request, body: type[AskedBody]) -> AskedBody:
 
 
 async def _described(request: Request) -> Response:
-    return JSONResponse(description())
+    return Response(_description(), media_type="application/json")
+
+
+@cache
+def _description() -> bytes:
+    """Made once: anyone may ask for it."""
+    return bytes(JSONResponse(description()).body)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """Nobody is left to answer, and nothing to log: a client may hang up."""
+    return Response(status_code=400)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

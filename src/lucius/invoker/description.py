@@ -72,7 +72,7 @@ def _operation(path: str) -> dict[str, Any]:
         "requestBody": {"required": True, "content": _json(body)},
         "responses": {
             "200": {"description": "The outcome, and how the job stands", "content": _json(answer)},
-            **dict.fromkeys(("401", "404", "413", "422", "503"), problem),
+            **dict.fromkeys(("401", "403", "404", "413", "422", "503"), problem),
         },
     }
 

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextvars
+import sys
 import threading
 from collections.abc import Awaitable, Coroutine
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from lucius.platform.errors import LeaseExpiredError, TimeLimitError, step_failure
 from lucius.platform.payload import parse_payload
@@ -14,6 +15,11 @@ from lucius.platform.sync_task import SyncTask
 from lucius.platform.task import Task
 
 T = TypeVar("T")
+TURN_SECONDS: Final = 0.0005
+"""After so long a thread that computes lets the others go on, the loop with its heartbeats among them.
+
+With Python's own 5 ms, thirty such threads held up one heartbeat by more than a second.
+"""
 
 
 class Body(Protocol):
@@ -53,6 +59,9 @@ class InAThread(OnTheLoop):
 
     Each task has its own, so that none waits for another and none holds up the end of the process.
     """
+
+    async def open(self) -> None:
+        sys.setswitchinterval(min(sys.getswitchinterval(), TURN_SECONDS))
 
     def _begun(self, task: Task) -> Awaitable[Output | None]:
         return Thread(self._service, task).output()

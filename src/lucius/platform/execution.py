@@ -287,7 +287,7 @@ class Attempt:
         except Exception:
             raise
         except BaseException as error:
-            if _interrupted(error):
+            if is_interrupt(error):
                 raise
             raise step_failure(error) from error
 
@@ -374,7 +374,7 @@ def _cancelled_from_outside() -> bool:
     return current is not None and current.cancelling() > 0
 
 
-def _interrupted(error: BaseException) -> bool:
+def is_interrupt(error: BaseException) -> bool:
     """Whether it is a real Ctrl-C that came while a service ran: that is for the whole process.
 
     Where LUCIUS handles the signal itself nothing is raised by it, so what is raised is the service's.

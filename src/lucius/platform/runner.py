@@ -92,7 +92,7 @@ class ServiceRunner:
             replies,
             records or MemoryRecords(),
             commits or Commits(workspace),
-            worker_id or f"{service.name}-{uuid4().hex[:12]}",
+            worker_id or new_worker_id(service),
             clock,
             instruments or ServiceInstruments(),
             {"slots": slots or slots_of(service, SLOTS), "version": service.version},
@@ -286,6 +286,10 @@ class ServiceRunner:
     def left_behind(self) -> int:
         """How many executions would not end with `stop`."""
         return 0 if self._receiver is not None else len(self._running)
+
+
+def new_worker_id(service: Service) -> str:
+    return f"{service.name}-{uuid4().hex[:12]}"
 
 
 def body_of(service: Service, forks: ForkServer | None) -> Body:

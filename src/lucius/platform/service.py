@@ -3,11 +3,11 @@
 import importlib
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from lucius import __version__
 from lucius.core.errors import LuciusError
@@ -83,6 +83,35 @@ class Service:
         """Whether `execute()` is a plain function: it gets a SyncTask and stays off the loop."""
         return not inspect.iscoroutinefunction(self.execute)
 
+    @property
+    def source(self) -> str:
+        """MODULE:NAME of what a team wrote."""
+        return f"{type(self).__module__}:{type(self).__qualname__}"
+
+
+def check_service(service: Service) -> None:
+    """ServiceError: it could start, and would never do what its class seems to say."""
+    for fault in _faults(service):
+        raise ServiceError(f"{service.source} {fault}")
+
+
+def _faults(service: Service) -> Iterator[str]:
+    if not service.name:
+        yield "has no name: write `name = ...` in its class, the name that protocols have for it"
+    if isinstance(service.step_types, str):
+        yield f"has a text as step_types: write `step_types = ({service.step_types!r},)`, with the comma"
+    if not service.step_types:
+        yield "has no step types: write `step_types = (...,)` in its class, those it executes"
+    if type(service).execute is Service.execute:
+        yield "has no execute(): write `def execute(self, task)` in its class"
+    if service.isolation not in get_args(Isolation):
+        yield f"has isolation = {service.isolation!r}: it takes {' or '.join(map(repr, get_args(Isolation)))}"
+    for name in ("time_limit", "cancel_grace"):
+        if not isinstance(found := getattr(service, name), timedelta | None):
+            yield f"has {name} = {found!r}: it takes a timedelta, such as timedelta(minutes=2)"
+    if service.processes is not None and service.processes < 1:
+        yield f"has processes = {service.processes}: it takes 1 or more"
+
 
 def slots_of(service: Service, slots: int) -> int:
     """A process-isolated service takes as many steps at once as it has processes."""
@@ -114,6 +143,10 @@ class FunctionService(Service):
     @property
     def blocking(self) -> bool:
         return not inspect.iscoroutinefunction(self._execute)
+
+    @property
+    def source(self) -> str:
+        return f"{self._execute.__module__}:{self._execute.__qualname__}"
 
     def __reduce__(self) -> Any:
         """The function's name leads to this service, as it was decorated."""

@@ -8,6 +8,8 @@ from typing import Any, Final, Protocol
 from lucius.core.record import record
 
 Property = str | int
+BoundTenants = frozenset[str] | None
+"""The tenants that a worker serves; None: all."""
 ABSENT: Final = ""
 """Among the accepted values of a filter: messages without the property. None has it empty."""
 

@@ -40,9 +40,10 @@ class Streak:
 class ServiceView:
     """`waiting`: directives that are held or on their way; of those, `sent` are with the bus.
 
-    `oldest_sent`: since when the longest of them waits for a worker. `rate`: attempts that ended in a
-    minute, lately; `failure_rate`: the part of them that failed. `free`: empty slots of workers that have
-    work in hand.
+    `oldest_sent`: since when the longest of them waits for a worker. `untaken`: since when a step waits
+    to be sent again, because nobody took its directive. `rate`: attempts that ended in a minute, lately;
+    `failure_rate`: the part of them that failed. `free`: empty slots of workers that have work in hand.
+    `quiet`: of the `running` steps, those whose worker has said nothing for more than half of a lease.
     """
 
     service: str
@@ -57,10 +58,12 @@ class ServiceView:
     sent: int = 0
     running: int = 0
     oldest_sent: datetime | None = None
+    untaken: datetime | None = None
     rate: float = 0.0
     failure_rate: float = 0.0
     workers: Sequence[WorkerView] = field(default_factory=tuple)
     free: int = 0
+    quiet: int = 0
     failing: Streak | None = None
     failed_until: Streak | None = None
     """The last time that it failed every job, which is over."""

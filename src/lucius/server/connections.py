@@ -9,12 +9,31 @@ import resource
 from collections import Counter
 from typing import Final, Protocol
 
+from lucius.telemetry.instruments import Count, Instruments
+
 log = logging.getLogger("lucius")
 
 RESERVE: Final = 32
 FILES_BESIDES: Final = 256
 """File descriptors for all that is not a connection of a client: ledger, documents, webhooks."""
 _FEWEST: Final = 16
+ANSWER_UNREAD: Final = "ANSWER_UNREAD"
+"""Why a client that takes nothing of its answer is hung up on: nobody could be told."""
+_CODES: Final = (
+    *("INVALID_HTTP", "INVALID_TARGET", "INVALID_HOST", "HEADERS_TOO_LARGE", "REQUEST_TIMEOUT"),
+    *("CONNECTIONS_EXHAUSTED", "TOO_MANY_CONNECTIONS", "OTHER_USER", ANSWER_UNREAD),
+)
+
+
+class ConnectionInstruments(Instruments):
+    def __init__(self) -> None:
+        self.refused = Count(
+            "lucius_connections_refused_total",
+            "Connections that were hung up on before a route could answer",
+            ("code",),
+        )
+        for code in _CODES:
+            self.refused.expect(code)
 
 
 class Guest(Protocol):
@@ -29,6 +48,7 @@ class Connections:
         self._most = most
         self._per_address = per_address
         self._size = reserve
+        self.instruments = ConnectionInstruments()
         self._placed: dict[Guest, str] = {}
         self._by_address: Counter[str] = Counter()
         self._reserve: dict[Guest, None] = {}
@@ -49,7 +69,12 @@ class Connections:
         self._reserve[guest] = None
         if len(self._reserve) > self._size:
             self._make_room()
+            self.refused(code)
         return code
+
+    def refused(self, code: str) -> None:
+        """Count one that is hung up on without an answer of a route."""
+        self.instruments.refused.add(code)
 
     def leave(self, guest: Guest) -> None:
         self._reserve.pop(guest, None)

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,13 +22,13 @@ OPEN: Final = "/healthz"
 """It says nothing but that the process is alive."""
 ROOT: Final = 0
 
-Whose = Callable[[Address, Address], int | None]
+UserOf = Callable[[Address, Address], int | None]
 
 
 class Owner:
     """Who may use this server: `uid`, and root."""
 
-    def __init__(self, uid: int, whose: Whose = uid_of) -> None:
+    def __init__(self, uid: int, whose: UserOf = uid_of) -> None:
         self._uid = uid
         self._whose = whose
         self._told: set[int | None] = set()
@@ -68,16 +69,21 @@ class OwnerProtocol(BoundedProtocol):
         client, server = (transport.get_extra_info(end) for end in ("peername", "sockname"))
         refusal = self._owner.refusal(client, server)
         if refusal is not None:
-            self.app = Refusing(self.app, refusal)
+            count = partial(self._connections.refused, refusal.known.code)
+            self.app = Refusing(self.app, refusal, count)
 
 
 class Refusing:
     """An application for a stranger: alive or not is all that it says."""
 
-    def __init__(self, app: Any, refusal: Problem) -> None:
+    def __init__(self, app: Any, refusal: Problem, count: Callable[[], None]) -> None:
         self._app: ASGIApp = app
         self._refusal = refusal
+        self._count = count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._app if scope.get("path") == OPEN else problem_response(self._refusal)
+        answer = self._app
+        if scope.get("path") != OPEN:
+            self._count()
+            answer = problem_response(self._refusal)
         await answer(scope, receive, send)

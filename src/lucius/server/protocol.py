@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from lucius.api.limits import RESERVE_CODE, network_of
 from lucius.api.problems import Problem, problem_response
-from lucius.server.connections import Connections
+from lucius.server.connections import ANSWER_UNREAD, Connections
 from lucius.server.transport import ClientTransport
 
 MAX_HEAD_BYTES: Final = 32 * 1024
@@ -195,6 +195,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.transport.write(refusal(code))
             cycle.disconnected = True
             cycle.message_event.set()
+        self._connections.refused(code)
         self.transport.close()
 
     def on_response_complete(self) -> None:
@@ -226,8 +227,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def give_up(self, duty: Duty) -> None:
         """Hang up, with an answer where one is due: a request has begun, and none has been given."""
         if duty in (Duty.TAKING, Duty.END):
+            self._connections.refused(ANSWER_UNREAD)
             self.transport.abort()
             return
+        self._connections.refused("REQUEST_TIMEOUT")
         if duty is Duty.HEAD or (duty is Duty.BODY and not self.cycle.response_started):
             self.transport.write(refusal("REQUEST_TIMEOUT"))
         self.transport.hang_up()

@@ -4,10 +4,13 @@ Connections are looked at once a second. So a request pays nothing for it, and o
 had its time and up to two seconds more.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from time import monotonic
 from typing import NamedTuple
+
+import uvicorn
 
 from lucius.server.protocol import BoundedProtocol, Debt, Duty
 
@@ -53,3 +56,23 @@ class SlowClients:
             else:
                 marks[connection] = mark
         self._marks = marks
+
+
+class SweptServer(uvicorn.Server):
+    """Looks for slow clients as long as it runs. Signals are for whoever runs it."""
+
+    ticks_a_look = 10
+    """Ten ticks are a second."""
+
+    def __init__(self, config: uvicorn.Config, slow: SlowClients) -> None:
+        super().__init__(config)
+        self._slow = slow
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % self.ticks_a_look == 0:
+            self._slow.sweep(self.server_state.connections)
+        return await super().on_tick(counter)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

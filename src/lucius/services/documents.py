@@ -1,23 +1,14 @@
-"""Documents as they come: a PDF, an image or a text becomes sheets, one a page.
-
-A sheet is the text of its page, or an image that must be read by OCR.
-"""
+"""Documents as they come: a PDF, an image or a text becomes sheets, one a page."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Final
 
 from lucius.platform import FatalError
 from lucius.services.limits import MAX_TEXT
 from lucius.services.page_choice import PageChoice
+from lucius.services.sheets import Sheets
 from lucius.services.words import has_words
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Picture: TypeAlias = "NDArray[Any]"
-"""Rows of pixels, blue first."""
-Sheet: TypeAlias = "str | Picture"
-Sheets: TypeAlias = Iterator[tuple[int, "Sheet"]]
 IMAGE_MARKS: Final = (
     b"\x89PNG\r\n\x1a\n",
     b"\xff\xd8\xff",

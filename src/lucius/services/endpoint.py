@@ -1,6 +1,7 @@
 """An OpenAI-compatible endpoint that writes an answer from the passages it is given."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +22,7 @@ IN_JSON: Final = (
     ' Answer with one JSON object: {"text": the answer, "page": a number, "passage": a number},'
     " and other members where the question asks for them."
 )
+FENCED: Final = re.compile(r"```(?:json)?\s(.*)```", re.DOTALL)
 TRY_LATER: Final = frozenset({408, 409, 425, 429})
 
 
@@ -99,8 +101,10 @@ def _content(answer: bytes) -> str:
 
 
 def _object(text: str) -> dict[str, Any]:
+    """Many models put it between fences, as in Markdown."""
+    fenced = FENCED.fullmatch(text)
     try:
-        value = json.loads(text)
+        value = json.loads(fenced[1] if fenced else text)
     except (ValueError, RecursionError) as error:
         raise _unusable("the prompt asks for JSON and it is none") from error
     if not isinstance(value, dict):

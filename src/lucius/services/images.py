@@ -7,10 +7,9 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from lucius.platform import FatalError
-from lucius.services.documents import Picture, Sheets
-from lucius.services.limits import MAX_PIXELS
+from lucius.services.limits import MAX_PIXELS, MAX_SIDE
 from lucius.services.page_choice import PageChoice
-from lucius.services.pdf import MAX_SIDE
+from lucius.services.sheets import Picture, Sheets
 
 FORMATS: Final = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF")
 WHITE: Final = (255, 255, 255)

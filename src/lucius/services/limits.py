@@ -24,6 +24,8 @@ MAX_TEXT: Final = 16 * MIB
 MAX_PAGES: Final = 2000
 MAX_PIXELS: Final = 100_000_000
 """Of one image: 300 MB once it is unpacked."""
+MAX_SIDE: Final = 2000
+"""Pixels of a page's longer side, however large the page says it is."""
 MAX_PASSAGES: Final = 20_000
 NICENESS: Final = 10
 

@@ -8,10 +8,11 @@ from typing import Final
 
 from lucius.platform import FatalError, Output, Service, SyncTask
 from lucius.platform.service import cores
-from lucius.services.documents import Sheets, joined, sheets_of, whole_text
+from lucius.services.documents import joined, sheets_of, whole_text
 from lucius.services.limits import MAX_DOCUMENT, OCR_MEMORY, OCR_TIME, modestly
 from lucius.services.page_choice import PageChoice
 from lucius.services.recognition import LANGUAGES, Recogniser, recogniser
+from lucius.services.sheets import Sheets
 
 MOST_AT_ONCE: Final = 3
 """Pages of one document that are read at once, on as many cores: each takes up to 400 MB."""

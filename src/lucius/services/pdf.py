@@ -7,14 +7,13 @@ import pypdfium2 as pdfium
 from pypdfium2.raw import FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 
 from lucius.platform import FatalError
-from lucius.services.documents import Picture, Sheet, Sheets
+from lucius.services.limits import MAX_SIDE
 from lucius.services.page_choice import PageChoice
+from lucius.services.sheets import Picture, Sheet, Sheets
 from lucius.services.words import has_words
 
 POINTS_AN_INCH: Final = 72
 DOTS_AN_INCH: Final = 200
-MAX_SIDE: Final = 2000
-"""Pixels of a page's longer side, however large the page says it is."""
 TAIL: Final = 1024
 """The mark at the end of a file is within its last bytes."""
 

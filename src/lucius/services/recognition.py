@@ -4,7 +4,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Final
 
-from lucius.services.documents import Picture
+from lucius.services.sheets import Picture
 
 LANGUAGES: Final = ("en", "zh")
 DETECTION_SIDE: Final = 1280

@@ -8,12 +8,14 @@ from typing import Final
 from lucius.services.index import Index
 from lucius.services.passages import Passage
 from lucius.services.vectors import vectors_of
-from lucius.services.words import words
+from lucius.services.words import asked_for, words
 
 MOST: Final = 4
 """Passages that are read for an answer."""
 RELEVANT: Final = 0.25
 """A sentence below this score answers nothing."""
+BESIDE_THE_POINT: Final = 0.5
+"""What a sentence counts that has no name, moment or number where the question asks for one."""
 OF_MEANING: Final = 0.5
 """How much of a score is likeness of vectors; the rest is words in common, rare ones first."""
 
@@ -52,7 +54,13 @@ class Retrieval:
         said = [(text, each) for each in sources for text in each.passage.text.splitlines()]
         texts = [text for text, _ in said]
         scores = self._scores(prompt, texts, vectors_of(texts, self._index.dimensions))
-        best = max(range(len(said)), key=lambda place: (scores[place], len(texts[place])))
+        asked = asked_for(prompt)
+
+        def rank(place: int) -> tuple[float, int]:
+            fits = asked is None or asked.search(texts[place]) is not None
+            return scores[place] * (1 if fits else BESIDE_THE_POINT), len(texts[place])
+
+        best = max(range(len(said)), key=rank)
         if scores[best] < RELEVANT:
             return BestFit(None, None, sources)
         source = Source(said[best][1].passage, round(scores[best], 4))

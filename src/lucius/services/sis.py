@@ -1,18 +1,23 @@
 """SIS: answers a set of prompts from the passages that fit them best, `sis/result.json`."""
 
 import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from lucius.platform import Output, Service, SyncTask
 from lucius.services.embedding import EmbeddingOptions
 from lucius.services.endpoint import AnswerEndpoint
 from lucius.services.index import Index
 from lucius.services.limits import MAX_VECTORS, TEXT_MEMORY, TEXT_TIME, modestly
+from lucius.services.passages import Passage
 from lucius.services.prompts import Prompt, SisOptions
 from lucius.services.retrieval import BestFit, Retrieval, Source
 
-QUOTED = "the passages"
+QUOTED: Final = "the passages"
+ASKED_AT_ONCE: Final = 4
+"""Prompts that an endpoint is asked at the same time, so that fifty fit into the time limit."""
 
 
 class Sis(Service):
@@ -35,10 +40,10 @@ class Sis(Service):
         options: SisOptions = task.payload
         with modestly():
             index = read_index(task.latest())
-            retrieval, answers = Retrieval(index), []
-            for prompt in options.prompts():
+            answers = []
+            for answer in self._answers(options.prompts(), Retrieval(index)):
                 task.check_cancelled()
-                answers.append(self._answer(prompt, retrieval.found(prompt.prompt)))
+                answers.append(answer)
             result = {
                 "jobId": task.job_id,
                 "passages": len(index.passages),
@@ -47,6 +52,14 @@ class Sis(Service):
             }
             task.stage("result.json", json.dumps(result, indent=2, ensure_ascii=False) + "\n")
         return Output(name="result.json")
+
+    def _answers(self, prompts: list[Prompt], retrieval: Retrieval) -> Iterator[dict[str, Any]]:
+        found = (retrieval.found(prompt.prompt) for prompt in prompts)
+        if self._endpoint is None:
+            yield from map(self._answer, prompts, found)
+            return
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            yield from pool.map(self._answer, prompts, found)
 
     def _answer(self, prompt: Prompt, found: BestFit) -> dict[str, Any]:
         """An endpoint is always asked, and given the passages that fit best, however little they do."""
@@ -57,20 +70,26 @@ class Sis(Service):
             return {**head, **nothing, "score": 0.0, "sources": []}
         return {
             **head,
-            "answer": self._said(prompt, found),
+            "answer": self._said(prompt, found, cited.passage),
             "page": cited.passage.page,
             "passage": cited.passage.number,
             "score": cited.score,
             "sources": [_shown(source) for source in found.sources],
         }
 
-    def _said(self, prompt: Prompt, found: BestFit) -> Any:
-        if self._endpoint is not None:
-            return self._endpoint.answer(prompt, [each.passage for each in found.sources])
-        if prompt.answer == "text" or found.source is None:
-            return found.sentence
-        cited = found.source.passage
-        return {"text": found.sentence, "page": cited.page, "passage": cited.number}
+    def _said(self, prompt: Prompt, found: BestFit, cited: Passage) -> Any:
+        """Text, or an object that cites a page and a passage: the best, where it cites none of those."""
+        here = {"page": cited.page, "passage": cited.number}
+        if self._endpoint is None:
+            quoted = found.sentence
+            return quoted if prompt.answer == "text" else {"text": quoted, **here}
+        passages = [each.passage for each in found.sources]
+        said = self._endpoint.answer(prompt, passages)
+        if prompt.answer == "text":
+            return said
+        known = [{"page": each.page, "passage": each.number} for each in passages]
+        cites = {name: said.get(name) for name in here} in known
+        return said if cites else {**said, **here}
 
 
 def _shown(source: Source) -> dict[str, Any]:

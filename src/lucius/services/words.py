@@ -14,6 +14,25 @@ _COMMON: Final = frozenset(
     )
 )
 
+_NUMBER: Final = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred"
+    r"|thousand|million|dozen|half|third|quarter|tenth)\b",
+    re.IGNORECASE,
+)
+_MOMENT: Final = re.compile(rf"{_NUMBER.pattern}|\b(?:noon|midnight|\w{{3,6}}day)\b", re.IGNORECASE)
+_NAME: Final = re.compile(r"(?<=[^\d.!?] )(?!\w{3,6}day\b)[A-Z][a-z]+")
+"""A capital inside of a sentence, but for days, and months after a number."""
+_ASKED_FOR: Final = (
+    (re.compile(r"\W*who(?:m|se)?\b", re.IGNORECASE), _NAME),
+    (re.compile(r"\W*when\b", re.IGNORECASE), _MOMENT),
+    (re.compile(r"\W*how (?:much|many|long|big|far|old|soon|quickly)\b", re.IGNORECASE), _NUMBER),
+)
+
+
+def asked_for(prompt: str) -> re.Pattern[str] | None:
+    """What an answer has in it, by the English word that the question begins with."""
+    return next((kind for word, kind in _ASKED_FOR if word.match(prompt)), None)
+
 
 def has_words(text: str) -> bool:
     return _WORD.search(text) is not None

@@ -19,7 +19,7 @@ class Section(BaseModel):
     )
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting, as the reference page and `lucius settings` show it."""
 
     env: str
@@ -46,14 +46,14 @@ def setting(
     return Field(**how, alias=PREFIX + env, description=about, examples=[shown])
 
 
-def rows(section: type[Section]) -> dict[str, Row]:
+def rows(section: type[Section]) -> dict[str, SettingRow]:
     """The settings of one section, by field name."""
     return {
         name: _row(field) for name, field in section.model_fields.items() if field.alias is not None
     }
 
 
-def _row(field: FieldInfo) -> Row:
+def _row(field: FieldInfo) -> SettingRow:
     (shown,) = field.examples or [""]
     default = shown or (field.default if isinstance(field.default, str) else "")
-    return Row(str(field.alias), takes(field), default, field.description or "")
+    return SettingRow(str(field.alias), takes(field), default, field.description or "")

@@ -18,7 +18,7 @@ from lucius.settings.kinds import show
 from lucius.settings.reserved import RESERVED
 from lucius.settings.table import ROWS, SECTIONS, Settings
 
-Faults = dict[str, str]
+Mistakes = dict[str, str]
 
 DECLARED: Final = {row.env: row for section in SECTIONS for row in rows(section).values()}
 OF_CLIENTS: Final = {row.env for row in rows(CommandLine).values()}
@@ -76,7 +76,7 @@ def load_settings(
     given |= _given(os.environ if environ is None else environ, "environment")
     given |= _given(options or {}, "command line")
     warnings = tuple(_warnings(given))
-    faults: Faults = {}
+    faults: Mistakes = {}
     _read_files(given, faults)
     _check_needed(given, faults)
     values = {name: each.text for name, each in given.items()}
@@ -100,7 +100,7 @@ def _given(variables: Mapping[str, str], source: str) -> dict[str, Given]:
     }
 
 
-def _read_files(given: dict[str, Given], faults: Faults) -> None:
+def _read_files(given: dict[str, Given], faults: Mistakes) -> None:
     """A secret that stands in a file takes the place of its variable, which must not be set as well."""
     for name in FILES.keys() & given.keys():
         path, env = given[name].text, FILES[name]
@@ -129,7 +129,7 @@ def _secret_in(path: Path) -> str:
     return text
 
 
-def _check_needed(given: Mapping[str, Given], faults: Faults) -> None:
+def _check_needed(given: Mapping[str, Given], faults: Mistakes) -> None:
     for chooser, choices, needed in NEEDED:
         if chooser not in given or given[chooser].text not in choices:
             continue
@@ -138,9 +138,9 @@ def _check_needed(given: Mapping[str, Given], faults: Faults) -> None:
                 faults[name] = f"is needed with {chooser}={given[chooser].text}"
 
 
-def _bad_values(error: ValidationError, given: Mapping[str, Given]) -> Faults:
+def _bad_values(error: ValidationError, given: Mapping[str, Given]) -> Mistakes:
     """A default that could not be derived is no fault of its own: it follows from a bad value."""
-    faults: Faults = {}
+    faults: Mistakes = {}
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
         if fault["type"] != "default_factory_not_called":
             row = DECLARED[str(fault["loc"][0])]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lucius.settings.declaring import PREFIX, Row
+from lucius.settings.declaring import PREFIX, SettingRow
 from lucius.settings.loading import FILES
 from lucius.settings.reserved import RESERVED
 from lucius.settings.stored import when_stored
@@ -45,14 +45,14 @@ def settings_page() -> str:
     return "".join(parts)
 
 
-def _row(name: str, row: Row) -> str:
+def _row(name: str, row: SettingRow) -> str:
     secret = " Secret, or in a file: `_FILE`" if row.env in FILES.values() else " Secret"
     about = f"{row.about}.{secret}" if row.secret else row.about
     cells = (f"`{row.env}`", row.takes.words, _default(row), when_stored(name), about)
     return f"| {' | '.join(cells)} |\n"
 
 
-def _default(row: Row) -> str:
+def _default(row: SettingRow) -> str:
     text = row.default
     if not text or "`" in text:
         return text

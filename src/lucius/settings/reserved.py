@@ -1,4 +1,4 @@
-"""NameList that have a meaning in another version of LUCIUS and none in this one.
+"""Names that have a meaning in another version of LUCIUS and none in this one.
 
 Whoever sets one is told so. When something reads a name, it leaves this list and is a setting.
 """

@@ -21,7 +21,7 @@ from lucius.settings.behaviour import (
     Security,
 )
 from lucius.settings.connections import PACKAGED, Answers, BusAndRouting, Configuration, Storage
-from lucius.settings.declaring import Row, Section, rows
+from lucius.settings.declaring import Section, SettingRow, rows
 from lucius.settings.kinds import MASK, NONE
 from lucius.settings.reserved import RESERVED
 from lucius.settings.workflows import Temporal
@@ -50,7 +50,7 @@ class Line(NamedTuple):
     about: str
 
 
-def in_use(section: type[Section]) -> dict[str, Row]:
+def in_use(section: type[Section]) -> dict[str, SettingRow]:
     """The settings of a section that do something in this version, by field name."""
     return {name: row for name, row in rows(section).items() if row.env not in RESERVED}
 

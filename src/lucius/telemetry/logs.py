@@ -25,8 +25,14 @@ FIELDS: Final = (
     "correlation_id",
     "trace_id",
 )
-TALKATIVE: Final = ("httpx", "httpcore", "uvicorn.access", "uvicorn.error", "asyncio")
-"""Libraries that log every request, or their inner workings. Only their warnings are kept."""
+TALKATIVE: Final = {
+    **dict.fromkeys(("httpx", "httpcore", "uvicorn.access", "asyncio"), logging.WARNING),
+    "uvicorn.error": logging.ERROR,
+}
+"""Libraries that log every request, or their inner workings, and from which level on they are heard.
+
+uvicorn warns of every request that is none, which anyone can send: those are counted.
+"""
 
 
 def job_fields(
@@ -111,6 +117,6 @@ def configure_logs(level: str, form: str, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for name in TALKATIVE:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, least in TALKATIVE.items():
+        logging.getLogger(name).setLevel(least)
     logging.captureWarnings(True)

@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from lucius.api.described import jobs, system
 from lucius.api.described.states import WORDS
+from lucius.contract.envelope import JsonObject
 
-Json = dict[str, Any]
 PROPERTIES: Final = {**jobs.PROPERTIES, **system.PROPERTIES}
 """By name, or by shape and name where one word means different things. Each with a value as an example."""
 _BRANCHES: Final = ("anyOf", "oneOf", "allOf")
 
 
-def described(schema: Json, shape: str = "") -> Json:
+def described(schema: JsonObject, shape: str = "") -> JsonObject:
     """The schema with a description for each property that has none, and the words that a state can be."""
     made = dict(schema)
     if "properties" in schema:
@@ -27,7 +27,7 @@ def described(schema: Json, shape: str = "") -> Json:
     return made
 
 
-def _property(name: str, rule: Json, shape: str) -> Json:
+def _property(name: str, rule: JsonObject, shape: str) -> JsonObject:
     made = described(rule)
     if "description" not in made:
         found = PROPERTIES.get(f"{shape}.{name}") or PROPERTIES.get(name)
@@ -36,7 +36,9 @@ def _property(name: str, rule: Json, shape: str) -> Json:
     return {**made, "enum": words} if words else made
 
 
-def example_of(schema: Json, schemas: Mapping[str, Json], *also: str, shape: str = "") -> Any:
+def example_of(
+    schema: JsonObject, schemas: Mapping[str, JsonObject], *also: str, shape: str = ""
+) -> Any:
     """A value that fits the schema: what it requires, and those of the other properties that `also` names."""
     reference = schema.get("$ref")
     if reference is not None:
@@ -57,7 +59,7 @@ def example_of(schema: Json, schemas: Mapping[str, Json], *also: str, shape: str
     return schema.get("enum", [{}])[0]
 
 
-def _value(name: str, rule: Json, schemas: Mapping[str, Json], shape: str) -> Any:
+def _value(name: str, rule: JsonObject, schemas: Mapping[str, JsonObject], shape: str) -> Any:
     """The value of the table; what is made of shapes itself is made of their examples."""
     found = PROPERTIES.get(f"{shape}.{name}") or PROPERTIES.get(name)
     if _has_shape(rule) and not (found and found[1] is None):
@@ -68,7 +70,7 @@ def _value(name: str, rule: Json, schemas: Mapping[str, Json], shape: str) -> An
     return found[1]
 
 
-def _has_shape(rule: Json) -> bool:
+def _has_shape(rule: JsonObject) -> bool:
     parts = [
         rule,
         rule.get("items") or {},

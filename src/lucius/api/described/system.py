@@ -41,7 +41,7 @@ PROPERTIES: Final[dict[str, tuple[str, Any]]] = {
     "next": ("What happens by itself, and when", {}),
     "command": (
         "The one command that helps; empty if none is needed",
-        "lucius service run MODULE:NAME  # a service whose name is ocr",
+        "lucius service run MODULE:NAME --url URL  # a service whose name is ocr",
     ),
     "JobWhyShape.service": ("The service that it is about, if it is about one", None),
     "WhyShape.service": ("The service that it is about, if it is about one", None),

@@ -13,7 +13,6 @@ from lucius.api.openapi import header_parameter, path_parameter, query_parameter
 from lucius.api.operation import (
     Answer,
     Handler,
-    Json,
     Operation,
     json_response,
     place_to_wait,
@@ -23,6 +22,7 @@ from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import flag, seconds, visible_job, whole
 from lucius.api.streams import Feeds
 from lucius.api.views import event_view, executions_view, job_view, step_views
+from lucius.contract.envelope import JsonObject
 from lucius.contract.shapes import EventsShape, ExecutionsShape, JobShape, JobsShape, StepsShape
 from lucius.core.job import Job
 
@@ -130,7 +130,7 @@ def _operation(
     handler: Handler,
     summary: str,
     answers: dict[int, Answer],
-    *parameters: Json,
+    *parameters: JsonObject,
     description: str = "",
 ) -> Operation:
     return Operation(

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.identity.aio import DefaultAzureCredential
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import SqlRuleFilter, SubscriptionProperties, TopicProperties
 
@@ -42,8 +43,14 @@ class Plan:
 class Administrator:
     """Creates and changes entities. It needs the right Manage."""
 
-    def __init__(self, client: ServiceBusAdministrationClient, plan: Plan) -> None:
+    def __init__(
+        self,
+        client: ServiceBusAdministrationClient,
+        plan: Plan,
+        credential: DefaultAzureCredential | None = None,
+    ) -> None:
         self._client = client
+        self._credential = credential
         self._plan = plan
         self._topics: set[str] = set()
         """Topics that are known to exist."""
@@ -65,6 +72,8 @@ class Administrator:
 
     async def close(self) -> None:
         await self._client.close()
+        if self._credential is not None:
+            await self._credential.close()
 
     async def _topic(self, topic: str, wanted: Sequence[Subscription]) -> list[str]:
         changes = await self._ensure_topic(topic)

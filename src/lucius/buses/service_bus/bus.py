@@ -6,10 +6,16 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from azure.identity.aio import DefaultAzureCredential
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-from lucius.buses.service_bus.faults import MissingEntityError, NotAllowedError, other_sessions
+from lucius.buses.service_bus.faults import (
+    MissingEntityError,
+    MissingRuleError,
+    NotAllowedError,
+    other_sessions,
+)
 from lucius.buses.service_bus.hearing import SessionEar, addressed
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
@@ -30,6 +36,7 @@ class ServiceBus:
     `sessions`: subscriptions that are received as a whole have sessions, one for each `message_key`.
     `prefix`: what the names of topics begin with on Service Bus.
     `lock`: how long a message or a session is locked; None: as its subscription says.
+    `credential`: that of the client, which does not close it.
     """
 
     def __init__(
@@ -40,8 +47,10 @@ class ServiceBus:
         sessions: bool = False,
         lock: timedelta | None = None,
         prefix: str = "",
+        credential: DefaultAzureCredential | None = None,
     ) -> None:
         self._client = client
+        self._credential = credential
         self._prefix = prefix
         self._sessions = sessions
         self._lock = lock
@@ -65,6 +74,7 @@ class ServiceBus:
             self._in_sessions |= {each.name: self._lock or each.lock for each in whole}
         gate = asyncio.Semaphore(AT_ONCE)
         missing: list[str] = []
+        unruled: list[str] = []
 
         async def check(wanted: Subscription) -> None:
             async with gate:
@@ -73,6 +83,8 @@ class ServiceBus:
                     await intake.check()
                 except MissingEntityError:
                     missing.append(f"{wanted.topic}/{wanted.name}")
+                except MissingRuleError:
+                    unruled.append(f"{wanted.topic}/{wanted.name}")
                 except NotAllowedError as error:
                     raise other_sessions(
                         intake.subject, wanted.name in self._in_sessions
@@ -87,9 +99,13 @@ class ServiceBus:
             )
         if missing:
             raise MissingEntityError(
-                f"{len(missing)} subscriptions are missing on Service Bus:"
-                f" {', '.join(sorted(missing)[:5])}{' ...' if len(missing) > 5 else ''}."
+                f"{len(missing)} subscriptions are missing on Service Bus: {_some(missing)}."
                 " `lucius bus provision` creates them"
+            )
+        if unruled:
+            raise MissingRuleError(
+                f"{len(unruled)} subscriptions on Service Bus have no rule, so that no message reaches"
+                f" them: {_some(unruled)}. `lucius bus provision` creates their rules"
             )
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
@@ -183,3 +199,9 @@ class ServiceBus:
         if self._provisioner is not None:
             await self._provisioner.close()
         await self._client.close()
+        if self._credential is not None:
+            await self._credential.close()
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(sorted(names)[:5])}{' ...' if len(names) > 5 else ''}"

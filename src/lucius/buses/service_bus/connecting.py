@@ -35,17 +35,23 @@ def open_service_bus(connection: str, plan: Plan, *, creates: bool) -> ServiceBu
     _hush()
     _check(connection)
     administrator = open_administrator(connection, plan) if creates else None
-    client = _client(connection)
+    client, credential = _client(connection)
     return ServiceBus(
-        client, administrator, sessions=plan.sessions, lock=plan.lock, prefix=plan.prefix
+        client,
+        administrator,
+        sessions=plan.sessions,
+        lock=plan.lock,
+        prefix=plan.prefix,
+        credential=credential,
     )
 
 
-def _client(connection: str) -> ServiceBusClient:
+def _client(connection: str) -> tuple[ServiceBusClient, DefaultAzureCredential | None]:
     if not _is_connection_string(connection):
-        return ServiceBusClient(connection, DefaultAzureCredential(), **OPTIONS)
+        credential = DefaultAzureCredential()
+        return ServiceBusClient(connection, credential, **OPTIONS), credential
     try:
-        return ServiceBusClient.from_connection_string(connection, **OPTIONS)
+        return ServiceBusClient.from_connection_string(connection, **OPTIONS), None
     except ValueError as error:
         raise ConnectionSettingError(_unusable(error)) from error
 
@@ -72,7 +78,8 @@ def open_administrator(connection: str, plan: Plan) -> Administrator:
     _check(connection)
     if not _is_connection_string(connection):
         credential = DefaultAzureCredential()
-        return Administrator(ServiceBusAdministrationClient(connection, credential), plan)
+        client = ServiceBusAdministrationClient(connection, credential)
+        return Administrator(client, plan, credential)
     emulated = EMULATED in connection.lower()
     transport = {"transport": PlainTransport()} if emulated else {}
     try:

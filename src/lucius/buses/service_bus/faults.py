@@ -26,6 +26,10 @@ class MissingEntityError(BusUnavailableError):
     """A topic or subscription does not exist. It may be created later, so this counts as an outage."""
 
 
+class MissingRuleError(BusUnavailableError):
+    """A subscription has no rule, so that no message reaches it."""
+
+
 class TimedOutError(BusUnavailableError):
     """The broker gave up waiting, for example for a session with a message."""
 

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 
-from lucius.buses.service_bus.faults import mapped
+from lucius.buses.service_bus.asking import has_rule
+from lucius.buses.service_bus.faults import MissingRuleError, mapped
 from lucius.buses.service_bus.held import Held
 from lucius.buses.service_bus.source import Settlement
 from lucius.core.errors import BusUnavailableError
@@ -44,11 +45,18 @@ class Intake:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def check(self) -> None:
-        """Open a receiver, which fails if the subscription does not exist."""
-        await self.alone(lambda receiver: self._give_back(receiver))
+        """Open a receiver, which fails if the subscription does not exist. Fail if it has no rule."""
+        takes_some = await self.alone(self._looked_at)
         if not self._polled:
             later = asyncio.get_running_loop().call_later
             later(UNUSED.total_seconds(), self._drop_unused)
+        if not takes_some:
+            raise MissingRuleError(f"{self.subject} has no rule")
+
+    async def _looked_at(self, receiver: ServiceBusReceiver) -> bool:
+        takes_some = await has_rule(receiver)
+        await self._give_back(receiver)
+        return takes_some
 
     def _drop_unused(self) -> None:
         if not self._polled and not self._turn.locked():

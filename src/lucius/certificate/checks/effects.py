@@ -2,23 +2,13 @@
 
 import asyncio
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 from lucius.certificate.checks.registry import check
-from lucius.certificate.exam import ACK, HEARTBEAT, RESULT, BrokenError, Exam, NotApplicableError
-from lucius.certificate.trial import Trial, path_of
+from lucius.certificate.exam import ACK, RESULT, BrokenError, Exam, NotApplicableError
+from lucius.certificate.trial import Trial, output_of
 
 FOREIGN = b"this was here before\n"
-
-
-def output_of(result: Any) -> tuple[Path, Any]:
-    """The file that a result names, and what it says about it."""
-    found = result.output[0] if isinstance(result.output, list) and result.output else result.output
-    uri = found.get("uri") if isinstance(found, dict) else found
-    if not isinstance(uri, str) or not uri.startswith("file:"):
-        raise BrokenError(f"RESULT SUCCEEDED names no output: {result.output!r}")
-    return path_of(uri), found
 
 
 @check(
@@ -97,7 +87,7 @@ async def foreign_output_kept(trial: Trial) -> None:
 async def no_effect_before_the_end(trial: Trial) -> None:
     exam = trial.hand_slow()
     await exam.heard(ACK, trial.pace.ack)
-    await exam.heard(HEARTBEAT, trial.pace.slow + trial.pace.ack)
+    await trial.beat(exam, trial.pace.slow + trial.pace.ack)
     if not exam.of(RESULT):
         await trial.expect_no_effect(exam, "while the step still runs")
     await trial.success(exam, more=trial.pace.slow)

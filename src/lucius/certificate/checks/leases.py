@@ -27,7 +27,7 @@ from lucius.certificate.trial import Trial
 async def heartbeats_while_working(trial: Trial) -> None:
     exam = trial.hand_slow()
     await exam.heard(ACK, trial.pace.ack)
-    await exam.heard(HEARTBEAT, trial.pace.lease)
+    await trial.beat(exam)
     await trial.result(exam, more=trial.pace.slow)
     times = [reply.at for reply in exam.replies]
     gap = max(later - earlier for earlier, later in pairwise(times))
@@ -45,7 +45,7 @@ async def heartbeats_while_working(trial: Trial) -> None:
 )
 async def stale_lease_commits_nothing(trial: Trial) -> None:
     exam = trial.hand_slow(verdicts={HEARTBEAT: (STALE,)})
-    await exam.heard(HEARTBEAT, trial.pace.lease)
+    await trial.beat(exam)
     await asyncio.sleep(trial.pace.slow + trial.pace.quiet)
     await trial.expect_no_effect(exam, "though the lease had been replaced")
 
@@ -61,6 +61,7 @@ async def expired_lease_commits_nothing(trial: Trial) -> None:
     exam = trial.hand_slow(verdicts={HEARTBEAT: (UNAVAILABLE,)})
     await exam.heard(ACK, trial.pace.ack)
     await exam.until(lambda: bool(exam.of(RESULT)), trial.pace.slow + trial.pace.ack)
+    trial.expect_slow(exam, trial.pace.lease)
     await asyncio.sleep(trial.pace.quiet)
     await trial.expect_no_effect(exam, "after the lease had run out")
 
@@ -75,7 +76,7 @@ async def expired_lease_commits_nothing(trial: Trial) -> None:
 )
 async def cancel_is_answered(trial: Trial) -> None:
     exam = trial.hand_slow(verdicts={HEARTBEAT: (CANCEL,)})
-    await exam.heard(HEARTBEAT, trial.pace.lease)
+    await trial.beat(exam)
     within = trial.pace.slow + trial.pace.ack
     if not await exam.until(lambda: bool(exam.of(RESULT) or exam.of("RELEASE")), within):
         raise BrokenError(f"neither RESULT nor RELEASE came within {within:g} s of the cancel")

@@ -2,15 +2,27 @@
 
 import asyncio
 import json
+import re
+from itertools import pairwise
 from typing import Any
 
 from lucius.certificate.checks.registry import check
-from lucius.certificate.exam import APPLIED, RESULT, STALE, UNAVAILABLE, BrokenError
-from lucius.certificate.trial import Trial
+from lucius.certificate.exam import (
+    APPLIED,
+    RESULT,
+    STALE,
+    UNAVAILABLE,
+    BrokenError,
+    Exam,
+)
+from lucius.certificate.samples import TEXT
+from lucius.certificate.trial import Trial, output_of
 
 UNKNOWN: dict[str, Any] = {"a_field_of_tomorrow": {"deep": [1, 2, {"er": None}]}, "another": "text"}
 OPTIONAL = ("doc_id", "correlation_id", "traceparent", "routing_key_used", "redrive_no", "previous")
-JOBS = 6
+JOB_ID = re.compile("job_[0-9a-f]{32}")
+WORDS = ("one", "two", "three", "four", "five", "six")
+JOBS = len(WORDS)
 MOST_REPEATS = 3
 
 
@@ -18,7 +30,7 @@ MOST_REPEATS = 3
     "work-succeeds",
     promise="The sample that works ends with RESULT SUCCEEDED.",
     remedy="See the error of the RESULT. If the service needs another document or payload, name them in"
-    " certificate.yaml (`input`, `payload`).",
+    " certificate.yaml (`input`, `payload`). The other promises are looked at once this one is kept.",
 )
 async def work_succeeds(trial: Trial) -> None:
     await trial.success(trial.hand())
@@ -112,12 +124,45 @@ def _needed(trial: Trial, name: str) -> bool:
     remedy="Keep nothing of one step in the service's attributes or in module variables.",
 )
 async def jobs_do_not_mix(trial: Trial) -> None:
-    exams = [trial.hand() for _ in range(JOBS)]
-    results = [await trial.success(exam) for exam in exams]
+    texts = _texts(trial)
+    exams = [trial.hand(input_ref={"uri": uri}) for uri in texts]
+    results = [await trial.result(exam) for exam in exams]
+    if not all(result.status == "SUCCEEDED" for result in results) or not texts:
+        exams = [trial.hand() for _ in range(JOBS)]
+        results, texts = [await trial.success(exam) for exam in exams], []
     for exam, result in zip(exams, results, strict=True):
-        others = {each.directive["jobId"] for each in exams} - {exam.directive["jobId"]}
-        named = [job_id for job_id in others if job_id in json.dumps(result.output)]
-        if named:
-            raise BrokenError(
-                f"the output of {exam.directive['jobId']} lies with another job: {result.output}"
-            )
+        job_id = exam.directive["jobId"]
+        if set(JOB_ID.findall(json.dumps(result.output))) - {job_id}:
+            raise BrokenError(f"the output of {job_id} lies with another job: {result.output}")
+    alike = texts and len({_content(exam) for exam in exams}) < JOBS
+    if alike and await _differ_alone(trial, texts):
+        raise BrokenError(
+            "documents that differ had the same output at once, and others when alone"
+        )
+
+
+def _texts(trial: Trial) -> list[str]:
+    """A text of its own for each job, where the service takes texts and leaves outputs."""
+    sample = trial.samples.works.input
+    if not trial.examined.outputs or (sample is not None and sample.suffix != ".txt"):
+        return []
+    text = sample.read_text("utf-8") if sample else TEXT
+    return [trial.folders.copied(None, f"{text}{word}\n") for word in WORDS]
+
+
+async def _differ_alone(trial: Trial, texts: list[str]) -> bool:
+    """Whether the output follows the document, where only other checks are under way."""
+    for pair in pairwise(texts):
+        exams = []
+        for uri in pair:
+            exams.append(trial.hand(input_ref={"uri": uri}))
+            await trial.success(exams[-1])
+        if _content(exams[0]) != _content(exams[1]):
+            return True
+    return False
+
+
+def _content(exam: Exam) -> bytes:
+    """What it made, without the name of its job."""
+    path, _ = output_of(exam.of(RESULT)[0])
+    return path.read_bytes().replace(exam.directive["jobId"].encode(), b"")

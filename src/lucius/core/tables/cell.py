@@ -29,7 +29,7 @@ class Cell:
     code: str | None = None
 
 
-Row = Mapping[Kind, Cell]
+TableRow = Mapping[Kind, Cell]
 IGNORE: Final = Cell(Verdict.IGNORE)
 ALREADY: Final = Cell(Verdict.IGNORE, outcome=Outcome.ALREADY)
 
@@ -57,7 +57,7 @@ def row(
     ignore: tuple[Kind, ...] = (),
     already: tuple[Kind, ...] = (),
     reject: Mapping[Kind, str | None] = MappingProxyType({}),
-) -> Row:
+) -> TableRow:
     """Every kind is named once: a kind that is named twice is a mistake, one that is missing too."""
     parts = (
         {kind: Cell(Verdict.MOVE, targets) for kind, targets in moves.items()},

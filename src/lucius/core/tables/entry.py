@@ -4,7 +4,7 @@ from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import EntryState as N
-from lucius.core.tables.cell import CALLBACKS, UNMOVING, UNRELEASABLE, Row, row
+from lucius.core.tables.cell import CALLBACKS, UNMOVING, UNRELEASABLE, TableRow, row
 
 _CLOSED: Final = row(
     {},
@@ -12,7 +12,7 @@ _CLOSED: Final = row(
     reject=UNRELEASABLE,
 )
 
-ENTRY: Final[dict[N, Row]] = {
+ENTRY: Final[dict[N, TableRow]] = {
     N.HELD: row(
         {
             K.ENTRY_RELEASED: (N.RELEASED,),

@@ -4,11 +4,11 @@ from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import ExecutionState as X
-from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNMOVING, UNRELEASABLE, Row, row
+from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNMOVING, UNRELEASABLE, TableRow, row
 
 _QUIET: Final = (K.SUBMITTED, K.ATTEMPT, K.PUBLISH_CONFIRMED, K.PAUSE, K.RESUME, K.RETRY, *UNMOVING)
 
-EXECUTION: Final[dict[X, Row]] = {
+EXECUTION: Final[dict[X, TableRow]] = {
     X.LEASED: row(
         {
             K.PUBLISH_REFUSED: (X.ABORTED,),

@@ -7,20 +7,20 @@ from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import JobState as J
-from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNKNOWN, UNRELEASABLE, Row, row
+from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNKNOWN, UNRELEASABLE, TableRow, row
 
 _LIVE: Final = {K.DISMISSED: "NOT_IN_DLQ", K.REDRIVEN: "NOT_REDRIVABLE"}
-"""What only a job that has ended takes."""
+"""Rejected by a live job: only one that has ended takes them."""
 _CLOSED: Final = dict.fromkeys((K.CANCEL, K.PAUSE, K.RESUME, K.RETRY), "JOB_TERMINAL")
 _HALTED: Final = {K.RETRY: "JOB_PAUSED"}
 _STRANGE: Final = {**UNKNOWN, **_LIVE}
 """No input for a job that is under way."""
 _NOTED: Final = (K.DIRECTIVE_UNCLAIMED, K.EFFECT_SETTLED)
-"""They move no job."""
+"""These inputs move no job."""
 _PASSING: Final = (K.ATTEMPT, *PUBLISHED, *CALLBACKS, K.TICK, K.BUS_RESTARTED, *_NOTED)
 """What a closed job takes note of, at most."""
 
-JOB: Final[dict[J, Row]] = {
+JOB: Final[dict[J, TableRow]] = {
     J.QUEUED: row(
         {
             K.SUBMITTED: (J.DISPATCHING, J.SUCCEEDED),

@@ -4,7 +4,15 @@ from typing import Final
 
 from lucius.core.inputs import Kind as K
 from lucius.core.states import StepState as S
-from lucius.core.tables.cell import CALLBACKS, PUBLISHED, UNKNOWN, UNMOVING, UNRELEASABLE, Row, row
+from lucius.core.tables.cell import (
+    CALLBACKS,
+    PUBLISHED,
+    UNKNOWN,
+    UNMOVING,
+    UNRELEASABLE,
+    TableRow,
+    row,
+)
 
 _ENDED: Final = (S.FAILED_RETRY, S.FAILED_FINAL, S.CANCELLED)
 _RETURNED: Final = (S.DISPATCHING, S.PENDING, *_ENDED)
@@ -27,7 +35,7 @@ _CLOSED: Final = row(
     reject=UNRELEASABLE,
 )
 
-STEP: Final[dict[S, Row]] = {
+STEP: Final[dict[S, TableRow]] = {
     S.PENDING: row(
         {
             K.SUBMITTED: (S.DISPATCHING,),

@@ -25,12 +25,12 @@ class Alarm:
         self._earlier.clear()
 
     def found(self, at: datetime | None) -> None:
-        """As the ledger said: when it was asked, nothing was due before."""
+        """The ledger was asked, and named this as the earliest moment at which a job is due."""
         if at is not None and (self._at is None or at < self._at):
             self._at = at
 
     async def wait(self, seconds: float) -> bool:
-        """So long, or until something is due earlier than was known. Whether that is so."""
+        """Wait so many seconds. True: something has become due earlier than was known, so ask again."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._earlier.wait()

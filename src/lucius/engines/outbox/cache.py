@@ -11,10 +11,8 @@ from typing import Final, NamedTuple
 from lucius.core.job import Job
 from lucius.engines.outbox.weight import weight_of_moves, weight_of_plan
 
-CACHE_BYTES: Final = 268_435_456
-"""Room for about 25,000 live jobs of three steps."""
 ENDED_SHARE: Final = 16
-"""Jobs that have ended get one part in so many: they are read once or twice more, by whoever waited."""
+"""One part in sixteen of the room is for jobs that have ended: whoever waited reads them once more."""
 
 
 class _Kept(NamedTuple):
@@ -22,7 +20,7 @@ class _Kept(NamedTuple):
     plan: int
     """Bytes of its plan."""
     bytes: int
-    """And of all of it."""
+    """Bytes of the job with its plan."""
 
 
 class _Shelf:
@@ -70,7 +68,7 @@ class _Shelf:
 class JobCache:
     """What does not fit is read from the ledger again when it is needed."""
 
-    def __init__(self, capacity: int = CACHE_BYTES) -> None:
+    def __init__(self, capacity: int) -> None:
         self._live = _Shelf(capacity - capacity // ENDED_SHARE)
         self._ended = _Shelf(capacity // ENDED_SHARE)
         self._locks: dict[str, deque[asyncio.Future[None]]] = {}
@@ -91,7 +89,7 @@ class JobCache:
         self._ended.drop(job_id)
 
     def forget(self, lanes: Collection[int]) -> None:
-        """Other processes move the jobs of these lanes, or did."""
+        """Drop the jobs of these lanes: another process moves them, or has moved them."""
         for shelf in (self._live, self._ended):
             for job_id in shelf.of_lanes(lanes):
                 shelf.drop(job_id)

@@ -28,7 +28,7 @@ from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
-from lucius.engines.outbox.owed import Directive, OwedEffects
+from lucius.engines.outbox.owed import OwedDirective, OwedEffects
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
@@ -40,10 +40,10 @@ log = logging.getLogger("lucius.dispatcher")
 SENT_DELAY: Final = timedelta(seconds=1)
 """An ACK usually proves the publish before this is over; only what is still open then is written."""
 UNHEARD: Final = timedelta(seconds=60)
-"""What is still out after that, and not acknowledged as far as we know, is looked at again."""
+"""After so long without an ACK the job is read again: another process may have taken the ACK."""
 BATCH: Final = 256
 LARGE: Final = 4096
-"""Bytes of a payload from which it stays packed while its directive waits in this process."""
+"""A payload of more bytes stays packed JSON while its directive waits on a bus in this process."""
 
 Decorate = Callable[[dict[str, Any]], dict[str, Any]]
 Notify = Callable[[Job, str, str], Awaitable[bool]]
@@ -51,7 +51,7 @@ Notify = Callable[[Job, str, str], Awaitable[bool]]
 
 
 class Dispatcher:
-    """Takes what is owed. `notify` tells a client; without it, webhooks are tried again later."""
+    """Takes what is owed. `decorate` completes a directive, `notify` calls the webhook of a client."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class Dispatcher:
         tasks: Tasks,
         *,
         observer: Observer,
-        decorate: Decorate = lambda body: body,
-        notify: Notify | None = None,
-        signaller: Signaller | None = None,
+        decorate: Decorate,
+        notify: Notify,
+        signaller: Signaller | None,
     ) -> None:
         """`signaller`: of jobs on Temporal. A process without it leaves their workflows alone."""
         self._engine = engine
@@ -86,7 +86,7 @@ class Dispatcher:
     def close(self) -> None:
         """The process is about to end: nothing more is released or published before the next start."""
         self._closed = True
-        self._windows.closed = True
+        self._windows.close()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -102,14 +102,14 @@ class Dispatcher:
                 if not self._closed:
                     self._reopen()
                 await self._owed.directive_came()
-            batches: dict[str, list[Directive]] = {}
+            batches: dict[str, list[OwedDirective]] = {}
             for job, effect in self._owed.directives(BATCH):
                 if self._windows.is_open(effect.lease_id):
                     batches.setdefault(job.plan.routing.topic, []).append((job, effect))
             for topic, batch in batches.items():
                 await self._publish(topic, batch)
 
-    async def _publish(self, topic: str, batch: list[Directive]) -> None:
+    async def _publish(self, topic: str, batch: list[OwedDirective]) -> None:
         try:
             await self._bus.publish(topic, [self._message(job, effect) for job, effect in batch])
         except PublishRefusedError as error:
@@ -132,7 +132,7 @@ class Dispatcher:
     async def publish(
         self, job: Job, effect: PublishDirective
     ) -> PublishConfirmed | PublishRefused:
-        """At once, for whoever waits for it. BusUnavailableError: unknown, so ask for the same again."""
+        """Publish now, and say how it went. BusUnavailableError: nobody knows, so ask for the same again."""
         bound = (effect.step_id, effect.attempt_no, effect.lease_id)
         try:
             await self._bus.publish(job.plan.routing.topic, [self._message(job, effect)])
@@ -141,7 +141,7 @@ class Dispatcher:
             return PublishRefused(*bound, Fault("PUBLISH_REFUSED", str(error)))
         except BusUnavailableError as error:
             self.outage.began(error, self._observer)
-            self._windows.closed = True
+            self._windows.close()
             asyncio.get_running_loop().call_later(OUTAGE_PAUSE.total_seconds(), self._reopen)
             raise
         self._available()
@@ -164,10 +164,10 @@ class Dispatcher:
         refused = PublishRefused(effect.step_id, effect.attempt_no, effect.lease_id, fault)
         await persistently(lambda: self._engine.apply(job.job_id, refused))
 
-    async def _outage(self, error: Exception, batch: list[Directive]) -> None:
+    async def _outage(self, error: Exception, batch: list[OwedDirective]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
         self.outage.began(error, self._observer)
-        self._windows.closed = True
+        self._windows.close()
         self._owed.put_back(batch)
         await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
 
@@ -177,9 +177,9 @@ class Dispatcher:
             self.outage.ended()
 
     def _reopen(self) -> None:
-        """The bus is back, or nothing is left to try it with: then what is released next tries it."""
+        """Open the windows: the bus is back, or nothing is left to publish that could show it."""
         if self.outage.on and self._windows.closed and not self._closed:
-            self._windows.closed = False
+            self._windows.reopen()
             self._releases.pump_all()
 
     async def _confirm_forever(self) -> None:
@@ -201,13 +201,13 @@ class Dispatcher:
         self._open.append((heard_by, job_id, lease_id))
 
     def _watch_let_out(self, job: Job) -> None:
-        """What this process lets out for a workflow, any invoker may publish, and hear of."""
+        """Watch the directives of a workflow's job: any invoker may publish them and take their ACK."""
         for step in job.steps:
             if step.unacked:
                 self._watch(job.job_id, step.executions[-1].exec_id)
 
     def _look_again(self, now: float) -> None:
-        """An ACK that another process took, and of which we were not told, gives its place back."""
+        """Read jobs whose ACK is overdue: if another process took it, the place in the window is free."""
         while self._open and self._open[0][0] <= now:
             _, job_id, lease_id = self._open.popleft()
             if self._windows.is_open(lease_id):
@@ -238,14 +238,13 @@ class Dispatcher:
         await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
 
     async def _tell(self, job: Job, effect: NotifyClient) -> None:
-        settled = EffectSettled(effect.owed_id, performed=False)
-        if self._notify is not None:
-            try:
-                delivered = await self._notify(job, effect.owed_id, effect.url)
-                settled = EffectSettled(effect.owed_id, performed=delivered)
-            except EffectRefusedError as error:
-                log.warning("the webhook of job %s is given up: %s", job.job_id, error)
-                settled = EffectSettled(effect.owed_id, False, final=True, reason=str(error))
-            except Exception as error:  # whatever it was, it uses up an attempt
-                log.warning("the webhook of job %s failed: %r", job.job_id, error)
+        try:
+            delivered = await self._notify(job, effect.owed_id, effect.url)
+            settled = EffectSettled(effect.owed_id, performed=delivered)
+        except EffectRefusedError as error:
+            log.warning("the webhook of job %s is given up: %s", job.job_id, error)
+            settled = EffectSettled(effect.owed_id, False, final=True, reason=str(error))
+        except Exception as error:  # whatever it was, it uses up an attempt
+            log.warning("the webhook of job %s failed: %r", job.job_id, error)
+            settled = EffectSettled(effect.owed_id, performed=False)
         await self._engine.apply(job.job_id, settled)

@@ -21,7 +21,7 @@ from lucius.core.inputs import AttemptRequested, Callback, Input
 from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.engines.outbox.alarm import Alarm
-from lucius.engines.outbox.cache import CACHE_BYTES, JobCache
+from lucius.engines.outbox.cache import JobCache
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Observer
 from lucius.engines.outbox.owed import OwedEffects
@@ -30,7 +30,7 @@ from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.waits import Waits
 from lucius.engines.outbox.windows import Share
 from lucius.ports.engine import Applied, BacklogRow, Submitted
-from lucius.ports.lanes import ALL_LANES, Lanes
+from lucius.ports.lanes import Lanes
 from lucius.ports.ledger import (
     Created,
     CreateOutcome,
@@ -57,7 +57,7 @@ SATURATED: Final = {
     "lane": "as many jobs that share a queue with this one are live as LUCIUS_MAX_INFLIGHT_PER_LANE allows:"
     " repeat the request when some have ended",
 }
-"""What a request is told that finds a limit reached, by its scope."""
+"""The message of the 429, by the limit that is reached."""
 Listener = Callable[[Job | None, Decision], None]
 """Told of every committed decision, with the job as it was before."""
 ReadBacklog = Callable[[], Awaitable[Sequence[BacklogRow]]]
@@ -79,12 +79,12 @@ class OutboxEngine:
         backlog: ReadBacklog,
         *,
         now: Callable[[], datetime],
-        limits: Callable[[str], Limits] = lambda tenant_id: Limits(),
-        lanes: Lanes = ALL_LANES,
-        pace: Pace | None = None,
-        observer: Observer | None = None,
-        listeners: Sequence[Listener] = (),
-        cache_bytes: int = CACHE_BYTES,
+        limits: Callable[[str], Limits],
+        lanes: Lanes,
+        pace: Pace,
+        observer: Observer,
+        listeners: Sequence[Listener],
+        cache_bytes: int,
     ) -> None:
         """`observer` and `listeners` are told of what happened; they ask nothing of the engine."""
         self._ledger = ledger
@@ -97,8 +97,8 @@ class OutboxEngine:
         self._now = now
         self._limits = limits
         self._lanes = lanes
-        self._pace = pace or Pace(A_TURN)
-        self._observer = observer or Observer()
+        self._pace = pace
+        self._observer = observer
         self._listeners = listeners
         self._cache = JobCache(cache_bytes)
         self._waits = Waits(self._is_owned)
@@ -145,7 +145,7 @@ class OutboxEngine:
         return applied[0] if applied is not None else None
 
     async def apply_all(self, job_id: str, inputs: Sequence[Input]) -> list[Applied] | None:
-        """Inputs that came together: each is decided by itself, in order, and all are one save."""
+        """Decide inputs that came together one by one, in order, and save the outcome once."""
         for received in inputs:
             if isinstance(received, Callback):
                 self._releases.heard(received.lease_id)
@@ -172,7 +172,7 @@ class OutboxEngine:
         return await self._read(job_id)
 
     async def _read(self, job_id: str) -> Job | None:
-        """From memory only where no other process moves it."""
+        """The job from memory if its lane is owned here, else from the ledger."""
         kept = self._cache.get(job_id)
         return (
             kept if kept is not None and self._is_owned(kept) else await self._ledger.load(job_id)
@@ -286,13 +286,13 @@ class OutboxEngine:
     def _prepared(
         self, before: Job | None, decision: Decision, *, owned: bool, told: bool = False
     ) -> tuple[Decision, list[Share]]:
-        """The owner lets out what may go out, in the same save; anyone else leaves it to the owner."""
+        """The decision as it is saved: the owner releases what has room, others leave it to the owner."""
         if owned:
             return self._release_at_once(decision, told)
         return left_to_owner(before, decision), []
 
     def _release_at_once(self, decision: Decision, told: bool) -> tuple[Decision, list[Share]]:
-        """What may go out goes out in the same save; the answer says which room is reserved."""
+        """Release what has room in the same save. The shares are reserved until that save has ended."""
         reserved: list[Share] = []
         for share, released in self._releases.at_once(decision.job, told=told):
             reserved.append(share)
@@ -302,7 +302,7 @@ class OutboxEngine:
         return decision, reserved
 
     async def _overtaken(self, job_id: str) -> None:
-        """Someone else moved it: windows and queues follow."""
+        """Another process moved the job: read it, and bring windows and queues in step with it."""
         self._cache.drop(job_id)
         job = await self._ledger.load(job_id)
         if job is not None and self._is_owned(job):
@@ -310,7 +310,7 @@ class OutboxEngine:
             self._observer.took_up(job)
 
     def _committed(self, before: Job | None, decision: Decision, *, owned: bool) -> None:
-        """From here on everyone may see it."""
+        """The save is durable: tell everyone in this process who must know."""
         job = decision.job
         if owned:
             self._cache.put(job)
@@ -332,7 +332,7 @@ class OutboxEngine:
     # -- what other processes do -------------------------------------------------------------
 
     async def look(self, job_id: str) -> Job | None:
-        """Another process may have moved it: read it anew, and let windows and queues follow."""
+        """Read a job that another process may have moved, and bring windows and queues in step with it."""
         async with self._cache.lock(job_id):
             await self._overtaken(job_id)
         return await self.job(job_id)
@@ -343,7 +343,7 @@ class OutboxEngine:
         self._releases.found(job)
 
     def forget(self, lanes: Collection[int]) -> None:
-        """They come or go: nothing that is remembered of them holds."""
+        """Forget all that is known about these lanes: they were gained or lost."""
         self._cache.forget(lanes)
         self._observer.forgot(lanes)
         for lane in lanes:
@@ -351,12 +351,12 @@ class OutboxEngine:
         self._waits.wake()
 
     def is_stale(self, job_id: str, due_at: datetime) -> bool:
-        """The ledger says that it is due then: a copy that says otherwise is old."""
+        """Whether the copy in memory is older than the ledger, which says that the job is due then."""
         known = self._cache.get(job_id)
         return known is not None and known.due_at != due_at
 
     def forget_ended(self) -> None:
-        """Some of the jobs that have ended were deleted."""
+        """Forget the jobs that have ended: some of them were deleted."""
         self._cache.forget_ended()
 
 

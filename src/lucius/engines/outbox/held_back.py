@@ -1,6 +1,5 @@
-"""Services that someone holds back: nothing is released to them until they go on."""
+"""Paused services: nothing is released to them until they are resumed."""
 
-import asyncio
 from typing import NoReturn, Protocol
 
 from lucius.engines.outbox.releases import Releases
@@ -10,21 +9,11 @@ class HeldBack(Protocol):
     def __contains__(self, service: object) -> bool: ...
 
     async def went_on(self) -> None:
-        """Return when a service that was held back is so no more."""
-
-
-class NoneHeldBack:
-    """Nobody holds a service back."""
-
-    def __contains__(self, service: object) -> bool:
-        return False
-
-    async def went_on(self) -> None:
-        await asyncio.Future()
+        """Return when a service that was paused has been resumed."""
 
 
 class Resumption:
-    """Has released what waited for a service, once it goes on."""
+    """When a paused service is resumed, has the pump release what waited for it."""
 
     def __init__(self, held_back: HeldBack, releases: Releases) -> None:
         self._held_back = held_back

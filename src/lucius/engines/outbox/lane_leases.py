@@ -23,9 +23,9 @@ log = logging.getLogger("lucius.lanes")
 T = TypeVar("T")
 TERM: Final = timedelta(seconds=15)
 RENEWALS: Final = 5
-"""In one term. Whoever misses one has others before it is taken for dead."""
+"""How often a lease is renewed in one term. A holder that misses one is not yet taken for dead."""
 MARGIN: Final = 0.2
-"""Of a term. The holder trusts its lease for so much less: clocks of two machines run apart."""
+"""The holder trusts its lease for this part of a term less: clocks of two machines run apart."""
 NOBODY: Final = ""
 _LANE: Final = "lane|"
 _OWNER: Final = "owner|"
@@ -55,9 +55,9 @@ class LeasedLanes:
         self._desks = range(first, first + LANES)
         self._owner = _OWNER if engine == OUTBOX else f"{engine}-{_OWNER}"
         self._seen: dict[str, tuple[str | None, float]] = {}
-        """Of each row, the stamp and when it was first seen."""
+        """By row: its stamp, and when that stamp was first seen."""
         self._until: dict[int, float] = {}
-        """Of each lane that is held, when others may take it."""
+        """By lane that is held: when others may take it."""
         self._taken_over: frozenset[int] = frozenset()
         self._changed = asyncio.Event()
 
@@ -88,7 +88,7 @@ class LeasedLanes:
         return frozenset(self._until)
 
     def _drop(self, lanes: Collection[int]) -> None:
-        """They are held no more."""
+        """Hold these lanes no more."""
         for lane in lanes:
             del self._until[lane]
         if self._taken_over & frozenset(lanes):
@@ -127,7 +127,7 @@ class LeasedLanes:
         return self._clock() - self._seen[key][1] >= self._term
 
     async def _announce(self, stored: dict[str, LeaseRow]) -> None:
-        """Others count me in. Who is dead is counted out, and by someone removed."""
+        """Write this process's row, so that others count it; remove the rows of the dead."""
         key = self._owner + self._name
         mine = stored.get(key, LeaseRow(key, self._name))
         etag = await self._store.put(mine)
@@ -139,7 +139,7 @@ class LeasedLanes:
                 del stored[other.key]
 
     def _quota(self, stored: Mapping[str, LeaseRow]) -> int:
-        """Everyone comes to the same answer: the first of the owners by name have one lane more."""
+        """How many lanes are this process's share. Where it is uneven, the first by name have one more."""
         owners = sorted(key for key in stored if key.startswith(self._owner))
         rank = owners.index(self._owner + self._name)
         return LANES // len(owners) + (rank < LANES % len(owners))

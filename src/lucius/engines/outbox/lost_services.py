@@ -37,7 +37,7 @@ class LostServices:
             self._found.set()
 
     async def jobs(self) -> list[Job]:
-        """Jobs with such a lease, once there is one."""
+        """Wait for jobs that have a lease of the dead, and return them."""
         while not self._jobs:
             self._found.clear()
             await self._found.wait()

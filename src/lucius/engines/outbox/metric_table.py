@@ -19,6 +19,7 @@ TRACKS: Final = {
     AbortReason.LEASE_EXPIRED: "execution",
     AbortReason.RESULT_FAILED: "execution",
     AbortReason.RETURNED: "execution",
+    AbortReason.PROCESS_DIED: "execution",
 }
 """Of an attempt that is used up: most leases that are given back use up none."""
 REPLY_KINDS: Final[Mapping[type, str]] = {
@@ -86,7 +87,7 @@ class EngineInstruments(Instruments):
         )
         self.replies = Count(
             "lucius_replies_total",
-            "ReplyConsumer of services: applied, or duplicate, late, stale or rejected and not applied",
+            "Replies of services: applied, or duplicate, late, stale or rejected and not applied",
             ("kind", "outcome"),
         )
         self.ticks = Count(

@@ -28,7 +28,7 @@ from lucius.ports.ledger import Inflight, JobQuery, Ledger, ReadyQueue
 from lucius.telemetry.instruments import Labels
 
 BACKLOG: Final = "backlog"
-"""Where a lane's row has the backlog."""
+"""The key of the backlog in the row of a lane."""
 RECOUNT: Final = timedelta(minutes=10)
 """Other processes change the dead-letter view too, so it is counted anew now and then."""
 
@@ -54,7 +54,7 @@ class EngineMetrics(EngineInstruments, Observer):
         """Decisions that were committed here."""
         self._held: Sequence[ReadyQueue] = ()
         self._held_when: tuple[int, frozenset[int]] | None = None
-        """What had moved, and what was owned, when it was read."""
+        """How many moves there had been, and which lanes were owned, when the held entries were read."""
         self._held_at = now()
 
     # -- what is told ------------------------------------------------------------------------

@@ -23,9 +23,9 @@ class Nudges:
         self._bus = bus
         self._observer = observer
         self._jobs: dict[str, Job] = {}
-        """The newest version of each."""
+        """By job: its newest version."""
         self._timers: set[str] = set()
-        """Those whose workflows have a timer that fired."""
+        """Jobs whose workflow has a timer that fired."""
         self._some = asyncio.Event()
 
     def put(self, job: Job, *, timer: bool = False) -> None:

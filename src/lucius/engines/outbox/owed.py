@@ -7,14 +7,14 @@ from itertools import islice
 from lucius.core.effects import Effect, PublishDirective
 from lucius.core.job import Job
 
-Directive = tuple[Job, PublishDirective]
+OwedDirective = tuple[Job, PublishDirective]
 
 
 class OwedEffects:
     """Directives by lease, in order: one that is asked for again while it waits is published once."""
 
     def __init__(self) -> None:
-        self._directives: dict[str, Directive] = {}
+        self._directives: dict[str, OwedDirective] = {}
         self._others: deque[tuple[Job, Effect]] = deque()
         self._directive = asyncio.Event()
         self._other = asyncio.Event()
@@ -27,17 +27,17 @@ class OwedEffects:
             self._others.append((job, effect))
             self._other.set()
 
-    def put_back(self, directives: list[Directive]) -> None:
-        """They go before what has come since."""
+    def put_back(self, directives: list[OwedDirective]) -> None:
+        """Put directives first again: they could not be published."""
         again = {effect.lease_id: (job, effect) for job, effect in directives}
         self._directives = again | self._directives
         self._directive.set()
 
-    def directives(self, most: int) -> list[Directive]:
+    def directives(self, most: int) -> list[OwedDirective]:
         return [self._directives.pop(lease_id) for lease_id in list(islice(self._directives, most))]
 
     async def directive_came(self) -> None:
-        """Until one is put here, however many there are."""
+        """Wait until another directive is put here."""
         self._directive.clear()
         await self._directive.wait()
 
@@ -46,7 +46,7 @@ class OwedEffects:
         return bool(self._directives)
 
     async def others(self) -> list[tuple[Job, Effect]]:
-        """All other effects, once there is one."""
+        """Wait for effects other than directives, and take all of them."""
         while not self._others:
             self._other.clear()
             await self._other.wait()

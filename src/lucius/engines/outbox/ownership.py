@@ -66,7 +66,7 @@ class Ownership:
         self._observer = observer
         self._held: frozenset[int] = frozenset()
         self._said: LaneRows = {}
-        """Of the owned lanes, for others to read: as of the last time that there was time to count."""
+        """The backlog of the owned lanes as it was last counted, for others to read."""
 
     async def prepare(self) -> None:
         """Take over what there is to own at the start."""
@@ -92,14 +92,14 @@ class Ownership:
                 self._tasks.spawn(self._take_over(gained))
 
     async def _count_forever(self, seconds: float) -> None:
-        """Beside the renewals: a lease must not run out because counting takes long."""
+        """Count the backlog beside the renewals: a lease must not run out because counting takes long."""
         while True:
             await asyncio.sleep(seconds)
             with suppress(LedgerUnavailableError):  # the renewal says so
                 self._said = await self._backlog()
 
     async def _renew(self) -> frozenset[int]:
-        """The answer: what is gained."""
+        """Renew the leases, and return the lanes that were gained."""
         held = await self._lanes.renew(self._said)
         lost, gained = self._held - held, held - self._held
         self._held = held
@@ -127,7 +127,7 @@ class Ownership:
             log.info("looked at %d jobs on %d lanes that are owned now", len(left), len(lanes))
 
     async def _delivering(self, lanes: frozenset[int]) -> AsyncIterator[str]:
-        """Every live job is due one day. Those that may have something out."""
+        """The live jobs of a lane that may have a directive out."""
         after: DueJob | None = None
         while page := await self._ledger.due(FOREVER, lanes, PAGE, after):
             for found in page:

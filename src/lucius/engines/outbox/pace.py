@@ -16,7 +16,7 @@ class Pace:
         self._armed = False
 
     async def turn(self) -> None:
-        """Come back when it is this caller's turn: at once, while this turn of the loop has room."""
+        """Wait for the caller's turn. It is at once, while this turn of the event loop has room."""
         loop = asyncio.get_running_loop()
         if not self._armed:
             self._armed = True

@@ -106,7 +106,7 @@ class OutboxRetry:
 
 
 def longest_backoff(catalog: Catalog) -> timedelta:
-    """No refused publish waits longer than that, by the protocols in force."""
+    """The longest backoff after a refused publish in the protocols that are in force."""
     steps = (step for protocol in catalog.protocols.values() for step in protocol.steps)
     return max(
         (wait for step in steps for wait in step.policy.publish_backoff), default=timedelta()
@@ -127,7 +127,7 @@ def _waiting(job: Job, now: datetime) -> Iterator[_Wait]:
 
 
 def _fate(step: Step, wait: _Wait) -> str | None:
-    """None: nobody knows yet."""
+    """Whether the entry was published or has failed; None: that is not known yet."""
     if step.state is StepState.FAILED_FINAL:
         return "failed"
     if step.entry is not None and step.entry.state is EntryState.SENT:

@@ -2,8 +2,8 @@
 
 from lucius.engines.outbox.pump import Pump
 from lucius.engines.outbox.releases import Releases
-from lucius.engines.outbox.visits import Tenants
 from lucius.engines.outbox.windows import Windows
+from lucius.ports.bus import BoundTenants
 
 
 class Pulls:
@@ -14,13 +14,13 @@ class Pulls:
         self._windows = windows
         self._pump = pump
 
-    def began(self, service: str, tenants: Tenants) -> None:
+    def began(self, service: str, tenants: BoundTenants) -> None:
         self._windows.visits.began(service, tenants)
 
-    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None:
+    def ended(self, service: str, tenants: BoundTenants, *, spare: bool) -> None:
         self._windows.visits.ended(service, tenants, spare=spare)
 
-    async def release(self, service: str, room: int, tenants: Tenants) -> int:
+    async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
         """Let so many more go out, beyond the window. The answer says how many are on their way."""
         return await self._pump.release_for(service, room, tenants)
 

@@ -48,7 +48,7 @@ class ReadyQueues:
             ring[queue.tenant_id] = _Tenant(more=True)
 
     def forget(self, lane: int) -> None:
-        """Another process owns it now."""
+        """Forget a lane: another process owns it now."""
         for key in [key for key in self._rings if key[1] == lane]:
             del self._rings[key]
 
@@ -64,7 +64,7 @@ class ReadyQueues:
         return self._rings.get(key, _NOBODY)
 
     def add(self, key: Key, tenant_id: str, waiting: Waiting) -> None:
-        """A committed entry is held and ready."""
+        """Queue an entry that is committed as held and ready."""
         ring = self._rings.setdefault(key, OrderedDict())
         tenant = ring.get(tenant_id)
         if tenant is None:
@@ -95,7 +95,7 @@ class ReadyQueues:
         return waiting
 
     def _lacks_heads(self, key: Key, tenant_id: str) -> bool:
-        """The next entry is in the ledger alone."""
+        """Whether the tenant's next entry must be read from the ledger."""
         tenant = self._rings.get(key, _NOBODY).get(tenant_id)
         return tenant is not None and not tenant.heads and tenant.more
 

@@ -19,14 +19,14 @@ from lucius.ports.lanes import Lanes
 
 
 class Releases:
-    """Of the owned lanes."""
+    """Keeps the windows and ready queues of the owned lanes, and says what may be released."""
 
     def __init__(
         self,
         windows: Windows,
         ready: ReadyQueues,
         lanes: Lanes,
-        held_back: Container[str] = frozenset(),
+        held_back: Container[str],
     ) -> None:
         """`held_back`: services to which nothing is released now."""
         self._held_back = held_back
@@ -63,12 +63,12 @@ class Releases:
         return found
 
     def unreserve(self, share: Share) -> None:
-        """What was to go out at once has, or will not: others may have been held for it."""
+        """The save has ended, so the reservation has too. Others may have waited for its room."""
         self._windows.unreserve(share)
         self.pump(share[0])
 
     def heard(self, lease_id: str) -> None:
-        """Its service has answered, though the answer is yet to be saved."""
+        """Note when a service answered, though its answer is yet to be saved."""
         self._windows.heard(lease_id)
 
     # -- keeping in step ---------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Releases:
                 self._follow(key, job.tenant_id, step)
 
     def forget(self, lane: int) -> None:
-        """Another process owns it now."""
+        """Forget a lane: another process owns it now."""
         self._windows.forget(lane)
         self._ready.forget(lane)
 
@@ -134,14 +134,14 @@ class Releases:
             self.pump(key)
 
     def pump(self, key: Key) -> None:
-        """Have what waits there released, while there is room."""
+        """Ask the pump to release what waits there, if there is room."""
         if self._ready.waits(key) and key not in self._busy and self.next_tenant(key) is not None:
             self._busy.add(key)
             self._asked[key] = None
             self._wake.set()
 
     async def asked(self) -> list[Key]:
-        """Where the pump is wanted, once it is."""
+        """Wait until the pump is asked for, and return for which lines and lanes."""
         while not self._asked:
             self._wake.clear()
             await self._wake.wait()
@@ -150,7 +150,7 @@ class Releases:
         return keys
 
     def pumped(self, key: Key) -> None:
-        """The pump is through with it."""
+        """The pump has released what it could there."""
         self._busy.discard(key)
 
     def next_tenant(self, key: Key) -> str | None:

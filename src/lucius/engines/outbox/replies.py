@@ -37,9 +37,9 @@ INVOKER_REPLIES: Final = "lucius-invoker"
 BATCH: Final = 512
 IDLE: Final = timedelta(seconds=30)
 SILENCE: Final = 2 * IDLE
-"""A receive that has not even come back empty by then has fallen silent, and is begun anew."""
+"""A receive that has not returned by then, not even empty, is given up and begun anew."""
 LAST_WORDS: Final = timedelta(seconds=5)
-"""How long the end waits for what services have said."""
+"""How long the end of the process waits for replies that are on the bus."""
 
 Guard = Callable[[Mapping[str, Any], str, Callback], str | None]
 """Checks the token of a reply: a reason to set it aside, or none."""
@@ -58,8 +58,8 @@ class ReplyConsumer:
         lanes: Lanes,
         pace: Pace,
         observer: Observer,
-        guard: Guard = lambda body, job_id, received: None,
-        engine_name: str | None = None,
+        guard: Guard,
+        engine_name: str | None,
     ) -> None:
         """`nudged`: looks at a job that another process has moved.
 
@@ -136,7 +136,7 @@ class ReplyConsumer:
                     await self._settled_below(1)
 
     async def _replies(self, deliveries: Sequence[Delivery]) -> None:
-        """ReplyConsumer about one job that came together: an ACK and its RESULT are one save."""
+        """Replies about one job that came together: an ACK and its RESULT are one save."""
         try:
             await persistently(lambda: self._try_to_settle(deliveries))
         except (LockLostError, BusUnavailableError) as error:
@@ -147,7 +147,7 @@ class ReplyConsumer:
             self._settled.set()
 
     async def _try_to_settle(self, deliveries: Sequence[Delivery]) -> None:
-        """Given back, they would come again at once and soon pass for faulty: so they are kept."""
+        """Settle them, and keep them while the ledger is away: given back too often, they pass for faulty."""
         try:
             await self._settle(deliveries)
         except LedgerUnavailableError as error:
@@ -187,7 +187,7 @@ class ReplyConsumer:
                 await self._bus.complete(delivery)
 
     async def _read(self, delivery: Delivery) -> tuple[str, Callback] | None:
-        """Only faulty content is set aside."""
+        """What a message says; one whose content is faulty is set aside."""
         body = delivery.message.body
         try:
             job_id, received = parse_reply(body)
@@ -226,7 +226,7 @@ class ReplyConsumer:
 
 
 def by_job(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
-    """In order; what names no job stands alone."""
+    """Replies by job, in order; one that names no job is a group of its own."""
     groups: dict[object, list[Delivery]] = {}
     for delivery in deliveries:
         job_id = delivery.message.body.get("jobId")

@@ -21,9 +21,9 @@ from lucius.ports.workflows import Workflows
 log = logging.getLogger("lucius.signaller")
 
 ACK_DELAY: Final = timedelta(seconds=1)
-"""An ACK only moves the timer of its workflow, which is longer than this. A RESULT says it too."""
+"""How long the signal of an ACK waits: the RESULT that may follow tells the workflow the same."""
 SETTLE_DELAY: Final = timedelta(seconds=1)
-"""A workflow that was told asks for what is next before this is over; that settles the signal."""
+"""How long a delivered signal stays owed: the next question of its workflow usually settles it before."""
 
 
 class Signaller:
@@ -42,7 +42,7 @@ class Signaller:
         self._observer = observer
 
     async def perform(self, job: Job, effect: SignalWorkflow | StartWorkflow) -> None:
-        """What cannot be delivered now stays owed."""
+        """Start or signal the workflow. What cannot be delivered now stays owed."""
         try:
             if isinstance(effect, SignalWorkflow):
                 await self._signal(job, effect)
@@ -65,7 +65,7 @@ class Signaller:
             await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
 
     async def _still_owing(self, job: Job, effect: SignalWorkflow, delay: timedelta) -> Job | None:
-        """The job as it is then. None: what came meanwhile has said it, or settled it."""
+        """The job after a pause, if the signal is still owed; None: something else has told the workflow."""
         await asyncio.sleep(delay.total_seconds())
         newest = await self._engine.job(job.job_id)
         owed = newest.owed if newest is not None else ()

@@ -19,7 +19,7 @@ class Tasks:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """If it failed, its job stays due, so the reconciler comes back to it."""
+        """Count and log a task that failed. Its job stays due, so the reconciler comes back to it."""
         self._running.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return

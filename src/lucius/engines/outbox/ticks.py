@@ -22,7 +22,6 @@ from lucius.ports.ledger import DueJob, Ledger
 log = logging.getLogger("lucius.reconciler")
 
 BATCH: Final = 512
-IDLE: Final = timedelta(seconds=30)
 QUIET: Final = timedelta(seconds=5)
 """How long between two looks at most, where nothing happens. What is known to be due is not late for it."""
 
@@ -44,8 +43,8 @@ class Ticks:
         lanes: Lanes,
         now: Callable[[], datetime],
         observer: Observer,
-        every: timedelta = IDLE,
-        held_back: Container[str] = frozenset(),
+        every: timedelta,
+        held_back: Container[str],
     ) -> None:
         """`held_back`: services whose leases do not run out now."""
         self._held_back = held_back
@@ -87,7 +86,7 @@ class Ticks:
                 self._pause = min(self._pause * 2, max(self._every, QUIET))
 
     async def _looked(self) -> bool:
-        """Tick what is due, if anything is. Whether something has moved."""
+        """Tick what is due. True: something has moved."""
         self._alarm.forget()
         at = await self._ledger.next_due(self._lanes.owned)
         if at is not None and at <= self._now() and await self.tick_due():
@@ -149,7 +148,7 @@ class Ticks:
             await self._tick(DueJob(job_id, job.due_at), None)
 
     async def _tick(self, found: DueJob, deaf_until: datetime | None) -> bool:
-        """One job that cannot be moved must not keep the others waiting."""
+        """Tick one job. True: it has moved. A job that cannot be moved does not keep the others waiting."""
         try:
             if self._engine.is_stale(found.job_id, found.due_at):
                 await self._engine.look(found.job_id)

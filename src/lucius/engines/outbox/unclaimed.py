@@ -28,11 +28,11 @@ UNCLAIMED: Final = "lucius-unclaimed"
 UNKNOWN: Final = "unknown"
 """Stands for the service of a directive whose job or step is not known here."""
 BATCH: Final = 32
-"""Few: while the ledger is away, each of them waits for it."""
+"""Directives taken at once. Few, because each waits for the ledger while that is away."""
 IDLE: Final = timedelta(seconds=30)
 SILENCE: Final = 2 * IDLE
 QUIET: Final = timedelta(minutes=1)
-"""An ACK that comes so long after the last one left means that it is over; before, some may be taken."""
+"""An ACK so long after the last unclaimed directive means that the service is back."""
 
 
 class UnclaimedServices:
@@ -40,13 +40,13 @@ class UnclaimedServices:
 
     def __init__(self) -> None:
         self._left: dict[str, datetime] = {}
-        """When a directive of a service was last left; there from the warning until it is over."""
+        """By service that is warned about: when a directive was last left unclaimed."""
 
     def services(self) -> list[str]:
         return list(self._left)
 
     def leave(self, service: str, at: datetime) -> bool:
-        """A directive of it was left. True: that is news."""
+        """Note that a directive of the service was left unclaimed. True: this is the first one."""
         news = service not in self._left
         self._left[service] = at
         return news
@@ -96,7 +96,7 @@ class UnclaimedReporter:
         )
 
     async def run(self) -> None:
-        """An outage is waited out in silence: the consumer of replies speaks of it."""
+        """Take unclaimed directives for ever. Outages are logged by the consumer of replies, not here."""
         while True:
             try:
                 async with asyncio.timeout(SILENCE.total_seconds()):
@@ -114,7 +114,7 @@ class UnclaimedReporter:
         return await self._bus.receive(UNCLAIMED, topics, BATCH, IDLE)
 
     async def _take(self, delivery: Delivery) -> None:
-        """One that cannot be noted must not keep the others waiting."""
+        """Note each directive in its job. One that cannot be noted does not keep the others waiting."""
         body = delivery.message.body
         try:
             service = await persistently(lambda: self._noted(body))

@@ -4,15 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from lucius.ports.bus import BoundTenants
+
 PULLED: Final = 300.0
 """Seconds after its last pull for which a worker is taken to come again."""
 MOMENT: Final = 1.0
 """Seconds that a directive may take from the bus to a worker that waits for it."""
 MOST: Final = 256
 """Kinds of workers that are remembered for a service."""
-
-Tenants = frozenset[str] | None
-"""Whom a worker serves; None: everyone."""
 
 
 @dataclass(slots=True)
@@ -25,13 +24,13 @@ class _Visit:
 
 
 class Visits:
-    """For each service, by the tenants that its workers are bound to."""
+    """When workers of a service last pulled, by the tenants that they are bound to."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._seen: dict[str, dict[Tenants, _Visit]] = {}
+        self._seen: dict[str, dict[BoundTenants, _Visit]] = {}
 
-    def began(self, service: str, tenants: Tenants) -> None:
+    def began(self, service: str, tenants: BoundTenants) -> None:
         seen = self._seen.setdefault(service, {})
         if len(seen) >= MOST and tenants not in seen:
             self._forget(seen)
@@ -39,7 +38,7 @@ class Visits:
         visit.waiting += 1
         visit.at = self._clock()
 
-    def ended(self, service: str, tenants: Tenants, *, spare: bool) -> None:
+    def ended(self, service: str, tenants: BoundTenants, *, spare: bool) -> None:
         """`spare`: it could have taken more."""
         visit = self._seen[service][tenants]
         visit.waiting -= 1
@@ -61,7 +60,7 @@ class Visits:
             return False
         return any(now - visit.at <= PULLED for visit in visits)
 
-    def _forget(self, seen: dict[Tenants, _Visit]) -> None:
+    def _forget(self, seen: dict[BoundTenants, _Visit]) -> None:
         old = self._clock() - PULLED
         for tenants in [t for t, visit in seen.items() if not visit.waiting and visit.at < old]:
             del seen[tenants]

@@ -29,7 +29,7 @@ class Waits:
         self._over = False
 
     async def for_move(self, read: Read, job_id: str, version: int, seconds: float) -> Job | None:
-        """The job once its version is past that one."""
+        """Wait until the job's version is past that one, and return the job."""
         moved = lambda job: job.version > version or job.terminal  # noqa: E731
         return await self._until(self._watchers, read, job_id, seconds, moved)
 
@@ -37,14 +37,14 @@ class Waits:
         return await self._until(self._enders, read, job_id, seconds, lambda job: job.terminal)
 
     def moved(self, job: Job) -> None:
-        """The job was committed."""
+        """Wake whoever waits for this job: it was committed."""
         if job.job_id in self._watchers:
             _wake(self._watchers, job.job_id)
         if job.terminal and job.job_id in self._enders:
             _wake(self._enders, job.job_id)
 
     def wake(self) -> None:
-        """Whoever waits looks again: who commits a job may have changed."""
+        """Have everyone who waits look again: the process that commits a job may have changed."""
         for waiting in (self._watchers, self._enders):
             for job_id in tuple(waiting):
                 _wake(waiting, job_id)
@@ -82,7 +82,7 @@ class Waits:
             self._pollers[job.job_id] = asyncio.create_task(self._look(read, job))
 
     async def _look(self, read: Read, known: Job) -> None:
-        """Until nobody waits for the job any more, or its commits happen here."""
+        """Poll the job until nobody waits for it any more, or its commits happen in this process."""
         job_id, pause = known.job_id, FIRST_PAUSE
         try:
             while self._is_awaited(job_id):
@@ -103,7 +103,7 @@ class Waits:
 
 
 async def _woken(waiting: Waiters, job_id: str, seconds: float) -> None:
-    """Until `_wake` is called for the job, or so many seconds have passed."""
+    """Wait until `_wake` is called for the job, or so many seconds have passed."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()
     timer = loop.call_later(seconds, _resolve, waiter)

@@ -19,12 +19,12 @@ FLOOR_DELAY: Final = 0.1
 MEMORY: Final = 30.0
 """Seconds after which a minimum is forgotten (it is kept for one to two such periods)."""
 FIRST: Final = 4.0
-"""Small: each lane has a window, and a slow service has to take all of the first ones."""
+"""The first size. Small, because a slow service gets the first window of every lane at once."""
 LARGEST: Final = 4096.0
 NEWCOMERS: Final = 256
 """Places beyond twice the window, for tenants that have less than their share."""
 PASSES: Final = 64
-"""So many of other tenants, and two for each tenant, may be taken before the oldest is: they take turns."""
+"""How many directives of others (and two more for each tenant) may be taken before the oldest is passed."""
 MOST_SILENT: Final = 1024
 """Silent tenants that a window remembers."""
 
@@ -62,7 +62,7 @@ class Flow:
         self.waiting = 0
         """Of those, how many have not been handed to a worker."""
         self.passed = 0
-        """Of those, how many wait behind nobody: others are taken, and they are not."""
+        """Of those, how many are passed: directives of others are taken, and they are not."""
         self.acked = 0
         """The latest place in the queue that was acknowledged."""
 
@@ -144,7 +144,7 @@ class Window:
     # -- the queue on the bus ----------------------------------------------------------------
 
     def enqueue(self, lease_id: str, flow: Flow) -> int:
-        """To the end; the answer is its place."""
+        """Add a lease to the end of the queue, and return its place."""
         self.places += 1
         self.queue[lease_id] = flow
         return self.places
@@ -192,7 +192,7 @@ class Window:
             self.limit = min(LARGEST, self.limit + step)
 
     def timed_out(self, tenant_id: str) -> None:
-        """Silence: let one of this tenant out at a time, until it is heard again."""
+        """An ACK timed out: let one directive of this tenant out at a time, until it is heard again."""
         self.silent.pop(tenant_id, None)
         self.silent[tenant_id] = None
         if len(self.silent) > MOST_SILENT:

@@ -33,7 +33,7 @@ class _Open:
 
 
 class Windows:
-    """While the broker is down all are closed."""
+    """While the broker is down, or the process ends, all are closed: nothing has room."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -43,7 +43,18 @@ class Windows:
         self._busy: dict[str, dict[str, int]] = {}
         """How much of each line is in progress on all lanes, by tenant."""
         self.visits = Visits(clock)
-        self.closed = False
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Nothing is released until `reopen`; what is out stays out."""
+        self._closed = True
+
+    def reopen(self) -> None:
+        self._closed = False
 
     def of(self, key: Key) -> Window:
         window = self._windows.get(key)
@@ -52,12 +63,12 @@ class Windows:
         return window
 
     def room(self, key: Key, tenant_id: str) -> bool:
-        return not self.closed and self.of(key).room(tenant_id)
+        return not self._closed and self.of(key).room(tenant_id)
 
     def trusts(self, key: Key, tenant_id: str) -> bool:
         """Whether a worker that pulls may be given what it has room for; of a silent tenant, one."""
         window = self.of(key)
-        return not self.closed and (tenant_id not in window.silent or window.out(tenant_id) == 0)
+        return not self._closed and (tenant_id not in window.silent or window.out(tenant_id) == 0)
 
     def reserve(self, share: Share) -> None:
         key, tenant_id = share
@@ -114,7 +125,7 @@ class Windows:
         return entry.key
 
     def runs(self, key: Key, tenant_id: str, lease_id: str) -> None:
-        """It is in progress."""
+        """Count an attempt that is in progress."""
         if lease_id not in self._running:
             self._running[lease_id] = (key, tenant_id)
             self.of(key).running += 1
@@ -122,7 +133,7 @@ class Windows:
             busy[tenant_id] = busy.get(tenant_id, 0) + 1
 
     def rests(self, lease_id: str) -> None:
-        """It is in progress no more."""
+        """Count it no more: it has ended."""
         share = self._running.pop(lease_id, None)
         if share is None:
             return
@@ -156,7 +167,7 @@ class Windows:
     # -- how it ends -------------------------------------------------------------------------
 
     def heard(self, lease_id: str) -> None:
-        """Its service has answered: the delay counts to here, though the answer is yet to be saved."""
+        """Note when its service answered: the ACK delay ends here, though the answer is yet to be saved."""
         entry = self._open.get(lease_id)
         if entry is not None and entry.heard is None:
             entry.heard = self._clock()

@@ -25,12 +25,15 @@ LOOK_AGAIN: Final = timedelta(seconds=2)
 """What differs only because a signal or an answer is on its way does not differ so long."""
 TOLD: Final = ("workflow_running", "workflow_behind")
 STARTED: Final = ("workflow_not_started", "workflow_missing")
-Pause = Callable[[float], Awaitable[None]]
 
 
 class WorkflowDrift:
     def __init__(
-        self, workflows: Workflows, ledger: Ledger, *, pause: Pause = asyncio.sleep
+        self,
+        workflows: Workflows,
+        ledger: Ledger,
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._workflows = workflows
         self._ledger = ledger

@@ -136,7 +136,7 @@ class TemporalWorkflows:
         return max(0.0, sum(waits, self._now() - job.updated_at).total_seconds())
 
     def _told(self, job: Job, effect: SignalWorkflow) -> dict[str, Any]:
-        """The step that it is about, with its attempt and lease, and how the job stands."""
+        """What a signal carries: the fields that its specification names, and how the job stands."""
         standing = snapshot(job, max(self._now(), job.updated_at))
         about: dict[str, Any] = next(
             (s for s in standing["steps"] if s["stepId"] == effect.step_id), {}

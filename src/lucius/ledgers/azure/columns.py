@@ -1,9 +1,9 @@
-"""The columns that operators read: every name of the seeds, computed from the job.
+"""The columns that operators read: every name of the data model, computed from the job.
 
 What the ledger itself reads is elsewhere: the documents `doc`, and the head of a job's row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from lucius.core.effects import Event
@@ -192,9 +192,3 @@ def text(value: Any) -> str | None:
     said = value if isinstance(value, str) else dumps(value).decode().strip()
     fits = fits_property(said.encode("utf-8", "surrogatepass"))
     return said if fits else said[: ROOM // 2] + CUT
-
-
-def outbox_id(job: Job, index: int, entry: Entry) -> Sequence[str | int]:
-    """The parts of the message id of its directive."""
-    step_id = job.plan.steps[index].step_id
-    return job.job_id, step_id, entry.attempt_no, entry.lease_id or "", "DIRECTIVE"

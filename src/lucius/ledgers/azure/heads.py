@@ -11,7 +11,7 @@ from lucius.core.job import Job
 from lucius.core.record import record
 from lucius.ledgers.azure.columns import JOB_COLUMNS, job_columns
 from lucius.ledgers.azure.store import ETAG, PARTITION, ROW, Row, chunked, joined
-from lucius.ledgers.rules import InflightGroup, PageEnd
+from lucius.ledgers.rules import PageEnd
 from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, schema_of, too_new
 from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ledgers.stored.plan_codec import decode_plan
@@ -183,7 +183,3 @@ def _is_ours(column: str) -> bool:
 
 def place_of(job: Job, head: StepsHead) -> PageEnd:
     return PageEnd(micros(job.plan.accepted_at), head.no)
-
-
-def cell_name(cell: InflightGroup) -> str:
-    return f"{cell.lane}/{cell.mode}"

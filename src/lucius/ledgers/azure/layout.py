@@ -15,6 +15,10 @@ class Layout(Protocol):
     def tables(self) -> Sequence[str]:
         """Their names."""
 
+    @property
+    def apart(self) -> bool:
+        """Whether a save leaves rows to be copied, so that a wake-up must stand until they are."""
+
     async def read(self, job_id: str, tenant_id: str | None = None) -> Stored | None:
         """The job as last committed; none where there is none, or a tombstone."""
 

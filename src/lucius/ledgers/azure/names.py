@@ -81,10 +81,6 @@ def falling(number: int) -> str:
     return rising(FAR - number)
 
 
-def unfallen(digits: str) -> int:
-    return FAR - int(digits)
-
-
 def bucket(tenant_id: str, job_id: str) -> str:
     """`tenant|YYYYMM`: the month is in the job's id. Ids that are not ours share one bucket a tenant."""
     made: datetime | None = accepted_at(job_id)

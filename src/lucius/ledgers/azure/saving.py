@@ -130,7 +130,8 @@ class Saving:
         stands = due_of(sight.head.wakeup) if sight.due_at is not None else None
         if job.due_at is None:
             changes_lists = job.terminal and (not sight.terminal or job.in_dlq != sight.in_dlq)
-            return now if stands is None and changes_lists else None
+            leaves_something = changes_lists or self._rows.apart
+            return now if stands is None and leaves_something else None
         due = micros(job.due_at)
         goes_out = any(s.out for s in job.steps) and not any(s.out for s in sight.steps)
         if stands is None or due < stands or fresh or goes_out:

@@ -54,6 +54,7 @@ class SingleTable:
         self._store = store
         self._table = table
         self.tables: Final = (table,)
+        self.apart: Final = False
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class SplitTables:
         self._late = Late(now, lag)
         self._jobs = tables.jobs
         self.tables: Final = (tables.jobs, tables.steps, tables.outbox, tables.events)
+        self.apart: Final = True
         self._copies = Projections(store, tables)
         self._now = now
         self._hot = frozenset(hot)

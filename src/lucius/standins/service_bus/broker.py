@@ -114,10 +114,15 @@ class Broker:
 
     def queue(self, address: str) -> Queue | None:
         """`topic/Subscriptions/name`, or its dead-letter queue."""
-        path = address.lower()
-        dead = path.endswith(DEAD)
-        topic, between, name = path.removesuffix(DEAD).partition("/subscriptions/")
-        found = self.subscription(topic, name) if between else None
+        found = self._at(address)
         if found is None:
             return None
-        return found.dead if dead else found.queue
+        return found.dead if address.lower().endswith(DEAD) else found.queue
+
+    def rules(self, address: str) -> list[Rule]:
+        found = self._at(address)
+        return [] if found is None else list(found.rules.values())
+
+    def _at(self, address: str) -> SubscriptionState | None:
+        topic, between, name = address.lower().removesuffix(DEAD).partition("/subscriptions/")
+        return self.subscription(topic, name) if between else None

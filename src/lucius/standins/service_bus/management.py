@@ -1,10 +1,11 @@
-"""The nodes that answer requests: `$cbs` takes tokens, `$management` of a queue renews, settles and peeks."""
+"""The nodes that answer: `$cbs` takes tokens; `$management` renews, settles, peeks and lists rules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from lucius.standins.service_bus.codec import Array, Int, Symbol, Timestamp
+from lucius.standins.service_bus.codec import Array, Described, Int, Symbol, Timestamp, ULong
+from lucius.standins.service_bus.filters import Rule
 from lucius.standins.service_bus.links import SESSION_LOST
 from lucius.standins.service_bus.messages import answer, noted, parse, value_of
 from lucius.standins.service_bus.queue import Queue
@@ -13,6 +14,22 @@ LOCK_LOST: Final = "com.microsoft:message-lock-lost"
 NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 NOT_FOUND: Final = "amqp:not-found"
 TIMESTAMP: Final = 0x83
+LIST_RULES: Final = "com.microsoft:enumerate-rules"
+DESCRIPTION, NO_ACTION, SQL, CORRELATION = (
+    ULong(0x137_0000_0000 + number) for number in (4, 5, 6, 9)
+)
+"""The types of a rule and its parts in the answer to it."""
+CORRELATED: Final = (
+    "correlation_id",
+    "message_id",
+    "to",
+    "reply_to",
+    "subject",
+    "session_id",
+    "reply_to_session_id",
+    "content_type",
+)
+"""In the order in which a correlation filter has them."""
 
 
 class Answer(NamedTuple):
@@ -27,14 +44,17 @@ def token_answer(raw: bytes, *, good: bool) -> bytes:
     return answer(parse(raw).system.get("message_id"), said, None)
 
 
-def answer_of(queue: Queue | None, raw: bytes) -> bytes:
+def answer_of(queue: Queue | None, raw: bytes, rules: Sequence[Rule] = ()) -> bytes:
+    """`rules`: those of the subscription."""
     request = parse(raw)
     operation = str(request.application.get("operation"))
     body = value_of(raw) or {}
-    if operation not in OPERATIONS:
+    if operation not in (*OPERATIONS, LIST_RULES):
         given = Answer(501, None, NOT_IMPLEMENTED)
     elif queue is None:
         given = Answer(404, None, NOT_FOUND)
+    elif operation == LIST_RULES:
+        given = _listed(rules, body)
     else:
         given = OPERATIONS[operation](queue, body)
     said: dict[str, Any] = {
@@ -90,6 +110,21 @@ def _renew_session(queue: Queue, body: dict[str, Any]) -> Answer:
     if until is None:
         return Answer(410, None, SESSION_LOST)
     return Answer(200, {"expiration": Timestamp(int(until * 1000))})
+
+
+def _listed(rules: Sequence[Rule], body: dict[str, Any]) -> Answer:
+    asked = rules[body["skip"] : body["skip"] + body["top"]]
+    shown = [{"rule-description": Described(DESCRIPTION, _described(rule))} for rule in asked]
+    return Answer(200, {"rules": shown}) if shown else Answer(204)
+
+
+def _described(rule: Rule) -> list[Any]:
+    if rule.sql is not None:
+        test = Described(SQL, [rule.sql])
+    else:
+        own = [rule.system.get(name) for name in CORRELATED]
+        test = Described(CORRELATION, [*own, dict(rule.correlation)])
+    return [test, Described(NO_ACTION, []), rule.name]
 
 
 OPERATIONS: Final[dict[str, Callable[[Queue, dict[str, Any]], Answer]]] = {

@@ -167,8 +167,11 @@ class Session:
         if address == CBS:
             return lambda raw, _: answers[address].reply(self._admitted(raw))
         if address.lower().endswith(MANAGEMENT):
-            queue = broker.queue(address[: -len(MANAGEMENT)])
-            return lambda raw, _: answers[address].reply(answer_of(queue, raw))
+            entity = address[: -len(MANAGEMENT)]
+            queue = broker.queue(entity)
+            return lambda raw, _: answers[address].reply(
+                answer_of(queue, raw, broker.rules(entity))
+            )
         self._require(SEND, address)
         topic = broker.topic(address)
         if topic is None:

@@ -1,4 +1,4 @@
-"""Certificates for tests of TLS, by an authority of their own."""
+"""Certificates of an authority of our own, for servers on loopback."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address

@@ -1,0 +1,64 @@
+"""A process of a stack is waited for while it lives, and started again when it ends by itself."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from lucius.bootstrap import stack_part
+from lucius.bootstrap.stack_part import Part, PartMissingError
+
+NOTES = "open({path!r}, 'a').write('x'); print('ready', flush=True)"
+
+
+def part(code: str, *, speaks: bool = True) -> Part:
+    return Part("thing", [sys.executable, "-c", code], os.environ, speaks=speaks)
+
+
+async def never() -> None:
+    raise ConnectionError("nobody listens")
+
+
+async def test_one_that_ends_before_it_is_ready_is_named() -> None:
+    short = part("")
+    with pytest.raises(PartMissingError, match="the thing does not start"):
+        await short.start()
+    await short.stop()
+
+
+async def test_one_that_ends_before_it_answers_is_named_at_once() -> None:
+    silent = part("", speaks=False)
+    await silent.start()
+    with pytest.raises(PartMissingError, match="the thing does not start"):
+        await silent.answers(never)
+    await silent.stop()
+
+
+async def test_one_that_lives_and_does_not_answer_is_named_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stack_part, "PATIENCE", 0.0)
+    silent = part("import sys; sys.stdin.read()", speaks=False)
+    await silent.start()
+    try:
+        with pytest.raises(PartMissingError, match="does not answer: nobody listens"):
+            await silent.answers(never)
+    finally:
+        await silent.stop()
+
+
+async def test_one_that_ends_by_itself_is_started_again_until_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack_part, "PAUSE", 0.0)
+    noted = tmp_path / "starts"
+    restless = part(NOTES.format(path=str(noted)))
+    await restless.start()
+    keeping = asyncio.create_task(restless.keep())
+    async with asyncio.timeout(60):
+        while len(noted.read_text()) < 3:
+            await asyncio.wait([keeping], timeout=0.05)
+        await restless.stop()
+        await keeping
