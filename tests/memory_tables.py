@@ -31,6 +31,8 @@ class MemoryTables:
     def __init__(self) -> None:
         self.tables: defaultdict[str, dict[Key, Row]] = defaultdict(dict)
         self.requests = 0
+        self.read = 0
+        """Rows that scans have answered."""
         self.written: Counter[str] = Counter()
         """Rows in transactions, by table."""
         self._stamps = count(1)
@@ -69,6 +71,7 @@ class MemoryTables:
                 and (end is None or key[1] < end)
                 and all(row.get(name) == value for name, value in (equal or {}).items())
             ]
+            self.read += len(found[:page])
             for row in [_selected(row, columns) for row in found[:page]]:
                 yield row
             if len(found) <= page:

@@ -8,10 +8,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+RESOLUTION = 1e-6
+"""Coarser than the steps of a float at `LONGEST`: a timer that is due is run."""
+LONGEST = timedelta(days=60).total_seconds()
 
 
 class DeadlockError(AssertionError):
-    """Nothing is ready to run and no timer is set: the program under test waits for ever."""
+    """The program under test waits for ever: no timer is set, or timers alone have run for sixty days."""
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -25,7 +28,11 @@ class _JumpingSelector(selectors.SelectSelector):
             return found
         if timeout is None:
             raise DeadlockError("no timer is set and nothing is ready to run")
-        self.elapsed += max(timeout, 1e-9)
+        self.elapsed += max(timeout, RESOLUTION)
+        if self.elapsed > LONGEST:
+            raise DeadlockError(
+                "only timers have run for sixty days: what is waited for never comes"
+            )
         return []
 
 
@@ -35,6 +42,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
+        self._clock_resolution = RESOLUTION
 
     def time(self) -> float:
         return self._jumping.elapsed

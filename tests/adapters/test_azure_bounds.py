@@ -37,6 +37,35 @@ async def test_a_page_across_all_tenants_reads_so_many_jobs_at_most(
     assert store.requests <= each * (MOST + lists.AT_ONCE) + 2 * TENANTS + 1
 
 
+@pytest.mark.parametrize("layout", READS)
+async def test_a_page_reads_no_more_rows_of_a_tenants_lists_than_it_needs(layout: str) -> None:
+    opens, _ = READS[layout]
+    store, clock = MemoryTables(), Clock(at(0))
+    ledger = opens(store, "t", clock)
+    for number in range(JOBS):
+        made = make(number, f"tenant_{number % TENANTS}")
+        await ledger.create(made.claim, made.job, made.events)
+    store.read = 0
+    page = await opens(store, "t", clock).list(JobQuery(limit=2))
+    assert len(page.jobs) == 2
+    names, listed, jobs = TENANTS, TENANTS * (2 + 1), 2 * 2
+    assert store.read <= names + listed + jobs
+
+
+@pytest.mark.parametrize("layout", READS)
+async def test_a_count_of_some_live_states_asks_each_live_job_once(layout: str) -> None:
+    opens, _ = READS[layout]
+    store, clock = MemoryTables(), Clock(at(0))
+    ledger = opens(store, "t", clock)
+    for number in range(JOBS):
+        made = make(number, f"tenant_{number % TENANTS}")
+        await ledger.create(made.claim, made.job, made.events)
+    for state, count in ((made.job.state, JOBS), (JobState.PAUSED, 0)):
+        store.requests = 0
+        assert await ledger.count(JobQuery(states=(state,))) == count
+        assert store.requests == 1 + TENANTS + JOBS
+
+
 def test_entries_that_an_older_version_has_withdrawn_are_copied() -> None:
     made = make(1, released=True)
     row = {"withdrawn": '[[0, 1, "lease", 5]]', **chunked("pending", encode_events(made.events))}

@@ -13,6 +13,7 @@ from azure.data.tables.aio import TableServiceClient
 from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.azure_stack import ACCOUNT, KEY
+from lucius.bootstrap.listening import free_port
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.ledgers.azure.opening import TableConnectionError, open_tables
 from lucius.ledgers.azure.store import Act, Change, row_of, service_time
@@ -246,6 +247,13 @@ async def test_an_account_that_refuses_us_is_named_with_its_setting(tmp_path: Pa
     wrong = connection_of(shared_azurite().table_port, "d3Jvbmc=")
     with pytest.raises(LedgerForbiddenError, match="LUCIUS_TABLE_CONNECTION needs"):
         await opened(tmp_path, wrong)
+
+
+async def test_an_account_that_cannot_be_reached_is_said_with_its_setting() -> None:
+    tables = open_tables(connection_of(free_port()), pause=Waits())
+    with pytest.raises(LedgerUnavailableError, match="at LUCIUS_TABLE_CONNECTION does not answer"):
+        await tables.get("jobs", "p", "r")
+    await tables.close()
 
 
 async def test_two_settings_that_name_one_table_are_refused(tmp_path: Path) -> None:

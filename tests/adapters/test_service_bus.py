@@ -67,7 +67,9 @@ async def test_a_subscription_without_a_rule_is_named() -> None:
             stand_in.broker.topics["t1"].subscriptions["w"].remove(rule.name)
         running = open_service_bus(stand_in.connection_string, Plan(), creates=False)
         try:
-            with pytest.raises(MissingRuleError, match=r"^1 sub.* no rule.*t1/w.*bus provision"):
+            with pytest.raises(
+                MissingRuleError, match=r"have no rule: t1/w\. `lucius bus provision"
+            ):
                 await running.ensure([Subscription(topic, "w") for topic in TOPICS])
         finally:
             await running.close()
@@ -168,6 +170,13 @@ async def test_a_link_that_was_lost_without_a_word_is_replaced(
 def test_a_connection_that_cannot_be_used_names_its_setting(connection: str) -> None:
     with pytest.raises(ConnectionSettingError, match="LUCIUS_SERVICEBUS_CONNECTION"):
         open_service_bus(connection, Plan(), creates=False)
+
+
+async def test_a_namespace_that_cannot_be_reached_is_said_with_its_setting() -> None:
+    async with opened(creates=False) as (stand_in, bus):
+        await stand_in.stop()
+        with pytest.raises(BusUnavailableError, match="SERVICEBUS_CONNECTION cannot be reached"):
+            await bus.ensure([Subscription("t0", "w")])
 
 
 async def test_the_sdk_tells_of_faults_only() -> None:

@@ -54,7 +54,7 @@ async def test_a_running_process_needs_no_right_to_manage() -> None:
         await bus.publish("t", [Message("m1", {})])
         (delivery,) = await bus.receive("w", ["t"], 1, WAIT)
         await bus.complete(delivery)
-        with pytest.raises(BusUnavailableError, match="needs the right Manage"):
+        with pytest.raises(BusUnavailableError, match=r"SERVICEBUS_CONNECTION.*right Manage"):
             await administrator.provision(WANTED)
 
 

@@ -26,6 +26,7 @@ def test_a_server_names_its_services_its_data_its_pages_and_what_to_try(tmp_path
         "from lucius.platform import Service\n"
         "class Mine(Service):\n"
         "    name, step_types = 'ocr', ('OCR',)\n"
+        "    def execute(self, task): ...\n"
     )
     with up(tmp_path, "--no-services", "--service", "mine:Mine") as server:
         assert server.stop() == 0

@@ -20,6 +20,8 @@ JOB = ("--type", "OCR", "--input", "in.pdf")
         (("--type", "OCR"), "give --type and --input"),
         ((*JOB, "--rate", "5", "--concurrency", "2"), "--rate or --concurrency, not both"),
         ((*JOB, "--rate", "0"), "--rate"),
+        ((*JOB, "--rate", "nan"), "--rate: nan is no number to count with"),
+        ((*JOB, "--seconds", "inf"), "--seconds: inf is no number to count with"),
         ((*JOB, "--jobs", "none"), "--jobs"),
         ((*JOB, "--tenants", "acme=much"), "must be NAME=NUMBER"),
         ((*JOB, "--failures", "mising=0.1"), "'mising' is no failure"),

@@ -146,6 +146,7 @@ def test_a_name_that_means_something_in_python_is_made_longer(tmp_path: Path, na
         ("shout", "", "is no step type"),
         ("there", "SHOUT", "is there already"),
         ("file", "SHOUT", "is there already"),
+        ("there/.", "SHOUT", "is there already"),
     ],
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is_written(

@@ -109,6 +109,7 @@ def test_a_service_with_a_url_and_a_key_executes_steps_and_drains(folder: Path) 
         worker.send_signal(signal.SIGTERM)
         _, complaints = worker.communicate(timeout=ENDS)
         assert worker.returncode == 0, complaints
+        assert "shout takes SHOUT, 8 steps at once" in complaints
 
 
 def assert_known_once(client: BlockingClient) -> None:

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 from lucius.bootstrap.listening import free_port
 
 LUCIUS = str(Path(sys.executable).parent / "lucius")
-READY_SECONDS = 60.0
+READY_SECONDS = 240.0
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -50,7 +50,7 @@ class Up:
     def terminate(self) -> None:
         self._process.send_signal(signal.SIGTERM)
 
-    def ended(self, seconds: float = 30) -> int:
+    def ended(self, seconds: float = 120) -> int:
         return self._process.wait(seconds)
 
     def stop(self) -> int:

@@ -238,7 +238,9 @@ async def test_a_service_that_is_down_at_the_start_is_told() -> None:
         await opened(stand_in)
 
 
-@pytest.mark.parametrize("connection", ["myconfig", "Endpoint=https://x.azconfig.io", "a=b;c=d"])
+@pytest.mark.parametrize(
+    "connection", ["myconfig", "http://x.azconfig.io", "Endpoint=https://x.azconfig.io", "a=b;c=d"]
+)
 def test_what_is_no_connection_is_refused_by_its_setting(connection: str) -> None:
     with pytest.raises(ConfigConnectionError, match="LUCIUS_APPCONFIG_CONNECTION is neither"):
         open_store(connection)

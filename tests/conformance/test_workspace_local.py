@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -39,10 +40,17 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
+async def _begun(root: Path) -> LocalWorkspace:
+    """A workspace that has its database, which is made before the first file."""
+    workspace = LocalWorkspace(root)
+    await workspace.write((root / "first").as_uri(), b"x")
+    return workspace
+
+
 async def test_a_write_is_durable_before_it_is_named_and_named_before_it_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = await _begun(tmp_path)
     calls = _recorded(monkeypatch)
     await workspace.write((tmp_path / "a").as_uri(), b"x")
     assert calls == ["file", "name", "folder"]
@@ -54,7 +62,7 @@ async def test_a_write_is_durable_before_it_is_named_and_named_before_it_returns
 async def test_new_folders_are_made_durable_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = LocalWorkspace(tmp_path)
+    workspace = await _begun(tmp_path)
     calls = _recorded(monkeypatch)
     await workspace.write((tmp_path / "one" / "two" / "a").as_uri(), b"x")
     assert calls == ["file", "name", "folder", "folder", "folder"]
@@ -76,7 +84,7 @@ async def test_a_full_disk_is_reported_and_leaves_the_old_object(
             await attempt
     monkeypatch.undo()
     assert await workspace.read(uri) == b"old"
-    assert os.listdir(tmp_path) == ["a"]
+    assert sorted(os.listdir(tmp_path)) == [NOTES_FILE, "a"]
 
 
 async def test_what_a_crash_left_half_written_is_not_an_object(tmp_path: Path) -> None:
@@ -173,6 +181,40 @@ async def test_where_all_notes_are_in_the_database_no_file_passes_for_one(tmp_pa
     (root / "job_1/_commits").mkdir(parents=True)
     (root / "job_1/_commits/a.json").write_bytes(b"a file")
     assert await workspace.read((root / "job_1/_commits/a.json").as_uri()) is None
+
+
+async def test_a_workspace_that_begins_with_a_file_has_its_notes_in_the_database_alone(
+    tmp_path: Path,
+) -> None:
+    """A server marks its workspaces with a file before it keeps the first note."""
+    workspace = await _begun(tmp_path / "root")
+    folder = tmp_path / "root/job_1/_commits"
+    folder.mkdir(parents=True)
+    assert await workspace.read((folder / "first").as_uri()) is None
+    (folder / "a.json").write_bytes(b"a file")
+    assert await workspace.read((folder / "a.json").as_uri()) is None
+
+
+async def test_a_folder_that_was_removed_is_made_again_for_the_next_output(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    for name in ("a", "b"):
+        record, output = (tmp_path / "_commits" / name), (tmp_path / "job" / "ocr" / name)
+        objects = [(record.as_uri(), b"r"), (output.as_uri(), b"x")]
+        assert await workspace.create_all(objects) == 2
+        assert output.read_bytes() == b"x"
+        shutil.rmtree(tmp_path / "job")
+
+
+async def test_outputs_in_a_closed_folder_are_closed_as_well(tmp_path: Path) -> None:
+    workspace, closed = LocalWorkspace(tmp_path), tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    for name in ("one", "two"):
+        objects = [((tmp_path / "_commits" / name).as_uri(), b"r")]
+        objects.append(((closed / "job" / name / "output").as_uri(), b"x"))
+        assert await workspace.create_all(objects) == 2
+        made = closed / "job" / name
+        modes = [stat.S_IMODE(each.stat().st_mode) for each in (made.parent, made, made / "output")]
+        assert modes == [0o700, 0o700, 0o600]
 
 
 async def test_notes_that_are_read_in_one_turn_share_a_look(

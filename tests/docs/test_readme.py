@@ -40,7 +40,7 @@ def run(server: Up, folder: Path, command: str) -> str:
         env=clean_environment(LUCIUS_URL=server.url),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

@@ -13,6 +13,8 @@ from tests.docs.blocks import Block, blocks_of, script_of
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
 WORKER_LINES = 12
+EMBEDDED = "embedded"
+APART = [pytest.param(name, marks=pytest.mark.xdist_group("stacks")) for name in ("nats", "azure")]
 
 
 @pytest.fixture
@@ -21,9 +23,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_tutorial_works_as_it_stands(folder: Path) -> None:
+@pytest.mark.parametrize("stack", [EMBEDDED, *APART])
+def test_the_tutorial_works_as_it_stands_on_every_stack(folder: Path, stack: str) -> None:
     port = str(free_port())
-    page = PAGE.read_text("utf-8").replace("lucius up", f"lucius up --port {port}")
+    started = f"lucius up --stack {stack} --port {port}"
+    page = PAGE.read_text("utf-8").replace("lucius up", started)
     environment = clean_environment(LUCIUS_URL=f"http://127.0.0.1:{port}")
     done = subprocess.run(
         ["bash", "-c", script_of(page)],
@@ -31,7 +35,7 @@ def test_the_tutorial_works_as_it_stands(folder: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr + logs(folder)

@@ -3,18 +3,21 @@
 import asyncio
 import os
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lucius.bootstrap import stack_part
 from lucius.bootstrap.stack_part import Part, PartMissingError
+from lucius.core.errors import LuciusError
 
 NOTES = "open({path!r}, 'a').write('x'); print('ready', flush=True)"
 
 
-def part(code: str, *, speaks: bool = True) -> Part:
-    return Part("thing", [sys.executable, "-c", code], os.environ, speaks=speaks)
+def part(code: str, **how: Any) -> Part:
+    return Part("thing", [sys.executable, "-c", code], os.environ, **how)
 
 
 async def never() -> None:
@@ -53,8 +56,13 @@ async def test_one_that_ends_by_itself_is_started_again_until_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stack_part, "PAUSE", 0.0)
-    noted = tmp_path / "starts"
-    restless = part(NOTES.format(path=str(noted)))
+    noted, again = tmp_path / "starts", Counter[str]()
+
+    async def look() -> None:
+        again["looks"] += 1
+        raise LuciusError("not yet")
+
+    restless = part(NOTES.format(path=str(noted)), again=look)
     await restless.start()
     keeping = asyncio.create_task(restless.keep())
     async with asyncio.timeout(60):
@@ -62,3 +70,4 @@ async def test_one_that_ends_by_itself_is_started_again_until_it_is_stopped(
             await asyncio.wait([keeping], timeout=0.05)
         await restless.stop()
         await keeping
+    assert again["looks"] >= 1, "what has to be done then is done"

@@ -46,6 +46,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "tests/faults/test_suspended.py": "One process; `tests/e2e/test_chaos.py` freezes an invoker",
     "tests/faults/test_unreadable_row.py": "A ledger, and the start that both engines share",
     "tests/faults/test_zombie_redrive.py": "Both engines, by parameters of its own",
+    "tests/security/test_dead_at_once.py": "One process, and the bus that dies with it",
     "tests/temporal/test_crashes.py": "Temporal only: starts and signals",
     "tests/temporal/test_drift.py": "Temporal only: starts and signals",
 }

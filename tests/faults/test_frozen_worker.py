@@ -18,6 +18,7 @@ from tests.cli.up import LUCIUS, Up, clean_environment, up
 
 pytestmark = pytest.mark.xdist_group("stacks")
 PATIENCE = 120.0
+FROZEN = "by attempt 1"
 SERVICE = """
 import asyncio
 import os
@@ -66,6 +67,7 @@ protocols: [{request_type: COPY, protocol_id: copy_v1, steps: [COPY]}]
 QUICK = {
     "LUCIUS_LEASE_SECONDS": "3",
     "LUCIUS_EXECUTION_BACKOFF_SECONDS": "0.2",
+    "LUCIUS_MAX_ATTEMPTS": "20",  # on a busy machine a lease of three seconds may end once more
     "LUCIUS_PROTOCOLS": "copy.yaml",
     "LUCIUS_REFERENCE_SCHEMES": "file",
 }
@@ -125,7 +127,7 @@ def effects(folder: Path, guards: str) -> tuple[str, str]:
         os.kill(pid, signal.SIGSTOP)
         (folder / "go").touch()
         job = client.wait(job_id, timeout_seconds=PATIENCE)
-        assert (job["state"], job["attempts_total"]) == ("SUCCEEDED", 2)
+        assert job["state"] == "SUCCEEDED"
         before = output.read_text()
         os.kill(pid, signal.SIGCONT)
         zombie.terminate()
@@ -138,8 +140,10 @@ def test_fm_001_prevent_a_worker_that_wakes_up_has_no_second_effect(
     tmp_path: Path, guards: str
 ) -> None:
     """Not even where nothing but the commit record is left to stop it."""
-    assert effects(tmp_path, guards) == ("by attempt 2", "by attempt 2")
+    before, after = effects(tmp_path, guards)
+    assert before == after != FROZEN
 
 
 def test_fm_001_reproduce_without_the_commit_record_the_effect_doubles(tmp_path: Path) -> None:
-    assert effects(tmp_path, "none") == ("by attempt 2", "by attempt 1")
+    before, after = effects(tmp_path, "none")
+    assert before != after == FROZEN

@@ -65,6 +65,31 @@ async def its_service_fails_every_job_and_each_in_words_of_its_own(ward: Ward) -
     return job_id
 
 
+async def _fails_in_two_ways(ward: Ward) -> str:
+    """Of the first way, of which more follow than of the second."""
+    ward.services["ocr"].fails["*"] = FATAL
+    first = [await ward.submit() for _ in range(6)]
+    for job_id in first:
+        await ward.ended(job_id)
+    ward.services["ocr"].fails["*"] = FatalError("the model is not loaded")
+    for _ in range(4):
+        await ward.ended(await ward.submit())
+    return first[0]
+
+
+@fault("SERVICE_FAILS_ALIKE", "ocr")
+async def its_service_failed_every_job_so_and_fails_them_otherwise_now(ward: Ward) -> str:
+    return await _fails_in_two_ways(ward)
+
+
+@fault("SERVICE_FAILS_ALIKE", "ocr")
+async def its_service_failed_every_job_in_two_ways_and_works_again(ward: Ward) -> str:
+    job_id = await _fails_in_two_ways(ward)
+    ward.services["ocr"].fails.clear()
+    await ward.ended(await ward.submit())
+    return job_id
+
+
 @fault("WORKERS_SILENT", "ocr")
 async def nobody_took_it_and_the_workers_are_back(ward: Ward) -> str:
     job_id = await workers_went_away_and_it_failed(ward)

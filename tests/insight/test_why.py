@@ -20,7 +20,7 @@ from lucius.insight.rules import diagnose
 from lucius.insight.why import unowned_lanes
 from lucius.ports.diagnosis import Diagnosis
 from tests.insight.faults import FAULTS, InjectedFault
-from tests.insight.ward import Ward
+from tests.insight.ward import FATAL, Ward
 from tests.virtual import VirtualLoop, run_virtually
 
 Asked = tuple[Job, Facts, Clues]
@@ -111,9 +111,46 @@ def test_a_worker_at_work_is_known_since_when_and_heard_of() -> None:
     assert heard[0].at > finding.since
 
 
+def test_how_far_a_worker_says_it_is_is_shown_until_its_work_ends() -> None:
+    async def main(loop: VirtualLoop) -> list[str]:
+        ward = Ward(loop)
+        async with ward.running():
+            (await ward.start("ocr", 3600)).says = "page 3 of 9"
+            job_id = await ward.submit()
+            await asyncio.sleep(1800)
+            at_work = await ward.why(job_id)
+            lease = (await ward.job(job_id)).steps[0].executions[-1].exec_id
+            assert ward.heard.workers.progress(lease) == "page 3 of 9"
+            await ward.ended(job_id)
+            assert ward.heard.workers.progress(lease) is None
+            return [each.what for each in at_work.evidence]
+
+    assert "it says: page 3 of 9" in run_virtually(main)
+
+
 def test_the_place_of_a_defect_in_the_services_code_is_named() -> None:
     finding = found(next(each for each in FAULTS if "defect" in each.name))
     assert "ward.py:" in finding.summary
+
+
+def test_a_job_that_fails_alone_is_told_from_others_only_where_others_succeed() -> None:
+    """And what failed alike can be listed."""
+
+    async def main(loop: VirtualLoop) -> tuple[Diagnosis, Diagnosis]:
+        ward = Ward(loop)
+        async with ward.running("ocr"):
+            ward.services["ocr"].fails["tenant_b"] = FATAL
+            job_id = await ward.submit(tenant_id="tenant_b")
+            await ward.ended(job_id)
+            first = await ward.why(job_id)
+            await ward.ended(await ward.submit())
+            return first, await ward.why(job_id)
+
+    first, later = run_virtually(main)
+    assert (first.cause, later.cause) == ("JOB_FAILS_ALONE", "JOB_FAILS_ALONE")
+    assert "too few jobs have failed so" in first.summary
+    assert "other jobs of ocr succeed" in later.summary
+    assert any("lucius jobs --group " in each.what for each in later.evidence)
 
 
 def test_who_is_busy_says_the_place_in_line_and_when() -> None:

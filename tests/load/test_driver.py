@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from lucius.client import Client, UnreachableError
-from lucius.load.driver import Driver
+from lucius.load.driver import Driver, Target
 from lucius.load.plan import LoadError, LoadPlan, parse_failures, parse_tenants
 from lucius.load.server_target import ServerTarget
 from lucius.load.tally import JobEnd, LoadTally
@@ -36,7 +36,7 @@ class Timed:
         return self._end
 
 
-def driven(target: Timed, plan: LoadPlan) -> LoadTally:
+def driven(target: Target, plan: LoadPlan) -> LoadTally:
     async def work(loop: VirtualLoop) -> LoadTally:
         driver = Driver(target, plan)
         await driver.run()
@@ -82,6 +82,23 @@ def test_a_server_that_has_died_is_not_asked_a_thousand_times_a_second() -> None
     tally = run_virtually(work)
     assert tally.errors == {"UNREACHABLE": tally.started}
     assert 20 <= tally.started <= 120
+
+
+class Failing:
+    """A server whose jobs all end with the same error."""
+
+    async def submit(self, *args: object, **options: object) -> dict[str, str]:
+        return {"jobId": "job_1"}
+
+    async def job(self, *args: object, **options: object) -> dict[str, str]:
+        return {"state": "FAILED_FINAL", "error_code": "OBJECT_MISSING"}
+
+
+def test_a_job_that_failed_counts_under_the_code_of_its_error() -> None:
+    target = ServerTarget(cast(Client, Failing()), {"input_ref": "s3://b/in"}, None)
+    assert driven(target, LoadPlan(jobs=2)).errors == {"OBJECT_MISSING": 2}
+    meant = driven(target, LoadPlan(jobs=2, failures={"missing": 1.0}))
+    assert (meant.as_meant, meant.errors) == (2, {})
 
 
 def test_a_concurrency_is_never_exceeded() -> None:

@@ -50,12 +50,12 @@ async def test_a_thread_that_is_given_up_stages_nothing_more(bench: Bench) -> No
     service = Threaded()
     runner = await bench.runner(service)
     await bench.send(1, payload={"deed": "wait"})
-    assert await asyncio.to_thread(service.begun.wait, 10)
+    assert await asyncio.to_thread(service.begun.wait, 60)
     ((task, execution),) = runner._running.items()
     execution.release(task)
     await bench.replies("RELEASE")
     service.let_go.set()
-    assert await asyncio.to_thread(service.refused.wait, 10)
+    assert await asyncio.to_thread(service.refused.wait, 60)
     assert not [uri for uri in bench.workspace.objects if "output" in uri]
 
 

@@ -24,6 +24,17 @@ async def test_heartbeats_come_three_times_a_lease_each_with_its_own_id(bench: B
 
 
 @on_the_bench
+async def test_each_lease_has_heartbeats_of_its_own_pace(bench: Bench) -> None:
+    """One timer serves them all: neither the longest lease nor the shortest sets the pace of others."""
+    await bench.runner(Writer(65, 65))
+    await bench.send(1, lease_seconds=90.0)
+    await bench.send(2, lease_seconds=30.0)
+    await bench.replies("RESULT", 2)
+    beats = [each["attempt_no"] for each in bench.of("HEARTBEAT")]
+    assert (beats.count(1), beats.count(2)) == (2, 6)
+
+
+@on_the_bench
 async def test_heartbeats_keep_a_lease_that_is_shorter_than_the_work(bench: Bench) -> None:
     await bench.runner(Writer(600))
     await bench.send(1, lease_seconds=30.0)

@@ -7,18 +7,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
+import click
 import httpx
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from rich.console import Console
 
+from lucius.cli.completing import job_ids
+from lucius.cli.load import report
 from lucius.cli.main import main
 from lucius.cli.screen import progress
 from lucius.cli.session import Session
 from lucius.client import Client
 from lucius.contract import shapes
 from lucius.core.printable import printable, printable_json, printable_lines
+from lucius.load.tally import JobEnd, LoadTally
 from tests.security.hostile import CLEAR, CONTROLS, assert_harmless, filled, texts
 
 SUBMIT = ("submit", "--type", "OCR", "--input", "s3://b/in.pdf")
@@ -41,6 +45,13 @@ SHAPES: dict[tuple[str, ...], Any] = {
     ("services", "--workers"): shapes.ServicesShape,
     ("failures",): shapes.FailuresShape,
     ("redrives",): shapes.RedrivePlansShape,
+    ("redrives", "p"): shapes.RedrivePlanShape,
+    ("redrives", "p", "--stop"): shapes.RedrivePlanShape,
+    ("redrive", "--code", "C"): shapes.RedrivePlanShape,
+    ("job", "retry", "j"): shapes.JobShape,
+    ("service", "pause", "s"): shapes.ServiceOrderShape,
+    ("service", "resume", "s"): shapes.ServiceOrderShape,
+    ("settings", "--server"): shapes.SettingsShape,
 }
 
 
@@ -140,6 +151,23 @@ def test_live_progress_shows_no_control_character(text: str) -> None:
     out = io.StringIO()
     Console(file=out, width=1000).print(progress(filled(shapes.JobShape, text)))
     assert_harmless(out.getvalue())
+
+
+@given(text=texts)
+def test_the_report_of_a_load_shows_no_control_character_of_a_code(text: str) -> None:
+    tally = LoadTally()
+    tally.start()
+    tally.end(JobEnd(f"E{text}"), 1.0)
+    assert_harmless("\n".join(report(tally, 1.0)))
+
+
+def test_what_could_steer_the_terminal_is_not_offered_for_completion() -> None:
+    jobs = httpx.Response(200, json={"jobs": [{"jobId": "job_1"}, {"jobId": f"job_{CLEAR}"}]})
+    server().answer = jobs
+    context = click.Context(main)
+    context.params["url"] = f"http://127.0.0.1:{server().server_port}"
+    offered = job_ids(context, click.Argument(["job_id"]), "job_")
+    assert [each.value for each in offered] == ["job_1"]
 
 
 @pytest.mark.parametrize(

@@ -69,18 +69,18 @@ def test_an_index_survives_json() -> None:
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
-        ("When was the inspection?", "The inspection was on Monday."),
-        ("How long was the inspection?", "The inspection took two hours."),
-        ("Who made the inspection?", "The inspection was made by Ingrid Dahl."),
-        ("What follows from the inspection?", "Repairs follow from the inspection."),
+        ("When was the inspection?", "The date of the inspection is 2 March 2026."),
+        ("How long was the inspection?", "The inspection of the light took two hours."),
+        ("Who made the inspection?", "The inspection was led by Ingrid Dahl from Ellsund."),
+        ("What followed the inspection?", "Repairs followed the inspection."),
     ],
 )
 def test_an_answer_has_the_moment_the_number_or_the_name_that_is_asked_for(
     question: str, answer: str
 ) -> None:
     said = (
-        "Repairs follow from the inspection. The inspection was made by Ingrid Dahl."
-        " The inspection took two hours. The inspection was on Monday."
+        "Repairs followed the inspection. The inspection was led by Ingrid Dahl from Ellsund."
+        " The inspection of the light took two hours. The date of the inspection is 2 March 2026."
     )
     found = Retrieval(Index.of({1: said}, 480, 0, 256)).found(question)
     assert found.sentence == answer

@@ -154,6 +154,8 @@ def test_packaged_protocols_may_be_joined_by_others(tmp_path: Path) -> None:
         ("MAX_INFLIGHT", "-1", "from 0"),
         ("ACK_TIMEOUT_SECONDS", "soon", "number of seconds"),
         ("ACK_TIMEOUT_SECONDS", "nan", "from 0.001"),
+        ("SERVICEBUS_LOCK_SECONDS", "600", "seconds from 5 to 300, not '600'"),
+        ("SERVICEBUS_DUPLICATE_WINDOW_SECONDS", "10", "from 20 to 604800, or none, not '10'"),
         ("LEASE_SECONDS", "0", "from 0.001"),
         ("LEASE_SECONDS", "inf", "seconds from 0.001 to 2592000, not 'inf'"),
         ("ACK_BACKOFF_SECONDS", "1,,2", "numbers of seconds"),

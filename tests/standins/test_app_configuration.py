@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,7 +18,9 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 
+from lucius.core.errors import ProtocolError
 from lucius.standins.app_configuration import StandIn
+from lucius.standins.followed_files import Followed
 
 
 @asynccontextmanager
@@ -96,3 +99,29 @@ async def test_what_it_does_not_know_is_said() -> None:
         with pytest.raises(HttpResponseError) as raised:
             await client.get_snapshot("one")
         assert raised.value.status_code == 501
+
+
+PROTOCOL = """
+step_types: {{{name}: {{service: s}}}}
+protocols: [{{request_type: {name}, protocol_id: p, steps: [{name}]}}]
+"""
+
+
+def test_files_are_held_as_they_change_and_a_bad_change_is_not(tmp_path: Path) -> None:
+    stand_in = StandIn()
+    followed = Followed(stand_in, [tmp_path])
+    (tmp_path / "a.yaml").write_text(PROTOCOL.format(name="ONE"))
+    followed.look()
+    sentinels = [stand_in.entries["lucius/sentinel", ""].value]
+    followed.look()
+    assert stand_in.entries["lucius/sentinel", ""].value == sentinels[0], "nothing has changed"
+    (tmp_path / "b.yaml").write_text(": [")
+    with pytest.raises(ProtocolError):
+        followed.look()
+    assert ("lucius/step_types/ONE", "") in stand_in.entries, "what was held is held on"
+    (tmp_path / "b.yaml").unlink()
+    (tmp_path / "a.yaml").write_text(PROTOCOL.format(name="OTHER"))
+    followed.look()
+    assert ("lucius/step_types/ONE", "") not in stand_in.entries
+    assert ("lucius/step_types/OTHER", "") in stand_in.entries
+    assert stand_in.entries["lucius/sentinel", ""].value not in sentinels

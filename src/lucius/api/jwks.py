@@ -130,15 +130,16 @@ def fetch_from(url: str) -> Fetch:
         ):
             if answer.status_code != 200:
                 raise ValueError(f"{url} answers {answer.status_code}")
-            return await _bounded(answer)
+            return await bounded(answer)
 
     return fetch
 
 
-async def _bounded(answer: httpx.Response) -> bytes:
+async def bounded(answer: httpx.Response) -> bytes:
+    """All of an answer of the issuer, which may have so many bytes."""
     text = bytearray()
     async for chunk in answer.aiter_bytes():
         text += chunk
         if len(text) > MAX_BYTES:
-            raise ValueError("the key set is too large")
+            raise ValueError(f"an answer of more than {MAX_BYTES} bytes")
     return bytes(text)

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from lucius.api.context import ANYONE, ApiContext, Caller, Role
 from lucius.api.limits import RESERVE_CODE, RateLimit, client_of
 from lucius.api.metrics import Observe
-from lucius.api.problems import Problem, problem_response
+from lucius.api.problems import Problem, problem_response, without_texts
 from lucius.api.queries import query_check
 from lucius.contract.codes import CODES, Operations, ProblemCode
 from lucius.contract.envelope import JsonObject
@@ -128,14 +128,15 @@ def endpoint(context: ApiContext, operation: Operation, observe: Observe) -> End
     check_query = query_check(operation.parameters)
 
     async def call(request: Request) -> Response:
-        started = perf_counter()
+        started, caller = perf_counter(), ANYONE
         try:
             caller = await _caller(context, operation, request, rate)
             if request.scope["query_string"]:
                 check_query(request)
             response = await handler(context, request, caller)
         except LuciusError as error:
-            response = refuse(request, error)
+            full = context.authenticate is None or is_operator(caller)
+            response = refuse(request, error if full else without_texts(error))
             if response.status_code >= 500:
                 log.warning("%s %s: %r", operation.method, operation.path, error)
         except ClientDisconnect:

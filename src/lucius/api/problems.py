@@ -103,6 +103,16 @@ def _render(error: Exception) -> _Rendered:
     return _Rendered(known, known.explanation, (), {})
 
 
+_FROM_INSIDE: Final = (LedgerError, BusUnavailableError, WorkflowsUnavailableError)
+"""Their texts name files, hosts and accounts."""
+
+
+def without_texts(error: LuciusError) -> LuciusError:
+    """The same problem for those who need not know what storage or bus said. The log says it."""
+    hidden = isinstance(error, _FROM_INSIDE) and not isinstance(error, LedgerRowUnreadableError)
+    return Problem(_render(error).known.code) if hidden else error
+
+
 class Parts(NamedTuple):
     """An error, for whoever shows it as something else than a document."""
 

@@ -12,23 +12,23 @@ import contextlib
 import json
 import logging
 import os
-import shlex
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from lucius.bootstrap import stack_settings
 from lucius.bootstrap.broker import local_nats
 from lucius.bootstrap.ending import CLOSING, Ending
-from lucius.bootstrap.listening import LOOPBACK, free_port
+from lucius.bootstrap.listening import LOOPBACK, free_port, listen
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.secrets import made_once
 from lucius.bootstrap.stack_part import Part, PartMissingError
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.temporal_server import server_command
-from lucius.configs.files import files_of
+from lucius.configs.files import FileConfig
 from lucius.settings import Settings
 from lucius.standins.azurite import create_container
 
@@ -38,7 +38,6 @@ ORCHESTRATORS: Final = 2
 RECONCILERS: Final = 2
 NATS: Final = "nats"
 INVOKERS: Final = 2
-SETTINGS_FILE: Final = "stack.env"
 RECONCILED: Final = "reconciled"
 """A file: jobs of the outbox engine have been here, and those that have not ended need a reconciler."""
 CONTAINER: Final = "workspaces"
@@ -75,7 +74,8 @@ class Stack:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._data = settings.data_dir
-        self._protocols = [str(path) for path in files_of(settings.protocol_paths())]
+        self._log_format = settings.log_format
+        self._protocols = [str(path) for path in settings.protocol_paths()]
         self.environ = dict(environ)
         self.parts: list[Part] = []
         self._invokers: list[int] = []
@@ -93,10 +93,11 @@ class Stack:
             **bus,
             "LUCIUS_CALLBACK_KEYS": f"k1:{made_once(self._data / 'callback.key').decode()}",
             "LUCIUS_WEBHOOK_SECRET": made_once(self._data / "webhook.key").decode(),
-            "LUCIUS_LOG_FORMAT": self.environ.get("LUCIUS_LOG_FORMAT", "text"),
+            "LUCIUS_LOG_FORMAT": self._log_format,
         }
         self.environ.setdefault("LUCIUS_REFERENCE_SCHEMES", "file,https,s3,az,abfs,abfss,gs")
-        self._write_settings()
+        self.environ.setdefault("LUCIUS_BUS_PROVISION", "auto")  # for protocols that come later
+        stack_settings.write(self._data, self.environ)
 
     async def _storage(self) -> dict[str, str]:
         blob, queue, table = free_port(), free_port(), free_port()
@@ -116,9 +117,10 @@ class Stack:
         }
 
     async def _configuration(self) -> dict[str, str]:
-        part = await self._python(
-            "App Configuration stand-in", "lucius.standins.app_configuration", *self._protocols
-        )
+        secret = self._data / "appconfig.key"
+        made_once(secret)
+        words = ("--secret-file", str(secret), *self._protocols)
+        part = await self._stand_in("App Configuration", "app_configuration", *words)
         return {"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": part.said}
 
     @property
@@ -129,18 +131,11 @@ class Stack:
         """A NATS server is there already: whoever starts the stack has it started."""
         if self.on_nats:
             return {}
-        part = await self._python("Service Bus stand-in", "lucius.standins.service_bus")
+        part = await self._stand_in("Service Bus", "service_bus", again=self._provision)
         return {
             "LUCIUS_BUS_BACKEND": "servicebus",
             "LUCIUS_SERVICEBUS_CONNECTION": part.said,
         }
-
-    def _write_settings(self) -> None:
-        """So that `lucius verify` and its like find the same ledger: `set -a; . stack.env`."""
-        path = self._data / SETTINGS_FILE
-        named = {name: text for name, text in self.environ.items() if name.startswith("LUCIUS_")}
-        path.touch(0o600)
-        path.write_text("".join(f"{name}={shlex.quote(text)}\n" for name, text in named.items()))
 
     async def start_temporal(self) -> str:
         """The answer: where its user interface is."""
@@ -154,7 +149,7 @@ class Stack:
             "LUCIUS_INVOKER_URL": ",".join(f"http://{LOOPBACK}:{each}" for each in invokers),
             "LUCIUS_INVOKER_SECRET": made_once(self._data / "invoker.key").decode(),
         }
-        self._write_settings()
+        stack_settings.write(self._data, self.environ)
         self._invokers = invokers
         return f"http://{LOOPBACK}:{ui_port}"
 
@@ -201,11 +196,13 @@ class Stack:
         command = [sys.executable, "-m", "lucius", *words, "--data", str(own), "--json"]
         return await self._start(name, command)
 
-    async def _python(self, name: str, module: str, *words: str) -> Part:
-        return await self._start(name, [sys.executable, "-m", module, *words])
+    async def _stand_in(self, name: str, module: str, *words: str, **how: Any) -> Part:
+        """It has its port from here, so that a later process has the same."""
+        command = [sys.executable, "-m", f"lucius.standins.{module}", "--port", str(free_port())]
+        return await self._start(f"{name} stand-in", [*command, *words], **how)
 
-    async def _start(self, name: str, command: Sequence[str], *, speaks: bool = True) -> Part:
-        part = Part(name, command, self.environ, speaks=speaks)
+    async def _start(self, name: str, command: Sequence[str], **how: Any) -> Part:
+        part = Part(name, command, self.environ, **how)
         self.parts.append(part)
         await part.start()
         return part
@@ -216,28 +213,27 @@ class Stack:
         await asyncio.gather(*(part.stop() for part in self.parts if part not in ours))
 
 
-@contextlib.asynccontextmanager
-async def azure_stack(
+async def _run(
     settings: Settings,
-    *,
+    ready: Callable[[Sequence[str]], None],
     host: str,
     port: int,
     services: Sequence[str],
-    temporal: bool = False,
-    environ: Mapping[str, str] = os.environ,
-) -> AsyncIterator[tuple[Stack, list[str]]]:
-    with _nats(environ, settings.data_dir) as found:
-        stack = Stack(settings, {**environ, **found})
+    temporal: bool,
+) -> None:
+    """Until it is cancelled, even while it starts."""
+    with _nats(os.environ, settings.data_dir) as found:
+        stack = Stack(settings, {**os.environ, **found})
         try:
             await stack.start_stand_ins()
             if temporal:
                 log.info("the Temporal UI is at %s", await stack.start_temporal())
             urls = await stack.start_processes(host, port, services)
-            keeping = [asyncio.create_task(part.keep()) for part in stack.parts]
-            yield stack, urls
-            for task in keeping:
-                task.cancel()
+            log.info("listening on %s", " and ".join(urls))
+            ready(urls)
+            await asyncio.gather(*(part.keep() for part in stack.parts))
         finally:
+            stack_settings.remove(settings.data_dir)
             await stack.stop()
 
 
@@ -247,6 +243,13 @@ def _nats(
     if environ.get("LUCIUS_BUS_BACKEND") == NATS:
         return local_nats(environ, data)
     return contextlib.nullcontext({})
+
+
+def check(settings: Settings, host: str, port: int) -> None:
+    """What a part would stumble over is said before any of them is started."""
+    azurite_command()
+    FileConfig(settings.protocol_paths())
+    listen(host, port).close()
 
 
 async def serve_azure(
@@ -259,11 +262,13 @@ async def serve_azure(
     temporal: bool = False,
 ) -> None:
     """Until SIGINT or SIGTERM. Each part has its drain and its time to close; then the stand-ins end."""
+    check(settings, host, port)
     stopping = asyncio.Event()
     with Ending(settings.drain, closing=3 * CLOSING).listening(stopping.set):
-        async with azure_stack(
-            settings, host=host, port=port, services=services, temporal=temporal
-        ) as (_, urls):
-            log.info("listening on %s", " and ".join(urls))
-            ready(urls)
-            await stopping.wait()
+        running = asyncio.create_task(_run(settings, ready, host, port, services, temporal))
+        told = asyncio.create_task(stopping.wait())
+        await asyncio.wait((running, told), return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running

@@ -11,6 +11,7 @@ from lucius.core.job import Job
 from lucius.core.states import StepState
 from lucius.platform import Service
 from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.records import Records
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
 
@@ -31,6 +32,7 @@ class OwnServices:
         topologies: Sequence[str],
         grace: timedelta,
         incarnation: str,
+        records: Records | None = None,
     ) -> None:
         check_services(services)
         self._forks = [ForkServer()]
@@ -47,6 +49,7 @@ class OwnServices:
                 forks=self._forks_of(service),
                 grace=grace,
                 worker_id=f"{incarnation}{service.name}",
+                records=records,
             )
         ]
 

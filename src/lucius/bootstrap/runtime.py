@@ -36,6 +36,7 @@ from lucius.bootstrap.adapters.workspaces import (
     ingress_policy,
     job_workspaces,
 )
+from lucius.bootstrap.at_work import FILE, AtWork
 from lucius.bootstrap.chores import Chores, refresh
 from lucius.bootstrap.deployment import mark_of
 from lucius.bootstrap.insight import insight, listening
@@ -119,6 +120,7 @@ class Runtime:
         self.job_workspaces = job_workspaces(settings, self.workspace)
         home = home_of(settings)
         incarnation = f"{home}{uuid4().hex[:8]}/"
+        self._at_work = self._opened_at_work()
         self.own = OwnServices(
             self.services,
             self.bus,
@@ -127,6 +129,7 @@ class Runtime:
             topologies=settings.topologies(),
             grace=settings.drain,
             incarnation=incarnation,
+            records=self._at_work,
         )
         reply_tokens = ReplyTokens(
             self.tokens, settings.public_url, required=settings.require_reply_token
@@ -244,8 +247,27 @@ class Runtime:
         await self.own.start()
         await self.heard.paused.look()
         await self.insight.sightings.recall()
+        if self._at_work is not None:
+            await self._hear_what_was_begun(self._at_work)
         if self.reconciles:
             await self.reconciler.prepare()
+
+    def _opened_at_work(self) -> AtWork | None:
+        """Where bus and services live in this process, and the ledger outlives it."""
+        here = self.reconciles and self.bus.volatile and bool(self.services)
+        if not here or self.settings.storage_backend != "sqlite":
+            return None
+        return AtWork(self.settings.data_dir / FILE)
+
+    async def _hear_what_was_begun(self, at_work: AtWork) -> None:
+        """ACKs that died with the last process, before it is judged what died with it."""
+        for job_id, ack in at_work.left():
+            job = await self.engine.job(job_id)
+            index = job.plan.index_of(ack.step_id) if job is not None else None
+            step = job.steps[index] if job is not None and index is not None else None
+            if step is not None and step.unacked and step.executions[-1].exec_id == ack.lease_id:
+                await self.engine.apply(job_id, ack)
+        at_work.clear()
 
     def _background(self) -> dict[str, StandingTask]:
         """What runs for as long as the process, by its name in log and readiness."""
@@ -300,6 +322,8 @@ class Runtime:
             await self.outbox.tasks.close()
             await self.webhooks.close()
             await self.own.close()
+            if self._at_work is not None:
+                self._at_work.close()
             await self.bus.close()
             if self.remote_invoker is not None:
                 await self.remote_invoker.close()

@@ -1,7 +1,6 @@
 """A process of `lucius up --stack azure`: started, waited for, started again when it ends, stopped."""
 
 import asyncio
-import contextlib
 import logging
 import signal
 import sys
@@ -22,17 +21,31 @@ class PartMissingError(LuciusError):
     """The stack cannot be started: a part of it is not installed, or does not come up."""
 
 
+async def _nothing() -> None:
+    """Nothing has to be done when it has been started again."""
+
+
 class Part:
-    """A process of the stack. What it says first on standard output says that it is ready, if it `speaks`."""
+    """A process of the stack. What it says first on standard output says that it is ready, if it `speaks`.
+
+    `again`: what has to be done whenever it has been started again.
+    """
 
     def __init__(
-        self, name: str, command: Sequence[str], environ: Mapping[str, str], *, speaks: bool = True
+        self,
+        name: str,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        speaks: bool = True,
+        again: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
         self.name = name
         self.said = ""
         self._command = command
         self._environ = environ
         self._speaks = speaks
+        self._again = again
         self._process: asyncio.subprocess.Process | None = None
         self._ending = False
 
@@ -62,7 +75,7 @@ class Part:
         return PartMissingError(f"the {self.name} does not start; the lines above say why")
 
     async def answers(self, act: Callable[[], Awaitable[None]]) -> None:
-        """It says nothing when it is ready: ask until it answers."""
+        """Ask, again and again for as long as it lives, until it answers."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + PATIENCE
         while True:
@@ -92,9 +105,15 @@ class Part:
                 log.warning("the %s has ended (%d) and is started again", self.name, status)
                 await asyncio.sleep(PAUSE)
             if not self._ending:
-                with contextlib.suppress(PartMissingError):
-                    await self.start()
+                await self._restart()
         await self.stop()
+
+    async def _restart(self) -> None:
+        try:
+            await self.start()
+            await self.answers(self._again)
+        except PartMissingError as error:
+            log.warning("%s", error)
 
     async def stop(self) -> None:
         self._ending = True

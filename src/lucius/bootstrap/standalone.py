@@ -1,6 +1,7 @@
 """`lucius service run`: one platform service in a process of its own, on a shared bus or a pull gateway."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from lucius.upkeep.job_workspaces import OWNER
 
 if TYPE_CHECKING:
     from lucius.client import Client
+
+log = logging.getLogger("lucius")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ async def run_service(
             app = health_app(checks, registry, measure)
             async with health_port(app, health_host, health):
                 with watch.watching():
+                    _say_ready(service, found.runners)
                     ready()
                     await _until(stopping, found.refused)
         finally:
@@ -112,6 +116,13 @@ async def run_service(
             await forks.close()
             await found.bus.close()
         signals.leave_behind(sum(runner.left_behind for runner in found.runners))
+
+
+def _say_ready(service: Service, runners: Sequence[ServiceRunner]) -> None:
+    """For whoever started it in a terminal, where it would otherwise say nothing until it is stopped."""
+    slots = sum(runner.health().free_slots for runner in runners)
+    steps = "1 step" if slots == 1 else f"{slots} steps"
+    log.info("%s takes %s, %s at once", service.name, ", ".join(service.step_types), steps)
 
 
 def checks_of(

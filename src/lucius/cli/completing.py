@@ -68,7 +68,12 @@ def _offered(
         found = asyncio.run(asked())
     except (ClientError, OSError, TimeoutError):
         return []
-    return [CompletionItem(each) for each in found if each.startswith(incomplete)]
+    return [CompletionItem(each) for each in found if _fits(each, incomplete)]
+
+
+def _fits(word: str, incomplete: str) -> bool:
+    """What could steer a terminal is not offered."""
+    return word.startswith(incomplete) and word.isprintable()
 
 
 def quoted_type(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

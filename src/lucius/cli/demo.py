@@ -37,6 +37,8 @@ ASKED: Final = {
 }
 """What is asked of the documents that ship with the repository; the first one is a scan."""
 EXAMPLES: Final = Path("examples")
+NAME_WIDTH: Final = max(map(len, ASKED))
+"""So that the bars of the documents stand below each other."""
 READY_SECONDS: Final = 60.0
 NEXT: Final = """
 What to try next:
@@ -93,6 +95,8 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
         raise click.UsageError(f"say with --prompt what to ask of {printable(str(unknown))}")
     data.parent.mkdir(0o700, parents=True, exist_ok=True)
     data.mkdir(0o700, exist_ok=True)
+    if not as_json:
+        click.echo("A server with the services OCR, EMBEDDING and SIS starts ...")
     with _server(data, documents) as url:
         session = Session(url, as_json=True)
         runs = [_run(session, each, prompts, data, quiet=as_json) for each in documents]
@@ -135,7 +139,7 @@ async def _ended(
         if not quiet:
             click.echo(f"submitted {envelope['input_ref']['uri']} as {submitted['jobId']}")
         return await watch_job(client, submitted["jobId"], quiet=quiet)
-    return await watch_bar(client, submitted["jobId"], name)
+    return await watch_bar(client, submitted["jobId"], f"{name:<{NAME_WIDTH}}")
 
 
 @contextmanager

@@ -126,7 +126,7 @@ def _jobs(count: int) -> str:
 
 def settings_for(data: Path, **options: str) -> "Settings":
     """The settings in force. The command line goes before the environment."""
-    return settings_in_force({"LUCIUS_DATA_DIR": str(data), **options})
+    return settings_in_force({**options, "LUCIUS_DATA_DIR": str(data)})
 
 
 def settings_in_force(options: Mapping[str, str]) -> "Settings":
@@ -142,8 +142,14 @@ def settings_in_force(options: Mapping[str, str]) -> "Settings":
 
 
 def settings_of_command(data: Path) -> "Settings":
-    """As `settings_for`, where nothing is logged: warnings are printed."""
-    settings = settings_for(data)
+    """As `settings_for`, where nothing is logged: warnings are printed.
+
+    Where `lucius up --stack azure` runs on this directory, its settings count after the environment.
+    """
+    from lucius.bootstrap import stack_settings
+
+    found = stack_settings.read(data)
+    settings = settings_for(data, **{name: found[name] for name in found.keys() - os.environ})
     for warning in settings.warnings:
         click.echo(f"lucius: warning: {printed(warning)}", err=True)
     return settings

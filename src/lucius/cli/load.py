@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Coroutine
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +12,7 @@ import click
 from lucius.cli.certify import examined_of, samples_of, starter_of
 from lucius.cli.session import Session, echo_json, run_in_order, with_server
 from lucius.cli.submit import JOB_ID, SCHEMA_VERSION, read_payload, reference
+from lucius.core.printable import printable
 
 if TYPE_CHECKING:
     from lucius.load.driver import Driver, Target
@@ -78,20 +80,25 @@ def load(
     if name is not None:
         with TemporaryDirectory(prefix="lucius-load-") as folder:
             here = Path(folder).resolve()
-            tally, seconds = run_in_order(
-                at_service(name, samples_file, plan, here, session.as_json)
-            )
+            work = at_service(name, samples_file, plan, here, session.as_json)
+            exit_code = told(*run_in_order(work), as_json=session.as_json)
     else:
         envelope = envelope_of(str(request_type), str(input_ref), output, payload)
         if "poison" in plan.failures and poison is None:
             raise click.UsageError("the failure `poison` needs a payload that fails: --poison")
         spoilt = None if poison is None else read_payload(poison)
-        tally, seconds = run_in_order(at_server(session, envelope, spoilt, plan))
-    if session.as_json:
+        work = at_server(session, envelope, spoilt, plan)
+        exit_code = told(*run_in_order(work), as_json=session.as_json)
+    click.get_current_context().exit(exit_code)
+
+
+def told(tally: "LoadTally", seconds: float, *, as_json: bool) -> int:
+    """Say what came of it, before anything is tidied up. The exit code."""
+    if as_json:
         echo_json(tally.document(seconds))
     else:
         click.echo("\n".join(report(tally, seconds)))
-    click.get_current_context().exit(INTERRUPTED if tally.interrupted else int(bool(tally.errors)))
+    return INTERRUPTED if tally.interrupted else int(bool(tally.errors))
 
 
 def plan_of(
@@ -107,6 +114,9 @@ def plan_of(
     from lucius.load.plan import FAILURES, LoadError, LoadPlan, parse_failures, parse_tenants
     from lucius.load.service_target import DIRECTIVE_FAILURES
 
+    for name, number in (("rate", rate), ("seconds", seconds)):
+        if number is not None and not isfinite(number):
+            raise click.BadParameter(f"{number} is no number to count with", param_hint=f"--{name}")
     if rate is not None and concurrency is not None:
         raise click.UsageError("give --rate or --concurrency, not both")
     if jobs is None and seconds is None:
@@ -225,5 +235,5 @@ def report(tally: "LoadTally", seconds: float) -> list[str]:
     lines += ["", f"  {tally.succeeded} succeeded, {tally.as_meant} failed as they were meant to"]
     if tally.interrupted:
         lines.append(f"  interrupted: {tally.started - tally.ended} had not ended")
-    lines += [f"  {count} {code}" for code, count in tally.errors.most_common()]
+    lines += [f"  {count} {printable(code)}" for code, count in tally.errors.most_common()]
     return lines

@@ -280,7 +280,8 @@ def check_shared(settings: "Settings", verb: str) -> None:
 
 
 def logs(as_json: bool) -> dict[str, str]:
-    return {"LUCIUS_LOG_FORMAT": "json"} if as_json else {}
+    """With --json they are JSON, unless a setting says otherwise."""
+    return {"LUCIUS_LOG_FORMAT": os.environ.get("LUCIUS_LOG_FORMAT") or "json"} if as_json else {}
 
 
 def told(as_json: bool, **about: Any) -> None:

@@ -57,13 +57,16 @@ async def watch_bar(client: "Client", job_id: str, name: str) -> "JobShape":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     job = await client.job(job_id)
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
-    with Progress(*columns, TimeElapsedColumn()) as shown:
-        bar = shown.add_task(name, total=len(job["steps"]))
+    words = TextColumn("{task.description}", markup=False)
+    bar = BarColumn(complete_style="cyan", finished_style="green")
+    with Progress(
+        words, bar, MofNCompleteColumn(), TextColumn("steps"), TimeElapsedColumn()
+    ) as shown:
+        task = shown.add_task(f"{name}  {'':<9}", total=len(job["steps"]))
         async for _ in client.follow(job_id):
             job = await client.job(job_id)
             done, doing = standing(job)
-            shown.update(bar, completed=done, description=f"{name}  {doing:<9}")
+            shown.update(task, completed=done, description=f"{name}  {doing:<9}")
         return await client.job(job_id)
 
 

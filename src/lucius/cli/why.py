@@ -41,7 +41,7 @@ def _show(found: "WhyShape") -> None:
     since = f", since {moment(found['since'])}" if found["since"] else ""
     click.echo(f"{cause}  {found['summary']}{since}")
     for each in found["evidence"]:
-        click.echo(f"  {each['what']}" + (f" at {moment(each['at'])}" if each["at"] else ""))
+        click.echo(f"  {moment(each['at'])}  {each['what']}" if each["at"] else f"  {each['what']}")
     if found["next"]["what"]:
         at = f" at {moment(found['next']['at'])}" if found["next"]["at"] else ""
         click.echo(f"{click.style('next', dim=True)}  {found['next']['what']}{at}")

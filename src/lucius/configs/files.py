@@ -75,7 +75,7 @@ class FileConfig:
 
     def _look(self) -> Signature:
         """The files that are there now. A file that changes while it is read is read again the next time."""
-        return tuple(_seen(path) for path in files_of(self._paths))
+        return seen(self._paths)
 
     def _read(self, signature: Signature) -> Catalog:
         if not signature:
@@ -94,6 +94,10 @@ class FileConfig:
         if faults:
             raise ProtocolError("\n".join(faults))
         return build_catalog(documents, self._policy)
+
+
+def seen(paths: Sequence[Path]) -> Signature:
+    return tuple(_seen(path) for path in files_of(paths))
 
 
 def _seen(path: Path) -> tuple[str, int, int]:

@@ -79,7 +79,7 @@ def open_store(connection: str, label: str = "", **options: Any) -> KeyValueStor
     """From a connection string, or from an endpoint and the identity of the process."""
     _hush()
     options = {**OPTIONS, **options}
-    if connection.lower().startswith(("https://", "http://")):
+    if connection.lower().startswith("https://"):
         credential = DefaultAzureCredential()
         client = AzureAppConfigurationClient(connection, credential, **options)
         return KeyValueStore(client, label, credential)
@@ -140,7 +140,9 @@ def _refused(error: HttpResponseError) -> ConfigUnavailableError:
 
 
 def _unavailable(error: Exception) -> ConfigUnavailableError:
-    return ConfigUnavailableError(f"App Configuration does not answer: {_in_one_line(error)}")
+    return ConfigUnavailableError(
+        f"App Configuration at LUCIUS_APPCONFIG_CONNECTION does not answer: {_in_one_line(error)}"
+    )
 
 
 def _in_one_line(error: Exception) -> str:

@@ -70,7 +70,7 @@ class OneJob:
         return [
             {
                 "order": order,
-                "shell": order.shell(job.job_id),
+                "shell": order.shell(base, job.job_id),
                 "curl": order.curl(base, job.job_id, signs_in=signs_in),
                 "reason": self._site.api.takes(order.asks, "reason"),
             }

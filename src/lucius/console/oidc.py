@@ -1,5 +1,6 @@
 """Signing in at an OIDC issuer: authorization code with PKCE. Tokens are judged as those of the API are."""
 
+import asyncio
 import hashlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
@@ -10,17 +11,22 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx
 import jwt
+import orjson
 from starlette.requests import Request
 
 from lucius.api.access import JwtAccess, is_guarded, unauthenticated
 from lucius.api.context import Caller
-from lucius.api.jwks import FETCH_SECONDS, MAX_BYTES
+from lucius.api.jwks import FETCH_SECONDS, bounded
 from lucius.api.problems import Problem
 from lucius.console.sessions import same
 
 DISCOVERY: Final = "/.well-known/openid-configuration"
 PENDING_SECONDS: Final = 600
 """Within so much time, whoever went to the issuer comes back."""
+ENDPOINTS_SECONDS: Final = 60
+"""Issuers move their endpoints rarely. Anyone may begin to sign in, so they are not asked for each time."""
+AT_ONCE: Final = 8
+"""Questions to the issuer: anyone may cause one."""
 CALLBACK: Final = "/sign-in/done"
 
 
@@ -47,6 +53,9 @@ class Oidc:
         self._access = access
         self._now = now
         self._transport = transport
+        self._asking = asyncio.Semaphore(AT_ONCE)
+        self._finding: asyncio.Task[dict[str, Any]] | None = None
+        self._found: tuple[float, dict[str, Any]] | None = None
 
     async def begin(self, request: Request, target: str) -> tuple[str, dict[str, Any]]:
         """The address at the issuer, and what the browser keeps until it comes back."""
@@ -110,10 +119,17 @@ class Oidc:
         return f"{base.rstrip('/')}{CALLBACK}"
 
     async def _endpoints(self) -> dict[str, Any]:
-        """Asked each time: people sign in rarely, and issuers move their endpoints.
+        """As the issuer has named them lately. Those who ask at once share its answer, or its silence."""
+        if self._found is not None and self._now() < self._found[0]:
+            return self._found[1]
+        if self._finding is None or self._finding.done():
+            self._finding = asyncio.create_task(self._discovered())
+        endpoints = await asyncio.shield(self._finding)
+        self._found = (self._now() + ENDPOINTS_SECONDS, endpoints)
+        return endpoints
 
-        `names_issuer`: whether every answer of the issuer says whose it is.
-        """
+    async def _discovered(self) -> dict[str, Any]:
+        """`names_issuer`: whether every answer of the issuer says whose it is."""
         found = await self._asked("GET", self._client.issuer.rstrip("/") + DISCOVERY)
         named = "authorization_response_iss_parameter_supported"
         endpoints: dict[str, Any] = {"names_issuer": found.get(named) is True}
@@ -129,12 +145,17 @@ class Oidc:
     async def _asked(self, method: str, address: str, **more: Any) -> dict[str, Any]:
         headers = {"accept": "application/json"}
         try:
-            async with httpx.AsyncClient(
-                timeout=FETCH_SECONDS, transport=self._transport, trust_env=False
-            ) as client:
-                answer = await client.request(method, address, headers=headers, **more)
-            content = answer.json() if len(answer.content) <= MAX_BYTES else None
-        except (httpx.HTTPError, ValueError) as error:
+            async with (
+                self._asking,
+                asyncio.timeout(FETCH_SECONDS),
+                httpx.AsyncClient(
+                    timeout=FETCH_SECONDS, transport=self._transport, trust_env=False
+                ) as client,
+                client.stream(method, address, headers=headers, **more) as answer,
+            ):
+                said = await bounded(answer)
+            content = orjson.loads(said)
+        except (httpx.HTTPError, TimeoutError, ValueError) as error:
             detail = "the issuer does not answer; try again in a moment"
             raise Problem("AUTHENTICATION_UNAVAILABLE", detail) from error
         if method == "POST" and 400 <= answer.status_code < 500:

@@ -58,8 +58,8 @@ class OrderForm:
             return job.retry_at is not None and job.state in self.states
         return job.state in self.states and job.redriven_by is None
 
-    def shell(self, job_id: str) -> str:
-        return f"lucius {self.command} {shlex.quote(job_id)}"
+    def shell(self, base: str, job_id: str) -> str:
+        return shell(base, *self.command.split(), job_id)
 
     def curl(self, base: str, job_id: str, *, signs_in: bool) -> str:
         return curl(f"{base}{self.path.format(job_id)}", {}, signs_in=signs_in)
@@ -139,6 +139,11 @@ SERVICE_ORDERS: Final = ("pause", "resume")
 PLAN_ORDERS: Final = ("redrive", "stop")
 
 
+def shell(base: str, *words: str) -> str:
+    """A command of `lucius` for the server that this browser has."""
+    return shlex.join(["lucius", *words, "--url", base])
+
+
 def curl(url: str, body: Mapping[str, Any], *, signs_in: bool) -> str:
     key = " -H 'Authorization: Bearer '\"$LUCIUS_API_KEY\"" if signs_in else ""
     data = shlex.quote(orjson.dumps(body).decode())
@@ -195,7 +200,7 @@ class Orders:
     async def confirm_many(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         """How many jobs an order would reach, before anyone gives it."""
         verb = _verb(request.query_params.get("verb", ""))
-        filters = order_filters(verb, dict_of(request))
+        filters, base = order_filters(verb, dict_of(request)), base_of(self._site, request)
         body = {"filter": filters, "dry_run": True, "limit": MAX_LIMIT}
         counted = await self._site.api.ask(request, caller, f"{verb}_many", body=body)
         return self._site.page(
@@ -207,9 +212,9 @@ class Orders:
             filters=filters,
             counted=counted,
             reason=self._site.api.takes(f"{verb}_many", "reason"),
-            shell=shell_of(verb, filters),
+            shell=shell(base, "jobs", verb, *filter_words(filters)),
             curl=curl(
-                f"{base_of(self._site, request)}/v1/jobs:{verb}",
+                f"{base}/v1/jobs:{verb}",
                 {"filter": filters},
                 signs_in=self._site.signs_in,
             ),
@@ -312,8 +317,9 @@ _OPTIONS: Final = {
 }
 
 
-def shell_of(verb: str, filters: Mapping[str, Any]) -> str:
-    words = ["lucius", "jobs", verb]
+def filter_words(filters: Mapping[str, Any]) -> list[str]:
+    """As options of the command line."""
+    words: list[str] = []
     for name, value in filters.items():
         option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
         if value is True:
@@ -321,7 +327,7 @@ def shell_of(verb: str, filters: Mapping[str, Any]) -> str:
             continue
         for each in value if isinstance(value, list) else [value]:
             words += [option, str(each)]
-    return shlex.join(words)
+    return words
 
 
 def just_given(request: Request, verbs: Collection[str]) -> str | None:

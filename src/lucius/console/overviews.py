@@ -1,6 +1,7 @@
 """Pages that show one answer of the API each: failures, services, protocols."""
 
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,7 +10,7 @@ from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem
-from lucius.console.orders import PLAN_ORDERS, SERVICE_ORDERS, base_of, curl, just_given
+from lucius.console.orders import PLAN_ORDERS, SERVICE_ORDERS, base_of, curl, just_given, shell
 from lucius.console.site import Site
 
 
@@ -42,9 +43,12 @@ class Overviews:
     def _service(self, request: Request, found: dict[str, Any]) -> dict[str, Any]:
         """With the order that it could take now, in all its forms."""
         verb = "resume" if found["paused"] else "pause"
-        url = f"{base_of(self._site, request)}/v1/services/{found['service']}:{verb}"
-        shell = f"lucius service {verb} {found['service']}"
-        forms = {"shell": shell, "curl": curl(url, {}, signs_in=self._site.signs_in)}
+        base, name = base_of(self._site, request), found["service"]
+        url = f"{base}/v1/services/{quote(name, safe='')}:{verb}"
+        forms = {
+            "shell": shell(base, "service", verb, name),
+            "curl": curl(url, {}, signs_in=self._site.signs_in),
+        }
         return {**found, "verb": verb, **forms}
 
     async def failures(self, context: ApiContext, request: Request, caller: Caller) -> Response:

@@ -1,6 +1,5 @@
 """Redrive plans: counted and given from a group of failures, watched and stopped on the page of failures."""
 
-import shlex
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -10,7 +9,7 @@ from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem
-from lucius.console.orders import base_of, curl, form_of, said
+from lucius.console.orders import base_of, curl, form_of, said, shell
 from lucius.console.site import Site
 
 MAX_NUMBER: Final = 15
@@ -32,8 +31,18 @@ class Plans:
         counted = await self._site.api.ask(
             request, caller, "redrive_many", body={"filter": filters, "dry_run": True}
         )
-        url = f"{base_of(self._site, request)}/v1/redrives"
-        words = ["lucius", "redrive", "--group", group]
+        base = base_of(self._site, request)
+        words = (
+            "redrive",
+            "--group",
+            group,
+            "--canary",
+            "5",
+            "--rate",
+            "10/s",
+            "--stop-after",
+            "10%",
+        )
         return self._site.page(
             request,
             caller,
@@ -41,8 +50,8 @@ class Plans:
             group=found,
             matched=counted["matched"],
             defaults=DEFAULTS,
-            shell=f"{shlex.join(words)} --canary 5 --rate 10/s --stop-after 10%",
-            curl=curl(url, {"filter": filters}, signs_in=self._site.signs_in),
+            shell=shell(base, *words),
+            curl=curl(f"{base}/v1/redrives", {"filter": filters}, signs_in=self._site.signs_in),
         )
 
     async def start_plan(self, context: ApiContext, request: Request, caller: Caller) -> Response:

@@ -57,13 +57,22 @@ def _in_two_units(seconds: int) -> str:
     return "0 s"
 
 
+def rough(span: timedelta) -> str:
+    """As `duration`, but from ten minutes on in one unit, and from one second on without parts of it."""
+    seconds = round(span.total_seconds())
+    for unit, size in _UNITS[:-1]:
+        if seconds >= 10 * size or (size > 60 and seconds >= 2 * size):
+            return f"{seconds // size} {unit}"
+    return _in_two_units(seconds)
+
+
 def ago(value: Any, now: datetime) -> Markup:
     """How long ago, or in how long; the instant itself is in its title."""
     at = moment(value)
     if at is None:
         return Markup("")
     span = now - at
-    text = f"{duration(span)} ago" if span >= timedelta(0) else f"in {duration(-span)}"
+    text = f"{rough(span)} ago" if span >= timedelta(0) else f"in {rough(-span)}"
     if abs(span) < timedelta(seconds=1):
         text = "now"
     return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(instant(at), text)

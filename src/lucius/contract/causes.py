@@ -153,7 +153,7 @@ _ALL: Final = (
         "JOB_FAILS_ALONE",
         Severity.PROBLEM,
         "This job alone fails",
-        "Its step failed, and other jobs of the same service do not fail so. The error, with the place in the"
+        "Its step failed, and the service does not fail every job so. The error, with the place in the"
         " service's code where the kit reported one, is in the evidence.",
         "Nothing: the job has ended, and is in the dead-letter view until it is redriven or dismissed.",
         "Correct the input or the payload and redrive the job: `lucius job redrive JOB --payload ...`.",

@@ -78,7 +78,7 @@ def failed(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
             found = fails_alike(at) or failed_alike(at) or _nobody_was_there(at)
             if found is not None:
                 return found
-    return _failed_alone(job)
+    return _failed_alone(job, facts)
 
 
 def _nobody_was_there(at: Situation) -> Diagnosis | None:
@@ -101,12 +101,12 @@ def _ended_by_sla(job: Job) -> Diagnosis:
     )
 
 
-def _failed_alone(job: Job) -> Diagnosis:
+def _failed_alone(job: Job, facts: Facts) -> Diagnosis:
     code = f" with {job.fault.code}" if job.fault is not None else ""
     place = place_in(job.fault.message) if job.fault is not None else None
     where = f" at {place}" if place else ""
     told = job.fault is None or job.fault.code not in SILENT
-    others = "other jobs of the service do not fail so" if told else "its worker said nothing more"
+    others = _others(job, facts) if told else "its worker said nothing more"
     return Diagnosis(
         "JOB_FAILS_ALONE",
         f"it failed{code}{where}; {others}",
@@ -115,6 +115,19 @@ def _failed_alone(job: Job) -> Diagnosis:
         "nothing: it has ended, and stays in the dead-letter view",
         command=f"lucius job redrive {job.job_id}",
     )
+
+
+def _others(job: Job, facts: Facts) -> str:
+    """What is known of the service that failed it: never more than that it does not fail every job."""
+    for planned, step in zip(job.plan.steps, job.steps, strict=True):
+        view = facts.services.get(planned.service)
+        if (
+            step.state is StepState.FAILED_FINAL
+            and view is not None
+            and view.last_success is not None
+        ):
+            return f"other jobs of {planned.service} succeed"
+    return "too few jobs have failed so to blame the service"
 
 
 def cancelling(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
@@ -245,5 +258,6 @@ def _failure(job: Job) -> list[Evidence]:
         if step.state is StepState.FAILED_FINAL and step.fault is not None:
             group = failure_of(planned.step_id, planned.service, step.fault).group
             tries = f"attempt {step.used} of {planned.policy.max_attempts}"
-            found.append(Evidence(f"step {planned.step_id} ({tries}), group {group}"))
+            found.append(Evidence(f"step {planned.step_id} failed at {tries}"))
+            found.append(Evidence(f"`lucius jobs --group {group}` lists those that failed alike"))
     return found

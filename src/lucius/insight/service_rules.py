@@ -56,8 +56,10 @@ def is_of(at: Situation, streak: Streak) -> bool:
 
 
 def fails_alike(at: Situation) -> Diagnosis | None:
-    streak, fault = at.service.failing, at.step.fault
-    if streak is None or fault is None or not is_of(at, streak):
+    view, fault = at.service, at.step.fault
+    streaks = (each for each in (view.failing, view.failing_before) if each is not None)
+    streak = next((each for each in streaks if is_of(at, each)), None)
+    if streak is None or fault is None:
         return None
     again = at.step.retry_at if at.step.state is StepState.FAILED_RETRY else None
     said = f"{fault.code}: {fault.message}"

@@ -80,7 +80,9 @@ class KnownServices:
             failure_rate=failure_rate,
             workers=_workers(seen) if seen is not None else (),
             free=_free(seen) if seen is not None else 0,
+            last_success=seen.last_success if seen is not None else None,
             failing=seen.failing if seen is not None else None,
+            failing_before=seen.failing_before if seen is not None else None,
             failed_until=seen.failed_until if seen is not None else None,
         )
 

@@ -78,7 +78,7 @@ class ServiceSight:
         return sight
 
     def succeeded(self, at: datetime) -> None:
-        failing = self._failing()
+        failing = self._failing_spell() or self._failing()
         if failing is not None and failing.since < at:
             failing.until, self.past = at, failing
         self.last_success, self.streak, self.spell = at, None, None
@@ -96,20 +96,32 @@ class ServiceSight:
         """What is too much to be the fault of the jobs."""
         if self.streak is not None and len(self.streak.jobs) >= JOBS_ALIKE:
             return self.streak
-        if self.spell is not None and len(self.spell.jobs) >= JOBS_OF_A_SPELL:
-            return self.spell
-        return None
+        return self._failing_spell()
+
+    def _failing_spell(self) -> StreakSight | None:
+        """The same, where they did not all fail alike."""
+        spell, streak = self.spell, self.streak
+        if spell is None or len(spell.jobs) < JOBS_OF_A_SPELL:
+            return None
+        return spell if streak is None or spell.since < streak.since else None
 
     @property
     def failing(self) -> Streak | None:
         """None where a success came after it, also one that another process saw."""
-        found = self._failing()
+        return self._told(self._failing())
+
+    @property
+    def failing_before(self) -> Streak | None:
+        """Where something else fails by now: all that failed since the last success."""
+        return self._told(self._failing_spell())
+
+    def _told(self, found: StreakSight | None) -> Streak | None:
         return found.told() if found is not None and not self._is_over(found) else None
 
     @property
     def failed_until(self) -> Streak | None:
         """The last time that it failed every job, if that is over."""
-        found = self._failing()
+        found = self._failing_spell() or self._failing()
         if found is not None and self._is_over(found):
             return replace(found, until=self.last_success).told()
         return self.past.told() if self.past is not None else None

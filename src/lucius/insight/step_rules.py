@@ -104,11 +104,19 @@ def busy(at: Situation) -> Diagnosis | None:
 def _line(at: Situation, place: LinePlace | None) -> list[Evidence]:
     """The place in line: among those that wait to be sent, or among those that are out."""
     if at.step.held:
-        line = f"{'more than ' if place.more else ''}{place.ahead}" if place is not None else "some"
-        return [Evidence(f"{line} of its tenant are before it in line")]
+        return [Evidence(_before(place))]
     sent = Evidence("its directive went out", at.sent_at)
     others = Evidence(f"at most {max(at.service.sent - 1, 0)} others are taken before it")
     return [sent, others] if at.facts.whole else [sent]
+
+
+def _before(place: LinePlace | None) -> str:
+    if place is None:
+        return "some of its tenant are before it in line"
+    if place.ahead == 0:
+        return "it is the next of its tenant"
+    more, are = "more than " if place.more else "", "is" if place.ahead == 1 else "are"
+    return f"{more}{place.ahead} of its tenant {are} before it in line"
 
 
 def _ahead(view: ServiceView, place: LinePlace | None) -> int:
@@ -141,13 +149,17 @@ def at_work(at: Situation) -> Diagnosis | None:
         return None
     heard = run.lease_expires_at - at.plan.policy.lease
     quiet = at.facts.now - heard > at.plan.policy.lease / 2
-    who = run.lease_owner or "a worker"
+    who, progress = run.lease_owner or "a worker", at.clues.progress.get(at.plan.step_id)
     said = "has said nothing for long" if quiet else "is at work on it"
     return Diagnosis(
         "WORKER_QUIET" if quiet else "AT_WORK",
         f"{who} {said} (step {at.plan.step_id}, attempt {run.attempt_no})",
         heard if quiet else run.started_at,
-        [Evidence("the worker took it", run.started_at), Evidence("last heard of", heard)],
+        [
+            Evidence("the worker took it", run.started_at),
+            Evidence("last heard of", heard),
+            *([Evidence(f"it says: {progress}")] if progress else []),
+        ],
         "the lease ends, unless the worker answers or sends a heartbeat",
         run.lease_expires_at,
         f"lucius job watch {at.job.job_id}",

@@ -27,8 +27,7 @@ class ServerTarget:
 
     async def run(self, tenant: str, kind: str) -> JobEnd:
         try:
-            outcome = await self._run(self._command(tenant, kind), kind)
-            return JobEnd(outcome, outcome == MEANT.get(kind))
+            return await self._run(self._command(tenant, kind), kind)
         except ProblemError as error:
             return JobEnd(error.code, kind == "poison" and error.status == REFUSED)
         except UnreachableError:
@@ -47,16 +46,17 @@ class ServerTarget:
             command["payload"] = self._poison
         return command
 
-    async def _run(self, command: Mapping[str, Any], kind: str) -> str:
+    async def _run(self, command: Mapping[str, Any], kind: str) -> JobEnd:
         key = uuid4().hex
         job_id = (await self._client.submit(command, idempotency_key=key))["jobId"]
         if kind == "duplicate":
             again = await self._client.submit(command, idempotency_key=key)
             if again["jobId"] != job_id:
-                return "SECOND_JOB"
+                return JobEnd("SECOND_JOB")
         if kind == "cancel":
             await self._cancel(job_id)
-        return await self._end(job_id)
+        job = await self._end(job_id)
+        return JobEnd(job["error_code"] or job["state"], job["state"] == MEANT.get(kind))
 
     async def _cancel(self, job_id: str) -> None:
         """It may have ended before the cancel came, which is no error."""
@@ -66,7 +66,7 @@ class ServerTarget:
             if error.status != 409:
                 raise
 
-    async def _end(self, job_id: str) -> str:
+    async def _end(self, job_id: str) -> Mapping[str, Any]:
         """Waits at the server; where it lets no more wait, asks again after a pause."""
         wait = WAIT_SECONDS
         while True:
@@ -79,7 +79,6 @@ class ServerTarget:
                 await asyncio.sleep(PAUSE)
                 continue
             if job["state"] in ENDED:
-                break
+                return job
             if not wait:
                 await asyncio.sleep(PAUSE)
-        return str(job["state"])

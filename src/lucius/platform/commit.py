@@ -5,7 +5,6 @@ moment that decides whose staged output counts. What stands at a place is replac
 of a later job of the same origin, and what LUCIUS did not write only if the client said so.
 """
 
-import copy
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -31,6 +30,7 @@ from lucius.ports.workspace import Digest, Workspace
 
 COMMITS: Final = f"{ports.COMMITS}/"
 REDRIVES: Final = f"{ports.REDRIVES}/"
+_ENCODER: Final = json.JSONEncoder(allow_nan=False)
 RACES: Final = 10
 """How often a target that others change meanwhile is looked at again."""
 
@@ -51,7 +51,12 @@ class Promotion:
         return Digest(self.sha256, self.size)
 
     def fields(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in ("staged", "sha256", "size", "targets")}
+        fields = {
+            "staged": self.staged,
+            "sha256": self.sha256,
+            "size": self.size,
+            "targets": self.targets,
+        }
         if self.content is not None:
             fields["content"] = b64encode(self.content).decode()
         return fields
@@ -82,9 +87,17 @@ class CommitRecord:
     promotions: tuple[Promotion, ...]
 
     def encoded(self) -> bytes:
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        fields["promotions"] = [each.fields() for each in self.promotions]
-        return json.dumps(fields, allow_nan=False).encode()
+        fields = {
+            "effect_key": self.effect_key,
+            "job_id": self.job_id,
+            "step_id": self.step_id,
+            "attempt_no": self.attempt_no,
+            "lease_id": self.lease_id,
+            "worker_id": self.worker_id,
+            "output_ref": self.output_ref,
+            "promotions": [each.fields() for each in self.promotions],
+        }
+        return _ENCODER.encode(fields).encode()
 
     @classmethod
     def decoded(cls, data: bytes) -> "CommitRecord":
@@ -117,8 +130,8 @@ class Commits:
 
     def over(self, workspace: Workspace) -> Self:
         """The same, over a view of the workspace in which only one job's objects can be reached."""
-        scoped = copy.copy(self)
-        scoped._workspace = workspace
+        scoped = self.__class__.__new__(self.__class__)
+        scoped.__dict__.update(self.__dict__, _workspace=workspace)
         return scoped
 
     async def find(self, directive: Directive) -> CommitRecord | None:

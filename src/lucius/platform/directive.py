@@ -15,7 +15,7 @@ DEFAULT_ACK_SECONDS: Final = 30.0
 DEFAULT_LEASE_SECONDS: Final = 900.0
 _NAMES: Final = ("jobId", "stepId", "step_type", "lease_id")
 _OPTIONAL: Final = "output_folder"
-_FOR_WORK: Final = (_OPTIONAL, "ack_timeout_seconds", "lease_seconds")
+_FOR_WORK: Final = (_OPTIONAL, "ack_timeout_seconds", "lease_seconds", "input_ref", "payload")
 
 
 @record
@@ -36,11 +36,8 @@ class Directive:
     origin: str
     """The workspace of the job where the effect began: a redriven job meets its record there."""
     body: Mapping[str, Any]
-
-    @property
-    def key(self) -> AttemptKey:
-        """What makes two directives the same piece of work."""
-        return self.job_id, self.step_id, self.attempt_no, self.lease_id
+    key: AttemptKey
+    """What makes two directives the same piece of work."""
 
     def under(self, span: NoSpan) -> "Directive":
         """The same work below another span: replies, and what the service calls, go on from there."""
@@ -88,12 +85,13 @@ def parse_directive(body: Mapping[str, Any]) -> Directive:
     if type(attempt_no) is not int or attempt_no < 1:
         raise InvalidDirectiveError("/attempt_no: must be a whole number from 1")
     job_id, root, effect = body["jobId"], _root(body), _effect_key(body)
+    step_id, lease_id = body["stepId"], body["lease_id"]
     return Directive(
         job_id,
-        body["stepId"],
+        step_id,
         body["tenant_id"],
         body["step_type"],
-        body["lease_id"],
+        lease_id,
         attempt_no,
         _reply_topic(body),
         _seconds(body, "ack_timeout_seconds", DEFAULT_ACK_SECONDS),
@@ -102,6 +100,7 @@ def parse_directive(body: Mapping[str, Any]) -> Directive:
         effect,
         _origin(job_id, root, effect),
         body,
+        (job_id, step_id, attempt_no, lease_id),
     )
 
 

@@ -5,8 +5,8 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from lucius.core.errors import BusError, LuciusError, PublishRefusedError
@@ -23,7 +23,7 @@ from lucius.platform.errors import (
     classify,
     step_failure,
 )
-from lucius.platform.lease import Lease
+from lucius.platform.lease import Lease, Pulse
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.outputs import uncommitted
 from lucius.platform.records import Begun, Records
@@ -47,7 +47,6 @@ from lucius.telemetry.tracing import NO_SPAN, NoSpan
 
 log = logging.getLogger(__name__)
 NO_OUTPUT: Final = Output()
-NO_ERROR: Final = {"code": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,10 @@ class Kit:
     records: Records
     commits: Commits
     worker_id: str
-    clock: Callable[[], datetime]
+    clock: Callable[[], str]
+    """The time that replies say."""
     instruments: ServiceInstruments
+    pulse: Pulse
     said: Mapping[str, Any] | None = None
     """What the worker says of itself with every ACK: `slots` and `version`."""
 
@@ -80,8 +81,9 @@ class Progress(Enum):
 
 
 class Attempt:
-    def __init__(self, kit: Kit, delivery: Delivery) -> None:
+    def __init__(self, kit: Kit, delivery: Delivery, loop: asyncio.AbstractEventLoop) -> None:
         self._kit = kit
+        self._loop = loop
         self._delivery = delivery
         self._releasing = False
         self._cancel_requested = False
@@ -119,10 +121,13 @@ class Attempt:
         return False
 
     async def run(self) -> None:
-        directive = await self._accepted()
-        if directive is not None:
-            with executing(directive.body) as self._span:
-                await self._serve(directive.under(self._span))
+        try:
+            directive = self._accepted()
+        except (InvalidDirectiveError, StepTypeNotServedError) as error:
+            await self._refuse(error)
+            return
+        with executing(directive.body) as self._span:
+            await self._serve(directive.under(self._span))
 
     async def _serve(self, directive: Directive) -> None:
         sent_at = await self._acknowledged(directive)
@@ -130,7 +135,10 @@ class Attempt:
             return
         self.progress = Progress.BEGINNING
         begun = await self._begun(directive)
-        await self._settled(self._kit.bus.complete(self._delivery))
+        try:
+            await self._kit.bus.complete(self._delivery)
+        except BusError as error:
+            self._comes_again(error)
         if begun is None:
             await self._give_back(directive)
         elif begun.mine:
@@ -141,38 +149,35 @@ class Attempt:
 
     # -- pick up -----------------------------------------------------------------------------
 
-    async def _accepted(self) -> Directive | None:
+    def _accepted(self) -> Directive:
+        directive, service = parse_directive(self._delivery.message.body), self._kit.service
+        if directive.step_type not in service.step_types:
+            served = ", ".join(service.step_types)
+            raise StepTypeNotServedError(
+                f"/step_type: {directive.step_type} is not served here, but {served}"
+            )
+        if service.commit and not directive.workspace:
+            raise InvalidDirectiveError("/workspace_ref: required")
+        return directive
+
+    async def _refuse(self, error: InvalidDirectiveError | StepTypeNotServedError) -> None:
         """What is no directive for this service is set aside: it would never become one.
 
         If it says whom to answer, its RESULT says why: nobody waits for an ACK that cannot come.
         """
-        try:
-            directive = parse_directive(self._delivery.message.body)
-            if directive.step_type not in self._kit.service.step_types:
-                served = ", ".join(self._kit.service.step_types)
-                raise StepTypeNotServedError(
-                    f"/step_type: {directive.step_type} is not served here, but {served}"
-                )
-            if self._kit.service.commit and not directive.workspace:
-                raise InvalidDirectiveError("/workspace_ref: required")
-            return directive
-        except (InvalidDirectiveError, StepTypeNotServedError) as error:
-            self._log.error("%s is set aside: %s", self.message_id, error)
-            if (faulty := answerable(self._delivery.message.body)) is not None:
-                result = failed(classify(error))
-                self._kit.instruments.attempts.add(
-                    self._kit.service.name, result["status"], error.code
-                )
-                await self._send_result(faulty, result)
-            await self._set_aside("INVALID_DIRECTIVE", str(error))
-            return None
+        self._log.error("%s is set aside: %s", self.message_id, error)
+        if (faulty := answerable(self._delivery.message.body)) is not None:
+            result = failed(classify(error))
+            self._kit.instruments.attempts.add(self._kit.service.name, result["status"], error.code)
+            await self._send_result(faulty, result)
+        await self._set_aside("INVALID_DIRECTIVE", str(error))
 
     async def _acknowledged(self, directive: Directive) -> float | None:
         """When the ACK went out. Nothing starts before it; past its time, the attempt is replaced."""
-        backoff = Backoff(within=directive.ack_seconds)
+        backoff: Backoff | None = None
         try:
             while True:
-                sent_at = asyncio.get_running_loop().time()
+                sent_at = self._loop.time()
                 try:
                     await self._send(directive, ACK, self._kit.said)
                     return sent_at
@@ -181,6 +186,7 @@ class Attempt:
                     return None
                 except BusError as error:
                     self._log.warning("the ACK of %s was not sent: %s", self.message_id, error)
+                backoff = backoff or Backoff(within=directive.ack_seconds)
                 if not await backoff.wait():
                     break
         except asyncio.CancelledError:
@@ -191,12 +197,13 @@ class Attempt:
 
     async def _begun(self, directive: Directive) -> Begun | None:
         """Whose work it is; None if that cannot be recorded for as long as an ACK may take."""
-        backoff = Backoff(within=directive.ack_seconds)
+        backoff: Backoff | None = None
         while True:
             try:
                 return await self._kit.records.begin(directive, self._kit.worker_id)
             except LuciusError as error:
                 self._log.warning("%s cannot be recorded as begun: %s", self.message_id, error)
+            backoff = backoff or Backoff(within=directive.ack_seconds)
             if self._releasing or not await backoff.wait():
                 return None
 
@@ -208,12 +215,16 @@ class Attempt:
         try:
             await settling
         except BusError as error:
-            self._log.info("%s will be delivered again: %s", self.message_id, error)
+            self._comes_again(error)
+
+    def _comes_again(self, error: BusError) -> None:
+        self._log.info("%s will be delivered again: %s", self.message_id, error)
 
     # -- work --------------------------------------------------------------------------------
 
     async def _work(self, directive: Directive, sent_at: float) -> None:
-        lease = Lease(directive.lease_seconds, sent_at, lambda n: self._beat(directive, n))
+        beat = partial(self._beat, directive)
+        lease = Lease(directive.lease_seconds, sent_at, beat, self._kit.pulse)
         self.progress = Progress.EXECUTING
         lease.keep()
         try:
@@ -236,9 +247,9 @@ class Attempt:
 
     def _count(self, result: Mapping[str, Any], sent_at: float) -> None:
         name, counts = self._kit.service.name, self._kit.instruments
-        code = str(result.get("error", NO_ERROR)["code"])
+        code = str(result["error"]["code"]) if "error" in result else ""
         counts.attempts.add(name, result["status"], code)
-        counts.seconds.add(asyncio.get_running_loop().time() - sent_at, name)
+        counts.seconds.add(self._loop.time() - sent_at, name)
 
     async def _result(self, directive: Directive, lease: Lease) -> Mapping[str, Any]:
         try:
@@ -314,11 +325,11 @@ class Attempt:
         kit = self._kit
         if self._form is None:
             self._form = ReplyForm(directive, kit.worker_id)
-        message = self._form.filled(kind, kit.clock().isoformat(), fields, serial)
+        message = self._form.filled(kind, kit.clock(), fields, serial)
         return (await kit.replies.send(directive, message)).cancel_requested
 
     async def _send_result(self, directive: Directive, result: Mapping[str, Any]) -> None:
-        backoff = Backoff()
+        backoff: Backoff | None = None
         while True:
             try:
                 await self._send(directive, RESULT, result)
@@ -332,10 +343,12 @@ class Attempt:
                 return
             except BusError as error:
                 self._log.warning("the RESULT of %s was not sent: %s", self.message_id, error)
+            backoff = backoff or Backoff()
             await backoff.wait()
 
     async def _beat(self, directive: Directive, number: int) -> None:
-        if await self._send(directive, HEARTBEAT, serial=number):
+        said = self._task.progress if self._task is not None else None
+        if await self._send(directive, HEARTBEAT, {"progress": said} if said else None, number):
             self.request_cancel()
         try:
             await self._kit.records.renew(directive, self._kit.worker_id)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Final
 
 from lucius.platform.errors import LeaseExpiredError
@@ -10,51 +11,90 @@ from lucius.platform.errors import LeaseExpiredError
 log = logging.getLogger(__name__)
 BEATS_PER_LEASE: Final = 3
 BEATS_PER_LEASE_IN_OUTAGE: Final = 10
+EARLY: Final = 0.002
+"""Seconds that a timer of the loop may ring before its time."""
 
 
 class Lease:
     """Runs on the loop's clock from before the ACK went out: the ledger's begins later, when it came."""
 
+    __slots__ = ("_beat", "_beats", "_expires_at", "_pulse", "_seconds", "_sending", "due_at")
+
     def __init__(
-        self, seconds: float, sent_at: float, beat: Callable[[int], Awaitable[None]]
+        self, seconds: float, sent_at: float, beat: Callable[[int], Awaitable[None]], pulse: "Pulse"
     ) -> None:
-        self._loop = asyncio.get_running_loop()
         self._seconds = seconds
         self._beat = beat
         self._beats = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._pulse = pulse
         self._sending: asyncio.Task[None] | None = None
         self._expires_at = sent_at + seconds
+        self.due_at = sent_at + seconds / BEATS_PER_LEASE
 
     def keep(self) -> None:
         """Send heartbeats until `stop`."""
-        self._again(BEATS_PER_LEASE)
+        self._pulse.add(self)
 
     def check(self) -> None:
         """Nothing is committed under a lease that another attempt may have replaced."""
-        if self._loop.time() >= self._expires_at:
+        if asyncio.get_running_loop().time() >= self._expires_at:
             raise LeaseExpiredError("the lease ran out before the work was committed")
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._pulse.drop(self)
         if self._sending is not None:
             self._sending.cancel()
 
-    def _again(self, parts: int) -> None:
-        self._timer = self._loop.call_later(self._seconds / parts, self._start)
-
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Send a heartbeat. The next one is due when it is known what became of this one."""
         self._beats += 1
-        self._sending = self._loop.create_task(self._send(self._beats))
+        self.due_at = inf
+        self._sending = asyncio.get_running_loop().create_task(self._send(self._beats))
 
     async def _send(self, number: int) -> None:
-        sent_at = self._loop.time()
+        loop = asyncio.get_running_loop()
+        sent_at, parts = loop.time(), BEATS_PER_LEASE
         try:
             await self._beat(number)
         except Exception as error:
             log.warning("a heartbeat was not sent: %r", error)
-            self._again(BEATS_PER_LEASE_IN_OUTAGE)
-            return
-        self._expires_at = max(self._expires_at, sent_at + self._seconds)
-        self._again(BEATS_PER_LEASE)
+            parts = BEATS_PER_LEASE_IN_OUTAGE
+        else:
+            self._expires_at = max(self._expires_at, sent_at + self._seconds)
+        self.due_at = loop.time() + self._seconds / parts
+        self._pulse.add(self)
+
+
+class Pulse:
+    """One timer for all leases of a runner: most attempts end long before their first heartbeat."""
+
+    def __init__(self) -> None:
+        self._leases: set[Lease] = set()
+        self._rings_at = inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, lease: Lease) -> None:
+        self._leases.add(lease)
+        if lease.due_at < self._rings_at:
+            self._arm(lease.due_at)
+
+    def drop(self, lease: Lease) -> None:
+        self._leases.discard(lease)
+
+    def stop(self) -> None:
+        """Leases that are still kept get no more heartbeats."""
+        self._arm(inf)
+
+    def _arm(self, rings_at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at, self._timer = rings_at, None
+        if rings_at < inf:
+            self._timer = asyncio.get_running_loop().call_at(rings_at, self._ring)
+
+    def _ring(self) -> None:
+        now = asyncio.get_running_loop().time() + EARLY
+        for lease in self._leases:
+            if lease.due_at <= now:
+                lease.start()
+        self._arm(min((lease.due_at for lease in self._leases), default=inf))

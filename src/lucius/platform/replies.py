@@ -1,6 +1,9 @@
 """Replies: the ACK, HEARTBEAT, RESULT and RELEASE of an attempt, and the way they take."""
 
+import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from lucius.core.record import record
@@ -23,6 +26,18 @@ class ReplyAnswer:
 
 
 SILENT: Final = ReplyAnswer()
+
+
+@lru_cache(maxsize=2)
+def _second_text(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).isoformat()[:-6]
+
+
+def utc_text() -> str:
+    """The time, as `isoformat()` writes it. Within one second only the fraction is written anew."""
+    now = time.time()
+    second = int(now)
+    return f"{_second_text(second)}.{int((now - second) * 1e6):06d}+00:00"
 
 
 class Replies(Protocol):

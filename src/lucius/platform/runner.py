@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,9 +19,10 @@ from lucius.platform.commit import Commits
 from lucius.platform.execution import Attempt, Kit
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
+from lucius.platform.lease import Pulse
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import MemoryRecords, Records
-from lucius.platform.replies import BusReplies, Replies
+from lucius.platform.replies import BusReplies, Replies, utc_text
 from lucius.platform.service import Service, slots_of
 from lucius.ports.bus import Bus, Delivery, Property, Subscription
 from lucius.ports.workspace import Workspace
@@ -35,10 +36,6 @@ SILENCE: Final = timedelta(seconds=10)
 """A receive that is this late is taken for dead and begun again."""
 RELEASE_TIME: Final = 3.0
 """How long giving leases back may take, and then ending what ignores that."""
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ class ServiceRunner:
         replies: Replies | None = None,
         records: Records | None = None,
         commits: Commits | None = None,
-        clock: Callable[[], datetime] = _utc_now,
+        clock: Callable[[], str] = utc_text,
         instruments: ServiceInstruments | None = None,
         chaos: Chaos | None = None,
     ) -> None:
@@ -95,9 +92,11 @@ class ServiceRunner:
             worker_id or new_worker_id(service),
             clock,
             instruments or ServiceInstruments(),
+            Pulse(),
             {"slots": slots or slots_of(service, SLOTS), "version": service.version},
         )
         self._name = subscription or service.name
+        self._task_name = f"execute {service.name}"
         self._topics = tuple(topics or directive_topics("shared"))
         self._filters = {"step_type": tuple(service.step_types), **(filters or {})}
         self._grace = grace.total_seconds()
@@ -216,13 +215,17 @@ class ServiceRunner:
         try:
             done = await step
         except BusError as error:
-            self._outage = str(error) or type(error).__name__
-            log.warning("%s pauses: %s", self._name, error)
+            said = str(error) or type(error).__name__
+            if said != self._outage:  # once, however long it lasts
+                log.warning("%s pauses: %s", self._name, said)
+            self._outage = said
             return False
         except Exception as error:
             self._outage = repr(error)
             log.exception("%s: the receiver failed and is begun again", self._name)
             return False
+        if self._outage is not None:
+            log.info("%s goes on", self._name)
         self._outage = None
         self._answered_at = asyncio.get_running_loop().time()
         return done
@@ -236,9 +239,10 @@ class ServiceRunner:
         return True
 
     def _start(self, delivery: Delivery) -> None:
-        execution = Attempt(self._kit, delivery)
+        loop = asyncio.get_running_loop()
+        execution = Attempt(self._kit, delivery, loop)
         self._free -= 1
-        task = asyncio.create_task(execution.run(), name=f"execute {self._kit.service.name}")
+        task = loop.create_task(execution.run(), name=self._task_name)
         self._running[task] = execution
         task.add_done_callback(self._ended)
 
@@ -268,6 +272,7 @@ class ServiceRunner:
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
+        self._kit.pulse.stop()
         for execution in self._running.values():
             log.error("%s ignores its cancellation and is left behind", execution.message_id)
         await self._kit.body.close()

@@ -64,7 +64,10 @@ class ServiceView:
     workers: Sequence[WorkerView] = field(default_factory=tuple)
     free: int = 0
     quiet: int = 0
+    last_success: datetime | None = None
     failing: Streak | None = None
+    failing_before: Streak | None = None
+    """Where `failing` began after something else: all that failed since the last success."""
     failed_until: Streak | None = None
     """The last time that it failed every job, which is over."""
 

@@ -30,7 +30,7 @@ class ProjectError(LuciusError):
 
 def write_project(folder: Path, step_type: str) -> list[Path]:
     """Write a project into a folder of that name, which must not be there. The paths of its files."""
-    name = folder.name
+    name = folder.resolve().name
     _check(name, step_type)
     words = _words(name, step_type)
     if folder.exists() or folder.is_symlink():

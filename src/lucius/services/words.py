@@ -14,12 +14,15 @@ _COMMON: Final = frozenset(
     )
 )
 
-_NUMBER: Final = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred"
-    r"|thousand|million|dozen|half|third|quarter|tenth)\b",
+_COUNT: Final = (
+    "(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred|thousand"
+    "|million|dozen|half|third|quarter|tenth)"
+)
+_NUMBER: Final = re.compile(rf"\d|\b{_COUNT}\b", re.IGNORECASE)
+_MOMENT: Final = re.compile(
+    rf"\d|\b(?:noon|midnight|\w{{3,6}}day|(?:at|after|before|by|until|within) {_COUNT})\b",
     re.IGNORECASE,
 )
-_MOMENT: Final = re.compile(rf"{_NUMBER.pattern}|\b(?:noon|midnight|\w{{3,6}}day)\b", re.IGNORECASE)
 _NAME: Final = re.compile(r"(?<=[^\d.!?] )(?!\w{3,6}day\b)[A-Z][a-z]+")
 """A capital inside of a sentence, but for days, and months after a number."""
 _ASKED_FOR: Final = (

@@ -10,12 +10,14 @@ from lucius.settings.declaring import Section, setting
 from lucius.settings.kinds import (
     AgeOrNone,
     AgeValue,
+    LockSeconds,
     NameList,
     Seconds,
     SecondsOrNone,
     Secret,
     Text,
     Url,
+    WindowSeconds,
 )
 
 PACKAGED: Final = "packaged"
@@ -186,7 +188,7 @@ class BusAndRouting(Section):
         "What the names of topics begin with on Service Bus: each deployment that shares a namespace with"
         " another has its own, such as `test-`",
     )
-    servicebus_lock: Seconds = setting(
+    servicebus_lock: LockSeconds = setting(
         "SERVICEBUS_LOCK_SECONDS",
         "60",
         "How long a message is locked for its receiver. Long enough for an ACK and a record, because a"
@@ -198,7 +200,7 @@ class BusAndRouting(Section):
         "Deliveries before a message is set aside. More than Azure's 10: messages that come for a full"
         " process are given back, and locks that run out in an outage count too",
     )
-    servicebus_duplicate_window: SecondsOrNone = setting(
+    servicebus_duplicate_window: WindowSeconds = setting(
         "SERVICEBUS_DUPLICATE_WINDOW_SECONDS",
         "120",
         "How long a topic drops messages with an id that it has seen. A publish whose outcome is unknown"

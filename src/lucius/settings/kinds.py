@@ -24,6 +24,9 @@ AGE_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 LONGEST_AGE: Final = 100 * 365 * 86400
 MAX_RATE: Final = 1_000_000
 MAX_WAITS: Final = 20
+LOCK: Final = (5, 300)
+WINDOW: Final = (20, 604800)
+"""Seconds that Service Bus takes for the lock of a message, and for the detection of duplicates."""
 LEAST_SECRET: Final = 16
 _USERINFO: Final = re.compile(r"//[^/@\s]*@")
 
@@ -88,14 +91,22 @@ def _secret(secret: SecretStr) -> SecretStr:
     return secret
 
 
-def _number(text: str, low: float) -> float:
+def _number(text: str, low: float, high: float = MAX_SECONDS) -> float:
     value = float(text)
-    _allow(low <= value <= MAX_SECONDS)
+    _allow(low <= value <= high)
     return value
 
 
 def _seconds(text: str) -> timedelta:
     return timedelta(seconds=_number(text, 0.001))
+
+
+def _lock(text: str) -> timedelta:
+    return timedelta(seconds=_number(text, *LOCK))
+
+
+def _window(text: str) -> timedelta:
+    return timedelta(seconds=_number(text, *WINDOW))
 
 
 def _waits(text: str) -> tuple[timedelta, ...]:
@@ -168,6 +179,14 @@ Secret = Annotated[SecretStr, AfterValidator(_secret), Takes("printable text", s
 Seconds = Annotated[timedelta, BeforeValidator(_seconds), Takes(_SECONDS_WORDS)]
 SecondsOrNone = Annotated[
     timedelta | None, BeforeValidator(_or_none(_seconds)), Takes(f"{_SECONDS_WORDS}, or none")
+]
+LockSeconds = Annotated[
+    timedelta, BeforeValidator(_lock), Takes("a number of seconds from {} to {}".format(*LOCK))
+]
+WindowSeconds = Annotated[
+    timedelta | None,
+    BeforeValidator(_or_none(_window)),
+    Takes("a number of seconds from {} to {}, or none".format(*WINDOW)),
 ]
 Rate = Annotated[
     float | None,

@@ -1,7 +1,8 @@
 """A stand-in for Azure App Configuration that the real SDK talks to, over HTTP on loopback.
 
 It checks the signature of every request, keeps key-values in memory and answers 501 to what it does
-not know. `python -m lucius.standins.app_configuration` runs one that holds the packaged protocols.
+not know. `python -m lucius.standins.app_configuration` runs one that holds the packaged protocols, or those
+of the files and folders that it is given, as they change.
 """
 
 import argparse
@@ -24,9 +25,9 @@ from typing import Any, Final, Self
 
 from aiohttp import web
 
-from lucius.configs.documents import parse_document
 from lucius.configs.files import PACKAGED
 from lucius.configs.key_values import SENTINEL, key_values
+from lucius.standins.followed_files import Followed
 
 HOST: Final = "127.0.0.1"
 PAGE: Final = 100
@@ -65,11 +66,15 @@ class StandIn:
     """`async with StandIn() as stand_in:` serves until left. What it holds outlives an outage."""
 
     def __init__(
-        self, *, port: int = 0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        *,
+        port: int = 0,
+        secret: bytes = b"",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._port = port
         self._now = now
-        self._secret = secrets.token_bytes(32)
+        self._secret = secret or secrets.token_bytes(32)
         self._runner: web.AppRunner | None = None
         self._versions = count(1)
         self.entries: dict[tuple[str, str], Entry] = {}
@@ -96,11 +101,13 @@ class StandIn:
     def delete(self, key: str, label: str = "") -> Entry | None:
         return self.entries.pop((key, label), None)
 
-    def hold(self, body: Mapping[str, Any], label: str = "") -> None:
-        """The content of a protocol file, and the sentinel last."""
-        for key, value in key_values(body).items():
+    def hold(self, *bodies: Mapping[str, Any], label: str = "") -> set[str]:
+        """The content of protocol files, and the sentinel last. The keys that were put."""
+        wanted = {key: value for body in bodies for key, value in key_values(body).items()}
+        for key, value in wanted.items():
             self.put(key, value, label)
         self.put(SENTINEL, secrets.token_hex(4), label)
+        return set(wanted)
 
     # -- serving -----------------------------------------------------------------------------
 
@@ -258,23 +265,31 @@ def _problem(status: HTTPStatus, detail: str) -> web.Response:
     return web.Response(status=status, text=text, content_type="application/problem+json")
 
 
-async def serve(port: int, documents: Sequence[Path]) -> None:
+async def serve(port: int, secret: bytes, paths: Sequence[Path]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    async with StandIn(port=port) as stand_in:
-        for path in documents:
-            stand_in.hold(parse_document(path.name, path.read_text("utf-8")).body)
+    async with StandIn(port=port, secret=secret) as stand_in:
+        followed = Followed(stand_in, paths)
+        followed.look()
+        following = asyncio.create_task(followed.follow())
         print(stand_in.connection_string, flush=True)
         await stopping.wait()
+        following.cancel()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=f"A stand-in for App Configuration on {HOST}.")
     parser.add_argument("--port", type=int, default=0, help="0: one that is free; it is printed")
-    parser.add_argument("documents", nargs="*", type=Path, help="protocol files that it holds")
+    parser.add_argument(
+        "paths", nargs="*", type=Path, help="protocol files and folders that it holds"
+    )
+    parser.add_argument(
+        "--secret-file", type=Path, help="what it signs with; else it makes a secret"
+    )
     given = parser.parse_args()
-    asyncio.run(serve(given.port, given.documents or sorted(PACKAGED.glob("*.yaml"))))
+    secret = given.secret_file.read_bytes() if given.secret_file else b""
+    asyncio.run(serve(given.port, secret, given.paths or [PACKAGED]))
 
 
 if __name__ == "__main__":

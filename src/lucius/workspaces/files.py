@@ -23,6 +23,8 @@ HIDDEN: Final = (TEMPORARY, NOTES_FILE)
 """How the names of files begin that are no objects."""
 NAMELESS: Final = hasattr(os, "O_TMPFILE") and os.path.exists("/proc/self/fd")
 """Whether a file can be written before it has a name. Some file systems cannot even then."""
+KNOWN: Final = 10_000
+"""Folders that are remembered before all are forgotten."""
 _NOT_NAMELESS: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOTSUP})
 
 
@@ -80,14 +82,17 @@ def open_temporary(directory: str) -> tuple[int, str]:
     return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode), path
 
 
-def create_unsynced(path: str, data: bytes, top: str) -> bool:
-    """Create a file that appears whole; whether it lasts is not waited for. False: it was there."""
+def create_unsynced(path: str, data: bytes, top: str, folders: dict[str, bool]) -> bool:
+    """Create a file that appears whole; whether it lasts is not waited for. False: it was there.
+
+    `folders` are those that were met before, and whether they are closed to others.
+    """
     directory = os.path.dirname(path)
     try:
-        handle, temporary = _open_nameless(directory)
-    except FileNotFoundError:
-        make_folder(directory, top)
-        handle, temporary = _open_nameless(directory)
+        handle, temporary = _open_nameless(directory, _found(directory, top, folders))
+    except FileNotFoundError:  # it was removed
+        folders.clear()
+        handle, temporary = _open_nameless(directory, _found(directory, top, folders))
     try:
         write_all(handle, data)
         if temporary is None:
@@ -103,10 +108,30 @@ def create_unsynced(path: str, data: bytes, top: str) -> bool:
     return True
 
 
-def _open_nameless(directory: str) -> tuple[int, str | None]:
+def _found(directory: str, top: str, folders: dict[str, bool]) -> bool:
+    """Whether a folder is closed to others. One that is not there is made, and its parents before it."""
+    closed = folders.get(directory)
+    if closed is not None:
+        return closed
+    if len(folders) >= KNOWN:
+        folders.clear()
+    if below(top, directory):
+        make_folder(directory, top)
+        closed = _closed(directory)
+    else:
+        closed = _found(os.path.dirname(directory), top, folders)
+        try:
+            os.mkdir(directory, 0o700 if closed else 0o777)
+        except FileExistsError:
+            closed = _closed(directory)
+    folders[directory] = closed
+    return closed
+
+
+def _open_nameless(directory: str, closed: bool) -> tuple[int, str | None]:
     """A new file that gets its first name when it is whole. Where that is not possible it has one already."""
     if NAMELESS:
-        mode = 0o600 if _closed(directory) else 0o666
+        mode = 0o600 if closed else 0o666
         try:
             flags = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC
             return os.open(directory, flags, mode), None

@@ -5,7 +5,6 @@ is protected inside of them, is refused, also where it leads there by `..` or sy
 """
 
 import asyncio
-import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -68,11 +67,14 @@ class LocalWorkspace:
         self._protected = Places(protected)
         self._protected_from_jobs = Places([*protected, self._root])
         self._plain = PlainPaths()
+        self._allowed: dict[str, str] | None = None
+        """Of a view: paths by their URIs that were found writable, and are written next."""
 
     def within(self, *folders: str) -> "LocalWorkspace":
         """A view of these folders alone. Those that are not below the root are left out."""
-        scoped = copy.copy(self)
-        scoped._folders, scoped._found = folders, None
+        scoped = LocalWorkspace.__new__(LocalWorkspace)
+        scoped.__dict__.update(self.__dict__)
+        scoped._folders, scoped._found, scoped._allowed = folders, None, {}
         scoped._protected = self._protected_from_jobs
         return scoped
 
@@ -95,9 +97,11 @@ class LocalWorkspace:
 
     def writable(self, uri: str) -> bool:
         try:
-            self._path(uri, self._writable)
+            path = self._path(uri, self._writable)
         except WorkspaceRefusedError:
             return False
+        if self._allowed is not None:
+            self._allowed[uri] = path
         return True
 
     def recover(self) -> None:
@@ -183,6 +187,8 @@ class LocalWorkspace:
         self, uri: str, files: Sequence[tuple[str, bytes]], *, over: bool = False
     ) -> int:
         placing = Placing(files, self._top(files[0][0]), over=over)
+        if placing.top == self._root:
+            self._notes.precede_files()
         large = sum(len(data) for _, data in files) > TOGETHER_BYTES
         if large:
             return await _in_thread(uri, lambda: place_alone(placing))
@@ -233,6 +239,8 @@ class LocalWorkspace:
 
     def _path(self, uri: str, roots: tuple[str, ...]) -> str:
         """The real path behind a URI, if it may be touched there."""
+        if self._allowed and uri in self._allowed:
+            return self._allowed[uri]
         own = self._own_path(uri)
         if own is not None:
             return own
@@ -258,8 +266,10 @@ class LocalWorkspace:
         return None
 
     def _is_note(self, path: str) -> bool:
-        """Everything else is a file, under the name that it has."""
-        return below(path, self._root) and not _NOTES.isdisjoint(path[len(self._root) :].split("/"))
+        """Everything else is a file, under the name that it has. Names of notes' folders begin with `_`."""
+        if "/_" not in path or not below(path, self._root):
+            return False
+        return not _NOTES.isdisjoint(path[len(self._root) :].split("/"))
 
     def _open(self, real: str) -> bool:
         return any(below(real, own) for own in self._own()) or not self._protected.hold(real)

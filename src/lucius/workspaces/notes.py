@@ -49,6 +49,7 @@ class Notes:
         self._reading: sqlite3.Connection | None = None
         self.complete = False
         """Whether no note is a file, as earlier versions had them: it is known once one was looked for."""
+        self._preceded = False
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: list[Asked] = []
@@ -58,6 +59,13 @@ class Notes:
     @property
     def exist(self) -> bool:
         return os.path.exists(self.path)
+
+    def precede_files(self) -> None:
+        """Before the first file of a new workspace, make the database: so no note can be a file."""
+        folder = os.path.dirname(self.path)
+        if not self._preceded and not (os.path.isdir(folder) and os.listdir(folder)):
+            self.opened().close()
+        self._preceded = True
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -59,6 +59,8 @@ class Promises:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._systems: dict[int, int] = {}
         """By device, an open folder: whoever keeps one learns of every failure to write."""
+        self._folders: dict[str, bool] = {}
+        """Folders that files were written to, and whether they are closed to others."""
         self._tops: set[str] = set()
         """Folders whose file systems are among them."""
         self._withdrawn: list[str] = []
@@ -92,7 +94,7 @@ class Promises:
 
     def _written(self, files: Sequence[PromisedFile]) -> int:
         for number, each in enumerate(files):
-            if not create_unsynced(each.path, each.data, each.top):
+            if not create_unsynced(each.path, each.data, each.top, self._folders):
                 self._withdrawn.extend(other.path for other in files[number:])
                 return number
             if each.top not in self._tops:

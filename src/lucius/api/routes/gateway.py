@@ -12,7 +12,7 @@ from lucius.api.body import field_problem, json_object, optional_object
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.openapi import path_parameter
 from lucius.api.operation import Answer, Operation, json_response, waiting
-from lucius.api.problems import Problem, outcome_of
+from lucius.api.problems import Problem, outcome_of, without_texts
 from lucius.api.replies import answer, proven, take_reply
 from lucius.api.routes.callbacks import reply_schema
 from lucius.api.standing import check
@@ -150,7 +150,7 @@ async def _taken(context: ApiContext, reply: Any) -> ReplyOutcomeShape:
             context.worker_rate.take(f"tenant {bound.tenant_id}")
         received, applied = await take_reply(context, reply, bound, None)
     except LuciusError as error:
-        return outcome_of(error)
+        return outcome_of(without_texts(error))
     return cast(ReplyOutcomeShape, {"status": 200, **answer(received, applied)})
 
 

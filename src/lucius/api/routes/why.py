@@ -29,7 +29,8 @@ async def why_job(context: ApiContext, request: Request, caller: Caller) -> Resp
     try:
         job = await visible_job(context, request, caller)
     except LedgerUnavailableError as error:
-        return json_response({"jobId": job_id, **finding_view(_ledger_away(str(error)))})
+        told = str(error) if caller.tenants is None else "it does not answer"
+        return json_response({"jobId": job_id, **finding_view(_ledger_away(told))})
     found = await doctor.job(job, await troubles_of(request), whole=caller.tenants is None)
     answer: JobWhyShape = {"jobId": job.job_id, **finding_view(found)}
     return json_response(answer)

@@ -202,5 +202,11 @@ async def _mapped(topic: str) -> AsyncIterator[None]:
         yield
     except (AzureError, OSError, TimeoutError) as error:
         raise BusUnavailableError(
-            f"topic {topic} cannot be set up: {error}. `lucius bus provision` needs the right Manage"
+            f"topic {topic} cannot be set up with LUCIUS_SERVICEBUS_CONNECTION: {_why(error)}"
         ) from error
+
+
+def _why(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    refused = getattr(error, "status_code", None) in (401, 403)
+    return f"{said}. It needs the right Manage" if refused else said

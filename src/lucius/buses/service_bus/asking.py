@@ -15,8 +15,8 @@ PATIENCE: Final = 10.0
 
 async def has_rule(receiver: ServiceBusReceiver) -> bool:
     """Whether it has one, or the broker does not say."""
-    whole_number = receiver._amqp_transport.AMQP_INT_VALUE
-    page: dict[str, Any] = {"top": whole_number(1), "skip": whole_number(0)}
+    transport: Any = receiver._amqp_transport
+    page = {"top": transport.AMQP_INT_VALUE(1), "skip": transport.AMQP_INT_VALUE(0)}
     try:
         return bool(
             await receiver._mgmt_request_response_with_retry(

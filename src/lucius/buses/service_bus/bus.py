@@ -99,13 +99,13 @@ class ServiceBus:
             )
         if missing:
             raise MissingEntityError(
-                f"{len(missing)} subscriptions are missing on Service Bus: {_some(missing)}."
+                f"these subscriptions are missing on Service Bus: {_some(missing)}."
                 " `lucius bus provision` creates them"
             )
         if unruled:
             raise MissingRuleError(
-                f"{len(unruled)} subscriptions on Service Bus have no rule, so that no message reaches"
-                f" them: {_some(unruled)}. `lucius bus provision` creates their rules"
+                "no message reaches these subscriptions on Service Bus, because they have no rule:"
+                f" {_some(unruled)}. `lucius bus provision` creates their rules"
             )
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
@@ -204,4 +204,5 @@ class ServiceBus:
 
 
 def _some(names: Sequence[str]) -> str:
-    return f"{', '.join(sorted(names)[:5])}{' ...' if len(names) > 5 else ''}"
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(sorted(names)[:5]) + more

@@ -12,6 +12,7 @@ from azure.servicebus.exceptions import (
     OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
     SessionLockLostError,
 )
 
@@ -58,6 +59,10 @@ def mapped(subject: str) -> Iterator[None]:
         raise BusUnavailableError(
             f"{subject}: Service Bus refuses the caller. LUCIUS_SERVICEBUS_CONNECTION needs the"
             f" rights Send and Listen: {error}"
+        ) from error
+    except ServiceBusConnectionError as error:
+        raise BusUnavailableError(
+            f"{subject}: Service Bus at LUCIUS_SERVICEBUS_CONNECTION cannot be reached: {error}"
         ) from error
     except OperationTimeoutError as error:
         raise TimedOutError(f"{subject}: nothing came in time: {error}") from error

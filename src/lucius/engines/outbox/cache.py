@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from lucius.core.job import Job
-from lucius.engines.outbox.weight import weight_of_moves, weight_of_plan
+from lucius.engines.outbox.weight import growth, weight_of
 
 ENDED_SHARE: Final = 16
 """One part in sixteen of the room is for jobs that have ended: whoever waited reads them once more."""
@@ -17,8 +17,6 @@ ENDED_SHARE: Final = 16
 
 class _Kept(NamedTuple):
     job: Job
-    plan: int
-    """Bytes of its plan."""
     bytes: int
     """Bytes of the job with its plan."""
 
@@ -35,20 +33,13 @@ class _Shelf:
         kept = self._jobs.get(job_id)
         return kept.job if kept is not None else None
 
-    def put(self, job: Job) -> None:
-        before = self._take(job.job_id)
-        same = before is not None and before.job.plan is job.plan
-        plan = before.plan if before is not None and same else weight_of_plan(job.plan)
-        kept = _Kept(job, plan, plan + weight_of_moves(job))
-        self._jobs[job.job_id] = kept
+    def add(self, kept: _Kept) -> None:
+        self._jobs[kept.job.job_id] = kept
         self.bytes += kept.bytes
         while self.bytes > self._capacity:
             self.bytes -= self._jobs.popitem(last=False)[1].bytes
 
-    def drop(self, job_id: str) -> None:
-        self._take(job_id)
-
-    def _take(self, job_id: str) -> _Kept | None:
+    def take(self, job_id: str) -> _Kept | None:
         kept = self._jobs.pop(job_id, None)
         if kept is not None:
             self.bytes -= kept.bytes
@@ -77,22 +68,23 @@ class JobCache:
         return self._live.get(job_id) or self._ended.get(job_id)
 
     def put(self, job: Job) -> None:
-        """The job as committed."""
-        if job.terminal:
-            self._live.drop(job.job_id)
-            self._ended.put(job)
+        """The job as committed. Its plan stays the same, and is weighed once."""
+        before = self._live.take(job.job_id) or self._ended.take(job.job_id)
+        if before is not None and before.job.plan is job.plan:
+            weight = before.bytes + growth(before.job, job)
         else:
-            self._live.put(job)
+            weight = weight_of(job)
+        (self._ended if job.terminal else self._live).add(_Kept(job, weight))
 
     def drop(self, job_id: str) -> None:
-        self._live.drop(job_id)
-        self._ended.drop(job_id)
+        self._live.take(job_id)
+        self._ended.take(job_id)
 
     def forget(self, lanes: Collection[int]) -> None:
         """Drop the jobs of these lanes: another process moves them, or has moved them."""
         for shelf in (self._live, self._ended):
             for job_id in shelf.of_lanes(lanes):
-                shelf.drop(job_id)
+                shelf.take(job_id)
 
     def forget_ended(self) -> None:
         """Some of them were deleted."""

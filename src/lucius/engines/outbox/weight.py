@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from lucius.core.job import Job
 from lucius.core.packed import Packed
-from lucius.core.plan import Plan
 
 OF_PLAN: Final = 4_000
 """Bytes of a plan and its job without their steps, references and payloads."""
@@ -13,22 +12,27 @@ OF_STEP: Final = 1_500
 OF_EXECUTION: Final = 700
 
 
-def weight_of_plan(plan: Plan) -> int:
-    """It never changes, so it is worth remembering."""
+def weight_of(job: Job) -> int:
+    plan = job.plan
     given = (plan.payload, plan.extra, plan.input_ref, plan.output_ref, plan.callback_urls)
     carried = sum(_weight(each.result_ref) for each in plan.carried.values())
-    return OF_PLAN + OF_STEP * len(plan.steps) + sum(map(_weight, given)) + carried
-
-
-def weight_of_moves(job: Job) -> int:
-    """What a job has come to have besides its plan."""
-    weight = 0
+    weight = OF_PLAN + OF_STEP * len(plan.steps) + sum(map(_weight, given)) + carried
     for step in job.steps:
-        if step.executions:
-            weight += OF_EXECUTION * len(step.executions)
-            if step.result_ref is not None:
-                weight += _weight(step.result_ref)
+        weight += OF_EXECUTION * len(step.executions)
+        weight += _weight(step.result_ref) if step.result_ref is not None else 0
     return weight
+
+
+def growth(before: Job, job: Job) -> int:
+    """How much heavier the job became from one commit to the next. Of its steps, one or two have changed."""
+    grown = 0
+    for was, step in zip(before.steps, job.steps, strict=True):
+        if step is not was:
+            if step.executions is not was.executions:
+                grown += OF_EXECUTION * (len(step.executions) - len(was.executions))
+            if step.result_ref is not was.result_ref:
+                grown += _weight(step.result_ref) - _weight(was.result_ref)
+    return grown
 
 
 def _weight(value: Any) -> int:
@@ -37,7 +41,7 @@ def _weight(value: Any) -> int:
         return getsizeof(value.text)
     size = getsizeof(value)
     if isinstance(value, dict):
-        return size + sum(_weight(key) + _weight(item) for key, item in value.items())
+        return size + sum(map(getsizeof, value)) + sum(map(_weight, value.values()))
     if isinstance(value, list | tuple):
         return size + sum(map(_weight, value))
     return size

@@ -19,6 +19,8 @@ from lucius.ports.ledger import JobPage, JobQuery, looks_inside
 
 MOST_READ: Final = 500
 """Jobs that are read for one page, however few of them match."""
+MOST_ROWS: Final = 1000
+"""Rows of a list in one request."""
 AT_ONCE: Final = 16
 LIVE_STATES: Final = frozenset(JobState) - frozenset(TERMINAL_JOB)
 
@@ -65,15 +67,24 @@ class Lists:
         """From the lists alone, unless only some states of live jobs are wanted."""
         if looks_inside(query):
             return await self._count_inside(query)
-        total = 0
+        total, asked = 0, list[Listed]()
         partly = query.states is not None and not set(query.states) >= LIVE_STATES
-        async for each in self._listed(query, None):
-            if each.live and partly:
-                job = await self._rows.glance(each.job_id, each.tenant_id)
-                total += job is not None and job.state in (query.states or ())
-            else:
+        async for each in self._listed(replace(query, limit=MOST_ROWS), None):
+            if not (each.live and partly):
                 total += 1
-        return total
+                continue
+            asked.append(each)
+            if len(asked) == AT_ONCE:
+                total += await self._in_states(asked, query)
+                asked.clear()
+        return total + await self._in_states(asked, query)
+
+    async def _in_states(self, live: Sequence[Listed], query: JobQuery) -> int:
+        """How many of these live jobs are in one of the states: each is asked."""
+        jobs = await asyncio.gather(
+            *(self._rows.glance(each.job_id, each.tenant_id) for each in live)
+        )
+        return sum(job is not None and job.state in (query.states or ()) for job in jobs)
 
     async def _count_inside(self, query: JobQuery) -> int:
         """What no row of a list has is looked for in every job that matches otherwise."""
@@ -119,6 +130,7 @@ class Lists:
             end,
             equal=_equal(kind, query, states),
             columns=["created", "no", "job_id", "state"],
+            page=min(query.limit + 1, MOST_ROWS),
         )
         async for row in scan:
             if kind == LIVE or query.states is None or row["state"] in states:

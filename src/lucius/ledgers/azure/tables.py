@@ -261,7 +261,8 @@ def _mapped(error: HttpResponseError) -> LedgerError:
 
 def _unknown(error: Exception) -> LedgerUnavailableError:
     return LedgerUnavailableError(
-        f"Azure Table Storage does not answer as it should: {type(error).__name__}: {_said(error)}"
+        "Azure Table Storage at LUCIUS_TABLE_CONNECTION does not answer as it should:"
+        f" {type(error).__name__}: {_said(error)}"
     )
 
 
