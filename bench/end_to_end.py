@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from bench.measure import Spent, percentile, spending
 from bench.sampling import NotSampledError, sample
 from bench.transitions import envelope
 from bench.wire import Connection
+from lucius.bootstrap.listening import free_port
 from lucius.client import ENDED, Client
 
 LUCIUS = str(Path(sys.executable).parent / "lucius")
@@ -54,9 +54,7 @@ async def serving(
 
     `environ`: settings of its own.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     named = [w for n in SERVICES for w in ("--service", f"bench.echo:{n}{kind}")]
     chosen = [] if packaged else ["--no-services", *(named if services else [])]
     process = subprocess.Popen(  # noqa: ASYNC220 - started before the clock

@@ -1,7 +1,8 @@
 """Three-step jobs on the Temporal engine, beside a bare workflow of three activities and six signals.
 
 Both run on one Temporal server, in turns: bare, ours, bare. The bare workflow stores nothing, decides nothing
-and has no timeouts: whoever ran its activity sends it the two signals that it waits for.
+and has no timeouts: whoever ran its activity sends it the two signals that it waits for. Neither runs in the
+sandbox of the library.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from uuid import uuid4
 from temporalio import activity
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from bench.bare_workflow import BareJob
 from bench.end_to_end import Numbers, Server, closed_loop, serving
@@ -85,9 +86,15 @@ async def bare(client: Client, server: TemporalServer, jobs: int, in_flight: int
 
     warm, measured = ([f"bare-{uuid4().hex}" for _ in range(count)] for count in (in_flight, jobs))
     service = BareService(client)
-    async with Worker(
-        client, task_queue=queue, workflows=[BareJob], activities=[service.step], build_id="bare"
-    ):
+    worker = Worker(
+        client,
+        task_queue=queue,
+        workflows=[BareJob],
+        activities=[service.step],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        build_id="bare",
+    )
+    async with worker:
         await run_some(warm)
         numbers = await _timed(server, jobs, lambda: run_some(measured))
     return numbers | await _per_job(client, measured[-LOOKED_AT:])

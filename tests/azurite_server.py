@@ -11,8 +11,8 @@ from pathlib import Path
 
 from lucius.bootstrap.azure_stack import ACCOUNT, KEY, azurite_command, azurite_options
 from lucius.bootstrap.broker import die_with_parent
+from lucius.bootstrap.listening import free_port
 from lucius.bootstrap.stack_part import PartMissingError
-from lucius.bootstrap.temporal_server import free_port
 
 UNCHECKED = ssl._create_unverified_context()
 PATIENCE = 60

@@ -13,7 +13,7 @@ from azure.data.tables.aio import TableServiceClient
 from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.azure_stack import ACCOUNT, KEY
-from lucius.bootstrap.temporal_server import free_port
+from lucius.bootstrap.listening import free_port
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.ledgers.azure.opening import TableConnectionError, open_tables
 from lucius.ledgers.azure.store import Act, Change, row_of, service_time

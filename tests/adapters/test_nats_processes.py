@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from lucius.bootstrap.broker import BrokerMissingError, die_with_parent, local_nats
-from tests.faults.server import LUCIUS, REPOSITORY, Server, command, free_port, ready
+from lucius.bootstrap.listening import free_port
+from tests.faults.server import LUCIUS, REPOSITORY, Server, command, ready
 from tests.faults.test_kill import ended
 from tests.nats_server import shared_server
 

@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lucius.bootstrap.broker import die_with_parent
+from lucius.bootstrap.listening import free_port
 from lucius.certificate.checks import CHECKS
 from lucius.cli.main import main
-from tests.cli.up import clean_environment, free_port
+from tests.cli.up import clean_environment
 
 WORKER = """
 import json, os, sys, urllib.request

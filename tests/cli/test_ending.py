@@ -8,8 +8,9 @@ from pathlib import Path
 
 import httpx
 
+from lucius.bootstrap.listening import free_port
 from tests.cli.test_stopping import ENVELOPE
-from tests.cli.up import LUCIUS, clean_environment, free_port
+from tests.cli.up import LUCIUS, clean_environment
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,11 +11,12 @@ import httpx
 import pytest
 
 from lucius.bootstrap.broker import die_with_parent
+from lucius.bootstrap.listening import free_port
 from lucius.bootstrap.standalone import checks_of
 from lucius.client import Client, ClientError
 from lucius.settings import load_settings
 from lucius.workspaces.memory import MemoryWorkspace
-from tests.faults.server import LUCIUS, REPOSITORY, Server, free_port
+from tests.faults.server import LUCIUS, REPOSITORY, Server
 from tests.platform.bench import Writer
 
 LIMIT = 120.0

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,15 +11,10 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from lucius.bootstrap.listening import free_port
+
 LUCIUS = str(Path(sys.executable).parent / "lucius")
 READY_SECONDS = 240.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def clean_environment(**more: str) -> dict[str, str]:

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from lucius.bootstrap.listening import free_port
 from lucius.client import ENDED, Client, ClientError, ProblemError, UnreachableError
 from lucius.core.states import TERMINAL_JOB
 from tests.api.live import ENVELOPE as LIVE_ENVELOPE
 from tests.api.live import live
 from tests.api.world import ENVELOPE, World, client_of, context_of
-from tests.client.answering import Handler, answering, free_port, lost, through
+from tests.client.answering import Handler, answering, lost, through
 
 
 def test_the_client_knows_when_a_job_has_ended() -> None:

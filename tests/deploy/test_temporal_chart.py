@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.chart import container, of_kind, pods, refusal, variables
+from tests.deploy.chart import container, mounted, of_kind, pods, refusal, variables
 
 VALUES = "temporal"
 OF_LEDGER_AND_BUS = {
@@ -45,6 +45,24 @@ def test_an_api_key_comes_from_the_secret_and_goes_over_tls() -> None:
     found = settings("acme-worker", *cloud)
     assert found["LUCIUS_TEMPORAL_TLS"] == "true"
     assert found["LUCIUS_TEMPORAL_API_KEY"] == "secret:temporal-api-key"
+
+
+def test_certificates_are_files_of_the_secret_for_who_speaks_to_temporal_alone() -> None:
+    own = ("temporal.ca=true", "temporal.certificate=true")
+    pod = pods(VALUES, *own)["acme-worker"]
+    found, files = settings("acme-worker", *own), mounted(pod)
+    assert found["LUCIUS_TEMPORAL_TLS"] == "true"
+    assert {
+        name: files[found[f"LUCIUS_TEMPORAL_{name}"]]
+        for name in ("CA", "CERTIFICATE", "PRIVATE_KEY_PATH")
+    } == {
+        "CA": "temporal-ca",
+        "CERTIFICATE": "temporal-certificate",
+        "PRIVATE_KEY_PATH": "temporal-private-key",
+    }
+    assert "LUCIUS_TEMPORAL_CA" in settings("acme-orchestrator", *own)
+    assert "LUCIUS_TEMPORAL_CA" not in settings("acme-ocr-default", *own)
+    assert "LUCIUS_TEMPORAL_CA" not in settings("acme-worker")
 
 
 def test_a_worker_has_no_secret_of_ledger_and_bus_and_a_service_none_of_the_invoker() -> None:

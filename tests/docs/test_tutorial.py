@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.up import clean_environment, free_port
+from lucius.bootstrap.listening import free_port
+from tests.cli.up import clean_environment
 from tests.docs.blocks import Block, blocks_of, script_of
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.up import clean_environment, free_port
+from lucius.bootstrap.listening import free_port
+from tests.cli.up import clean_environment
 from tests.docs.blocks import script_of
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/write-a-service.md"

@@ -13,8 +13,11 @@ from typing import IO, Any
 import httpx
 
 from tests.faults.server import LUCIUS, REPOSITORY, STEPS, Server
+from tests.temporal.server import TemporalServer
 
-STACKS = ("embedded", "nats", "azure", "temporal")
+ON_TEMPORAL = "embedded on temporal"
+"""One process, whose jobs run on a Temporal server that is there already."""
+STACKS = ("embedded", ON_TEMPORAL, "nats", "azure", "temporal")
 SERVICES = tuple(f"tests.faults.kill_services:{step.lower()}" for step in STEPS)
 WAIT = 60
 LOOKS, BETWEEN = 12, 5.0
@@ -46,7 +49,8 @@ class Stack:
     def launch(self) -> IO[str]:
         """It says there when it is ready."""
         services = [word for name in self._services for word in ("--service", name)]
-        words = ["up", "--stack", self.name, "--port", "0", "--no-services", *services, "--json"]
+        chosen = ["--stack", self.name.split()[0], "--port", "0", "--no-services"]
+        words = ["up", *chosen, *services, "--json"]
         self._process = subprocess.Popen(
             [LUCIUS, *words],
             cwd=REPOSITORY,
@@ -89,7 +93,7 @@ class Stack:
         return Path(self._log.name).read_text(errors="replace")[-6000:]
 
     def verified(self) -> str:
-        """What `lucius verify` says against; nothing, where all is well.
+        """What `lucius verify` says, with Temporal too where jobs run there; nothing, where all is well.
 
         A process that was killed between two requests leaves lists that are behind, until the wake-up of
         the job comes. So what is found must still be there later.
@@ -102,14 +106,18 @@ class Stack:
         return found
 
     def _verify(self) -> str:
-        found = subprocess.run(
-            [LUCIUS, "verify"],
-            env=self.server.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return "" if found.returncode == 0 else found.stdout + found.stderr
+        against = [[], ["--against", "temporal"]] if "temporal" in self.name else [[]]
+        looks = [
+            subprocess.run(
+                [LUCIUS, "verify", *words],
+                env=self.server.environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            for words in against
+        ]
+        return "".join(look.stdout + look.stderr for look in looks if look.returncode != 0)
 
     def command(self, number: int, payload: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -127,12 +135,31 @@ class Stack:
 def running(
     name: str, folder: Path, services: Sequence[str] = SERVICES, **settings: str
 ) -> Iterator[Stack]:
-    stack = Stack(name, folder, services, **settings)
+    with _temporal(name) as found:
+        stack = Stack(name, folder, services, **settings, **found)
+        try:
+            stack.start()
+            yield stack
+        finally:
+            stack.close()
+
+
+@contextmanager
+def _temporal(name: str) -> Iterator[dict[str, str]]:
+    """The settings that lead to a server of its own, where the stack does not start one itself."""
+    if name != ON_TEMPORAL:
+        yield {}
+        return
+    server = TemporalServer()
+    server.start()
     try:
-        stack.start()
-        yield stack
+        server.wait()
+        yield {
+            "LUCIUS_TEMPORAL_ENABLED": "true",
+            "LUCIUS_TEMPORAL_ADDRESS": server.address,
+        }
     finally:
-        stack.close()
+        server.remove()
 
 
 def client_of(stack: Stack) -> httpx.AsyncClient:

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from lucius.bootstrap.broker import die_with_parent
-from tests.faults.server import LUCIUS, REPOSITORY, Server, command, free_port
+from lucius.bootstrap.listening import free_port
+from tests.faults.server import LUCIUS, REPOSITORY, Server, command
 from tests.nats_server import shared_server
 
 pytestmark = pytest.mark.xdist_group("stacks")

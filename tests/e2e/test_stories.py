@@ -1,12 +1,14 @@
 """One suite for every stack: what a client sees does not depend on what LUCIUS stands on."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from lucius.contract.causes import CAUSES, Severity
 from tests.e2e.stacks import STACKS, Stack, client_of, ended, running, submitted
 
 pytestmark = [
@@ -96,3 +98,44 @@ async def test_jobs_are_listed_by_tenant_and_the_backlog_is_one_number(stack: St
             f"/v1/jobs/{job_ids[0]}/events", headers={"accept": "text/event-stream"}
         )
         assert "SUCCEEDED" in stream.text
+
+
+async def until(client: httpx.AsyncClient, path: str, holds: Callable[[Any], bool]) -> Any:
+    """What is answered once it holds. Processes apart hear of each other a little later."""
+    for _ in range(600):
+        found = (await client.get(path)).json()
+        if holds(found):
+            return found
+        await asyncio.sleep(0.2)
+    raise AssertionError(found)
+
+
+async def test_what_goes_on_is_known_to_whoever_asks(stack: Stack) -> None:
+    """Why a job is where it is, who works on it, and what is wrong: nothing."""
+    async with client_of(stack) as client:
+        job_id = await submitted(client, stack.command(30, {"alpha": {"seconds": 30}}))
+        path = f"/v1/jobs/{job_id}"
+        await until(client, path, lambda job: job["steps"][0]["state"] == "IN_PROGRESS")
+        why = (await client.get(f"{path}/why")).json()
+        assert CAUSES[why["cause"]].severity <= Severity.WAITS, why
+        await until(client, "/v1/why", lambda found: "LANE_UNOWNED" not in str(found))
+        await client.post(f"{path}:cancel", json={"immediate": True})
+        await ended(client, job_id)
+
+
+async def test_a_plan_redrives_what_has_failed(stack: Stack) -> None:
+    async with client_of(stack) as client:
+        command = stack.command(31, {"beta": {"script": ["fatal"]}})
+        failed = await submitted(client, {**command, "tenant_id": "planner"})
+        assert (await ended(client, failed))["state"] == "FAILED_FINAL"
+        await until(client, "/v1/admin/dlq?tenant_id=planner", lambda found: bool(found["jobs"]))
+        order = {"filter": {"tenant_id": "planner"}, "canary": 0}
+        answer = await client.post("/v1/redrives", json=order)
+        assert answer.status_code == 202, answer.text
+        plan_id = answer.json()["planId"]
+
+        def is_through(found: Any) -> bool:
+            (plan,) = [each for each in found["plans"] if each["planId"] == plan_id]
+            return plan["state"] in ("DONE", "STOPPED") and bool(plan["redriven"] == 1)
+
+        await until(client, "/v1/redrives", is_through)

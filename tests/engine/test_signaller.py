@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import pytest
+
 from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.bootstrap.outbox import Outbox
 from lucius.buses.memory import MemoryBus
@@ -35,9 +37,11 @@ class Told:
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self.signals: list[tuple[str, float]] = []
+        self.started: list[str] = []
         self.away = False
 
-    async def start(self, job: Job) -> None: ...
+    async def start(self, job: Job) -> None:
+        self.started.append(job.job_id)
 
     async def signal(self, job: Job, effect: SignalWorkflow) -> None:
         if self.away:
@@ -96,6 +100,36 @@ async def owed(parts: Outbox, job_id: str) -> list[str]:
     job = await parts.engine.job(job_id)
     assert job is not None
     return [each.kind for each in job.owed]
+
+
+@pytest.mark.parametrize(("engine", "often"), [(None, 2), (TEMPORAL, 0)])
+def test_only_a_process_that_does_everything_starts_what_it_signals(
+    engine: str | None, often: int
+) -> None:
+    """Workflows are started by orchestrators, not by invokers. It is tried again until one asks."""
+
+    async def main(loop: VirtualLoop) -> None:
+        told, ingress = Told(loop), Ingress(FileConfig(), IngressPolicy(engine=TEMPORAL))
+        parts = outbox(
+            MemoryLedger(),
+            MemoryBus(),
+            ingress,
+            now=loop.now,
+            lanes=BOTH_ENGINES,
+            workflows=told,
+            engine_name=engine,
+        )
+        await parts.reconciler.prepare()
+        running = asyncio.create_task(parts.reconciler.run())
+        job_id = (await parts.engine.submit(envelope())).job_id
+        await asyncio.sleep(20)
+        assert told.started == [job_id] * often
+        assert await owed(parts, job_id) == ["start_workflow"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await parts.tasks.close()
+
+    run_virtually(main)
 
 
 def test_a_result_that_follows_its_ack_says_both() -> None:

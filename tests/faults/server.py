@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import httpx
 import yaml
+
+from lucius.bootstrap.listening import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 LUCIUS = str(Path(sys.executable).parent / "lucius")
@@ -93,13 +94,6 @@ class Server:
         return subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=False
         )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def command(number: int, payload: dict[str, Any], server: Server) -> dict[str, Any]:

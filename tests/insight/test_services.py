@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 
 from lucius.api.context import Caller, Role
+from lucius.core.decide import decide
+from lucius.core.inputs import AckReceived, AttemptRequested, EntryReleased
+from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL
+from lucius.core.routing import LANES
+from lucius.insight.workers import Workers
+from lucius.ports.lanes import FixedLanes
 from tests.api.live import Live, live
 from tests.api.provoking import called_by
 from tests.api.world import client_of
+from tests.conformance.jobs import make
 
 
 async def service_of(lucius: Live, name: str = "ocr") -> dict[str, Any]:
@@ -106,3 +113,20 @@ async def test_a_reason_that_is_no_short_text_is_refused(tmp_path: Path, reason:
         answer = await lucius.post("/v1/services/ocr:pause", {"reason": reason})
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/reason")
         assert (await service_of(lucius))["paused"] is None
+
+
+@pytest.mark.parametrize("engine", [OUTBOX, TEMPORAL])
+def test_what_is_at_work_is_counted_by_who_owns_the_lane_of_its_engine(engine: str) -> None:
+    first = FIRST_DESK[engine]
+    job = make(1, engine=engine).job
+    lease = ("ocr", 1, "lease-1")
+    now = job.updated_at
+    if engine == TEMPORAL:
+        job = decide(job, AttemptRequested(*lease), now).job
+    job = decide(job, EntryReleased("ocr", "lease-1"), now).job
+    job = decide(job, AckReceived(*lease, "w1"), now).job
+    for owned, running in ((range(first, first + LANES), 1), ((), 0)):
+        workers = Workers(FixedLanes(owned))
+        workers.took_up(job)
+        (seen,) = workers.known().values()
+        assert seen.workers["w1"].running == running

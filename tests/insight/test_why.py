@@ -1,18 +1,23 @@
 """`why` names the right cause of an injected fault, and none where nothing is wrong."""
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
+from datetime import UTC, datetime
 from unittest.mock import patch
 
 import pytest
 
 from lucius.contract.causes import CAUSES, Severity
+from lucius.core.decide import submit
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
+from lucius.core.plan import FIRST_DESK, TEMPORAL
 from lucius.core.routing import LANES
 from lucius.insight import rules
 from lucius.insight.facts import Clues, Facts
 from lucius.insight.rules import diagnose
+from lucius.insight.why import unowned_lanes
 from lucius.ports.diagnosis import Diagnosis
 from tests.insight.faults import FAULTS, InjectedFault
 from tests.insight.ward import FATAL, Ward
@@ -159,6 +164,40 @@ def test_a_lane_that_nobody_owns_is_named() -> None:
     job, facts, clues = unowned()
     assert diagnose(job, facts, clues).cause == "LANE_UNOWNED"
     assert diagnose(job, replace(facts, owned=range(LANES)), clues).cause != "LANE_UNOWNED"
+
+
+def test_lanes_of_jobs_on_temporal_are_those_of_invokers() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        ward = Ward(loop)
+        plan = (await ward.job(await ward.submit())).plan
+        job = submit(replace(plan, engine=TEMPORAL), loop.now()).job
+        invokers = {FIRST_DESK[TEMPORAL] + lane for lane in range(LANES)}
+        held = Facts(loop.now(), {}, owned=invokers)
+        assert diagnose(job, held, Clues()).cause != "LANE_UNOWNED"
+        finding = diagnose(job, Facts(loop.now(), {}, owned=invokers - {job.plan.desk}), Clues())
+        assert (finding.cause, finding.command) == ("LANE_UNOWNED", "lucius invoker")
+        assert f"lane {plan.routing.lane}," in finding.summary
+
+    run_virtually(main)
+
+
+@pytest.mark.parametrize(
+    ("owned", "said"),
+    [
+        (range(LANES), []),
+        (range(LANES, 2 * LANES), []),
+        (range(2 * LANES), []),
+        (range(LANES + 1, 2 * LANES), ["no invoker owns the lanes 0"]),
+        (range(1, 2 * LANES), ["no reconciler owns the lanes 0"]),
+        ((), [f"no reconciler owns the lanes {', '.join(map(str, range(LANES)))}"]),
+    ],
+    ids=str,
+)
+def test_lanes_that_nobody_owns_are_named_for_the_engines_that_run(
+    owned: Collection[int], said: list[str]
+) -> None:
+    facts = Facts(datetime.now(UTC), {}, owned=owned)
+    assert [finding.summary for finding in unowned_lanes(facts)] == said
 
 
 def test_nothing_is_named_where_nothing_is_wrong() -> None:

@@ -8,12 +8,13 @@ from secrets import token_bytes
 from typing import Any
 
 from lucius.api.jwks import FRESH_SECONDS, PAUSE_SECONDS, STALE_SECONDS
+from lucius.bootstrap.listening import free_port
 from lucius.core.retry import EFFECT_ATTEMPTS, effect_backoff
 from lucius.server.connections import RESERVE
 from lucius.server.protocol import MAX_DROPPED_BYTES, MAX_HEAD_BYTES, MAX_HEADERS
 from lucius.settings import load_settings
 from lucius.webhooks.sender import LONGEST, sign
-from tests.cli.up import clean_environment, free_port
+from tests.cli.up import clean_environment
 from tests.docs.blocks import blocks_of, script_of
 from tests.security.routes import GUARDED, PUBLIC
 

@@ -29,6 +29,9 @@ _ANSWERS: Final = (
     "::test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_key"
 )
 
+_TEMPORAL_TLS: Final = (
+    "temporal/test_tls.py::test_a_server_that_asks_for_a_certificate_is_served_over_tls"
+)
 _TEMPORAL: Final = "temporal/test_one_process.py::test_a_job_of_three_steps_succeeds"
 AZURE_TABLES: Final = "adapters/test_azure_tables.py::test_the_settings_name_the_tables_that_exist"
 _CONSOLE: Final = "console/test_signing_in.py"
@@ -112,6 +115,9 @@ EFFECTS: Final = {
     "TEMPORAL_TASK_QUEUE": _TEMPORAL,
     "TEMPORAL_NAMESPACE": "temporal/test_one_process.py"
     "::test_a_namespace_that_is_missing_is_named_by_readyz",
+    "TEMPORAL_CA": _TEMPORAL_TLS,
+    "TEMPORAL_CERTIFICATE": _TEMPORAL_TLS,
+    "TEMPORAL_PRIVATE_KEY_PATH": _TEMPORAL_TLS,
     "TEMPORAL_TLS": "temporal/test_one_process.py::test_tls_and_key_reach_the_connection",
     "TEMPORAL_API_KEY": "temporal/test_one_process.py::test_tls_and_key_reach_the_connection",
     "TEMPORAL_WORKFLOW_EXECUTION_TIMEOUT": "temporal/test_one_process.py"

@@ -8,10 +8,15 @@ import json
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from lucius.bootstrap import building
 from lucius.bootstrap.runtime import Runtime
+from lucius.bootstrap.temporal import place_of
 from lucius.core.inputs import (
     CancelRequested,
     Input,
@@ -22,9 +27,15 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Job
 from lucius.core.states import JobState, StepState
+from lucius.engines.temporal import workflows
+from lucius.engines.temporal.invoker import Invoker
+from lucius.engines.temporal.worker import run_worker
+from lucius.engines.temporal.workflows import TemporalWorkflows, start_of
 from lucius.platform import Service
+from lucius.settings import Settings
 from tests.temporal.server import shared_server
 from tests.temporal.test_both_engines import Gated, until
+from tests.temporal.test_crashes import LosingAnswers
 from tests.temporal.world import SERVICES, Scripted, ended, envelope, running, settings_of
 
 HISTORIES = Path(__file__).parents[1] / "histories"
@@ -87,15 +98,36 @@ STORIES: dict[str, tuple[Steer, dict[str, Any], dict[str, str]]] = {
     "pause": (paused, {}, {}),
     "held": (held, {}, {}),
     "late_reply": (late, {}, {**SHORT, "LUCIUS_ACK_BACKOFF_SECONDS": "60"}),
+    "together": (nothing, {"request_type": "TOGETHER"}, {}),
+    "unanswered": (nothing, {}, {}),
+    "continued": (nothing, {}, {}),
 }
 SILENT = ("timeout", "late_reply")
 
 
+async def losing(settings: Settings, workflows: TemporalWorkflows, invoker: Invoker) -> None:
+    """A worker that loses the first answer of each step, so that the server asks again."""
+    await run_worker(place_of(settings), LosingAnswers(invoker), workflows.instruments)
+
+
+def short_start(job: Job, now: datetime) -> dict[str, Any]:
+    return {**start_of(job, now), "most_events": 12}
+
+
+def prepare(name: str, patch: pytest.MonkeyPatch) -> None:
+    if name == "unanswered":
+        patch.setattr(building, "work", losing)
+    if name == "continued":
+        patch.setattr(workflows, "start_of", short_start)
+
+
 async def recorded(name: str) -> str:
+    """The history of its first run."""
     steer, steps, environ = STORIES[name]
     server = shared_server()
     client = await server.client()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        prepare(name, patch)
         settings, first = settings_of(Path(folder) / "x", server, **environ), Gated("alpha")
         others = [Scripted(each) for each in SERVICES[1:]]
         services: list[Service] = [*others] if name in SILENT else [first, *others]
@@ -105,13 +137,18 @@ async def recorded(name: str) -> str:
             await ended(runtime, job_id)
             handle = client.get_workflow_handle(job_id)
             await handle.result()
-            return (await handle.fetch_history()).to_json()
+            info = (await handle.describe()).raw_description.workflow_execution_info
+            begun = client.get_workflow_handle(job_id, run_id=info.first_run_id)
+            return (await begun.fetch_history()).to_json()
+
+
+PERSONAL = ("identity", "stackTrace")
 
 
 def impersonal(value: Any) -> Any:
     """Without what names the machine it was recorded on."""
     if isinstance(value, dict):
-        kept = {k: impersonal(v) for k, v in value.items() if k != "identity"}
+        kept = {k: impersonal(v) for k, v in value.items() if k not in PERSONAL}
         return kept
     return [impersonal(each) for each in value] if isinstance(value, list) else value
 

@@ -4,14 +4,19 @@ import asyncio
 import atexit
 import functools
 import shutil
+import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from temporalio.client import Client
 
 from lucius.bootstrap.broker import die_with_parent
-from lucius.bootstrap.temporal_server import free_port, server_command
+from lucius.bootstrap.listening import free_port
+from lucius.bootstrap.temporal_server import server_command
+
+LOOKS = 600
 
 
 class TemporalServer:
@@ -47,13 +52,30 @@ class TemporalServer:
             self._process = None
 
     async def client(self) -> Client:
-        """Once it takes connections. Patient: the machine may be busy."""
-        for _ in range(600):
+        """Once it serves. Patient: the machine may be busy."""
+        for _ in range(LOOKS):
+            self._start_again()
             try:
                 return await Client.connect(self.address)
             except RuntimeError:
                 await asyncio.sleep(0.1)
         raise AssertionError("the Temporal server does not start")
+
+    def wait(self) -> None:
+        """Until it takes connections, where no loop runs."""
+        for _ in range(LOOKS):
+            self._start_again()
+            try:
+                return socket.create_connection(("127.0.0.1", self._port), 1).close()
+            except OSError:
+                time.sleep(0.1)
+        raise AssertionError("the Temporal server does not start")
+
+    def _start_again(self) -> None:
+        """One that has ended: it chooses ports for its own use, which others may have taken meanwhile."""
+        if self._process is not None and self._process.poll() is not None:
+            self.kill()
+            self.start()
 
     def remove(self) -> None:
         self.kill()

@@ -1,10 +1,12 @@
 """One script on both engines: rows, events and messages on the wire are the same, but for ids and times."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from lucius.bootstrap.runtime import Runtime
@@ -44,17 +46,22 @@ CHANGING = {
     "timestamp",
     "worker_id",
     "traceparent",
+    "message_key",
 }
+OF_ITS_OWN = {"engine", "version", "due_at", "exec_id", "lease_owner", "updated_at"} | CHANGING
+"""What the API shows that differs from one job to the next, or says which engine has it."""
+
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 
 def said(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name not in CHANGING}
 
 
-def messages(bus: Recording) -> list[tuple[str, str, dict[str, Any]]]:
+def messages(bus: Recording) -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
     """By step and kind: parallel steps come in any order. Heartbeats come with time."""
     found = [
-        (topic, str(message.body.get("stepId")), said(message.body))
+        (topic, str(message.body.get("stepId")), said(message.body), said(message.properties))
         for topic, message in bus.published
         if message.body.get("type") in ("DIRECTIVE", "ACK", "RESULT")
     ]
@@ -81,6 +88,29 @@ def rows(job: Job) -> dict[str, Any]:
     }
 
 
+def plain(shown: Any) -> Any:
+    """Of moments, only whether they have come."""
+    if isinstance(shown, list):
+        return [plain(each) for each in shown]
+    if not isinstance(shown, dict):
+        return MOMENT.sub("then", shown) if isinstance(shown, str) else shown
+    kept = {name: value for name, value in shown.items() if name not in OF_ITS_OWN}
+    return {
+        name: value is not None if name.endswith("_at") else plain(value)
+        for name, value in kept.items()
+    }
+
+
+async def shown(runtime: Runtime, job_id: str) -> list[Any]:
+    """What a client is answered."""
+    transport = httpx.ASGITransport(runtime.app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        paths = (f"/v1/jobs/{job_id}{part}" for part in ("", "/steps", "/executions"))
+        answers = [await client.get(path) for path in paths]
+    assert {answer.status_code for answer in answers} == {200}
+    return [plain(answer.json()) for answer in answers]
+
+
 async def told(runtime: Runtime, job_id: str) -> dict[str, list[Any]]:
     """By machine and step, every move in order, and what events say besides."""
     found: dict[str, list[Any]] = {}
@@ -99,7 +129,13 @@ async def story(folder: Path, command: dict[str, Any], *, temporal: bool) -> Any
         job_id = await submitted(runtime, command)
         job = await ended(runtime, job_id)
         assert job.plan.engine == ("temporal" if temporal else "outbox")
-        return rows(job), await told(runtime, job_id), messages(bus)
+        return await looked(runtime, bus, job)
+
+
+async def looked(runtime: Runtime, bus: Recording, job: Job) -> tuple[Any, ...]:
+    """Its rows, its events, its messages, and what the API shows of it."""
+    job_id = job.job_id
+    return rows(job), await told(runtime, job_id), messages(bus), await shown(runtime, job_id)
 
 
 @pytest.mark.parametrize("what", PLAIN)
@@ -145,8 +181,7 @@ async def controlled(folder: Path, control: str, *, temporal: bool) -> Any:
         if control == "pause":
             await until(runtime, job_id, JobState.PAUSED)
             await engine.apply(job_id, ResumeRequested())
-        job = await ended(runtime, job_id)
-        return rows(job), await told(runtime, job_id), messages(bus)
+        return await looked(runtime, bus, await ended(runtime, job_id))
 
 
 async def until(runtime: Runtime, job_id: str, state: JobState) -> None:

@@ -4,6 +4,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
@@ -90,8 +91,11 @@ async def test_a_namespace_that_is_missing_is_named_by_readyz(tmp_path: Path) ->
     await server.client()
     settings = settings_of(tmp_path, server, LUCIUS_TEMPORAL_NAMESPACE="nowhere")
     async with running(settings) as (runtime, _):
-        with pytest.raises(WorkflowsUnavailableError, match="no namespace nowhere"):
-            await runtime.wellbeing.checks()["temporal"]()
+        transport = httpx.ASGITransport(runtime.app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            answer = await client.get("/readyz")
+        assert answer.status_code == 503
+        assert "no namespace nowhere" in answer.json()["checks"]["temporal"]
 
 
 async def test_a_server_that_is_away_is_named_by_readyz(tmp_path: Path) -> None:

@@ -71,6 +71,19 @@ LUCIUS_TEMPORAL_API_KEY: temporal-api-key
 {{- toYaml $files }}
 {{- end }}
 
+{{/* Settings that name a file, and the key of the Secret that this file is: of the pods that speak to Temporal. */}}
+{{- define "lucius.paths" -}}
+{{- if and .root.Values.temporal.enabled (or .control .asks) }}
+{{- if .root.Values.temporal.ca }}
+LUCIUS_TEMPORAL_CA: temporal-ca
+{{- end }}
+{{- if .root.Values.temporal.certificate }}
+LUCIUS_TEMPORAL_CERTIFICATE: temporal-certificate
+LUCIUS_TEMPORAL_PRIVATE_KEY_PATH: temporal-private-key
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{/* Settings that cannot be read from a file: variables from keys of the Secret. */}}
 {{- define "lucius.variables" -}}
 {{- if and (eq .Values.bus.backend "nats") (not .Values.bus.natsUrl) }}
@@ -83,7 +96,8 @@ LUCIUS_NATS_URL: nats-url
 
 {{/* Every key that the Secret must have, by the settings in use. */}}
 {{- define "lucius.secretKeys" -}}
-{{- $files := include "lucius.files" (dict "root" . "control" true) | fromYaml -}}
+{{- $control := dict "root" . "control" true -}}
+{{- $files := merge (include "lucius.files" $control | fromYaml) (include "lucius.paths" $control | fromYaml) -}}
 {{ values (merge $files (include "lucius.variables" . | fromYaml)) | uniq | sortAlpha | toJson }}
 {{- end }}
 
@@ -91,6 +105,9 @@ LUCIUS_NATS_URL: nats-url
 {{- define "lucius.env" -}}
 {{- range $name, $key := include "lucius.files" . | fromYaml }}
 - {name: {{ $name }}_FILE, value: /run/secrets/lucius/{{ $key }}}
+{{- end }}
+{{- range $name, $key := include "lucius.paths" . | fromYaml }}
+- {name: {{ $name }}, value: /run/secrets/lucius/{{ $key }}}
 {{- end }}
 {{- range $name, $key := include "lucius.variables" .root | fromYaml }}
 - name: {{ $name }}
@@ -208,7 +225,7 @@ spec:
       emptyDir: {sizeLimit: 256Mi}
     - name: tmp
       emptyDir: {sizeLimit: 1Gi}
-    {{- with include "lucius.files" . | fromYaml }}
+    {{- with merge (include "lucius.files" . | fromYaml) (include "lucius.paths" . | fromYaml) }}
     - name: secrets
       secret:
         secretName: {{ include "lucius.secret" $.root }}

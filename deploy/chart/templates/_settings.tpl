@@ -37,7 +37,7 @@ LUCIUS_TEMPORAL_ENABLED: "true"
 LUCIUS_TEMPORAL_ADDRESS: {{ .Values.temporal.address | quote }}
 LUCIUS_TEMPORAL_NAMESPACE: {{ .Values.temporal.namespace | quote }}
 LUCIUS_TEMPORAL_TASK_QUEUE: {{ .Values.temporal.taskQueue | quote }}
-LUCIUS_TEMPORAL_TLS: {{ .Values.temporal.tls | quote }}
+LUCIUS_TEMPORAL_TLS: {{ or .Values.temporal.tls .Values.temporal.ca .Values.temporal.certificate | quote }}
 LUCIUS_INVOKER_URL: {{ printf "http://%s-invoker.%s.svc:8710" (include "lucius.name" .) .Release.Namespace }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
@@ -95,7 +95,7 @@ LUCIUS_MAX_CONNECTIONS_PER_ADDRESS: {{ get .Values.settings "LUCIUS_MAX_CONNECTI
 {{- if and $v.temporal.enabled (not $v.temporal.address) }}
 {{- fail "temporal.enabled is true and temporal.address is empty: set HOST:PORT of the frontend of the Temporal server" }}
 {{- end }}
-{{- if and $v.temporal.apiKey (not $v.temporal.tls) }}
+{{- if and $v.temporal.apiKey (not (or $v.temporal.tls $v.temporal.ca $v.temporal.certificate)) }}
 {{- fail "temporal.apiKey is true and temporal.tls is false: an API key is sent over TLS only; set temporal.tls=true" }}
 {{- end }}
 {{- if gt (int $v.worker.minReplicas) (int $v.worker.maxReplicas) }}

@@ -22,12 +22,12 @@ from typing import Any, Final
 from lucius.bootstrap import stack_settings
 from lucius.bootstrap.broker import local_nats
 from lucius.bootstrap.ending import CLOSING, Ending
-from lucius.bootstrap.listening import LOOPBACK, listen
+from lucius.bootstrap.listening import LOOPBACK, free_port, listen
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.secrets import made_once
 from lucius.bootstrap.stack_part import Part, PartMissingError
 from lucius.bootstrap.stored_settings import settings_with_stored
-from lucius.bootstrap.temporal_server import free_port, server_command
+from lucius.bootstrap.temporal_server import server_command
 from lucius.configs.files import FileConfig
 from lucius.settings import Settings
 from lucius.standins.azurite import create_container
@@ -38,6 +38,8 @@ ORCHESTRATORS: Final = 2
 RECONCILERS: Final = 2
 NATS: Final = "nats"
 INVOKERS: Final = 2
+RECONCILED: Final = "reconciled"
+"""A file: jobs of the outbox engine have been here, and those that have not ended need a reconciler."""
 CONTAINER: Final = "workspaces"
 ACCOUNT: Final = "devstoreaccount1"
 KEY: Final = (
@@ -168,11 +170,14 @@ class Stack:
         return await self._lucius(f"orchestrator {number}", "orchestrator", *address)
 
     def _movers(self) -> list[Coroutine[Any, Any, Part]]:
-        """Who moves jobs: reconcilers, or invokers and a worker."""
+        """Who moves jobs: reconcilers, or invokers and a worker, with one reconciler for jobs of before."""
+        mark = self._data / RECONCILED
         if not self._invokers:
+            mark.touch()
             numbers = range(1, RECONCILERS + 1)
             return [self._lucius(f"reconciler {number}", "reconciler") for number in numbers]
         return [
+            *([self._lucius("reconciler", "reconciler")] if mark.exists() else []),
             self._lucius("worker", "worker"),
             *(
                 self._lucius(f"invoker {number}", "invoker", "--port", str(port))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from lucius.bootstrap.listening import LOOPBACK, free_port, listen
 from lucius.core.errors import LuciusError
 
 log = logging.getLogger("lucius")
@@ -33,7 +34,7 @@ def local_nats(environ: Mapping[str, str], data: Path) -> Iterator[dict[str, str
     if environ.get("LUCIUS_NATS_URL"):
         yield {}
         return
-    port, folder = _free_port(), data.absolute() / "nats"
+    port, folder = _port(), data.absolute() / "nats"
     folder.mkdir(0o700, parents=True, exist_ok=True)
     words = ["-js", "-sd", str(folder), "-a", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(
@@ -62,18 +63,13 @@ def _binary() -> str:
     return found
 
 
-def _free_port() -> int:
+def _port() -> int:
     """The usual one, where services look for it unless told otherwise; another if that is taken."""
-    for wanted in (USUAL_PORT, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", wanted))
-            except OSError:
-                continue
-            port: int = probe.getsockname()[1]
-            return port
-    raise BrokerMissingError("no port of loopback is free")
+    try:
+        listen(LOOPBACK, USUAL_PORT).close()
+    except LuciusError:
+        return free_port()
+    return USUAL_PORT
 
 
 def _wait_for(server: "subprocess.Popen[bytes]", port: int, folder: Path) -> None:

@@ -88,5 +88,5 @@ def remote_invoker(settings: Settings) -> RemoteInvoker:
 
 async def work(settings: Settings, workflows: Any, invoker: Invoker) -> None:
     """The worker, in the process of the invoker."""
-    run_worker, asking = of_temporal("worker").run_worker, AskingHere(invoker)
-    await run_worker(place_of(settings), asking, workflows.instruments)
+    keep_working, asking = of_temporal("worker").keep_working, AskingHere(invoker)
+    await keep_working(place_of(settings), asking, workflows.instruments, workflows.check)

@@ -11,6 +11,7 @@ from lucius.bootstrap.outbox import Outbox
 from lucius.core.effects import Outcome
 from lucius.core.inputs import Input
 from lucius.core.job import Job
+from lucius.core.plan import FIRST_DESK, OUTBOX
 from lucius.engines.outbox.engine import Listener
 from lucius.engines.outbox.observer import Observer
 from lucius.insight.failures import FailureBook
@@ -85,7 +86,10 @@ def insight(
     catalog: Callable[[], Catalog],
     troubles: Callable[[], Mapping[str, str]],
     now: Callable[[], datetime],
+    engine: str = OUTBOX,
 ) -> Insight:
+    """`engine`: that of new jobs. The owner of its first lane runs redrive plans."""
+    first_desk = FIRST_DESK[engine]
     name = "one" if heard.alone else f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
     sightings = Sightings(
         ledger.notes(),
@@ -113,5 +117,7 @@ def insight(
         catalog=catalog,
         now=now,
     )
-    redrives = RedrivePlans(ledger.notes(), outbox.engine, runs=lambda: 0 in lanes.owned, now=now)
+    redrives = RedrivePlans(
+        ledger.notes(), outbox.engine, runs=lambda: first_desk in lanes.owned, now=now
+    )
     return Insight(services, sightings, doctor, redrives)

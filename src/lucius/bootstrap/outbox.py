@@ -94,7 +94,8 @@ def outbox(
     `tokens` gives the callback tokens of an attempt; `notify` calls the webhook of a client.
     `held_back`: services that nothing is released to. `observers` hear what the metrics hear.
     `home` and `alive`: how worker ids of this installation, and of this process, begin.
-    `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all.
+    `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all, and
+    workflows are started here, too.
     """
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
     releases = Releases(windows, ready, lanes, held_back)
@@ -128,7 +129,11 @@ def outbox(
         cache_bytes=cache_bytes,
     )
     pump = Pump(engine, releases, windows, ready, tasks)
-    signaller = Signaller(engine, workflows, observer=metrics) if workflows is not None else None
+    signaller = (
+        Signaller(engine, workflows, starts=engine_name is None, observer=metrics)
+        if workflows is not None
+        else None
+    )
     dispatcher = Dispatcher(
         engine,
         bus,

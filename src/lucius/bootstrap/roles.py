@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -21,7 +21,6 @@ from lucius.bootstrap.serve import UnsafeAddressError, is_loopback
 from lucius.bootstrap.temporal import of_temporal, place_of
 from lucius.core.errors import LuciusError
 from lucius.core.plan import OUTBOX, TEMPORAL
-from lucius.engines.temporal.remote import RemoteInvoker
 from lucius.invoker.app import invoker_app
 from lucius.server.owner import this_user
 from lucius.server.peers import known_here
@@ -38,7 +37,6 @@ ALONE: Final = {
 """Backends that no two processes can share, and why."""
 
 
-RETRY_SECONDS: Final = 1.0
 MOST_CALLERS: Final = 4096
 """Connections of workers and orchestrators to one invoker."""
 
@@ -133,20 +131,13 @@ async def work(
     stopping = asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
         async with health_port(app, health_host, health):
-            working = asyncio.create_task(_work_forever(settings, invoker, workflows.instruments))
+            keep_working = of_temporal("worker").keep_working
+            working = asyncio.create_task(
+                keep_working(place, invoker, workflows.instruments, workflows.check)
+            )
             ready()
             await stopping.wait()
             working.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await working
     await invoker.close()
-
-
-async def _work_forever(settings: Settings, invoker: RemoteInvoker, instruments: Any) -> None:
-    run_worker, place = of_temporal("worker").run_worker, place_of(settings)
-    while True:
-        try:
-            await run_worker(place, invoker, instruments)
-        except RuntimeError as error:
-            log.warning("the Temporal server at %s is waited for: %s", place.address, error)
-            await asyncio.sleep(RETRY_SECONDS)

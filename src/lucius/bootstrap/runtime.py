@@ -52,6 +52,7 @@ from lucius.contract.shapes import SettingsShape
 from lucius.core.errors import (
     LedgerError,
 )
+from lucius.core.plan import OUTBOX, TEMPORAL
 from lucius.engines.outbox.clock import SteadyClock, StorageClock
 from lucius.engines.outbox.engine import Listener
 from lucius.engines.outbox.owed import OwedEffects
@@ -210,6 +211,7 @@ class Runtime:
             catalog=self.config.catalog,
             troubles=self.wellbeing.troubles,
             now=self._clock.now,
+            engine=TEMPORAL if settings.temporal_enabled else OUTBOX,
         )
         self.loop_watch = LoopWatch(settings.loop_blocked, self.own.whose, self._blocked)
 

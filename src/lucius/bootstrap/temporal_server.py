@@ -3,11 +3,10 @@
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from lucius.bootstrap.listening import LOOPBACK, listen
+from lucius.bootstrap.listening import LOOPBACK
 from lucius.core.errors import LuciusError
 
 PRAGMAS: Final = ("journal_mode=WAL", "synchronous=1")
@@ -47,9 +46,3 @@ def server_command(file: Path, port: int, ui_port: int | None) -> Sequence[str]:
         "--log-level",
         "warn",
     ]
-
-
-def free_port() -> int:
-    with closing(listen(LOOPBACK, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port

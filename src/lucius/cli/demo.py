@@ -148,7 +148,9 @@ def _server(data: Path, documents: Sequence[Path]) -> Iterator[str]:
     import os
     import subprocess
 
-    url, log = f"http://127.0.0.1:{_free_port()}", data / "server.log"
+    from lucius.bootstrap.listening import free_port
+
+    url, log = f"http://127.0.0.1:{free_port()}", data / "server.log"
     port = url.rpartition(":")[2]
     own = str(data / "server")  # beside the output: no job may write where the server keeps its own
     command = [sys.executable, "-P", "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
@@ -171,15 +173,6 @@ def _server(data: Path, documents: Sequence[Path]) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _await_ready(child: "subprocess.Popen[bytes]", url: str, log: Path) -> None:

@@ -3,7 +3,9 @@
 Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
 
+import atexit
 import os
+import sys
 from typing import Any, Final
 
 import click
@@ -31,10 +33,21 @@ from lucius.cli.temporal import temporal
 from lucius.cli.why import why
 
 AS_JSON: Final = "lucius.json"
+TEMPORAL: Final = "temporalio.bridge.temporal_sdk_bridge"
+"""Its threads may crash an interpreter that is taken down: github.com/temporalio/sdk-python/issues/300."""
 
 
 class Commands(click.Group):
     """The group of all commands. It shows errors as messages, not as tracebacks."""
+
+    def main(self, args: Any = None, *more: Any, **how: Any) -> Any:
+        """Without arguments it is the process itself, which ends here."""
+        try:
+            return super().main(args, *more, **how)
+        except SystemExit as ended:
+            if args is None and TEMPORAL in sys.modules and isinstance(ended.code, int):
+                end_at_once(ended.code)
+            raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """With --json, mistakes in the command line are shown as JSON too."""
@@ -59,6 +72,14 @@ class Commands(click.Group):
                 raise
             show_failure(error, message, as_json=as_json)
             ctx.exit(1)
+
+
+def end_at_once(code: int) -> None:
+    """What is to be done at the end is done; then the process is gone, with all its threads."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

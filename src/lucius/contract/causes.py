@@ -74,8 +74,9 @@ _ALL: Final = (
         Severity.OUTAGE,
         "No process owns the lane of these jobs",
         "Every lane is released, published and read by the process that leases it, and none does.",
-        "The next reconciler that starts, or that notices, takes the lane within a lease.",
-        "Start `lucius reconciler`, or see why it ended.",
+        "The next reconciler that starts, or that notices, takes the lane within a lease; for jobs on"
+        " Temporal, the next invoker.",
+        "Start `lucius reconciler` (on Temporal `lucius invoker`), or see why it ended.",
     ),
     Cause(
         "NOT_TICKED",

@@ -3,17 +3,22 @@
 from collections.abc import Collection, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
+from typing import Final
 
 from lucius.core.effects import Event
 from lucius.core.job import Execution, Job, Step
-from lucius.core.plan import StepPlan
+from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL, StepPlan
 from lucius.core.record import record
+from lucius.core.routing import LANES
 from lucius.ports.services import ServiceView
+
+MOVER: Final = {OUTBOX: "reconciler", TEMPORAL: "invoker"}
+"""By engine, the verb of the process that owns its lanes."""
 
 
 @record
 class Facts:
-    """Of the system. `owned`: lanes that some process owns; None: all of them, for ever."""
+    """Of the system. `owned`: desks that some process owns; None: all of them, for ever."""
 
     now: datetime
     services: Mapping[str, ServiceView]
@@ -23,6 +28,11 @@ class Facts:
     owned: Collection[int] | None = None
     whole: bool = True
     """Whether the asker may see what belongs to all tenants together."""
+
+    def lanes_of(self, engine: str) -> list[int]:
+        """Those of this engine that some process owns."""
+        first = FIRST_DESK[engine]
+        return [lane for lane in range(LANES) if first + lane in (self.owned or ())]
 
 
 @record

@@ -7,7 +7,7 @@ from typing import Final
 from lucius.core.fingerprint import failure_of, place_in
 from lucius.core.job import Job
 from lucius.core.states import JobState, StepState
-from lucius.insight.facts import Clues, Facts, Ordered, Situation
+from lucius.insight.facts import MOVER, Clues, Facts, Ordered, Situation
 from lucius.insight.service_rules import (
     SILENT,
     failed_alike,
@@ -179,16 +179,16 @@ def clock_off(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
 
 
 def lane_unowned(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
-    lane = job.plan.routing.lane
-    if facts.owned is None or lane in facts.owned:
+    if facts.owned is None or job.plan.desk in facts.owned:
         return None
+    lanes, mover = facts.lanes_of(job.plan.engine), MOVER[job.plan.engine]
     return Diagnosis(
         "LANE_UNOWNED",
-        f"no process owns lane {lane}, on which the job runs",
+        f"no {mover} owns lane {job.plan.routing.lane}, on which the job runs",
         None,
-        [Evidence(f"lanes {sorted(facts.owned)} are owned", facts.now)],
-        "a reconciler takes the lane",
-        command="lucius reconciler",
+        [Evidence(f"lanes {lanes} are owned by one", facts.now)],
+        f"the next {mover} takes the lane",
+        command=f"lucius {mover}",
     )
 
 

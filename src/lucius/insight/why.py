@@ -1,6 +1,6 @@
 """Answers why: gathers the facts when someone asks, and lets the rules name the cause."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -8,9 +8,10 @@ from typing import Final
 from lucius.contract.causes import CAUSES
 from lucius.core.errors import LedgerError
 from lucius.core.job import Job
+from lucius.core.plan import OUTBOX
 from lucius.core.routing import LANES
 from lucius.core.states import JobState
-from lucius.insight.facts import Clues, Facts, LinePlace, Ordered, ordered
+from lucius.insight.facts import MOVER, Clues, Facts, LinePlace, Ordered, ordered
 from lucius.insight.job_rules import outage
 from lucius.insight.rules import OUTAGES, diagnose
 from lucius.insight.service_rules import NO_FAULT
@@ -122,13 +123,13 @@ class Physician:
         return found
 
     async def _place(self, job: Job, step_id: str, service: str) -> LinePlace:
-        line, lane = job.plan.line_of(service), job.plan.routing.lane
-        queues = await self._ledger.ready_queues([lane])
+        line, desk = job.plan.line_of(service), job.plan.desk
+        queues = await self._ledger.ready_queues([desk])
         tenants = sum(queue.line == line for queue in queues)
-        waiting = await self._ledger.ready(line, lane, job.tenant_id, LOOKED_AT)
+        waiting = await self._ledger.ready(line, desk, job.tenant_id, LOOKED_AT)
         names = [(entry.job_id, entry.step_id) for entry in waiting]
         mine = (job.job_id, step_id)
-        limited = self._limited(line, lane, job.tenant_id)
+        limited = self._limited(line, desk, job.tenant_id)
         ahead = names.index(mine) if mine in names else len(names)
         return LinePlace(ahead, tenants, mine not in names and len(names) == LOOKED_AT, limited)
 
@@ -155,10 +156,7 @@ def _beside(facts: Facts, warnings: Mapping[str, str]) -> list[Diagnosis]:
         found.append(
             Diagnosis("CLOCK_OFF", "the clock of this machine is wrong", None, told, comes)
         )
-    if facts.owned is not None and (left := sorted(set(range(LANES)) - set(facts.owned))):
-        said = f"no process owns the lanes {', '.join(map(str, left))}"
-        comes = "a reconciler takes them"
-        found.append(Diagnosis("LANE_UNOWNED", said, None, (), comes, command="lucius reconciler"))
+    found += unowned_lanes(facts)
     for name, code, command in WARNED:
         if name in warnings:
             told = [Evidence(warnings[name], facts.now)]
@@ -174,3 +172,16 @@ WARNED: Final = (
     ("event_loop", "LOOP_BLOCKED", "lucius services"),
 )
 """Warnings of `/readyz`, and the cause that each is."""
+
+
+def unowned_lanes(facts: Facts) -> Iterator[Diagnosis]:
+    """Of the engines whose processes run; where none runs at all, of the one that needs no more."""
+    if facts.owned is None:
+        return
+    running = [engine for engine in MOVER if facts.lanes_of(engine)] or [OUTBOX]
+    for engine in running:
+        if left := sorted(set(range(LANES)) - set(facts.lanes_of(engine))):
+            mover = MOVER[engine]
+            said = f"no {mover} owns the lanes {', '.join(map(str, left))}"
+            comes = f"the next {mover} takes them"
+            yield Diagnosis("LANE_UNOWNED", said, None, (), comes, command=f"lucius {mover}")

@@ -43,11 +43,11 @@ class Workers:
         self.changed = False
         """Since `sightings` last wrote it down."""
         self._running: dict[str, tuple[str, str, int]] = {}
-        """Leases at work on the owned lanes: service, worker and lane."""
+        """Leases at work on the owned desks: service, worker and desk."""
         self._progress: dict[str, str] = {}
         """What the worker of such a lease said last."""
         self._untaken: dict[tuple[str, int], tuple[str, datetime, int]] = {}
-        """Steps that are sent again, as nobody took them: service, since when, lane. Of the owned lanes."""
+        """Steps that are sent again, as nobody took them: service, since when, desk. Of the owned desks."""
         self._said: dict[str, tuple[int | None, str | None]] = {}
 
     # -- what is heard -----------------------------------------------------------------------
@@ -104,10 +104,10 @@ class Workers:
     def _mark_untaken(self, job: Job, index: int, step: Step) -> None:
         if step.state is not StepState.FAILED_RETRY or step.executions[-1].reason is not _UNHEARD:
             return
-        lane = job.plan.routing.lane
-        if lane in self._lanes.owned:
+        desk = job.plan.desk
+        if desk in self._lanes.owned:
             since = step.updated_at or job.updated_at
-            self._untaken[job.job_id, index] = (job.plan.steps[index].service, since, lane)
+            self._untaken[job.job_id, index] = (job.plan.steps[index].service, since, desk)
 
     def pulled(
         self, service: str, worker_id: str, at: datetime, slots: int | None, version: str | None
@@ -138,12 +138,12 @@ class Workers:
                 if run.started_at is not None and run.lease_owner is not None:
                     self._seen(planned.service, run.lease_owner, run.started_at)
 
-    def forgot(self, lanes: Collection[int]) -> None:
+    def forgot(self, desks: Collection[int]) -> None:
         """Other processes follow what is at work there."""
-        for lease_id in [lease for lease, (_, _, lane) in self._running.items() if lane in lanes]:
+        for lease_id in [lease for lease, (_, _, desk) in self._running.items() if desk in desks]:
             del self._running[lease_id]
             self._progress.pop(lease_id, None)
-        for place in [place for place, (_, _, lane) in self._untaken.items() if lane in lanes]:
+        for place in [place for place, (_, _, desk) in self._untaken.items() if desk in desks]:
             del self._untaken[place]
 
     def _seen(self, service: str, worker_id: str, at: datetime) -> WorkerSight:
@@ -158,13 +158,13 @@ class Workers:
         return sight
 
     def _follow(self, job: Job, service: str, step: Step, run: Execution) -> None:
-        lane = job.plan.routing.lane
+        desk = job.plan.desk
         if step.state is not StepState.IN_PROGRESS or run is not step.executions[-1]:
             self._running.pop(run.exec_id, None)
             self._progress.pop(run.exec_id, None)
-        elif run.exec_id not in self._running and lane in self._lanes.owned:
+        elif run.exec_id not in self._running and desk in self._lanes.owned:
             owner = (run.lease_owner or UNNAMED)[:LONGEST_NAME]
-            self._running[run.exec_id] = (service, owner, lane)
+            self._running[run.exec_id] = (service, owner, desk)
 
     # -- what is known -----------------------------------------------------------------------
 

@@ -22,6 +22,20 @@ class Temporal(Section):
     temporal_tls: bool = setting(
         "TEMPORAL_TLS", "false", "Whether the Temporal server is spoken to over TLS"
     )
+    temporal_ca: Text = setting(
+        "TEMPORAL_CA",
+        "",
+        "File with the certificates of the authorities that the Temporal server is checked by; with it the"
+        " connection is encrypted. Empty: those of the system",
+    )
+    temporal_certificate: Text = setting(
+        "TEMPORAL_CERTIFICATE",
+        "",
+        "File with the certificate that this process shows to the Temporal server, which may ask for one",
+    )
+    temporal_private_key_path: Text = setting(
+        "TEMPORAL_PRIVATE_KEY_PATH", "", "File with the private key of that certificate"
+    )
     temporal_api_key: Secret = setting(
         "TEMPORAL_API_KEY", "", "API key that the Temporal server is sent; it needs TLS"
     )

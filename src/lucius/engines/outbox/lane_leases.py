@@ -92,7 +92,7 @@ class LeasedLanes:
         for lane in lanes:
             del self._until[lane]
         if self._taken_over & frozenset(lanes):
-            log.info("lanes %s are no longer owned here", sorted(lanes))
+            log.info("lanes %s are no longer owned here", sorted(lane % LANES for lane in lanes))
             self._taken_over -= frozenset(lanes)
             self._changed.set()
 

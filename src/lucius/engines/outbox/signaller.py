@@ -32,19 +32,22 @@ class Signaller:
         engine: OutboxEngine,
         workflows: Workflows,
         *,
+        starts: bool,
         observer: Observer,
     ) -> None:
+        """`starts`: whether workflows are started here; else by orchestrators alone."""
         self._engine = engine
         self._workflows = workflows
+        self._starts = starts
         self._observer = observer
 
     async def perform(self, job: Job, effect: SignalWorkflow | StartWorkflow) -> None:
         """Start or signal the workflow. What cannot be delivered now stays owed."""
         try:
-            if isinstance(effect, StartWorkflow):
-                await self._workflows.start(job)  # settled by the first thing that it asks for
-            else:
+            if isinstance(effect, SignalWorkflow):
                 await self._signal(job, effect)
+            elif self._starts:
+                await self._workflows.start(job)  # settled by the first thing that it asks for
         except WorkflowsUnavailableError as error:
             cause = "start" if isinstance(effect, StartWorkflow) else "signal"
             self._observer.incident(Incident.WORKFLOW_UNREACHED, cause)

@@ -26,10 +26,11 @@ from lucius.ports.workflows import Workflows
 log = logging.getLogger("lucius.starter")
 
 AT_ONCE: Final = 64
+MOST_WAITING: Final = 4096
+"""New jobs that wait to be started here; those beyond are left to the sweep."""
 PAUSE: Final = timedelta(seconds=5)
 AHEAD: Final = WORKFLOW_BACKOFF[-1] + PAUSE
 """The owner of a lane puts the start of a job off by so much at most, so none is missed."""
-PAGE: Final = 256
 DESKS: Final = range(FIRST_DESK[TEMPORAL], FIRST_DESK[TEMPORAL] + LANES)
 
 
@@ -40,11 +41,11 @@ class WorkflowStarter:
         self._workflows = workflows
         self._ledger = ledger
         self._now = now
-        self._new: asyncio.Queue[Job] = asyncio.Queue()
+        self._new: asyncio.Queue[Job] = asyncio.Queue(MOST_WAITING)
 
     def listen(self, before: Job | None, decision: Decision) -> None:
         """A job that was created here."""
-        if before is None and owes_start(decision.job):
+        if before is None and owes_start(decision.job) and not self._new.full():
             self._new.put_nowait(decision.job)
 
     async def run(self) -> None:
@@ -66,25 +67,37 @@ class WorkflowStarter:
                 log.info("what was not started is looked for later: %s", error)
 
     async def sweep(self) -> int:
-        """Start what should have been started a while ago. How many there were."""
+        """Start what should have been started a while ago. How many there were.
+
+        Where none of many could be started, the server is away: the rest waits for the next sweep.
+        """
         found, after = 0, None
-        while page := await self._ledger.due(self._now() + AHEAD, DESKS, PAGE, after):
-            for due in page:
-                try:
-                    job = await self._ledger.load(due.job_id)
-                except LedgerRowUnreadableError:
-                    continue  # the ledger has named it
-                if job is not None and owes_start(job):
-                    found += 1
-                    await self._start(job)
+        while page := await self._ledger.due(self._now() + AHEAD, DESKS, AT_ONCE, after):
+            jobs = await asyncio.gather(*(self._owing(due.job_id) for due in page))
+            owing = [job for job in jobs if job is not None]
+            started = await asyncio.gather(*map(self._start, owing))
+            found += len(owing)
+            if started and not any(started):
+                break
             after = page[-1]
         return found
 
-    async def _start(self, job: Job) -> None:
+    async def _owing(self, job_id: str) -> Job | None:
+        """None: its workflow is there, or the row cannot be read, which the ledger has said."""
+        try:
+            job = await self._ledger.load(job_id)
+        except LedgerRowUnreadableError:
+            return None
+        return job if job is not None and owes_start(job) else None
+
+    async def _start(self, job: Job) -> bool:
+        """Whether the server has answered."""
         try:
             await self._workflows.start(job)
         except WorkflowsUnavailableError as error:
             log.info("the workflow of job %s is started later: %s", job.job_id, error)
+            return False
+        return True
 
 
 def owes_start(job: Job) -> bool:

@@ -33,17 +33,29 @@ PATIENCE: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class TemporalPlace:
-    """Where workflows live. `tls` without an API key is for servers that know clients otherwise."""
+    """Where workflows live. `tls` without an API key is for servers that know clients otherwise.
+
+    Certificates and the key are in PEM form; empty: the authorities of the system, and none to show.
+    """
 
     address: str
     namespace: str
     task_queue: str
     tls: bool = False
     api_key: str = ""
+    authorities: bytes = b""
+    certificate: bytes = b""
+    private_key: bytes = b""
 
 
 def tls_of(place: TemporalPlace) -> TLSConfig | bool:
-    return TLSConfig() if place.tls else False
+    if not place.tls:
+        return False
+    return TLSConfig(
+        server_root_ca_cert=place.authorities or None,
+        client_cert=place.certificate or None,
+        client_private_key=place.private_key or None,
+    )
 
 
 async def connected(place: TemporalPlace) -> Client:
