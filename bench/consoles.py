@@ -44,12 +44,20 @@ async def open_consoles(server: Server, number: int) -> AsyncIterator[list[int]]
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def warm_pages(server: Server) -> None:
+    """Templates are compiled when they are first asked for, whoever asks."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=120) as client:
+        for page in PAGES:
+            (await client.get(page)).raise_for_status()
+
+
 async def measure(folder: Path, rounds: int, jobs: int) -> None:
     rates: dict[int, list[float]] = {0: [], CONSOLES: []}
     cpu: dict[int, list[float]] = {0: [], CONSOLES: []}
     looked = 0
     async with serving(folder) as server:
         await warm(server)
+        await warm_pages(server)
         for turn in range(rounds):
             for consoles in (0, CONSOLES) if turn % 2 else (CONSOLES, 0):
                 first = (2 * turn + bool(consoles)) * jobs

@@ -24,6 +24,8 @@ from lucius.ledgers.memory import MemoryLedger
 ROUNDS: Final = 60
 JOBS: Final = 300
 """Replayed in each round."""
+ROOM: Final = 2**28
+"""Bytes: as much as the cache has by default."""
 Call = tuple[str, tuple[Any, ...]]
 
 
@@ -88,7 +90,7 @@ def weighed(calls: list[Call]) -> Callable[[], object]:
     jobs = [job for _, (job,) in calls]
 
     def act() -> None:
-        cache = JobCache()
+        cache = JobCache(ROOM)
         for job in jobs:
             cache.put(job)
 
@@ -99,7 +101,7 @@ def unweighed(calls: list[Call]) -> Callable[[], object]:
     jobs: list[Job] = [job for _, (job,) in calls]
 
     def act() -> None:
-        JobCache()
+        JobCache(ROOM)
         kept: dict[str, Job] = {}
         for job in jobs:
             kept.pop(job.job_id, None)

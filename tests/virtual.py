@@ -30,7 +30,9 @@ class _JumpingSelector(selectors.SelectSelector):
             raise DeadlockError("no timer is set and nothing is ready to run")
         self.elapsed += max(timeout, RESOLUTION)
         if self.elapsed > LONGEST:
-            raise DeadlockError("only timers have run for sixty days: what is waited for never comes")
+            raise DeadlockError(
+                "only timers have run for sixty days: what is waited for never comes"
+            )
         return []
 
 

@@ -23,7 +23,8 @@ lucius certify --listen 8799 --service shout --step-type SHOUT   # a service tha
 `--command` gets the address in `LUCIUS_URL`, and folders to work in by the settings of the same names
 (`LUCIUS_WORKSPACE_URL`, `LUCIUS_INPUT_ROOTS`, `LUCIUS_OUTPUT_ROOTS`). `--listen` prints them and waits:
 start the service with them. There nothing can be stopped or killed, so some checks are skipped, with the
-reason. So is every check that says nothing about a service, and every other one while `work-succeeds` is broken.
+reason. So is every check that says nothing about a service, and every other one while `work-succeeds`
+is broken.
 
 `--check NAME` looks at one promise alone, `--list` prints them all. `--json` prints a report for
 programs, `--junit FILE` writes one for a build server. `--folder DIR` keeps what was handed out and
@@ -52,7 +53,8 @@ probe: [python, probe.py, "{{effect_key}}"]  # prints how often that effect was 
 A case has the `input`, `payload` and `previous` of the sample that works, unless it names its own.
 Without `slow`, a service on the kit is slowed down by [fault
 injection](../how-to/write-a-service.md#break-it-on-purpose): then the kit waits, not your code. Name
-work that really takes long if `execute()` computes. Work that ends sooner than `seconds` proves nothing: its checks are skipped.
+work that really takes long if `execute()` computes. Work that ends sooner than `seconds` proves nothing:
+its checks are skipped.
 
 An ACK may take {ack:g} s, a RESULT {result:g} s. Slow work has a lease of six tenths of its time.
 `LUCIUS_DRAIN_SECONDS` is {drain:g}.

@@ -7,11 +7,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, Error, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Error,
+    Page,
+    async_playwright,
+    expect,
+)
 
 FOLDER = Path(sys.prefix) / "browser"
 PATIENCE_MS = 60_000
 """For everything that a page does, on a busy machine too."""
+expect.set_options(timeout=PATIENCE_MS)
 OPTIONS = (
     "--headless",
     "--no-sandbox",

@@ -44,6 +44,19 @@ async def test_failures_and_plans_need_no_scrolling_on_a_phone(
             assert "stopped" in await visit.text()
 
 
+async def test_a_job_and_its_workers_need_no_scrolling_on_a_phone(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with served(tmp_path) as server:
+        job_id = await server.failed("one")
+        async with visiting(browser, server.url, **PHONE) as visit:
+            await visit.to(f"/jobs/{job_id}")
+            for place in (".timeline td[data-label=Outcome]", "td.error", ".events .moves"):
+                assert await in_sight(visit.page.locator(place).first), place
+            await visit.to("/services")
+            assert await in_sight(visit.page.locator("td[data-label=Running]").first)
+
+
 async def test_a_filter_that_has_no_field_is_shown_and_kept(
     browser: Browser, tmp_path: Path
 ) -> None:

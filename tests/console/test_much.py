@@ -43,10 +43,10 @@ async def test_a_job_with_10000_events_is_shown_a_page_at_a_time(browser: Browse
             await visit.page.get_by_role("link", name="Older").click()
         await expect(rows.first).to_contain_text("beat 9900")
         await visit.page.fill("#event-filter", "beat 77")
-        await expect(rows.first).to_contain_text("beat 7799", timeout=60_000)
+        await expect(rows.first).to_contain_text("beat 7799")
         assert await rows.count() == 100
         await visit.page.fill("#event-filter", "submitted")
-        await expect(rows).to_have_count(1, timeout=60_000)
+        await expect(rows).to_have_count(1)
 
 
 async def test_100000_jobs_are_listed_a_page_at_a_time(browser: Browser) -> None:

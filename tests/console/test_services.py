@@ -47,6 +47,8 @@ async def test_a_service_shows_its_workers_and_can_be_paused(
 async def test_a_job_says_what_lucius_why_says(browser: Browser, tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         job_id = await server.accepted()
+        (directive,) = await server.pull()
+        await server.reply("ack", directive, worker_id="worker-7")  # so it stays for minutes
         why = (await server.client.get(f"/v1/jobs/{job_id}/why")).json()
         async with visiting(browser, server.url) as visit:
             await visit.to(f"/jobs/{job_id}")

@@ -93,8 +93,11 @@ def test_a_resource_has_a_type_and_a_dated_version(file: BicepFile) -> None:
 
 def test_roles_are_those_that_are_known_and_each_is_given() -> None:
     texts = "".join(file.path.read_text() for file in FILES)
-    found = set(re.findall(r"'([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})'", texts))
-    assert found == ROLES.keys()
+    found = re.findall(r"'([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})'", texts)
+    named = dict(re.findall(r"^var (\w+) = '([0-9a-f-]{36})'$", texts, re.M))
+    assert sorted(found) == sorted(named.values()) == sorted(ROLES)
+    for name, role in named.items():
+        assert ROLES[role].replace(" ", "").lower().endswith(name.lower()), name
 
 
 def module_text(name: str) -> str:

@@ -13,7 +13,7 @@ from tests.tools.test_requirements import pins
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "deploy/Containerfile").read_text()
-EXTRAS = ("azure", "nats")
+EXTRAS = ("azure", "nats", "temporal")
 
 
 def instructions() -> list[tuple[str, str]]:

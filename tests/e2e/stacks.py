@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -38,6 +38,13 @@ class Stack:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
+        line = self.launch().readline()
+        assert line, self.log()
+        self.url = json.loads(line)["url"]
+        self.urls = json.loads(line).get("urls", [self.url])
+
+    def launch(self) -> IO[str]:
+        """It says there when it is ready."""
         services = [word for name in self._services for word in ("--service", name)]
         words = ["up", "--stack", self.name, "--port", "0", "--no-services", *services, "--json"]
         self._process = subprocess.Popen(
@@ -49,10 +56,7 @@ class Stack:
             text=True,
         )
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, self.log()
-        self.url = json.loads(line)["url"]
-        self.urls = json.loads(line).get("urls", [self.url])
+        return self._process.stdout
 
     def parts(self, *words: str) -> list[int]:
         """The ids of the processes of this stack whose command has all these words."""
@@ -61,7 +65,7 @@ class Stack:
             ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(self._process.pid)],
             capture_output=True,
             text=True,
-            check=True,
+            check=False,  # 1: there is none
         )
         lines = [line.split(None, 1) for line in found.stdout.splitlines()]
         return [int(pid) for pid, args in lines if all(word in args for word in words)]

@@ -67,7 +67,7 @@ def test_what_is_counted_is_what_is_taken(payload: bytes, moves: int) -> None:
 
 
 def test_a_job_that_is_weighed_commit_by_commit_weighs_the_same() -> None:
-    made, by_commit, at_once = make(1, released=True), JobCache(), JobCache()
+    made, by_commit, at_once = make(1, released=True), JobCache(ROOM), JobCache(ROOM)
     jobs = [made.job, *(decision.job for decision in life_of(made.job))]
     for job in jobs:
         by_commit.put(job)

@@ -27,13 +27,12 @@ from tests.faults.azure_operations import (
     CREATIONS,
     PREFIX,
     SAVES,
-    UPKEEP,
     Operation,
     Site,
-    prunes,
     request,
     submitted,
 )
+from tests.faults.azure_upkeep import UPKEEP, prunes
 from tests.faults.stopping_store import Clock, DeadError, Fate, StoppingStore
 
 FAR = at(10**8)
@@ -183,6 +182,7 @@ SABOTAGE = {
     "no fence": (SingleTable, "touch", no_fence, SAVES[0], Fate.LATE),
     "no tombstone in separate tables": (SplitTables, "bury", no_tombstone, CREATIONS[0], Fate.LATE),
     "no fence in separate tables": (SplitTables, "touch", no_fence, SAVES[0], Fate.LATE),
+    "no wake-up before a late reply": (SplitTables, "apart", False, SAVES[-2], Fate.UNSENT),
     "no withdrawal": (Tenants, "withdraw", not_ended, CREATIONS[0], Fate.UNSENT),
 }
 

@@ -23,12 +23,12 @@ from tests.faults.azure_operations import (
     Site,
     applies,
     lived,
-    looks,
     next_step,
     request,
     submits,
 )
 from tests.faults.azure_operations import Act as Doing
+from tests.faults.azure_upkeep import looks
 from tests.faults.stopping_store import Clock, DeadError
 from tests.memory_tables import MemoryTables
 

@@ -106,6 +106,23 @@ def test_a_worker_at_work_is_known_since_when_and_heard_of() -> None:
     assert heard[0].at > finding.since
 
 
+def test_how_far_a_worker_says_it_is_is_shown_until_its_work_ends() -> None:
+    async def main(loop: VirtualLoop) -> list[str]:
+        ward = Ward(loop)
+        async with ward.running():
+            (await ward.start("ocr", 3600)).says = "page 3 of 9"
+            job_id = await ward.submit()
+            await asyncio.sleep(1800)
+            at_work = await ward.why(job_id)
+            lease = (await ward.job(job_id)).steps[0].executions[-1].exec_id
+            assert ward.heard.workers.progress(lease) == "page 3 of 9"
+            await ward.ended(job_id)
+            assert ward.heard.workers.progress(lease) is None
+            return [each.what for each in at_work.evidence]
+
+    assert "it says: page 3 of 9" in run_virtually(main)
+
+
 def test_the_place_of_a_defect_in_the_services_code_is_named() -> None:
     finding = found(next(each for each in FAULTS if "defect" in each.name))
     assert "ward.py:" in finding.summary

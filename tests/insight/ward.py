@@ -69,8 +69,11 @@ class Working(Service):
         self.step_types = (name.upper(),)
         self.seconds = seconds
         self.fails: dict[str, Exception] = {}
+        self.says: str | None = None
 
     async def execute(self, task: Task) -> Output:
+        if self.says is not None:
+            task.report(self.says)
         await asyncio.sleep(self.seconds)
         error = self.fails.get(task.tenant_id) or self.fails.get("*")
         if error is not None:

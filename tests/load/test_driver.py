@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from lucius.client import Client, UnreachableError
-from lucius.load.driver import Driver
+from lucius.load.driver import Driver, Target
 from lucius.load.plan import LoadError, LoadPlan, parse_failures, parse_tenants
 from lucius.load.server_target import ServerTarget
 from lucius.load.tally import JobEnd, LoadTally
@@ -36,7 +36,7 @@ class Timed:
         return self._end
 
 
-def driven(target: Timed, plan: LoadPlan) -> LoadTally:
+def driven(target: Target, plan: LoadPlan) -> LoadTally:
     async def work(loop: VirtualLoop) -> LoadTally:
         driver = Driver(target, plan)
         await driver.run()

@@ -84,6 +84,7 @@ class Attentive(Deeds):
     cancel_grace = None
 
     def execute(self, task: SyncTask) -> Output:
+        task.report("begun")
         task.stage("begun.txt", written_at_once("yes"))
         while not task.cancel_requested:
             time.sleep(0.01)

@@ -106,6 +106,17 @@ async def test_a_service_that_listens_stops_when_the_job_is_cancelled(bench: Ben
     assert "being cancelled" in result["error"]["message"]
 
 
+async def test_what_a_child_reports_goes_with_a_heartbeat(bench: Bench) -> None:
+    runner = await bench.runner(isolated.Attentive())
+    await bench.send(1, lease_seconds=9.0)
+    beats = 1
+    while "progress" not in (beat := (await bench.replies("HEARTBEAT", beats))[-1]):
+        beats += 1  # the child had not begun
+    assert beat["progress"] == "begun"
+    runner.request_cancel("job_1")
+    await bench.result()
+
+
 async def test_a_process_that_ignores_a_cancellation_is_killed(bench: Bench) -> None:
     runner = await bench.runner(isolated.Deeds())
     await bench.send(1, payload={"deed": "for ever"})

@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -208,27 +208,25 @@ class Stack:
         await asyncio.gather(*(part.stop() for part in self.parts if part not in ours))
 
 
-@contextlib.asynccontextmanager
-async def azure_stack(
+async def _run(
     settings: Settings,
-    *,
+    ready: Callable[[Sequence[str]], None],
     host: str,
     port: int,
     services: Sequence[str],
-    temporal: bool = False,
-    environ: Mapping[str, str] = os.environ,
-) -> AsyncIterator[tuple[Stack, list[str]]]:
-    with _nats(environ, settings.data_dir) as found:
-        stack = Stack(settings, {**environ, **found})
+    temporal: bool,
+) -> None:
+    """Until it is cancelled, even while it starts."""
+    with _nats(os.environ, settings.data_dir) as found:
+        stack = Stack(settings, {**os.environ, **found})
         try:
             await stack.start_stand_ins()
             if temporal:
                 log.info("the Temporal UI is at %s", await stack.start_temporal())
             urls = await stack.start_processes(host, port, services)
-            keeping = [asyncio.create_task(part.keep()) for part in stack.parts]
-            yield stack, urls
-            for task in keeping:
-                task.cancel()
+            log.info("listening on %s", " and ".join(urls))
+            ready(urls)
+            await asyncio.gather(*(part.keep() for part in stack.parts))
         finally:
             stack_settings.remove(settings.data_dir)
             await stack.stop()
@@ -262,9 +260,10 @@ async def serve_azure(
     check(settings, host, port)
     stopping = asyncio.Event()
     with Ending(settings.drain, closing=3 * CLOSING).listening(stopping.set):
-        async with azure_stack(
-            settings, host=host, port=port, services=services, temporal=temporal
-        ) as (_, urls):
-            log.info("listening on %s", " and ".join(urls))
-            ready(urls)
-            await stopping.wait()
+        running = asyncio.create_task(_run(settings, ready, host, port, services, temporal))
+        told = asyncio.create_task(stopping.wait())
+        await asyncio.wait((running, told), return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running

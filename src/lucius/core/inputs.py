@@ -113,12 +113,15 @@ class AckReceived:
 
 @record
 class HeartbeatReceived:
+    """`progress`: how far the worker is, in its own words. No decision depends on it."""
+
     kind: ClassVar[Kind] = Kind.HEARTBEAT
     step_id: str
     attempt_no: int
     lease_id: str
     worker_id: str | None = None
     timestamp: str | None = None
+    progress: str | None = None
 
 
 @record

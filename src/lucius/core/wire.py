@@ -186,7 +186,7 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
         )
         return job_id, AckReceived(*bound, worker, stamp, *said)
     if given == "HEARTBEAT":
-        return job_id, HeartbeatReceived(*bound, worker_id=worker, timestamp=stamp)
+        return job_id, HeartbeatReceived(*bound, worker, stamp, _optional(body, "progress"))
     return job_id, LeaseReturned(*bound, worker_id=worker, timestamp=stamp)
 
 

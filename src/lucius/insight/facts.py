@@ -55,6 +55,8 @@ class Clues:
     """By step."""
     orders: Mapping[str, Ordered] = field(default_factory=dict)
     """By kind: `pause` or `cancel`."""
+    progress: Mapping[str, str] = field(default_factory=dict)
+    """By step: how far its worker said it is."""
 
 
 @record

@@ -66,6 +66,9 @@ class Sightings:
         others = [service for note in await self._recent() for service in note["unclaimed"]]
         return {*self._unclaimed(), *others}
 
+    def progress(self, lease_id: str) -> str | None:
+        return self._workers.progress(lease_id)
+
     async def untaken(self) -> dict[str, datetime]:
         """Services with steps that are sent again because nobody took them, and since when."""
         found = self._workers.untaken()

@@ -149,13 +149,17 @@ def at_work(at: Situation) -> Diagnosis | None:
         return None
     heard = run.lease_expires_at - at.plan.policy.lease
     quiet = at.facts.now - heard > at.plan.policy.lease / 2
-    who = run.lease_owner or "a worker"
+    who, progress = run.lease_owner or "a worker", at.clues.progress.get(at.plan.step_id)
     said = "has said nothing for long" if quiet else "is at work on it"
     return Diagnosis(
         "WORKER_QUIET" if quiet else "AT_WORK",
         f"{who} {said} (step {at.plan.step_id}, attempt {run.attempt_no})",
         heard if quiet else run.started_at,
-        [Evidence("the worker took it", run.started_at), Evidence("last heard of", heard)],
+        [
+            Evidence("the worker took it", run.started_at),
+            Evidence("last heard of", heard),
+            *([Evidence(f"it says: {progress}")] if progress else []),
+        ],
         "the lease ends, unless the worker answers or sends a heartbeat",
         run.lease_expires_at,
         f"lucius job watch {at.job.job_id}",

@@ -95,9 +95,17 @@ class Physician:
         if job.terminal and job.state is not JobState.CANCELLED:
             return Clues()
         try:
-            return Clues(await self._places(job), await self._orders(job))
+            return Clues(await self._places(job), await self._orders(job), self._progress(job))
         except LedgerError:
             return Clues()
+
+    def _progress(self, job: Job) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            said = self._sightings.progress(step.execution.exec_id) if step.execution else None
+            if said is not None:
+                found[planned.step_id] = said
+        return found
 
     async def _orders(self, job: Job) -> dict[str, Ordered]:
         if job.state not in _ORDERED:

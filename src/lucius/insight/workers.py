@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lucius.core.effects import Decision, Outcome
 from lucius.core.fingerprint import failure_of
-from lucius.core.inputs import AckReceived, Input
+from lucius.core.inputs import AckReceived, HeartbeatReceived, Input
 from lucius.core.job import Execution, Job, Step
 from lucius.core.states import AbortReason, StepState
 from lucius.insight.service_rules import SILENT
@@ -44,6 +44,8 @@ class Workers:
         """Since `sightings` last wrote it down."""
         self._running: dict[str, tuple[str, str, int]] = {}
         """Leases at work on the owned lanes: service, worker and lane."""
+        self._progress: dict[str, str] = {}
+        """What the worker of such a lease said last."""
         self._untaken: dict[tuple[str, int], tuple[str, datetime, int]] = {}
         """Steps that are sent again, as nobody took them: service, since when, lane. Of the owned lanes."""
         self._said: dict[str, tuple[int | None, str | None]] = {}
@@ -116,8 +118,11 @@ class Workers:
         sight.slots, sight.version = slots or sight.slots, said or sight.version
 
     def applied(self, received: Input, outcome: Outcome) -> None:
-        """What a worker says of itself with its ACK."""
-        if type(received) is AckReceived and received.slots is not None and received.worker_id:
+        """What a worker says of itself with its ACK, and of its work with a heartbeat."""
+        if type(received) is HeartbeatReceived:
+            if received.progress and received.lease_id in self._running:
+                self._progress[received.lease_id] = received.progress
+        elif type(received) is AckReceived and received.slots is not None and received.worker_id:
             if len(self._said) > MOST_WORKERS * 20:
                 self._said.clear()
             version = received.version[:LONGEST_VERSION] if received.version else None
@@ -137,6 +142,7 @@ class Workers:
         """Other processes follow what is at work there."""
         for lease_id in [lease for lease, (_, _, lane) in self._running.items() if lane in lanes]:
             del self._running[lease_id]
+            self._progress.pop(lease_id, None)
         for place in [place for place, (_, _, lane) in self._untaken.items() if lane in lanes]:
             del self._untaken[place]
 
@@ -155,6 +161,7 @@ class Workers:
         lane = job.plan.routing.lane
         if step.state is not StepState.IN_PROGRESS or run is not step.executions[-1]:
             self._running.pop(run.exec_id, None)
+            self._progress.pop(run.exec_id, None)
         elif run.exec_id not in self._running and lane in self._lanes.owned:
             owner = (run.lease_owner or UNNAMED)[:LONGEST_NAME]
             self._running[run.exec_id] = (service, owner, lane)
@@ -184,6 +191,10 @@ class Workers:
             for worker_id, sight in seen.workers.items()
         )
         return {(service, worker_id) for _, service, worker_id in nlargest(MOST_NOTED, every)}
+
+    def progress(self, lease_id: str) -> str | None:
+        """How far the worker of this lease said it is, if it told this process."""
+        return self._progress.get(lease_id)
 
     def untaken(self) -> dict[str, datetime]:
         """Services with steps that are sent again because nobody took them, and since when."""

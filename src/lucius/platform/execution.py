@@ -347,7 +347,8 @@ class Attempt:
             await backoff.wait()
 
     async def _beat(self, directive: Directive, number: int) -> None:
-        if await self._send(directive, HEARTBEAT, serial=number):
+        said = self._task.progress if self._task is not None else None
+        if await self._send(directive, HEARTBEAT, {"progress": said} if said else None, number):
             self.request_cancel()
         try:
             await self._kit.records.renew(directive, self._kit.worker_id)

@@ -65,6 +65,10 @@ class SyncTask:
     def cancel_requested(self) -> bool:
         return self._task.cancel_requested
 
+    def report(self, progress: str) -> None:
+        """As `Task.report`."""
+        self._task.report(progress)
+
     def check_cancelled(self) -> None:
         """Raise StepCancelledError if the job is being cancelled. Call it between pieces of work."""
         self._task.check_cancelled()

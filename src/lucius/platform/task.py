@@ -50,6 +50,7 @@ class Task:
         self._cancelled: asyncio.Event | None = None
         self.payload = payload
         self.cancel_requested = False
+        self.progress: str | None = None
         self.staged: dict[str, Staged] = {}
 
     @property
@@ -149,6 +150,12 @@ class Task:
         others = (each for each in self.staged.values() if each.name != name)
         kept = sum(each.size for each in others if each.content is not None)
         return len(content) <= SMALL and kept + len(content) <= SMALL_TOGETHER
+
+    # -- telling -----------------------------------------------------------------------------
+
+    def report(self, progress: str) -> None:
+        """Say how far the work is: the next heartbeat carries it, and `lucius why` shows the last."""
+        self.progress = progress
 
     # -- cancelling --------------------------------------------------------------------------
 

@@ -36,6 +36,12 @@ _ACK: Final[dict[str, Any]] = {
     "slots": {"type": "integer", "description": "How many steps the worker takes at once"},
     "version": {"type": "string", "description": "Which release of the service it runs"},
 }
+_HEARTBEAT: Final[dict[str, Any]] = {
+    "progress": {
+        "type": "string",
+        "description": "How far the work is, in the worker's own words: `lucius why` shows the last",
+    },
+}
 _REQUIRED: Final = ["jobId", "stepId", "attempt_no", "lease_id"]
 _ANY: Final[dict[str, Any]] = {}
 _RESULT: Final[dict[str, Any]] = {
@@ -56,7 +62,8 @@ _RESULT: Final[dict[str, Any]] = {
 
 
 def reply_schema(kind: str | None) -> dict[str, Any]:
-    more = (_RESULT if kind in ("RESULT", None) else {}) | (_ACK if kind in ("ACK", None) else {})
+    fields = {"RESULT": _RESULT, "ACK": _ACK, "HEARTBEAT": _HEARTBEAT}
+    more = {n: f for name, each in fields.items() if kind in (name, None) for n, f in each.items()}
     types = [kind] if kind else ["ACK", "RESULT", "HEARTBEAT", "RELEASE"]
     required = [*_REQUIRED, "status"] if kind == "RESULT" else _REQUIRED
     return {

@@ -47,17 +47,30 @@
     going = event.key === "g";
   });
 
+  // Browsers have a clipboard for pages over https and on this machine; elsewhere a selection is copied.
+  const copied = async (text, button) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      const field = document.createElement("textarea");
+      field.value = text;
+      field.className = "skip";
+      button.after(field);
+      field.select();
+      const done = document.execCommand("copy");
+      field.remove();
+      button.focus();
+      return done;
+    }
+  };
+
   document.addEventListener("click", async (event) => {
     const opener = event.target.closest("[data-opens]");
     if (opener) opens(opener.dataset.opens);
     const button = event.target.closest("[data-copy]");
     if (!button) return;
-    try {
-      await navigator.clipboard.writeText(button.dataset.copy);
-      button.textContent = "copied";
-    } catch {
-      button.textContent = "not allowed";
-    }
+    button.textContent = (await copied(button.dataset.copy, button)) ? "copied" : "not allowed";
     button.classList.add("done");
     setTimeout(() => {
       button.textContent = "copy";

@@ -50,11 +50,12 @@ EVENT: Final = "EVENT"
 class SingleTable:
     """The layout of a job's rows: `JOB`, `JOB|PLAN`, `STEP|..`, `EXEC|..`, `OUTBOX|..`, `EVENT|seq`."""
 
+    apart: Final = False
+
     def __init__(self, store: Store, table: str) -> None:
         self._store = store
         self._table = table
         self.tables: Final = (table,)
-        self.apart: Final = False
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -60,6 +60,8 @@ FORGOTTEN: Final = timedelta(minutes=5)
 class SplitTables:
     """`hot`: tenants whose jobs of a month lie in sixteen partitions; `lag`: how long copies wait."""
 
+    apart: Final = True
+
     def __init__(
         self,
         store: Store,
@@ -74,7 +76,6 @@ class SplitTables:
         self._late = Late(now, lag)
         self._jobs = tables.jobs
         self.tables: Final = (tables.jobs, tables.steps, tables.outbox, tables.events)
-        self.apart: Final = True
         self._copies = Projections(store, tables)
         self._now = now
         self._hot = frozenset(hot)

@@ -112,6 +112,9 @@ class RemoteTask(Task):
         content = data.encode() if isinstance(data, str) else bytes(data)
         return (await self._asked({"call": "stage", "name": name}, content)).decode()
 
+    def report(self, progress: str) -> None:
+        self._channel.say({"say": "report", "progress": progress})
+
     async def _asked(self, header: dict[str, Any], body: bytes = b"") -> bytes:
         return await asyncio.wrap_future(self._channel.ask(header, body))
 

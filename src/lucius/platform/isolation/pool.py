@@ -115,6 +115,8 @@ class Supervision:
                     await self._answer(said, body)
                 case "log":
                     self._log(said)
+                case "report":
+                    self._task.report(str(said.get("progress")))
                 case "done" | "failed":
                     return said
                 case other:
