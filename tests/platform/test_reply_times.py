@@ -15,7 +15,7 @@ def test_a_reply_says_the_time_of_day_in_utc(
     monkeypatch: pytest.MonkeyPatch, second: int, fraction: float
 ) -> None:
     now = NEW_YEAR + second + fraction
-    monkeypatch.setattr(replies.time, "time", lambda: now)
+    monkeypatch.setattr("lucius.platform.replies.time.time", lambda: now)
     text = replies.utc_text()
     assert abs(datetime.fromisoformat(text) - datetime.fromtimestamp(now, UTC)).microseconds <= 1
     assert len(text) == len("2026-01-01T00:00:00.000000+00:00")

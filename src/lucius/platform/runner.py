@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
@@ -72,7 +72,7 @@ class ServiceRunner:
         replies: Replies | None = None,
         records: Records | None = None,
         commits: Commits | None = None,
-        clock: Callable[[], str] = utc_text,
+        clock: Callable[[], datetime] | None = None,
         instruments: ServiceInstruments | None = None,
         chaos: Chaos | None = None,
     ) -> None:
@@ -90,7 +90,7 @@ class ServiceRunner:
             records or MemoryRecords(),
             commits or Commits(workspace),
             worker_id or new_worker_id(service),
-            clock,
+            utc_text if clock is None else lambda: clock().isoformat(),
             instruments or ServiceInstruments(),
             Pulse(),
             {"slots": slots or slots_of(service, SLOTS), "version": service.version},
