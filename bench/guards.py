@@ -22,7 +22,10 @@ from lucius.engines.outbox.window import Window
 from lucius.ledgers.memory import MemoryLedger
 
 ROUNDS: Final = 60
+ROOM: Final = 2**28
+"""Bytes of the cache."""
 JOBS: Final = 300
+ROOM: Final = 2**28
 """Replayed in each round."""
 ROOM: Final = 2**28
 """Bytes: as much as the cache has by default."""

@@ -1,4 +1,4 @@
-"""`lucius up --stack azure` refuses what cannot work before it starts anything."""
+"""`lucius up --stack azure` refuses what cannot work before it starts anything; others find its settings."""
 
 from contextlib import closing
 from pathlib import Path
@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from lucius.bootstrap import stack_settings
 from lucius.bootstrap.listening import LOOPBACK, listen
+from lucius.cli.ledger import settings_of_command
 from lucius.cli.main import main
+from lucius.cli.processes import logs
 
 
 def up(folder: Path, *words: str) -> Result:
@@ -45,3 +48,27 @@ def test_protocols_that_cannot_be_used(
 def test_an_address_that_others_reach_without_authentication(tmp_path: Path) -> None:
     result = up(tmp_path, "--host", "0.0.0.0")
     assert (result.exit_code, "LUCIUS_AUTH=keys or jwt" in result.stderr) == (1, True)
+
+
+def test_settings_of_a_running_stack_are_found_in_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count after the environment, and only while it runs."""
+    odd = "it's; a $name"
+    stack_settings.write(tmp_path, {"LUCIUS_SYSTEM": "stack", "LUCIUS_REGION": odd, "HOME": "/"})
+    assert stack_settings.read(tmp_path) == {"LUCIUS_SYSTEM": "stack", "LUCIUS_REGION": odd}
+    assert (tmp_path / stack_settings.NAME).stat().st_mode & 0o077 == 0, "it holds secrets"
+    assert settings_of_command(tmp_path).system == "stack"
+    monkeypatch.setenv("LUCIUS_SYSTEM", "mine")
+    assert settings_of_command(tmp_path).system == "mine"
+    monkeypatch.delenv("LUCIUS_SYSTEM")
+    stack_settings.remove(tmp_path)
+    assert settings_of_command(tmp_path).system == "lucius"
+
+
+def test_logs_are_json_for_programs_unless_a_setting_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (logs(False), logs(True)) == ({}, {"LUCIUS_LOG_FORMAT": "json"})
+    monkeypatch.setenv("LUCIUS_LOG_FORMAT", "text")
+    assert logs(True) == {"LUCIUS_LOG_FORMAT": "text"}

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from lucius.engines.outbox.ready import PAGE, ReadyQueues, Waiting
-from lucius.engines.outbox.window import FIRST
+from lucius.engines.outbox.window import FIRST, PASSES, Window
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.ledger import Ledger, ReadyEntry, ReadyQueue
 
@@ -76,6 +76,21 @@ def test_a_silent_tenant_has_one_out_at_a_time_until_it_is_heard() -> None:
     windows.acknowledged("last")
     windows.opened(KEY, A, "heard")
     assert windows.room(KEY, A)
+
+
+def test_a_tenant_whose_directive_others_pass_by_has_no_more_out_until_it_is_heard() -> None:
+    window = Window()
+    slow, quick = window.take("slow"), window.take("quick")
+    window.enqueue("slow-1", slow)
+    for number in range(PASSES + 2 * len(window.flows)):
+        assert window.room("slow"), f"after {number}"
+        window.heard(quick)
+    window.heard(quick)
+    assert not window.room("slow")
+    assert window.room("quick")
+    window.dequeue("slow-1", slow)
+    slow.waiting -= 1
+    assert window.room("slow")
 
 
 def test_a_window_is_closed_while_the_broker_is_down() -> None:

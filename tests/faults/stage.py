@@ -145,7 +145,7 @@ class Worker:
             topics=TOPICS,
             records=records,
             commits=commits(workspace),
-            clock=stage.loop.now,
+            clock=lambda: stage.loop.now().isoformat(),
         )
 
     async def dies(self, gate: Gate) -> None:

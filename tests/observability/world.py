@@ -59,7 +59,9 @@ class Watched:
         self.outbox.tasks.spawn(self.reconciler.run())
 
     async def serve(self, service: Service) -> ServiceRunner:
-        runner = ServiceRunner(service, self.bus, MemoryWorkspace(), clock=self.loop.now)
+        runner = ServiceRunner(
+            service, self.bus, MemoryWorkspace(), clock=lambda: self.loop.now().isoformat()
+        )
         self._runners.append(runner)
         await runner.start()
         return runner

@@ -58,12 +58,12 @@ def directive(**changes: Any) -> Given:
 def refusing(reason: int) -> Given:
     """The file system of the workspace takes nothing."""
 
-    def refuse(directory: str) -> None:
+    def refuse(handle: int, data: bytes) -> None:
         raise OSError(reason, "no more")
 
     async def given(stage: Stage) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as broken:
-            broken.setattr(files, "open_temporary", refuse)
+            broken.setattr(files, "write_all", refuse)
             return await stage.step("OCR", jobId=f"job_{reason}")
 
     return given

@@ -80,12 +80,12 @@ async def test_a_process_keeps_its_model_and_steps_aside_for_the_server(tmp_path
 async def test_a_workspace_that_is_full_or_read_only_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
-    def refuse(directory: str) -> None:
+    def refuse(handle: int, data: bytes) -> None:
         raise OSError(reason, "no more")
 
     async with Stage(tmp_path, [Ocr()]) as stage:
         with monkeypatch.context() as full:
-            full.setattr(files, "open_temporary", refuse)
+            full.setattr(files, "write_all", refuse)
             assert failure(await stage.step("OCR")) == ("FAILED_RETRY", "WORKSPACE_UNAVAILABLE")
         again = await stage.step("OCR", attempt_no=2)
         assert again["status"] == "SUCCEEDED"

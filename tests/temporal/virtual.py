@@ -270,7 +270,9 @@ class Execution:
                 later = asyncio.get_running_loop().call_later(seconds, self._fire, timer.seq)
                 self._timers[timer.seq] = later
             case "cancel_timer":
-                self._timers.pop(command.cancel_timer.seq).cancel()
+                running = self._timers.pop(command.cancel_timer.seq, None)
+                if running is not None:  # else it has fired, and a signal of the same task ends it
+                    running.cancel()
             case "complete_workflow_execution":
                 self.result = decoded(command.complete_workflow_execution.result)
                 self.running = False

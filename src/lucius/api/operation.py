@@ -169,9 +169,9 @@ async def _caller(
             raise Problem("FORBIDDEN", f"this needs the role {role.value}")
         if operation.every_tenant and caller.tenants is not None:
             raise Problem("TENANT_FORBIDDEN", "this is for callers that are bound to no tenant")
-    beyond = request.scope.get(RESERVE_CODE)
-    if beyond is not None and role not in OPERATORS and not is_operator(caller):
-        raise Problem(beyond)
+    no_room = request.scope.get(RESERVE_CODE)
+    if no_room is not None and role not in OPERATORS and not is_operator(caller):
+        raise Problem(no_room)
     return caller
 
 
@@ -201,10 +201,10 @@ def charged_as(context: ApiContext, request: Request, caller: Caller) -> str:
 
 
 def place_to_wait(context: ApiContext, request: Request, caller: Caller) -> Callable[[], None]:
-    """For a request that waits. Call what is returned when it does so no more."""
-    beyond = request.scope.get(RESERVE_CODE)
-    if beyond is not None:
-        raise Problem(beyond)
+    """Count a request that waits. Call what is returned when it waits no more."""
+    no_room = request.scope.get(RESERVE_CODE)
+    if no_room is not None:
+        raise Problem(no_room)
     if context.waits is None:
         return _nothing
     return context.waits.take(charged_as(context, request, caller))

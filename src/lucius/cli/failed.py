@@ -88,9 +88,19 @@ class RedriveRate(click.ParamType[float]):
 )
 @click.option("--tenant", "tenant_id", multiple=True, help="Jobs of this tenant.")
 @click.option(
-    "--canary", type=click.IntRange(0, 100), default=5, show_default=True, help="So many first."
+    "--canary",
+    type=click.IntRange(0, 100),
+    default=5,
+    show_default=True,
+    help="How many jobs are redriven first; the rest waits until they have ended.",
 )
-@click.option("--rate", type=RedriveRate(), default="10/s", show_default=True, help="Then so many.")
+@click.option(
+    "--rate",
+    type=RedriveRate(),
+    default="10/s",
+    show_default=True,
+    help="How many jobs follow in a second or minute, such as 20/s.",
+)
 @click.option(
     "--stop-after",
     default="10%",

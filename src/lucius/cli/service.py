@@ -30,7 +30,7 @@ class ChaosWords(click.ParamType["Chaos"]):
 
 @click.group()
 def service() -> None:
-    """Write a platform service, run it, or hold back its work."""
+    """Write a platform service, run it, pause or resume it."""
 
 
 @service.command("new")

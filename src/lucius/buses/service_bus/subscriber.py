@@ -36,7 +36,7 @@ class Waiter:
         self.got: list[Delivery] = []
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def give(self, delivery: Delivery) -> None:
+    def deliver(self, delivery: Delivery) -> None:
         self.got.append(delivery)
         self._finish(None)
 
@@ -171,7 +171,7 @@ class Subscriber:
     def _offer(self, delivery: Delivery) -> None:
         able = [w for w in self._waiters if delivery.topic in w.topics and len(w.got) < w.limit]
         if able:
-            min(able, key=lambda waiter: waiter.done.done()).give(delivery)
+            min(able, key=lambda waiter: waiter.done.done()).deliver(delivery)
             return
         self._kept.append(delivery)
         asyncio.get_running_loop().call_later(KEPT.total_seconds(), self._give_back, delivery)
