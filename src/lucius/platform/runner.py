@@ -19,7 +19,7 @@ from lucius.platform.commit import Commits
 from lucius.platform.execution import Attempt, Kit
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
-from lucius.platform.lease import Pulse
+from lucius.platform.lease import LeaseTimer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import MemoryRecords, Records
 from lucius.platform.replies import BusReplies, Replies, utc_text
@@ -92,7 +92,7 @@ class ServiceRunner:
             worker_id or new_worker_id(service),
             utc_text if clock is None else lambda: clock().isoformat(),
             instruments or ServiceInstruments(),
-            Pulse(),
+            LeaseTimer(),
             {"slots": slots or slots_of(service, SLOTS), "version": service.version},
         )
         self._name = subscription or service.name
@@ -272,7 +272,7 @@ class ServiceRunner:
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
-        self._kit.pulse.stop()
+        self._kit.lease_timer.stop()
         for execution in self._running.values():
             log.error("%s ignores its cancellation and is left behind", execution.message_id)
         await self._kit.body.close()
