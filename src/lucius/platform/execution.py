@@ -23,7 +23,7 @@ from lucius.platform.errors import (
     classify,
     step_failure,
 )
-from lucius.platform.lease import HeartbeatTimer, Lease
+from lucius.platform.lease import Lease, LeaseTimer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.outputs import uncommitted
 from lucius.platform.records import Begun, Records
@@ -64,7 +64,7 @@ class Kit:
     clock: Callable[[], str]
     """The time that replies say."""
     instruments: ServiceInstruments
-    pulse: HeartbeatTimer
+    lease_timer: LeaseTimer
     said: Mapping[str, Any] | None = None
     """What the worker says of itself with every ACK: `slots` and `version`."""
 
@@ -224,7 +224,7 @@ class Attempt:
 
     async def _work(self, directive: Directive, sent_at: float) -> None:
         beat = partial(self._beat, directive)
-        lease = Lease(directive.lease_seconds, sent_at, beat, self._kit.pulse)
+        lease = Lease(directive.lease_seconds, sent_at, beat, self._kit.lease_timer)
         self.progress = Progress.EXECUTING
         lease.keep()
         try:

@@ -18,26 +18,26 @@ EARLY: Final = 0.002
 class Lease:
     """Runs on the loop's clock from before the ACK went out: the ledger's begins later, when it came."""
 
-    __slots__ = ("_beat", "_beats", "_expires_at", "_pulse", "_seconds", "_sending", "due_at")
+    __slots__ = ("_beat", "_beats", "_expires_at", "_lease_timer", "_seconds", "_sending", "due_at")
 
     def __init__(
         self,
         seconds: float,
         sent_at: float,
         beat: Callable[[int], Awaitable[None]],
-        pulse: "HeartbeatTimer",
+        lease_timer: "LeaseTimer",
     ) -> None:
         self._seconds = seconds
         self._beat = beat
         self._beats = 0
-        self._pulse = pulse
+        self._lease_timer = lease_timer
         self._sending: asyncio.Task[None] | None = None
         self._expires_at = sent_at + seconds
         self.due_at = sent_at + seconds / BEATS_PER_LEASE
 
     def keep(self) -> None:
         """Send heartbeats until `stop`."""
-        self._pulse.add(self)
+        self._lease_timer.add(self)
 
     def check(self) -> None:
         """Nothing is committed under a lease that another attempt may have replaced."""
@@ -45,7 +45,7 @@ class Lease:
             raise LeaseExpiredError("the lease ran out before the work was committed")
 
     def stop(self) -> None:
-        self._pulse.drop(self)
+        self._lease_timer.drop(self)
         if self._sending is not None:
             self._sending.cancel()
 
@@ -66,10 +66,10 @@ class Lease:
         else:
             self._expires_at = max(self._expires_at, sent_at + self._seconds)
         self.due_at = loop.time() + self._seconds / parts
-        self._pulse.add(self)
+        self._lease_timer.add(self)
 
 
-class HeartbeatTimer:
+class LeaseTimer:
     """One timer for all leases of a runner: most attempts end long before their first heartbeat."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,7 +19,7 @@ from lucius.platform.commit import Commits
 from lucius.platform.execution import Attempt, Kit
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
-from lucius.platform.lease import HeartbeatTimer
+from lucius.platform.lease import LeaseTimer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import MemoryRecords, Records
 from lucius.platform.replies import BusReplies, Replies, utc_text
@@ -72,7 +72,7 @@ class ServiceRunner:
         replies: Replies | None = None,
         records: Records | None = None,
         commits: Commits | None = None,
-        clock: Callable[[], str] = utc_text,
+        clock: Callable[[], datetime] | None = None,
         instruments: ServiceInstruments | None = None,
         chaos: Chaos | None = None,
     ) -> None:
@@ -90,9 +90,9 @@ class ServiceRunner:
             records or MemoryRecords(),
             commits or Commits(workspace),
             worker_id or new_worker_id(service),
-            clock,
+            utc_text if clock is None else lambda: clock().isoformat(),
             instruments or ServiceInstruments(),
-            HeartbeatTimer(),
+            LeaseTimer(),
             {"slots": slots or slots_of(service, SLOTS), "version": service.version},
         )
         self._name = subscription or service.name
@@ -272,7 +272,7 @@ class ServiceRunner:
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
-        self._kit.pulse.stop()
+        self._kit.lease_timer.stop()
         for execution in self._running.values():
             log.error("%s ignores its cancellation and is left behind", execution.message_id)
         await self._kit.body.close()
