@@ -14,7 +14,7 @@ from lucius.core.errors import LedgerCorruptError, LedgerTooNewError
 from lucius.core.packed import Packed
 from lucius.core.plan import Carried, RetryPolicy, Sla, StepPlan
 from lucius.ledgers.stored.event_codec import decode_events, encode_events
-from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job
+from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, schema_of
 from lucius.ledgers.stored.json_form import instant, micros, pack
 from lucius.ledgers.stored.plan_codec import decode_plan, encode_plan
 from tests.conformance.jobs import at, life_of, make, plan_of

@@ -145,7 +145,7 @@ class Worker:
             topics=TOPICS,
             records=records,
             commits=commits(workspace),
-            clock=lambda: stage.loop.now().isoformat(),
+            clock=stage.loop.now,
         )
 
     async def dies(self, gate: Gate) -> None:

@@ -59,9 +59,7 @@ class Watched:
         self.outbox.tasks.spawn(self.reconciler.run())
 
     async def serve(self, service: Service) -> ServiceRunner:
-        runner = ServiceRunner(
-            service, self.bus, MemoryWorkspace(), clock=lambda: self.loop.now().isoformat()
-        )
+        runner = ServiceRunner(service, self.bus, MemoryWorkspace(), clock=self.loop.now)
         self._runners.append(runner)
         await runner.start()
         return runner
