@@ -369,7 +369,7 @@ def new_instance(workflow_id: str, run_id: str, at: datetime) -> WorkflowInstanc
         workflow_start_time=at,
         task_queue="virtual",
         task_timeout=timedelta(seconds=10),
-        typed_search_attributes=TypedSearchAttributes.empty,
+        typed_search_attributes=TypedSearchAttributes([]),  # the library changes it in place
         workflow_id=workflow_id,
         workflow_type="LuciusJob",
     )
