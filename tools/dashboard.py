@@ -116,7 +116,10 @@ SURFACE: Final = (
     Panel("Time to answer", _quantiles("lucius_http_request_seconds", "route"), "s"),
     Panel(
         "Refused and failed",
-        _rate('lucius_http_requests_total{status=~"429|5.."}', "route", "status"),
+        (
+            *_rate('lucius_http_requests_total{status=~"429|5.."}', "route", "status"),
+            *_rate("lucius_connections_refused_total", "code"),
+        ),
         "ops",
     ),
     Panel(
