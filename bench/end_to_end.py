@@ -32,13 +32,32 @@ class Server:
         self.pid = pid
 
     def cpu(self) -> float:
-        """CPU seconds of the server so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        """CPU seconds of the server and of the processes that it has started, so far."""
+        return sum(map(_ticks, (self.pid, *_started_by(self.pid)))) / TICKS
 
     def resident(self) -> int:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _started_by(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    found = [int(each.name) for each in Path("/proc").iterdir() if _parent(each) == pid]
+    return [each for child in found for each in (child, *_started_by(child))]
+
+
+def _parent(process: Path) -> int | None:
+    if not process.name.isdigit():
+        return None
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except FileNotFoundError:  # it has ended
+        return None
+
+
+def _ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 @asynccontextmanager

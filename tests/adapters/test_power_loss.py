@@ -59,14 +59,14 @@ async def served(workspace: Workspace, given: Directive) -> CommitRecord:
     """What the kit does for one attempt, up to its RESULT. Its content differs from all others."""
     own = workspace.within(*folders(given))
     commits = Commits(own)
-    record, filled = await commits.find(given), 0
-    if record is None:
+
+    async def propose() -> tuple[CommitRecord, int]:
         task = Task(given, {}, own)
         filling = FILLING["large" if given.job_id.endswith("large") else "small"]
         await task.stage("output.txt", f"{given.job_id} by attempt {given.attempt_no}{filling}")
-        record, filled = await commits.commit(given, "worker", Output(), task.staged)
-    await commits.promote(given, record, filled)
-    return record
+        return await commits.commit(given, "worker", Output(), task.staged)
+
+    return await commits.once(given, propose)
 
 
 JOBS = ("job_1", "job_2_large", "job_3", "job_4", "job_5", "job_6")

@@ -15,6 +15,7 @@ from obstore.store import MemoryStore
 
 from lucius.ports.workspace import Workspace
 from lucius.standins.azurite import create_container
+from lucius.workspaces.apart import LocalWorkspaceApart
 from lucius.workspaces.azure_account import Account, account_of
 from lucius.workspaces.azure_blob import blob_place, open_blobs
 from lucius.workspaces.by_scheme import WorkspaceByScheme
@@ -44,7 +45,10 @@ class Adapter(Protocol):
 
 
 async def _await(body: Body, harness: Harness) -> None:
-    await body(harness)
+    try:
+        await body(harness)
+    finally:
+        await harness.workspace.close()
 
 
 class LocalAdapter:
@@ -52,8 +56,11 @@ class LocalAdapter:
     capabilities: frozenset[str] = frozenset()
 
     def run(self, body: Body) -> None:
+        async def main(folder: str) -> None:
+            await _await(body, self.harness(Path(folder)))
+
         with TemporaryDirectory() as folder:
-            asyncio.run(_await(body, self.harness(Path(folder))))
+            asyncio.run(main(folder))
 
     def harness(self, folder: Path) -> Harness:
         root, beside = folder / "root", folder / "beside"
@@ -76,6 +83,23 @@ class LocalAdapter:
 
     def workspace(self, root: Path) -> Workspace:
         return LocalWorkspace(root)
+
+
+class LocalApartAdapter(LocalAdapter):
+    """Written by a process of its own."""
+
+    name = "local, apart"
+
+    def workspace(self, root: Path) -> LocalWorkspaceApart:
+        return LocalWorkspaceApart(root)
+
+    def run(self, body: Body) -> None:
+        async def served(harness: Harness) -> None:
+            assert isinstance(harness.workspace, LocalWorkspaceApart)
+            await harness.workspace.writer.started()
+            await body(harness)
+
+        super().run(served)
 
 
 class BySchemeAdapter(LocalAdapter):
@@ -159,6 +183,7 @@ class ObjectsInMemoryAdapter:
 
 ADAPTERS: tuple[Adapter, ...] = (
     LocalAdapter(),
+    LocalApartAdapter(),
     BySchemeAdapter(),
     MemoryAdapter(),
     ObjectsInMemoryAdapter(),

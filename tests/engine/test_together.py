@@ -99,7 +99,7 @@ def test_deliveries_are_grouped_by_job_in_their_order() -> None:
         {"jobId": 7},
     ]
     groups = by_job([delivery(number, body) for number, body in enumerate(bodies)])
-    assert [[d.message.message_id for d in group] for group in groups] == [
+    assert [[d.message.message_id for d in group] for group in groups.values()] == [
         ["0", "3"],
         ["1"],
         ["2"],

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from unittest.mock import patch
 
 from lucius.core.errors import BusUnavailableError, WorkspaceError
-from lucius.platform import CommitRecord, Commits, Output, Task
+from lucius.platform import CommitRecord, Commits, FatalError, Output, Task
 from lucius.platform.commit import record_uri
 from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.lease import Lease
@@ -132,6 +132,39 @@ async def test_when_a_result_was_lost_the_next_attempt_reports_it_without_execut
     assert writer.begun == [1]
     assert again["output_ref"] == lost["output_ref"]
     assert again["attempt_no"] == 2
+
+
+@on_the_bench
+async def test_a_first_attempt_under_a_second_lease_meets_the_record_and_has_no_effect(
+    bench: Bench,
+) -> None:
+    """Its worker died before the RESULT, and the lease was ended without a charge."""
+    await bench.runner(Writer())
+    await bench.send(1)
+    lost = await bench.result(1)
+    await bench.send(1, lease_id="another")
+    results = await bench.replies("RESULT", 2)
+    assert [each["lease_id"] for each in results] == [lost["lease_id"], "another"]
+    assert results[1]["output_ref"] == lost["output_ref"]
+    assert bench.workspace.effects(PROMOTED) == [b"by attempt 1"]
+
+
+@on_the_bench
+async def test_a_first_attempt_that_fails_under_a_second_lease_reports_what_was_committed(
+    bench: Bench,
+) -> None:
+    class OnceOnly(Writer):
+        async def execute(self, task: Task) -> Output | None:
+            if self.begun:
+                raise FatalError("the input is gone", code="INPUT_MISSING")
+            return await super().execute(task)
+
+    await bench.runner(OnceOnly())
+    await bench.send(1)
+    lost = await bench.result(1)
+    await bench.send(1, lease_id="another")
+    _, again = await bench.replies("RESULT", 2)
+    assert (again["status"], again["output_ref"]) == ("SUCCEEDED", lost["output_ref"])
 
 
 async def _outlives_its_lease(bench: Bench) -> dict[str, object]:

@@ -139,7 +139,7 @@ async def test_a_record_that_was_poisoned_before_is_named(bench: Bench) -> None:
     (record,) = [uri for uri in bench.workspace.objects if COMMITS in uri]
     text = bench.workspace.objects[record].decode()
     assert parse_directive(body).effect_key in text
-    bench.workspace.objects[record] = text.replace('"attempt_no": 1', '"attempt_no": NaN').encode()
+    bench.workspace.objects[record] = text.replace('"attempt_no":1', '"attempt_no":NaN').encode()
     await bench.send(2)
     assert (await bench.result(2))["error"]["code"] == "COMMIT_RECORD_CORRUPT"
 

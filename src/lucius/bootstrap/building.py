@@ -53,7 +53,7 @@ async def _built(
     check_shared_secrets(settings)
     bus = traced(open_bus(settings))
     own_data(settings)
-    workspace = open_workspace(settings)
+    workspace = open_workspace(settings, apart=bool(services))
     await job_workspaces(settings, workspace).claim()
     workflows = await open_workflows(settings) if with_workflows(settings, engine) else None
     ledger = await open_ledger(settings)

@@ -322,6 +322,7 @@ class Runtime:
             await self.outbox.tasks.close()
             await self.webhooks.close()
             await self.own.close()
+            await self.workspace.close()
             if self._at_work is not None:
                 self._at_work.close()
             await self.bus.close()

@@ -69,7 +69,7 @@ async def run_service(
     """
     check_workspace(settings)
     check_services([service])
-    forks, workspace = ForkServer(), open_workspace(settings)
+    forks, workspace = ForkServer(), open_workspace(settings, apart=True)
     counts = ServiceInstruments()
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
@@ -114,6 +114,7 @@ async def run_service(
             await asyncio.gather(looking, return_exceptions=True)
             await asyncio.gather(*(runner.stop() for runner in found.runners))
             await forks.close()
+            await workspace.close()
             await found.bus.close()
         signals.leave_behind(sum(runner.left_behind for runner in found.runners))
 

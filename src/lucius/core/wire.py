@@ -128,6 +128,7 @@ def directive_properties(body: Mapping[str, Any]) -> dict[str, str | int]:
 
 # -- nudges ----------------------------------------------------------------------------------
 
+ACK: Final = "ACK"
 NUDGE: Final = "NUDGE"
 
 
@@ -161,7 +162,7 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
         attempt_no = 0
     if kind is not None and given != kind:
         faults.append(("/type", f"must be {kind}"))
-    if given not in ("ACK", "RESULT", "HEARTBEAT", "RELEASE"):
+    if given not in (ACK, "RESULT", "HEARTBEAT", "RELEASE"):
         faults.append(("/type", "must be ACK, RESULT, HEARTBEAT or RELEASE"))
     status = _status(body, faults) if given == "RESULT" else None
     output = body.get("output_ref")
@@ -179,7 +180,7 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
         fault = _fault(body) if status is not ResultStatus.SUCCEEDED else None
         ref = output if plain else note or bounded_ref(without_credentials(output))
         return job_id, ResultReceived(*bound, status, ref, fault, worker, stamp)
-    if given == "ACK":
+    if given == ACK:
         slots = whole(body.get("slots"))
         said = (
             (slots, _optional(body, "version")) if slots is not None and slots > 0 else (None, None)
@@ -254,6 +255,8 @@ def plain_ref(ref: Any) -> bool:
         return False
     left = _PLAIN
     for name, value in ref.items():
+        if type(value) is int and 0 <= value < 2**63:
+            value = ""  # a size, as the kit's own references have one
         if type(name) is not str or type(value) is not str:
             return False
         left -= len(name) + len(value)

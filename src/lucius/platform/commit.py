@@ -7,13 +7,16 @@ of a later job of the same origin, and what LUCIUS did not write only if the cli
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from hashlib import sha256
 from typing import Any, Final, NoReturn, Self
 
+import orjson
+
 from lucius.core.errors import WorkspaceError
+from lucius.core.record import record
 from lucius.platform.directive import Directive, uri_of
 from lucius.platform.errors import (
     CommittedOutputLostError,
@@ -30,12 +33,11 @@ from lucius.ports.workspace import Digest, Workspace
 
 COMMITS: Final = f"{ports.COMMITS}/"
 REDRIVES: Final = f"{ports.REDRIVES}/"
-_ENCODER: Final = json.JSONEncoder(allow_nan=False)
 RACES: Final = 10
 """How often a target that others change meanwhile is looked at again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Promotion:
     """A staged object, by its content, and the places where it must appear: the workspace's first."""
 
@@ -73,7 +75,7 @@ class Promotion:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommitRecord:
     """The winner of an effect: which attempt, what it made, and the result that everyone reports."""
 
@@ -97,14 +99,13 @@ class CommitRecord:
             "output_ref": self.output_ref,
             "promotions": [each.fields() for each in self.promotions],
         }
-        return _ENCODER.encode(fields).encode()
+        return orjson.dumps(fields)
 
     @classmethod
     def decoded(cls, data: bytes) -> "CommitRecord":
         fields = json.loads(data, parse_constant=_refuse)
-        promotions = tuple(map(Promotion.of, fields["promotions"]))
-        known = {name: fields[name] for name in cls.__slots__ if name != "promotions"}
-        return cls(**known, promotions=promotions)
+        known = {each.name: fields[each.name] for each in dataclass_fields(cls)}
+        return cls(**known | {"promotions": tuple(map(Promotion.of, fields["promotions"]))})
 
     def places(self) -> list[tuple[Promotion, str]]:
         """Where everything must appear: in the workspace first, where nobody else writes."""
@@ -124,6 +125,10 @@ def folders(directive: Directive) -> tuple[str, ...]:
     return (own,) if began == own else (own, began)
 
 
+Propose = Callable[[], Awaitable[tuple[CommitRecord, int]]]
+"""Executes, and commits what came of it: answers as `Commits.commit` does."""
+
+
 class Commits:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -133,6 +138,23 @@ class Commits:
         scoped = self.__class__.__new__(self.__class__)
         scoped.__dict__.update(self.__dict__, _workspace=workspace)
         return scoped
+
+    async def once(self, directive: Directive, propose: Propose) -> CommitRecord:
+        """The effect, in all of its places: that of an earlier attempt, or else the proposed one.
+
+        On a first attempt nobody looks for a record before the work, because there is hardly ever one: that
+        of a worker which died before its RESULT went out. The proposal meets it; a failure looks for it.
+        """
+        found, filled = None if directive.first else await self.find(directive), 0
+        if found is None:
+            try:
+                found, filled = await propose()
+            except Exception:
+                found = await self.find(directive) if directive.first else None
+                if found is None:
+                    raise
+        await self.promote(directive, found, filled)
+        return found
 
     async def find(self, directive: Directive) -> CommitRecord | None:
         data = await self._workspace.read(record_uri(directive))
@@ -161,9 +183,9 @@ class Commits:
         for promotion in proposed.promotions:
             for target in promotion.targets[1:]:
                 await self._replaceable(directive, promotion, target)
-        record = record_uri(directive), proposed.encoded()
+        objects = [(record_uri(directive), proposed.encoded()), *_small(proposed)]
         later = self._later_mark(directive)
-        created = await self._workspace.create_all([record, *_small(proposed)], unless=later)
+        created = await self._workspace.create_all(objects, unless=later)
         if created is None:
             raise _superseded(directive)
         if created:

@@ -64,6 +64,11 @@ class Directive:
         return given if type(given) is int and given > 0 else 0
 
     @property
+    def first(self) -> bool:
+        """Whether it is the first attempt, in the job where the effect began."""
+        return self.attempt_no == 1 and not self.redrive_no and self.origin == self.root
+
+    @property
     def overwrite(self) -> bool:
         """Whether the client said that its output may replace what stands at `output_ref`."""
         return self.body.get("overwrite") is True

@@ -13,7 +13,7 @@ from lucius.core.errors import BusError, LuciusError, PublishRefusedError
 from lucius.core.notices import proven, same_attempt
 from lucius.platform.backoff import Backoff
 from lucius.platform.bodies import Body
-from lucius.platform.commit import Commits, folders
+from lucius.platform.commit import CommitRecord, Commits, folders
 from lucius.platform.directive import Directive, answerable, parse_directive
 from lucius.platform.errors import (
     InvalidDirectiveError,
@@ -268,20 +268,18 @@ class Attempt:
     async def _committed(
         self, directive: Directive, lease: Lease, workspace: Workspace
     ) -> Mapping[str, Any]:
-        """Prepare, commit, promote. Whoever meets a record reports its result, winner or not."""
         commits = self._kit.commits.over(workspace)
-        record, filled = await commits.find(directive), 0
-        if record is None:
+
+        async def propose() -> tuple[CommitRecord, int]:
             output = await self._executed(directive, workspace)
             lease.check()
             if self._ended:
                 raise LeaseExpiredError("the orchestrator has ended the lease")
             self.progress = Progress.CLOSING
             staged = self._task.staged if self._task else {}
-            worker_id = self._kit.worker_id
-            record, filled = await commits.commit(directive, worker_id, output, staged)
-        await commits.promote(directive, record, filled)
-        return succeeded(record.output_ref)
+            return await commits.commit(directive, self._kit.worker_id, output, staged)
+
+        return succeeded((await commits.once(directive, propose)).output_ref)
 
     async def _executed(self, directive: Directive, workspace: Workspace) -> Output:
         """Whatever `execute()` does, only its own step fails by it, or is stopped."""

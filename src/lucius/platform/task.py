@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
+from lucius.core.record import record
 from lucius.platform.directive import Directive, uri_of
 from lucius.platform.errors import (
     FatalError,
@@ -22,7 +22,7 @@ SMALL_TOGETHER: Final = 256 * 1024
 """So many bytes of one attempt's outputs at most."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Staged:
     """What an attempt has made and what is not yet the step's output."""
 

@@ -71,3 +71,6 @@ class Workspace(Protocol):
 
     async def list(self, prefix: str) -> list[str]:
         """The URIs of the objects below a prefix, sorted."""
+
+    async def close(self) -> None:
+        """Give back what it holds of the system. Its views share that, and need not be closed."""

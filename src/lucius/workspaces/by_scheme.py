@@ -89,3 +89,7 @@ class WorkspaceByScheme:
 
     async def list(self, prefix: str) -> list[str]:
         return await self._of(prefix).list(prefix)
+
+    async def close(self) -> None:
+        for each in {id(each): each for each in self._workspaces.values()}.values():
+            await each.close()

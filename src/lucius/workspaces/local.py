@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
@@ -70,9 +70,9 @@ class LocalWorkspace:
         self._allowed: dict[str, str] | None = None
         """Of a view: paths by their URIs that were found writable, and are written next."""
 
-    def within(self, *folders: str) -> "LocalWorkspace":
+    def within(self, *folders: str) -> Self:
         """A view of these folders alone. Those that are not below the root are left out."""
-        scoped = LocalWorkspace.__new__(LocalWorkspace)
+        scoped = self.__class__.__new__(self.__class__)
         scoped.__dict__.update(self.__dict__)
         scoped._folders, scoped._found, scoped._allowed = folders, None, {}
         scoped._protected = self._protected_from_jobs
@@ -276,6 +276,9 @@ class LocalWorkspace:
 
     async def list(self, prefix: str) -> list[str]:
         return await _in_thread(prefix, lambda: self._list(prefix))
+
+    async def close(self) -> None:
+        await self._notes.close()
 
 
 def _note_of_old(path: str) -> bytes | None:

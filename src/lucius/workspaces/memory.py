@@ -109,3 +109,5 @@ class MemoryWorkspace:
     async def list(self, prefix: str) -> list[str]:
         self._check(prefix)
         return sorted(uri for uri in self.objects if uri.startswith(prefix))
+
+    async def close(self) -> None: ...

@@ -142,6 +142,16 @@ class Notes:
             made.execute(f"PRAGMA user_version = {COMPLETE}")
         return made
 
+    async def close(self) -> None:
+        """Whoever asks later opens it again."""
+        if self._committing is not None and self._loop is asyncio.get_running_loop():
+            await self._committing
+        with self._lock:
+            for each in (self._reading, self._writing):
+                if each is not None:
+                    each.close()
+            self._reading = self._writing = None
+
     def _failure(self, error: Exception) -> WorkspaceError:
         return WorkspaceError(f"{self.path}: {error}")
 

@@ -251,6 +251,8 @@ class ObjectWorkspace:
             found = await self._paths(place)
         return sorted(place.uri(path) for path in found if self._listed(place, path))
 
+    async def close(self) -> None: ...
+
     def _listed(self, place: ObjectPlace, path: str) -> bool:
         return self._open(ObjectPlace(place.base, place.container, path), self._readable)
 

@@ -40,6 +40,8 @@ class Places:
 
     def hold(self, path: str) -> bool:
         """Whether a path leads to one of the places or below; the file itself need not exist."""
+        if self.miss(path):
+            return False
         real = real_path(path)
         if self._named(real):
             return True

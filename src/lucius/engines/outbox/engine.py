@@ -140,6 +140,10 @@ class OutboxEngine:
                 return await self._duplicate(held.job_id, admission)
         return await self._create(admit, admission, now, said)
 
+    def heard(self, lease_id: str) -> None:
+        """A service has answered under this lease; what it said is applied later."""
+        self._releases.heard(lease_id)
+
     async def apply(self, job_id: str, received: Input) -> Applied | None:
         applied = await self.apply_all(job_id, (received,))
         return applied[0] if applied is not None else None

@@ -17,7 +17,8 @@ from lucius.core.errors import (
 from lucius.core.inputs import Callback, HeartbeatReceived
 from lucius.core.plan import TEMPORAL
 from lucius.core.routing import LANES, lanes_of, reply_topic
-from lucius.core.wire import NUDGE, parse_reply
+from lucius.core.wire import ACK, NUDGE, parse_reply
+from lucius.engines.outbox.early_acks import EarlyAcks
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.notices import Notices
 from lucius.engines.outbox.observer import Incident, Observer, Outage
@@ -78,6 +79,7 @@ class ReplyConsumer:
         self._guard = guard
         self._only = engine_name
         self._name = INVOKER_REPLIES if engine_name == TEMPORAL else REPLIES
+        self._early = EarlyAcks(self._spawn)
         self._settling = 0
         self._settled = asyncio.Event()
         self._stalled: set[str] = set()
@@ -113,10 +115,24 @@ class ReplyConsumer:
             return False
         deliveries = await self._bus.receive(self._name, topics, BATCH, wait)
         self._settling += len(deliveries)
-        for together in by_job(deliveries):
-            await self._pace.turn()
-            self._tasks.spawn(self._replies(together))
+        for job_id, group in by_job(deliveries).items():
+            together = self._early.joined(job_id, group)
+            if len(together) == 1 and together[0].message.body.get("type") == ACK:
+                self._wait_for_result(job_id, together)
+            else:
+                await self._pace.turn()
+                self._spawn(together)
         return bool(deliveries)
+
+    def _wait_for_result(self, job_id: str, ack: Sequence[Delivery]) -> None:
+        """The service has answered in time, though its answer is not saved yet."""
+        self._engine.heard(str(ack[0].message.body.get("lease_id")))
+        self._early.wait(job_id, ack)
+        if self._settling >= BATCH:
+            self._early.end()
+
+    def _spawn(self, deliveries: Sequence[Delivery]) -> None:
+        self._tasks.spawn(self._replies(deliveries))
 
     async def _settled_below(self, most: int) -> None:
         while self._settling >= most:
@@ -133,6 +149,7 @@ class ReplyConsumer:
         with suppress(TimeoutError, BusUnavailableError):
             async with asyncio.timeout(LAST_WORDS.total_seconds()):
                 while await self._take(timedelta()) or self._settling:
+                    self._early.end()
                     await self._settled_below(1)
 
     async def _replies(self, deliveries: Sequence[Delivery]) -> None:
@@ -225,11 +242,11 @@ class ReplyConsumer:
         await self._bus.dead_letter(delivery, reason, detail)
 
 
-def by_job(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
+def by_job(deliveries: Sequence[Delivery]) -> dict[str, list[Delivery]]:
     """Replies by job, in order; one that names no job is a group of its own."""
-    groups: dict[object, list[Delivery]] = {}
+    groups: dict[str, list[Delivery]] = {}
     for delivery in deliveries:
         job_id = delivery.message.body.get("jobId")
-        key = job_id if isinstance(job_id, str) else delivery.lock_token
+        key = job_id if isinstance(job_id, str) else f"?{delivery.lock_token}"
         groups.setdefault(key, []).append(delivery)
-    return list(groups.values())
+    return groups

@@ -1,0 +1,161 @@
+"""An ACK that comes alone waits a moment for its RESULT: then both are one save."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+from lucius.core.routing import directive_topics
+from lucius.core.states import StepState
+from lucius.core.wire import message_id
+from lucius.engines.outbox import early_acks, replies
+from lucius.engines.outbox.early_acks import PATIENCE
+from lucius.ports.bus import Message, Subscription
+from tests.engine.test_together import CountingLedger
+from tests.engine.world import World, envelope
+from tests.virtual import VirtualLoop, run_virtually
+
+UNHEARD = (StepState.DISPATCHING, StepState.AWAITING_ACK)
+MOMENT = PATIENCE.total_seconds()
+Check = Callable[["Desk"], Awaitable[None]]
+
+
+class Desk:
+    """A job with one directive out, and the bus on which its service answers."""
+
+    def __init__(self, world: World, ledger: CountingLedger, job_id: str) -> None:
+        self.world = world
+        self.ledger = ledger
+        self.job_id = job_id
+
+    async def say(self, kind: str, **fields: Any) -> None:
+        job = await self.world.engine.job(self.job_id)
+        assert job is not None
+        step = next(each for each in job.steps if each.execution is not None)
+        assert step.execution is not None
+        planned = job.plan.steps[job.steps.index(step)]
+        key = (self.job_id, planned.step_id, 1, step.execution.exec_id)
+        names = ("jobId", "stepId", "attempt_no", "lease_id")
+        body = {"type": kind, **dict(zip(names, key, strict=True)), **fields}
+        topic = f"global-bus-replies-p{job.plan.desk}"
+        await self.world.bus.publish(topic, [Message(message_id(*key, kind), body, {"type": kind})])
+
+    async def result(self) -> None:
+        await self.say("RESULT", status="SUCCEEDED", output_ref="s3://bucket/out")
+
+    async def first(self) -> StepState:
+        job = await self.ledger.load(self.job_id)
+        assert job is not None
+        return job.steps[0].state
+
+
+def with_one_directive_out(check: Check) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        ledger = CountingLedger()
+        world = World(loop, ledger=ledger)
+        topics = directive_topics("shared")
+        await world.bus.ensure([Subscription(topic, "all") for topic in topics])
+        async with world.running():
+            desk = Desk(world, ledger, (await world.engine.submit(envelope())).job_id)
+            await asyncio.sleep(10)  # until it is recorded as sent
+            assert await desk.first() in UNHEARD
+            ledger.saves = 0
+            await check(desk)
+
+    run_virtually(main)
+
+
+def test_a_result_that_comes_in_time_is_saved_with_its_ack() -> None:
+    async def check(desk: Desk) -> None:
+        await desk.say("ACK")
+        await asyncio.sleep(MOMENT * 0.9)
+        assert desk.ledger.saves == 0
+        await desk.result()
+        await asyncio.sleep(MOMENT * 0.05)
+        assert await desk.first() is StepState.SUCCEEDED
+        assert desk.ledger.saves == 1
+        types = [event.type for event in await desk.ledger.events(desk.job_id, 0, 100)]
+        assert types[-3:] == ["ack", "success", "entry_released"]
+
+    with_one_directive_out(check)
+
+
+def test_without_the_patience_they_are_two_saves() -> None:
+    async def check(desk: Desk) -> None:
+        await desk.say("ACK")
+        await asyncio.sleep(MOMENT * 0.9)
+        await desk.result()
+        await asyncio.sleep(MOMENT * 0.05)
+        assert desk.ledger.saves == 2
+
+    with patch.object(early_acks, "PATIENCE", timedelta()):
+        with_one_directive_out(check)
+
+
+def test_an_ack_alone_is_saved_after_a_moment() -> None:
+    async def check(desk: Desk) -> None:
+        await desk.say("ACK")
+        await asyncio.sleep(MOMENT * 0.9)
+        assert await desk.first() in UNHEARD
+        await asyncio.sleep(MOMENT * 0.2)
+        assert await desk.first() is StepState.IN_PROGRESS
+        assert desk.ledger.saves == 1
+
+    with_one_directive_out(check)
+
+
+def test_whatever_else_is_said_about_the_job_ends_the_wait() -> None:
+    async def check(desk: Desk) -> None:
+        await desk.say("ACK")
+        await asyncio.sleep(MOMENT * 0.2)
+        await desk.say("HEARTBEAT")
+        await asyncio.sleep(MOMENT * 0.2)
+        assert await desk.first() is StepState.IN_PROGRESS
+
+    with_one_directive_out(check)
+
+
+def test_the_ack_delay_ends_when_the_ack_comes_not_when_it_is_saved() -> None:
+    async def check(desk: Desk) -> None:
+        heard: list[str] = []
+        with patch.object(desk.world.engine._releases, "heard", heard.append):
+            await desk.say("ACK")
+            await asyncio.sleep(MOMENT * 0.2)
+        assert len(heard) == 1
+        assert desk.ledger.saves == 0
+
+    with_one_directive_out(check)
+
+
+def test_an_ack_whose_lease_is_no_text_is_set_aside_and_holds_up_nobody() -> None:
+    async def check(desk: Desk) -> None:
+        await desk.say("ACK", lease_id=["not", "text"])
+        await desk.say("RESULT", lease_id={}, status="SUCCEEDED")
+        await desk.say("ACK")
+        await asyncio.sleep(MOMENT * 3)
+        assert await desk.first() is StepState.IN_PROGRESS
+
+    with_one_directive_out(check)
+
+
+def test_the_end_of_the_process_waits_for_no_result() -> None:
+    async def check(desk: Desk) -> None:
+        await desk.say("ACK")
+        await asyncio.sleep(MOMENT * 0.1)
+        asked_at = desk.world.loop.time()
+        await desk.world.reconciler._replies.drained()
+        assert await desk.first() is StepState.IN_PROGRESS
+        assert desk.world.loop.time() - asked_at < MOMENT * 0.5
+
+    with_one_directive_out(check)
+
+
+def test_where_too_many_wait_none_does() -> None:
+    async def check(desk: Desk) -> None:
+        with patch.object(replies, "BATCH", 1):
+            await desk.say("ACK")
+            await asyncio.sleep(MOMENT * 0.2)
+        assert await desk.first() is StepState.IN_PROGRESS
+
+    with_one_directive_out(check)
