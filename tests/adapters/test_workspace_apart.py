@@ -1,4 +1,4 @@
-"""A workspace that is written by a process of its own: what the process does, and what happens when it dies."""
+"""A workspace that a process of its own writes: what that process does, and what happens when it dies."""
 
 import asyncio
 import logging
