@@ -1,11 +1,10 @@
-"""What large documents cost everyone else: reads of a job while the packaged OCR reads ten scans at once.
+"""What large documents cost everyone else: reads of a job while OCR reads one scan, and then ten at once.
 
 `python -m bench.documents` runs it alone. It needs the services (`make setup` installs them).
 """
 
 import asyncio
 import json
-import resource
 import sys
 import tempfile
 import time
@@ -30,19 +29,21 @@ async def measure(data: Path, pages: int = PAGES, seconds: float = 5.0) -> Numbe
     outputs.mkdir(parents=True)
     document = outputs / "large.pdf"
     _write_scan(document, pages)
-    before = _children()
     roots = {"LUCIUS_INPUT_ROOTS": str(outputs)}
     async with serving(data, packaged=True, environ=roots) as server:
         await _one(server, document, pages=1)
         async with reading(server) as quiet:
             await asyncio.sleep(seconds)
-        started = time.perf_counter()
+        alone = await _alone(server, document)
+        started, before = time.perf_counter(), server.cpu()
         async with reading(server) as busy:
             await asyncio.gather(*(_one(server, document) for _ in range(DOCUMENTS)))
         took = time.perf_counter() - started
+        cores_in_use = (server.cpu() - before) / took
     return {
+        **alone,
         "pages_per_s": DOCUMENTS * pages / took,
-        "cores_in_use": (_children() - before) / took,
+        "cores_in_use": cores_in_use,
         "quiet_read_p50_ms": percentile(quiet, 0.5) * 1000,
         "quiet_read_p99_ms": percentile(quiet, 0.99) * 1000,
         "read_p50_ms": percentile(busy, 0.5) * 1000,
@@ -58,10 +59,18 @@ def _write_scan(path: Path, pages: int) -> None:
     made.save(path)
 
 
-def _children() -> float:
-    """CPU seconds of the processes that have ended: a server, and the children that it waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+async def _alone(server: Server, document: Path) -> Numbers:
+    """One document, and nothing else: whether its pages use all cores."""
+    started, before = time.perf_counter(), server.cpu()
+    async with reading(server) as reads:
+        await _one(server, document)
+    took = time.perf_counter() - started
+    return {
+        "alone_cores_in_use": (server.cpu() - before) / took,
+        "alone_seconds": took,
+        "alone_read_p50_ms": percentile(reads, 0.5) * 1000,
+        "alone_read_p99_ms": percentile(reads, 0.99) * 1000,
+    }
 
 
 _numbers = iter(range(5_000_000, 6_000_000))

@@ -163,7 +163,7 @@ async def test_where_no_process_can_be_started_this_one_writes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     workspace = LocalWorkspaceApart(tmp_path / "jobs")
-    with patch.object(apart.subprocess, "Popen", side_effect=OSError("no room")):
+    with patch("subprocess.Popen", side_effect=OSError("no room")):
         for number in range(3):
             assert await workspace.create(uri(tmp_path, str(number)), b"")
     assert caplog.text.count("no room") == 1

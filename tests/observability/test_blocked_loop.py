@@ -77,7 +77,9 @@ class Clock:
 
 async def test_a_block_is_recent_for_a_while() -> None:
     clock = Clock()
-    watch = LoopWatch(timedelta(seconds=1), lambda task: None, lambda block: None, clock)
+    watch = LoopWatch(
+        timedelta(seconds=1), lambda task: None, lambda block: None, lambda: None, clock
+    )
     assert watch.recent() is None
     watch._last = Block("ocr", "ocr.py:1 (execute)", 2.5, ended_at=clock.now)
     assert str(watch.recent()) == "ocr held up the event loop for 2.5 s, in ocr.py:1 (execute)"
@@ -88,7 +90,9 @@ async def test_a_block_is_recent_for_a_while() -> None:
 def test_a_process_that_was_suspended_blames_nobody() -> None:
     """The clock jumps between two looks, of the thread as of the loop."""
     clock = Clock()
-    watch = LoopWatch(timedelta(seconds=1), lambda task: "ocr", lambda block: None, clock)
+    watch = LoopWatch(
+        timedelta(seconds=1), lambda task: "ocr", lambda block: None, lambda: None, clock
+    )
     watch._turned_at, before = clock.now, clock.now
     assert watch._blocked(before + 0.9, before + 1.1), "so much is a block, if it was looked at"
     clock.now += 3600

@@ -44,18 +44,20 @@ class Block:
 
 
 class LoopWatch:
-    """`told` is called on the loop after each block."""
+    """`told` is called on the loop after each block; `standing`, at each look during one, by the thread."""
 
     def __init__(
         self,
         limit: timedelta,
         whose: ServiceOf,
         told: Callable[[Block], None],
+        standing: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limit = limit.total_seconds()
         self._whose = whose
         self._told = told
+        self._standing = standing
         self._clock = clock
         self._over = threading.Event()
         self._turned_at = 0.0
@@ -105,13 +107,14 @@ class LoopWatch:
         while not self._over.wait(self._limit / LOOKS):
             before, looked_at = looked_at, self._clock()
             if self._blocked(before, looked_at):
-                self._name(loop, thread)
+                if self._named is None:
+                    self._name(loop, thread)
+                self._standing()
 
     def _blocked(self, before: float, now: float) -> bool:
-        """Whether there is a block that has no name yet."""
         if now - before > self._limit:
             self._turned_at = now  # the whole process stood still: nobody is to blame
-        return self._named is None and now - self._turned_at > self._limit
+        return now - self._turned_at > self._limit
 
     def _name(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         frame = sys._current_frames().get(thread)

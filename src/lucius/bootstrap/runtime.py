@@ -213,7 +213,10 @@ class Runtime:
             now=self._clock.now,
             engine=TEMPORAL if settings.temporal_enabled else OUTBOX,
         )
-        self.loop_watch = LoopWatch(settings.loop_blocked, self.own.whose, self._blocked)
+        # Leases need no heartbeats from beside the loop: who would end them is on the same loop.
+        self.loop_watch = LoopWatch(
+            settings.loop_blocked, self.own.whose, self._blocked, lambda: None
+        )
 
     def _starter_of(self, workflows: Workflows) -> WorkflowStarter:
         return WorkflowStarter(workflows, self.ledger, now=self._clock.now)

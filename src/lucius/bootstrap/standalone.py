@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -27,8 +28,10 @@ from lucius.platform.directive import uri_of
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.records import Records, WorkspaceRecords
+from lucius.platform.replies import BusReplies, Replies
 from lucius.platform.runner import new_worker_id
 from lucius.platform.service import DependencyCheck, slots_of
+from lucius.platform.standby import StandbyHeartbeats
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
@@ -60,20 +63,24 @@ async def run_service(
     health: int | None = None,
     mode: Mode | None = None,
     pool: str | None = None,
-    gateway: "Client | None" = None,
+    gateway: "Callable[[], Client] | None" = None,
     chaos: Chaos | None = None,
 ) -> None:
     """Until SIGINT or SIGTERM; then running steps finish, or their leases are given back.
 
-    It works for the server of `gateway`, if that is given, else for the bus of the settings.
+    It works for the server of `gateway`, which opens a client, or else for the bus of the settings.
     """
     check_workspace(settings)
     check_services([service])
     forks, workspace = ForkServer(), open_workspace(settings, apart=True)
     counts = ServiceInstruments()
     stopping, signals = asyncio.Event(), Ending(settings.drain)
-    watch = LoopWatch(settings.loop_blocked, lambda task: service.name, lambda block: None)
+    client = gateway() if gateway is not None else None
     runners: list[ServiceRunner] = []
+    standby = StandbyHeartbeats(runners, partial(_other_replies, settings, service, gateway))
+    watch = LoopWatch(
+        settings.loop_blocked, lambda task: service.name, lambda block: None, standby.send_due
+    )
 
     def stop() -> None:
         say_stopping(sum(runner.health().running for runner in runners), settings.drain)
@@ -82,16 +89,16 @@ async def run_service(
     async with AsyncExitStack() as stack:
         stack.enter_context(signals.listening(stop))
         records = await stack.enter_async_context(open_records(settings, workspace))
-        if gateway is not None:
+        if client is not None:
             found = over_gateway(
-                settings, service, gateway, workspace, forks, slots, chaos, counts, records
+                settings, service, client, workspace, forks, slots, chaos, counts, records
             )
         else:
             found = over_bus(
                 settings, service, workspace, forks, slots, mode, pool, chaos, counts, records
             )
         runners += found.runners
-        looking = asyncio.create_task(_look(settings, service, gateway))
+        looking = asyncio.create_task(_look(settings, service, client))
         try:
             for runner in found.runners:
                 await runner.start()
@@ -102,7 +109,7 @@ async def run_service(
             async def measure(said: Mapping[str, bool]) -> None:
                 counts.slots.show(slots_now(service, found.runners))
 
-            checks = checks_of(service, found.runners, workspace, settings, gateway)
+            checks = checks_of(service, found.runners, workspace, settings, client)
             app = health_app(checks, registry, measure)
             async with health_port(app, health_host, health):
                 with watch.watching():
@@ -159,6 +166,24 @@ def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[
         (service.name, "busy"): sum(each.running for each in found),
         (service.name, "free"): sum(each.free_slots for each in found),
     }
+
+
+@asynccontextmanager
+async def _other_replies(
+    settings: Settings, service: Service, gateway: "Callable[[], Client] | None"
+) -> AsyncIterator[Replies]:
+    """A way for replies on the running loop, whichever that is."""
+    if gateway is None:
+        bus = open_bus(settings)
+        try:
+            yield BusReplies(bus)
+        finally:
+            await bus.close()
+    else:
+        from lucius.buses.pull_gateway import BatchedReplies
+
+        async with gateway() as client:
+            yield BatchedReplies(client, service.name, lambda lease: None)
 
 
 async def _look(settings: Settings, service: Service, gateway: "Client | None") -> None:

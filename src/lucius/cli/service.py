@@ -1,6 +1,7 @@
 """`lucius service`: a platform service in a process of its own."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +149,7 @@ def run_service(
                 health=health,
                 mode=Mode(mode) if mode else None,
                 pool=pool,
-                gateway=Client(url, api_key=api_key, retries=0) if url else None,
+                gateway=partial(Client, url, api_key=api_key, retries=0) if url else None,
                 chaos=chaos,
             )
         )

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -90,6 +91,7 @@ class Attempt:
         self._ended = False
         self._form: ReplyForm | None = None
         self._task: Task | None = None
+        self._held: tuple[Directive, Lease] | None = None
         self._span: NoSpan = NO_SPAN
         self.progress = Progress.PICKING_UP
 
@@ -226,6 +228,7 @@ class Attempt:
         beat = partial(self._beat, directive)
         lease = Lease(directive.lease_seconds, sent_at, beat, self._kit.lease_timer)
         self.progress = Progress.EXECUTING
+        self._held = directive, lease
         lease.keep()
         try:
             if self._releasing or self._ended:
@@ -243,6 +246,7 @@ class Attempt:
                 raise
             await self._give_back(directive)
         finally:
+            self._held = None
             lease.stop()
 
     def _count(self, result: Mapping[str, Any], sent_at: float) -> None:
@@ -352,6 +356,26 @@ class Attempt:
             await self._kit.records.renew(directive, self._kit.worker_id)
         except LuciusError as error:
             self._log.warning("%s cannot be recorded as alive: %s", self.message_id, error)
+
+    # -- heartbeats from another thread, while the loop is held up ---------------------------------
+
+    def overdue(self, now: float) -> bool:
+        held = self._held
+        return held is not None and held[1].due_at <= now
+
+    async def beat_over(self, replies: Replies) -> None:
+        """Send a heartbeat by another way; the lease goes on from when it was sent."""
+        held, form, said = self._held, self._form, self._task.progress if self._task else None
+        if held is None or form is None:
+            return
+        directive, lease = held
+        sent_at, number = time.monotonic(), lease.next_number()
+        fields = {"progress": said} if said else None
+        message = form.filled(HEARTBEAT, self._kit.clock(), fields, number)
+        answer = await replies.send(directive, message)
+        lease.extend(sent_at)
+        if answer.cancel_requested:
+            self._loop.call_soon_threadsafe(self.request_cancel)
 
     def request_cancel(self) -> None:
         self._cancel_requested = True

@@ -51,21 +51,28 @@ class Lease:
 
     def start(self) -> None:
         """Send a heartbeat. The next one is due when it is known what became of this one."""
-        self._beats += 1
         self.due_at = inf
-        self._sending = asyncio.get_running_loop().create_task(self._send(self._beats))
+        self._sending = asyncio.get_running_loop().create_task(self._send(self.next_number()))
+
+    def next_number(self) -> int:
+        self._beats += 1
+        return self._beats
+
+    def extend(self, sent_at: float) -> None:
+        """A heartbeat that was sent then has arrived. It may have gone another way, from another thread."""
+        self._expires_at = max(self._expires_at, sent_at + self._seconds)
+        self.due_at = sent_at + self._seconds / BEATS_PER_LEASE
 
     async def _send(self, number: int) -> None:
         loop = asyncio.get_running_loop()
-        sent_at, parts = loop.time(), BEATS_PER_LEASE
+        sent_at = loop.time()
         try:
             await self._beat(number)
         except Exception as error:
             log.warning("a heartbeat was not sent: %r", error)
-            parts = BEATS_PER_LEASE_IN_OUTAGE
+            self.due_at = loop.time() + self._seconds / BEATS_PER_LEASE_IN_OUTAGE
         else:
-            self._expires_at = max(self._expires_at, sent_at + self._seconds)
-        self.due_at = loop.time() + self._seconds / parts
+            self.extend(sent_at)
         self._lease_timer.add(self)
 
 

@@ -283,6 +283,10 @@ class ServiceRunner:
         if self._running:
             await asyncio.wait(tuple(self._running), timeout=seconds)
 
+    def attempts(self) -> "list[Attempt]":
+        """Those at work. May be asked from another thread, while the loop changes nothing."""
+        return list(self._running.values())
+
     def serves(self, task: "asyncio.Task[Any] | None") -> bool:
         """Whether the task is one of its executions. May be asked from another thread."""
         return task in self._running

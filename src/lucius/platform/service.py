@@ -4,8 +4,11 @@ import importlib
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from math import ceil
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
@@ -18,6 +21,8 @@ Isolation = Literal["none", "process"]
 DependencyCheck = Callable[[], Awaitable[None]]
 """Returns if a dependency is well; raises with a sentence that says what is wrong."""
 MIB: Final = 1024 * 1024
+CPU_QUOTA: Final = "/sys/fs/cgroup/cpu.max"
+"""Microseconds of CPU in each period, for all processes of a container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +126,14 @@ def slots_of(service: Service, slots: int) -> int:
 
 
 def cores() -> int:
-    """Those that this process may use, where the machine says."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Those that this process may use, where the machine says: a container may have fewer than its host."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    allowed = len(os.sched_getaffinity(0))
+    with suppress(OSError, ValueError):  # without a quota it says "max 100000"
+        quota, period = map(int, Path(CPU_QUOTA).read_text().split())
+        return max(1, min(allowed, ceil(quota / period)))
+    return allowed
 
 
 Execute = Callable[[Any], Any]

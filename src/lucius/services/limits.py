@@ -8,11 +8,15 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
+from lucius.platform.service import cores
+
 MIB: Final = 1024 * 1024
 OCR_TIME: Final = timedelta(minutes=30)
 """A scanned page takes a core two to three seconds."""
 TEXT_TIME: Final = timedelta(minutes=10)
-OCR_MEMORY: Final = 2048 * MIB
+OCR_PAGES: Final = min(cores(), 16)
+"""Pages that are recognised at once, in all documents together: each takes up to 400 MB."""
+OCR_MEMORY: Final = max(2048, 448 + 400 * OCR_PAGES) * MIB
 TEXT_MEMORY: Final = 1536 * MIB
 """An eighth of it is what a process may keep between two documents: libraries and models fit in."""
 MAX_DOCUMENT: Final = 64 * MIB

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from lucius.platform import FatalError, Output, Service, SyncTask
-from lucius.platform.service import cores
 from lucius.services.documents import joined, sheets_of, whole_text
-from lucius.services.limits import MAX_DOCUMENT, OCR_MEMORY, OCR_TIME, modestly
+from lucius.services.limits import MAX_DOCUMENT, OCR_MEMORY, OCR_PAGES, OCR_TIME, modestly
 from lucius.services.page_choice import PageChoice
+from lucius.services.page_slots import PageSlots
 from lucius.services.recognition import LANGUAGES, Recogniser, recogniser
-from lucius.services.sheets import Sheets
+from lucius.services.sheets import Picture, Sheets
 
-MOST_AT_ONCE: Final = 3
-"""Pages of one document that are read at once, on as many cores: each takes up to 400 MB."""
+SLOTS: Final = PageSlots(OCR_PAGES)
+"""Shared by all processes of the service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Ocr(Service):
         options: OcrOptions = task.payload
         with modestly():
             sheets = sheets_of(task.input(), options)
-            with ThreadPoolExecutor(min(cores(), MOST_AT_ONCE)) as pool:
+            with ThreadPoolExecutor(OCR_PAGES) as pool:
                 texts = recognised(sheets, options, pool, recogniser())
                 pages = whole_text(texts, task.check_cancelled)
             task.stage("output.txt", joined(pages))
@@ -65,11 +65,16 @@ def recognised(
             ahead.append((number, sheet))
         else:
             options.needs()
-            ahead.append((number, pool.submit(reader.text, sheet)))
-        if len(ahead) > MOST_AT_ONCE:
+            ahead.append((number, pool.submit(_in_turn, reader, sheet)))
+        if len(ahead) > OCR_PAGES:
             yield _read(*ahead.popleft())
     while ahead:
         yield _read(*ahead.popleft())
+
+
+def _in_turn(reader: Recogniser, picture: Picture) -> str:
+    with SLOTS.taken():
+        return reader.text(picture)
 
 
 def _read(number: int, text: "str | Future[str]") -> tuple[int, str]:

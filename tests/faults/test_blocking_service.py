@@ -1,0 +1,123 @@
+"""An `async def execute()` that computes without awaiting keeps its lease: a thread sends its heartbeats."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pytest
+
+from lucius.bootstrap.broker import die_with_parent
+from lucius.client import BlockingClient
+from tests.cli.up import LUCIUS, Up, clean_environment, up
+
+pytestmark = pytest.mark.xdist_group("stacks")
+PATIENCE = 120.0
+SERVICE = """
+import os
+import time
+from pathlib import Path
+
+from lucius.platform import Output, Service, Task
+from lucius.platform.standby import StandbyHeartbeats
+
+FOLDER = Path(os.environ["FOLDER"])
+
+
+class Stubborn(Service):
+    name = "stubborn"
+    step_types = ("BLOCK",)
+    commit = False
+
+    async def execute(self, task: Task) -> Output:
+        while not (FOLDER / "go").exists():
+            time.sleep(0.02)
+        return Output()
+
+
+if os.environ["STANDBY"] == "off":
+    StandbyHeartbeats.send_due = lambda self: None
+"""
+PROTOCOL = """
+step_types: {BLOCK: {service: stubborn}}
+protocols: [{request_type: BLOCK, protocol_id: block_v1, steps: [BLOCK]}]
+"""
+QUICK = {
+    "LUCIUS_LEASE_SECONDS": "6",
+    "LUCIUS_EXECUTION_BACKOFF_SECONDS": "0.2",
+    "LUCIUS_PROTOCOLS": "block.yaml",
+}
+
+
+@contextmanager
+def stubborn(folder: Path, running: Up, standby: str, *where: str, **env: str) -> Iterator[None]:
+    with subprocess.Popen(
+        [LUCIUS, "service", "run", "stubborn:Stubborn", "--slots", "2", "--json", *where],
+        cwd=folder,
+        env=clean_environment(FOLDER=str(folder), STANDBY=standby, **env),
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
+    ) as process:
+        try:
+            assert json.loads(cast(IO[str], process.stdout).readline())["ready"]
+            yield
+        finally:
+            process.kill()
+
+
+def comes(look: Callable[[], Any]) -> Any:
+    """What it finds, once it finds something."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := look()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+    return found
+
+
+def lease_runs_out(folder: Path, standby: str) -> bool:
+    """Whether a lease ends while the service holds up its loop for longer than that."""
+    (folder / "stubborn.py").write_text(SERVICE)
+    (folder / "block.yaml").write_text(PROTOCOL)
+    command = {
+        "tenant_id": "acme",
+        "request_type": "BLOCK",
+        "input_ref": "s3://bucket/in",
+        "output_ref": "s3://bucket/out",
+        "payload": {},
+        "schema_version": "v1",
+    }
+    with (
+        up(folder, "--no-services", **QUICK) as running,
+        stubborn(folder, running, standby, "--url", running.url),
+        BlockingClient(running.url) as client,
+    ):
+        job_id = client.submit(command)["jobId"]
+
+        leases: set[str] = set()
+
+        def outlived() -> list[Any]:
+            """The attempts, once the lease was extended often enough, or has ended."""
+            found = list(client.executions(job_id)["executions"])
+            leases.update(str(each["lease_expires_at"]) for each in found if each["started_at"])
+            return found if len(leases) > 4 or _aborted(found) else []
+
+        found = comes(outlived)
+        (folder / "go").touch()
+        assert client.wait(job_id, timeout_seconds=PATIENCE)["state"] == "SUCCEEDED"
+        return _aborted(found)
+
+
+def _aborted(executions: list[Any]) -> bool:
+    return any(each["state"] == "ABORTED" for each in executions)
+
+
+def test_a_service_that_holds_up_its_loop_keeps_its_lease(tmp_path: Path) -> None:
+    assert not lease_runs_out(tmp_path, "on")
+
+
+def test_without_heartbeats_from_beside_the_loop_its_lease_runs_out(tmp_path: Path) -> None:
+    assert lease_runs_out(tmp_path, "off")
