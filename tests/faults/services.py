@@ -7,6 +7,7 @@ from typing import Any
 
 from lucius.core.routing import directive_topics
 from lucius.core.wire import message_id
+from lucius.engines.outbox.early_acks import PATIENCE
 from lucius.platform import CommitRecord, Commits, Output, Service, Task
 from lucius.platform.commit import record_uri
 from lucius.platform.directive import Directive
@@ -75,7 +76,7 @@ class Puppet:
         name = message_id(job_id, step_id, attempt_no, lease_id, kind)
         message = Message(name, {"type": kind, **bound, **fields}, properties)
         await self._bus.publish(directive["reply_topic"], [message])
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01 + (PATIENCE.total_seconds() if kind == "ACK" else 0))
 
     async def ack(self, directive: Mapping[str, Any]) -> None:
         await self.say(directive, "ACK", worker_id="puppet")

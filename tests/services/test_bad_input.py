@@ -12,7 +12,7 @@ import pytest
 
 from lucius.core.wire import directive_properties
 from lucius.ports.bus import Message
-from lucius.workspaces import files
+from lucius.workspaces import files, together
 from tests.services import hostile, papers
 from tests.services.stage import SAMPLE, Stage, failure
 from tests.services.test_bad_documents import huge_image, image_of_zero_size
@@ -63,7 +63,8 @@ def refusing(reason: int) -> Given:
 
     async def given(stage: Stage) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as broken:
-            broken.setattr(files, "write_all", refuse)
+            for module in (files, together):
+                broken.setattr(module, "write_all", refuse)
             return await stage.step("OCR", jobId=f"job_{reason}")
 
     return given

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from lucius.platform import Service
-from lucius.services import Ocr
+from lucius.services import Ocr, ocr
 from lucius.services.limits import NICENESS
 from lucius.services.ocr import OcrOptions, recognised
+from lucius.services.page_slots import PageSlots
 from lucius.services.recognition import Recogniser
 from lucius.services.sheets import Picture, Sheets
-from lucius.workspaces import files
+from lucius.workspaces import files, together
 from lucius.workspaces.notes import Notes
 from tests.services import hostile
 from tests.services.papers import image_bytes, scanned
@@ -85,7 +86,8 @@ async def test_a_workspace_that_is_full_or_read_only_is_tried_again(
 
     async with Stage(tmp_path, [Ocr()]) as stage:
         with monkeypatch.context() as full:
-            full.setattr(files, "write_all", refuse)
+            for module in (files, together):
+                full.setattr(module, "write_all", refuse)
             assert failure(await stage.step("OCR")) == ("FAILED_RETRY", "WORKSPACE_UNAVAILABLE")
         again = await stage.step("OCR", attempt_no=2)
         assert again["status"] == "SUCCEEDED"
@@ -128,11 +130,15 @@ def blank_sheets(count: int, made: list[int]) -> Sheets:
         yield number, np.zeros((4, 4, 3))
 
 
-def test_the_pages_of_one_document_are_read_at_the_same_time_and_few_ahead() -> None:
+def test_the_pages_of_one_document_are_read_at_the_same_time_and_few_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ocr, "OCR_PAGES", 2)
+    monkeypatch.setattr(ocr, "SLOTS", PageSlots(2))
     made: list[int] = []
     with ThreadPoolExecutor(2) as pool:
         sheets = blank_sheets(10, made)
         texts: Iterator[tuple[int, str]] = recognised(sheets, OcrOptions(), pool, TwoAtOnce())
         assert next(texts) == (1, "read")
-        assert len(made) == 4
+        assert len(made) == 3
         assert [number for number, _ in texts] == list(range(2, 11))

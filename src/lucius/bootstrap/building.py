@@ -1,6 +1,7 @@
 """A runtime of the adapters that the settings name."""
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
@@ -54,27 +55,31 @@ async def _built(
     bus = traced(open_bus(settings))
     own_data(settings)
     workspace = open_workspace(settings, apart=bool(services))
-    await job_workspaces(settings, workspace).claim()
-    workflows = await open_workflows(settings) if with_workflows(settings, engine) else None
-    ledger = await open_ledger(settings)
-    both = engine is None and reconciles and workflows is not None
-    return Runtime(
-        settings=settings,
-        ledger=ledger,
-        lanes=open_lanes(
-            settings, ledger, takes=reconciles, engine=None if both else engine or OUTBOX
-        ),
-        engine_name=engine if settings.temporal_enabled else None,
-        workflows=workflows,
-        remote_invoker=remote_invoker(settings) if workflows and not reconciles else None,
-        worker=partial(work, settings, workflows) if both else None,
-        bus=bus,
-        config=config,
-        in_force=stored.in_force,
-        workspace=workspace,
-        services=services,
-        reconciles=reconciles,
-    )
+    async with AsyncExitStack() as if_it_fails:
+        if_it_fails.push_async_callback(workspace.close)
+        await job_workspaces(settings, workspace).claim()
+        workflows = await open_workflows(settings) if with_workflows(settings, engine) else None
+        ledger = await open_ledger(settings)
+        both = engine is None and reconciles and workflows is not None
+        runtime = Runtime(
+            settings=settings,
+            ledger=ledger,
+            lanes=open_lanes(
+                settings, ledger, takes=reconciles, engine=None if both else engine or OUTBOX
+            ),
+            engine_name=engine if settings.temporal_enabled else None,
+            workflows=workflows,
+            remote_invoker=remote_invoker(settings) if workflows and not reconciles else None,
+            worker=partial(work, settings, workflows) if both else None,
+            bus=bus,
+            config=config,
+            in_force=stored.in_force,
+            workspace=workspace,
+            services=services,
+            reconciles=reconciles,
+        )
+        if_it_fails.pop_all()
+    return runtime
 
 
 def with_workflows(settings: Settings, engine: str | None) -> bool:

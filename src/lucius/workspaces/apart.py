@@ -35,7 +35,7 @@ class WriterGoneError(Exception):
     """There is no process to write. What it was asked for before may or may not have been done."""
 
 
-class Writer:
+class WriterProcess:
     """The process as the event loop sees it. It starts with the first request."""
 
     def __init__(self, places: Sequence[Any]) -> None:
@@ -171,7 +171,7 @@ class LocalWorkspaceApart(LocalWorkspace):
         places = [
             [os.path.abspath(each) for each in given] for given in (readable, writable, protected)
         ]
-        self.writer = Writer([os.path.abspath(root), *places])
+        self.writer = WriterProcess([os.path.abspath(root), *places])
 
     @property
     def _view(self) -> tuple[str, ...] | None:

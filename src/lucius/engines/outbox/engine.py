@@ -6,6 +6,7 @@ On a lane that another process owns it loads, decides, saves and tells the owner
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
+from itertools import zip_longest
 from typing import Any, Final
 
 from lucius.admission.ingress import Admission, Ingress
@@ -140,16 +141,22 @@ class OutboxEngine:
                 return await self._duplicate(held.job_id, admission)
         return await self._create(admit, admission, now, said)
 
-    def heard(self, lease_id: str) -> None:
-        """A service has answered under this lease; what it said is applied later."""
+    def heard(self, lease_id: str) -> datetime:
+        """A service has answered under this lease, now; what it said is applied later."""
         self._releases.heard(lease_id)
+        return self._now()
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
         applied = await self.apply_all(job_id, (received,))
         return applied[0] if applied is not None else None
 
-    async def apply_all(self, job_id: str, inputs: Sequence[Input]) -> list[Applied] | None:
-        """Decide inputs that came together one by one, in order, and save the outcome once."""
+    async def apply_all(
+        self, job_id: str, inputs: Sequence[Input], heard_at: Sequence[datetime | None] = ()
+    ) -> list[Applied] | None:
+        """Decide inputs that came together one by one, in order, and save the outcome once.
+
+        `heard_at`: when each of them came, where that was before now.
+        """
         for received in inputs:
             if isinstance(received, Callback):
                 self._releases.heard(received.lease_id)
@@ -158,7 +165,7 @@ class OutboxEngine:
                 job = await self._read(job_id)
                 if job is None:
                     return None
-                decisions = decided(job, inputs, self._now())
+                decisions = decided(job, inputs, self._now(), heard_at)
                 told = any(isinstance(received, AttemptRequested) for received in inputs)
                 saved = await self._commit(job, reduce(joined, decisions), told=told)
                 if saved is not None:
@@ -374,11 +381,13 @@ def _reused(admission: Admission, job_id: str) -> RequestError:
     return RequestError("IDEMPOTENCY_KEY_REUSED", detail, status=409)
 
 
-def decided(job: Job, inputs: Sequence[Input], now: datetime) -> list[Decision]:
+def decided(
+    job: Job, inputs: Sequence[Input], now: datetime, heard_at: Sequence[datetime | None] = ()
+) -> list[Decision]:
     """One decision for each input, each from where the one before it has led."""
     decisions: list[Decision] = []
-    for received in inputs:
-        decision = decide(job, received, now)
+    for received, at in zip_longest(inputs, heard_at):
+        decision = decide(job, received, at or now)
         decisions.append(decision)
         job = decision.job
     return decisions

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from lucius.core.errors import (
@@ -80,6 +80,8 @@ class ReplyConsumer:
         self._only = engine_name
         self._name = INVOKER_REPLIES if engine_name == TEMPORAL else REPLIES
         self._early = EarlyAcks(self._spawn)
+        self._heard_at: dict[str, datetime] = {}
+        """When the ACKs came that have waited, by their locks."""
         self._settling = 0
         self._settled = asyncio.Event()
         self._stalled: set[str] = set()
@@ -125,8 +127,9 @@ class ReplyConsumer:
         return bool(deliveries)
 
     def _wait_for_result(self, job_id: str, ack: Sequence[Delivery]) -> None:
-        """The service has answered in time, though its answer is not saved yet."""
-        self._engine.heard(str(ack[0].message.body.get("lease_id")))
+        """The service has answered now, though its answer is saved later."""
+        heard_at = self._engine.heard(str(ack[0].message.body.get("lease_id")))
+        self._heard_at[ack[0].lock_token] = heard_at
         self._early.wait(job_id, ack)
         if self._settling >= BATCH:
             self._early.end()
@@ -159,7 +162,9 @@ class ReplyConsumer:
         except (LockLostError, BusUnavailableError) as error:
             log.info("a reply will be delivered again: %s", error)
         finally:
-            self._stalled.difference_update(delivery.lock_token for delivery in deliveries)
+            for delivery in deliveries:
+                self._stalled.discard(delivery.lock_token)
+                self._heard_at.pop(delivery.lock_token, None)
             self._settling -= len(deliveries)
             self._settled.set()
 
@@ -191,7 +196,8 @@ class ReplyConsumer:
         reason, detail = "UNKNOWN_JOB", f"there is no job {job_id}"
         try:
             with applying_together((d.message.body, received) for d, (_, received) in read):
-                applied = await self._engine.apply_all(job_id, inputs)
+                heard_at = [self._heard_at.get(d.lock_token) for d, _ in read]
+                applied = await self._engine.apply_all(job_id, inputs, heard_at)
         except LedgerRowUnreadableError as error:
             applied, reason, detail = None, "JOB_UNREADABLE", str(error)
         for received, answer in zip(inputs, applied or (), strict=False):
