@@ -45,8 +45,12 @@ class OnTheLoop:
     async def open(self) -> None: ...
 
     async def __call__(self, task: Task) -> Output | None:
-        task.payload = parse_payload(self._service.payload_model, task.payload)
-        return await within(self._service.time_limit, self._begun(task))
+        service = self._service
+        if service.payload_model is not None:
+            task.payload = parse_payload(service.payload_model, task.payload)
+        if service.time_limit is None:
+            return await self._begun(task)
+        return await within(service.time_limit, self._begun(task))
 
     def _begun(self, task: Task) -> Awaitable[Output | None]:
         return self._service.execute(task)  # type: ignore[return-value]
@@ -108,9 +112,7 @@ class Thread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 
-async def within(limit: timedelta | None, work: Awaitable[T]) -> T:
-    if limit is None:
-        return await work
+async def within(limit: timedelta, work: Awaitable[T]) -> T:
     try:
         async with asyncio.timeout(limit.total_seconds()) as timeout:
             return await work

@@ -236,7 +236,10 @@ class Attempt:
             result = await self._result(directive, lease)
             self.progress = Progress.CLOSING
             self._count(result, sent_at)
-            await self._finish(directive, result)
+            try:
+                await self._kit.records.finish(directive, result)
+            except LuciusError as error:
+                self._log.warning("%s cannot be recorded as done: %s", self.message_id, error)
             await self._send_result(directive, result)
         except asyncio.CancelledError:
             if self._ended and self.progress is Progress.EXECUTING:
@@ -308,12 +311,6 @@ class Attempt:
         """What this job may touch. A service without outputs may do without a workspace."""
         named = directive.body.get("workspace_ref") is not None
         return self._kit.workspace.within(*(folders(directive) if named else ()))
-
-    async def _finish(self, directive: Directive, result: Mapping[str, Any]) -> None:
-        try:
-            await self._kit.records.finish(directive, result)
-        except LuciusError as error:
-            self._log.warning("%s cannot be recorded as done: %s", self.message_id, error)
 
     # -- replies -----------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Lease:
             raise LeaseExpiredError("the lease ran out before the work was committed")
 
     def stop(self) -> None:
-        self._lease_timer.drop(self)
+        self._lease_timer.leases.discard(self)
         if self._sending is not None:
             self._sending.cancel()
 
@@ -80,17 +80,14 @@ class LeaseTimer:
     """One timer for all leases of a runner: most attempts end long before their first heartbeat."""
 
     def __init__(self) -> None:
-        self._leases: set[Lease] = set()
+        self.leases: set[Lease] = set()
         self._rings_at = inf
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, lease: Lease) -> None:
-        self._leases.add(lease)
+        self.leases.add(lease)
         if lease.due_at < self._rings_at:
             self._arm(lease.due_at)
-
-    def drop(self, lease: Lease) -> None:
-        self._leases.discard(lease)
 
     def stop(self) -> None:
         """Leases that are still kept get no more heartbeats."""
@@ -105,7 +102,7 @@ class LeaseTimer:
 
     def _ring(self) -> None:
         now = asyncio.get_running_loop().time() + EARLY
-        for lease in self._leases:
+        for lease in self.leases:
             if lease.due_at <= now:
                 lease.start()
-        self._arm(min((lease.due_at for lease in self._leases), default=inf))
+        self._arm(min((lease.due_at for lease in self.leases), default=inf))
