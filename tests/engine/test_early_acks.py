@@ -81,6 +81,25 @@ def test_a_result_that_comes_in_time_is_saved_with_its_ack() -> None:
     with_one_directive_out(check)
 
 
+def test_an_ack_that_has_waited_counts_from_when_it_came() -> None:
+    async def check(desk: Desk) -> None:
+        came_at = desk.world.loop.now()
+        await desk.say("ACK")
+        await asyncio.sleep(MOMENT * 0.9)
+        await desk.result()
+        await asyncio.sleep(MOMENT * 0.05)
+        job = await desk.ledger.load(desk.job_id)
+        assert job is not None
+        (execution,) = job.steps[0].executions
+        assert execution.started_at is not None
+        assert execution.started_at - came_at < PATIENCE / 10
+        ended_at = job.steps[0].completed_at
+        assert ended_at is not None
+        assert ended_at - execution.started_at > PATIENCE / 2, "as long as the work took"
+
+    with_one_directive_out(check)
+
+
 def test_without_the_patience_they_are_two_saves() -> None:
     async def check(desk: Desk) -> None:
         await desk.say("ACK")

@@ -17,13 +17,16 @@ class ClientTransport(asyncio.Transport):
         super().__init__()
         self._inner = inner
         self._expects_more = expects_more
+        self._loop = asyncio.get_running_loop()
+        self._held: list[bytes] = []
+        """What was written in this turn of the loop: head and body of an answer go out together."""
         self._written = 0
         self.lingering = False
 
     @property
     def untaken(self) -> int:
         """Bytes that wait here, because the client's side takes no more."""
-        return self._inner.get_write_buffer_size()
+        return self._inner.get_write_buffer_size() + sum(map(len, self._held))
 
     @property
     def taken(self) -> int:
@@ -31,11 +34,20 @@ class ClientTransport(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         """What comes after the end is dropped: an answer to one of several requests may come late."""
-        if not self.is_closing():
-            self._written += len(data)
-            self._inner.write(data)
+        if self.is_closing():
+            return
+        self._written += len(data)
+        if not self._held:
+            self._loop.call_soon(self._send)
+        self._held.append(bytes(data))
+
+    def _send(self) -> None:
+        held, self._held = self._held, []
+        if held and not self._inner.is_closing():
+            self._inner.write(held[0] if len(held) == 1 else b"".join(held))
 
     def close(self) -> None:
+        self._send()
         if self.is_closing() or not self._expects_more():
             self._inner.close()
             return
@@ -45,10 +57,12 @@ class ClientTransport(asyncio.Transport):
 
     def hang_up(self) -> None:
         """Now, with what was written if the client takes it."""
+        self._send()
         self._inner.close()
 
     def abort(self) -> None:
         """Now, whatever has been written."""
+        self._held = []
         self._inner.abort()
 
     def is_closing(self) -> bool:

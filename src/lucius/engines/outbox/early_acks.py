@@ -11,7 +11,7 @@ from typing import Final
 
 from lucius.ports.bus import Delivery
 
-PATIENCE: Final = timedelta(milliseconds=50)
+PATIENCE: Final = timedelta(milliseconds=100)
 Due = Callable[[Sequence[Delivery]], None]
 """Called with the ACKs of one job that have waited long enough."""
 

@@ -15,6 +15,7 @@ from lucius.core.errors import (
     RequestError,
 )
 from lucius.core.inputs import Callback, HeartbeatReceived
+from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
 from lucius.core.routing import LANES, lanes_of, reply_topic
 from lucius.core.wire import ACK, NUDGE, parse_reply
@@ -188,24 +189,29 @@ class ReplyConsumer:
 
     async def _apply(self, deliveries: Sequence[Delivery]) -> None:
         read = [(d, reply) for d in deliveries if (reply := await self._read(d)) is not None]
-        read = [(d, reply) for d, reply in read if await self._is_ours(d, reply[0])]
-        read = [(d, reply) for d, reply in read if await self._of_its_tenant(d, reply[0])]
         if not read:
             return
-        job_id, inputs = read[0][1][0], [received for _, (_, received) in read]
-        reason, detail = "UNKNOWN_JOB", f"there is no job {job_id}"
+        job_id = read[0][1][0]
         try:
-            with applying_together((d.message.body, received) for d, (_, received) in read):
-                heard_at = [self._heard_at.get(d.lock_token) for d, _ in read]
-                applied = await self._engine.apply_all(job_id, inputs, heard_at)
+            if (job := await self._engine.job(job_id)) is not None:
+                read = [(d, reply) for d, reply in read if await self._concerns(d, job)]
+            if read:
+                await self._applied(job_id, [(d, received) for d, (_, received) in read])
         except LedgerRowUnreadableError as error:
-            applied, reason, detail = None, "JOB_UNREADABLE", str(error)
+            for delivery, _ in read:
+                await self._set_aside(delivery, "JOB_UNREADABLE", str(error))
+
+    async def _applied(self, job_id: str, replies: Sequence[tuple[Delivery, Callback]]) -> None:
+        inputs = [received for _, received in replies]
+        with applying_together((d.message.body, received) for d, received in replies):
+            heard_at = [self._heard_at.get(d.lock_token) for d, _ in replies]
+            applied = await self._engine.apply_all(job_id, inputs, heard_at)
         for received, answer in zip(inputs, applied or (), strict=False):
             if isinstance(received, HeartbeatReceived):
                 self._notices.answer(received, answer.outcome, answer.job)
-        for delivery, _ in read:
+        for delivery, _ in replies:
             if applied is None:
-                await self._set_aside(delivery, reason, detail)
+                await self._set_aside(delivery, "UNKNOWN_JOB", f"there is no job {job_id}")
             else:
                 await self._bus.complete(delivery)
 
@@ -224,20 +230,18 @@ class ReplyConsumer:
             return None
         return job_id, received
 
-    async def _is_ours(self, delivery: Delivery, job_id: str) -> bool:
-        job = await self._engine.job(job_id) if self._only is not None else None
-        if job is None or job.plan.engine == self._only:
-            return True
-        await self._bus.complete(delivery)
-        return False
+    async def _concerns(self, delivery: Delivery, job: Job) -> bool:
+        """Whether a reply is about this job, and the job is moved here. Others are settled.
 
-    async def _of_its_tenant(self, delivery: Delivery, job_id: str) -> bool:
-        """A reply need not name a tenant. One that names another than its job's is not about that job."""
+        A reply need not name a tenant. One that names another than its job's is not about that job.
+        """
+        if self._only is not None and job.plan.engine != self._only:
+            await self._bus.complete(delivery)
+            return False
         named = delivery.message.body.get("tenant_id")
-        job = await self._engine.job(job_id) if named is not None else None
-        if job is None or named == job.tenant_id:
+        if named is None or named == job.tenant_id:
             return True
-        detail = f"it names the tenant {str(named)[:128]!r}, and {job_id} is another tenant's"
+        detail = f"it names the tenant {str(named)[:128]!r}, and {job.job_id} is another tenant's"
         await self._set_aside(delivery, "WRONG_TENANT", detail)
         return False
 
