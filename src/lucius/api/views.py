@@ -20,6 +20,10 @@ from lucius.core.states import entry_status, job_status, step_status
 from lucius.ports.config import JobProtocol
 
 
+def etag_of(job: Job) -> str:
+    return f'"{job.version}"'
+
+
 def job_view(job: Job, *, steps: bool = True) -> JobShape:
     plan, index = job.plan, job.current_index
     view: JobShape = {

@@ -33,8 +33,9 @@ from lucius.cli.temporal import temporal
 from lucius.cli.why import why
 
 AS_JSON: Final = "lucius.json"
-TEMPORAL: Final = "temporalio.bridge.temporal_sdk_bridge"
-"""Its threads may crash an interpreter that is taken down: github.com/temporalio/sdk-python/issues/300."""
+WITH_THREADS: Final = ("temporalio.bridge.temporal_sdk_bridge", "obstore")
+"""Libraries whose threads may crash an interpreter that is taken down, such as those of Temporal:
+github.com/temporalio/sdk-python/issues/300."""
 
 
 class Commands(click.Group):
@@ -45,7 +46,8 @@ class Commands(click.Group):
         try:
             return super().main(args, *more, **how)
         except SystemExit as ended:
-            if args is None and TEMPORAL in sys.modules and isinstance(ended.code, int):
+            threads = any(name in sys.modules for name in WITH_THREADS)
+            if args is None and threads and isinstance(ended.code, int):
                 end_at_once(ended.code)
             raise
 

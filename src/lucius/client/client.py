@@ -112,6 +112,18 @@ class Client:
         `by_body` the body is the key instead, and the same command finds the same job, unless that
         has failed. Then a try whose answer is lost is not repeated: it might make a second job.
         """
+        answer = await self._submitted(envelope, idempotency_key, by_body=by_body)
+        return self._warned(cast(SubmittedShape, answer))
+
+    async def _submitted(
+        self,
+        envelope: Mapping[str, Any],
+        idempotency_key: str | None = None,
+        *,
+        by_body: bool = False,
+        wait_seconds: float = 0,
+    ) -> Any:
+        """The answer: that the command is accepted or, with `wait_seconds`, perhaps the job at its end."""
         key = idempotency_key or envelope.get("idempotency_key")
         if not key and not by_body:
             key = uuid4().hex
@@ -120,10 +132,15 @@ class Client:
             headers["idempotency-key"] = str(key)
         elif key:
             envelope = {**envelope, "idempotency_key": key}
-        answer = await self._request(
-            "POST", "/v1/orchestrate", body=envelope, headers=headers, repeatable=bool(key)
+        return await self._request(
+            "POST",
+            "/v1/orchestrate",
+            query={"wait_seconds": f"{wait_seconds:g}"} if wait_seconds else {},
+            body=envelope,
+            headers=headers,
+            patience=wait_seconds,
+            repeatable=bool(key),
         )
-        return self._warned(cast(SubmittedShape, answer))
 
     def _warned(self, answer: Accepted) -> Accepted:
         for each in answer.get("warnings", ()):
@@ -133,9 +150,12 @@ class Client:
     async def run(
         self, envelope: Mapping[str, Any], *, timeout_seconds: float | None = None
     ) -> JobShape:
-        """Submit, and return the job once it has ended."""
-        submitted = await self.submit(envelope)
-        return await self.wait(submitted["jobId"], timeout_seconds=timeout_seconds)
+        """Submit, and return the job once it has ended. TimeoutError if it has not by then: it goes on."""
+        async with asyncio.timeout(timeout_seconds):
+            answer = await self._submitted(envelope, wait_seconds=_POLL_SECONDS)
+            if "duplicate" not in answer:
+                return cast(JobShape, answer)
+            return await self.wait(self._warned(cast(SubmittedShape, answer))["jobId"])
 
     async def job(self, job_id: str, *, wait_seconds: float = 0) -> JobShape:
         query = {"wait_seconds": f"{wait_seconds:g}"} if wait_seconds else {}

@@ -7,12 +7,14 @@ from starlette.responses import Response
 
 from lucius.api.body import json_object
 from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.openapi import header_parameter
-from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.openapi import header_parameter, query_parameter
+from lucius.api.operation import Answer, Operation, json_response, waiting
 from lucius.api.problems import Problem
+from lucius.api.requests import seconds
 from lucius.api.tracing import continue_trace
+from lucius.api.views import etag_of, job_view
 from lucius.contract.envelope import ENVELOPE, MAX_NAME, TEXT
-from lucius.contract.shapes import SubmittedShape
+from lucius.contract.shapes import JobShape, SubmittedShape
 from lucius.core.trace_context import is_traceparent
 from lucius.ports.engine import Submitted
 
@@ -21,6 +23,9 @@ MOST_NAMED: Final = 20
 
 
 async def orchestrate(context: ApiContext, request: Request, caller: Caller) -> Response:
+    wait = seconds(request, "wait_seconds", context.options.max_wait_seconds)
+    if wait and Role.READ not in caller.roles:
+        raise Problem("FORBIDDEN", f"to wait for the job needs the role {Role.READ.value}")
     envelope = await json_object(request, context.options.max_body_bytes)
     tenant_id = envelope.get("tenant_id")
     if isinstance(tenant_id, str) and not caller.may_act_for(tenant_id):
@@ -29,7 +34,18 @@ async def orchestrate(context: ApiContext, request: Request, caller: Caller) -> 
         raise Problem("NOT_READY", "the server is stopping and takes no new jobs")
     key = _from_headers(request, envelope)
     continue_trace(envelope)
-    return accepted(await context.engine.submit(envelope, idempotency_key=key))
+    if not wait:
+        return accepted(await context.engine.submit(envelope, idempotency_key=key))
+    with waiting(context, request, caller):  # before anything is done, as the place may be refused
+        submitted = await context.engine.submit(envelope, idempotency_key=key)
+        if submitted.warnings:
+            return accepted(submitted)
+        async with context.watch.while_it(caller.stands):
+            job = await context.engine.ended(submitted.job_id, wait)
+    if job is None or not job.terminal:
+        return accepted(submitted)
+    headers = {"location": f"/v1/jobs/{job.job_id}", "etag": etag_of(job)}
+    return json_response(job_view(job), headers=headers)
 
 
 def _only_for(caller: Caller, tenant_id: str) -> str:
@@ -79,8 +95,20 @@ def _operation(path: str, *, deprecated: bool) -> Operation:
         "Submit a command",
         "jobs",
         Role.SUBMIT,
-        {202: Answer("The job is durable", SubmittedShape, headers={"Location": "The job"})},
+        {
+            202: Answer("The job is durable", SubmittedShape, headers={"Location": "The job"}),
+            200: Answer(
+                "The job has ended, with `wait_seconds`",
+                JobShape,
+                headers={"Location": "The job", "ETag": "The job's version"},
+            ),
+        },
         parameters=(
+            query_parameter(
+                "wait_seconds",
+                "Answer with the job once it has ended, or with 202 after so many seconds",
+                {"type": "number", "minimum": 0, "maximum": 60},
+            ),
             header_parameter("Idempotency-Key", "Counts as `idempotency_key`", TEXT),
             header_parameter("traceparent", "Counts as `traceparent`, if the body has none"),
             header_parameter("tracestate", "Counts as `tracestate`, with the header `traceparent`"),
@@ -90,7 +118,9 @@ def _operation(path: str, *, deprecated: bool) -> Operation:
         ),
         body=ENVELOPE,
         description="The same request again answers with the same job and `duplicate: true`. A field that"
-        " nobody knows is kept; `warnings` names those whose name is close to a known one.",
+        " nobody knows is kept; `warnings` names those whose name is close to a known one. With"
+        " `wait_seconds`, which needs the role read too, the job is durable long before the answer: whoever"
+        " loses the connection repeats the request with its key. A request that has warnings does not wait.",
         deprecated=deprecated,
     )
 

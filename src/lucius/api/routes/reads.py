@@ -21,7 +21,7 @@ from lucius.api.operation import (
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import flag, seconds, visible_job, whole
 from lucius.api.streams import Feeds
-from lucius.api.views import event_view, executions_view, job_view, step_views
+from lucius.api.views import etag_of, event_view, executions_view, job_view, step_views
 from lucius.contract.envelope import JsonObject
 from lucius.contract.shapes import EventsShape, ExecutionsShape, JobShape, JobsShape, StepsShape
 from lucius.core.job import Job
@@ -38,7 +38,7 @@ async def get_job(context: ApiContext, request: Request, caller: Caller) -> Resp
         with waiting(context, request, caller):
             async with context.watch.while_it(caller.stands):
                 job = await _settled(context, job, wait)
-    etag = f'"{job.version}"'
+    etag = etag_of(job)
     if _unchanged(request, etag):
         return Response(status_code=304, headers={"etag": etag})
     return json_response(job_view(job), headers={"etag": etag})

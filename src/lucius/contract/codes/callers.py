@@ -67,7 +67,7 @@ CALLERS: Final = (
         " may have `LUCIUS_MAX_WAITING_PER_CALLER` of them at once, or an address where callers are not"
         " known. Nothing was done.",
         "End some of them, ask without waiting, or have the setting raised.",
-        answered_by=("get_job", "list_events", "pull_directives"),
+        answered_by=("orchestrate", "get_job", "list_events", "pull_directives"),
         retry_after=True,
     ),
     ProblemCode(
