@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from lucius.cli import ids, screen
 from lucius.cli.main import main
@@ -112,6 +113,19 @@ def test_ctrl_c_while_waiting_says_that_the_job_goes_on(
     result = shell.run("job", "watch", job_id)
     assert result.exit_code == 130
     assert f"the job goes on; `lucius job watch {job_id}`" in result.stderr
+
+
+def test_ctrl_c_before_a_process_is_ready_is_said_in_plain_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: object, **more: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lucius.cli.service.named_service", interrupted, raising=False)
+    monkeypatch.setattr("lucius.bootstrap.adapters.services.named_service", interrupted)
+    words = ["service", "run", "json:dumps", "--url", "http://127.0.0.1:1", "--data", str(tmp_path)]
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stderr) == (1, "lucius: interrupted\n")
 
 
 def test_a_file_of_commands_is_submitted_and_finds_its_jobs_again(

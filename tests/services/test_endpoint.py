@@ -13,6 +13,7 @@ from lucius.bootstrap.adapters.services import named_service, packaged_services
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.platform import FatalError, RetryableError, StepError
 from lucius.services import Sis
+from lucius.services import endpoint as endpoints
 from lucius.services.endpoint import MAX_ANSWER, AnswerEndpoint
 from lucius.services.passages import Passage
 from lucius.services.prompts import Prompt
@@ -131,6 +132,17 @@ def test_a_status_decides_whether_it_is_tried_again(
     with pytest.raises(kind, match=str(status)) as refused:
         endpoint.answer(Prompt("How much?"), PASSAGES)
     assert (refused.value.code, KEY in str(refused.value)) == (code, False)
+
+
+def test_an_endpoint_that_takes_too_long_is_tried_again(
+    api: AnswerApi, endpoint: AnswerEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.together = Barrier(2, timeout=60)
+    monkeypatch.setattr(endpoints, "SECONDS", 0.2)
+    with pytest.raises(RetryableError, match="does not answer: ReadTimeout") as refused:
+        endpoint.answer(Prompt("How much?"), PASSAGES)
+    assert refused.value.code == "ANSWER_ENDPOINT_UNAVAILABLE"
+    api.together.abort()  # the request that nobody waits for ends too
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,9 @@ class Commands(click.Group):
                 raise
             show_failure(error, message, as_json=as_json)
             ctx.exit(1)
+        except KeyboardInterrupt:  # where Ctrl-C means something else, it has been handled
+            click.echo("lucius: interrupted", err=True)
+            ctx.exit(1)
 
 
 def end_at_once(code: int) -> None:
