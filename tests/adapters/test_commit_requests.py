@@ -71,7 +71,7 @@ async def served(blobs: ObjectWorkspace, given: Directive, content: bytes = b"sm
         await task.stage("output.txt", content)
         return await commits.commit(given, "worker", Output(), task.staged)
 
-    await commits.once(given, propose)
+    await commits.once(given, propose, lambda: True)
 
 
 async def test_a_small_output_takes_three(requests: Counter[str]) -> None:

@@ -142,6 +142,25 @@ async def test_what_a_killed_process_was_asked_for_is_done_here(
     assert "it was ended by SIGKILL" in caplog.text
 
 
+async def test_a_process_that_is_stopped_is_killed_and_nobody_waits_for_ever(
+    workspace: LocalWorkspaceApart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart, "SILENT_SECONDS", 0.2)
+    pid = workspace.writer.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    assert await workspace.create(uri(tmp_path, "a"), b"1")
+    assert await workspace.read(uri(tmp_path, "a")) == b"1"
+    assert workspace.writer.pid is None
+
+
+async def test_where_there_are_no_more_handles_this_process_writes(tmp_path: Path) -> None:
+    workspace = LocalWorkspaceApart(tmp_path / "jobs")
+    with patch("socket.socketpair", side_effect=OSError("too many open files")):
+        assert await workspace.create(uri(tmp_path, "a"), b"")
+    await workspace.close()
+
+
 async def test_after_a_while_another_process_is_started(
     workspace: LocalWorkspaceApart, tmp_path: Path
 ) -> None:

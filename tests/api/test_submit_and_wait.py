@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
 from pydantic import TypeAdapter
 
 from lucius.api.context import Caller, Role
@@ -132,6 +133,24 @@ async def test_the_python_client_goes_on_waiting_where_the_answer_is_an_acceptan
         await succeed(client, world)
         assert (await running)["state"] == "SUCCEEDED"
     assert len(told) == 1
+
+
+async def test_the_python_client_runs_a_job_on_a_server_that_cannot_wait(
+    client: httpx.AsyncClient, world: World
+) -> None:
+    handle = through(client)
+
+    async def earlier(request: Any) -> Any:
+        if request.method == "POST" and request.query_string:
+            problem = {"code": "UNKNOWN_PARAMETER", "detail": "wait_seconds", "status": 422}
+            return web.json_response(problem, status=422)
+        return await handle(request)
+
+    async with answering(earlier) as url, Client(url) as lucius:
+        running = asyncio.create_task(lucius.run(ENVELOPE))
+        await is_there(client)
+        await succeed(client, world)
+        assert (await running)["state"] == "SUCCEEDED"
 
 
 async def test_a_run_that_takes_too_long_is_given_up_and_the_job_goes_on(

@@ -10,7 +10,7 @@ from lucius.core.routing import directive_topics
 from lucius.core.states import StepState
 from lucius.core.wire import message_id
 from lucius.engines.outbox import early_acks, replies
-from lucius.engines.outbox.early_acks import PATIENCE
+from lucius.engines.outbox.early_acks import PATIENCE, EarlyAcks
 from lucius.ports.bus import Message, Subscription
 from tests.engine.test_together import CountingLedger
 from tests.engine.world import World, envelope
@@ -166,6 +166,41 @@ def test_the_end_of_the_process_waits_for_no_result() -> None:
         await desk.world.reconciler._replies.drained()
         assert await desk.first() is StepState.IN_PROGRESS
         assert desk.world.loop.time() - asked_at < MOMENT * 0.5
+
+    with_one_directive_out(check)
+
+
+def test_an_ack_that_came_in_time_is_not_overdue_while_it_waits() -> None:
+    async def check(desk: Desk) -> None:
+        job = await desk.ledger.load(desk.job_id)
+        assert job is not None
+        assert job.due_at is not None
+        left = (job.due_at - desk.world.loop.now()).total_seconds()
+        await asyncio.sleep(left - MOMENT / 2)
+        await desk.say("ACK")
+        await asyncio.sleep(MOMENT * 3)
+        job = await desk.ledger.load(desk.job_id)
+        assert job is not None
+        assert (job.steps[0].state, job.steps[0].used) == (StepState.IN_PROGRESS, 0)
+
+    with_one_directive_out(check)
+
+
+def test_there_is_one_timer_however_often_the_waiting_ends() -> None:
+    async def check(desk: Desk) -> None:
+        rings = 0
+
+        def due(acks: object) -> None:
+            nonlocal rings
+            rings += 1
+
+        early = EarlyAcks(due)
+        for number in range(100):
+            early.wait(f"job_{number}", ())
+            early.end()
+        assert rings == 100
+        timers = [each for each in desk.world.loop._scheduled if not each._cancelled]  # type: ignore[attr-defined]
+        assert not [each for each in timers if "EarlyAcks" in repr(each)]
 
     with_one_directive_out(check)
 

@@ -37,7 +37,7 @@ async def test_fm_024_reproduce_when_giving_back_is_free_for_ever_a_step_goes_ro
 ) -> None:
     with patch.object(leases, "FREE_RETURNS", 1_000_000):
         job_id, times = await given_back_for_ten_seconds(stage)
-    assert times > 100
+    assert times > 50
     assert (await stage.step(job_id)).used == 0
 
 

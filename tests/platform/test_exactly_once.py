@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Mapping
 from unittest.mock import patch
 
+import pytest
+
 from lucius.core.errors import BusUnavailableError, WorkspaceError
 from lucius.platform import CommitRecord, Commits, FatalError, Output, Task
 from lucius.platform.commit import record_uri
 from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.errors import LeaseExpiredError
 from lucius.platform.lease import Lease
 from lucius.platform.records import MemoryRecords
 from lucius.platform.task import SMALL, Staged
@@ -165,6 +168,27 @@ async def test_a_first_attempt_that_fails_under_a_second_lease_reports_what_was_
     await bench.send(1, lease_id="another")
     _, again = await bench.replies("RESULT", 2)
     assert (again["status"], again["output_ref"]) == ("SUCCEEDED", lost["output_ref"])
+
+
+@on_the_bench
+async def test_a_first_attempt_that_has_lost_its_lease_puts_nothing_anywhere(bench: Bench) -> None:
+    """Another attempt has succeeded, and the client has taken its output away."""
+    await bench.runner(Writer())
+    await bench.send(2)
+    await bench.result()
+    del bench.workspace.objects[PROMOTED]
+
+    async def fails() -> tuple[CommitRecord, int]:
+        raise LeaseExpiredError("the lease ran out")
+
+    late, commits = parse_directive(bench.directive(1)), Commits(bench.workspace)
+    with pytest.raises(LeaseExpiredError):
+        await commits.once(late, fails, lambda: False)
+    assert PROMOTED not in bench.workspace.objects
+    await commits.once(late, fails, lambda: True)
+    assert PROMOTED in bench.workspace.objects, (
+        "the record is there, and counts while the lease stands"
+    )
 
 
 async def _outlives_its_lease(bench: Bench) -> dict[str, object]:

@@ -32,6 +32,8 @@ _PLAIN: Final = {
     ]
 }
 """What every store carries unchanged: an integer beyond 64 bits is refused wherever it is."""
+_MOMENT: Final = {"type": "number", "minimum": 0, "maximum": 0.01}
+"""For `wait_seconds`: nobody is to wait long."""
 _FURTHER: Final = {"patternProperties": {"^x_[a-z]+$": _PLAIN}, "additionalProperties": False}
 _REFERENCE: Final = {
     "anyOf": [
@@ -48,7 +50,7 @@ def acceptable(document: Json) -> Json:
     for path in ("/v1/orchestrate", "/v1/commands"):
         _body(narrowed, path)["schema"] = _envelope(_body(narrowed, path)["schema"])
         for parameter in narrowed["paths"][path]["post"]["parameters"]:
-            parameter["schema"] = _TEXT
+            parameter["schema"] = _TEXT if parameter["in"] == "header" else _MOMENT
     redrive = _body(narrowed, "/v1/jobs/{jobId}:redrive")["schema"]
     redrive["properties"]["payload"] = {"anyOf": [_payload("OCR"), {"type": "null"}]}
     return narrowed

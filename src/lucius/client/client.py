@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import orjson
 
-from lucius.client.errors import ClientError
+from lucius.client.errors import ClientError, ProblemError
 from lucius.client.server_sent import server_sent
 from lucius.client.wire import CONNECTION_ERRORS, Wire, problem
 from lucius.contract import DEFAULT_URL, ENDED
@@ -152,7 +152,12 @@ class Client:
     ) -> JobShape:
         """Submit, and return the job once it has ended. TimeoutError if it has not by then: it goes on."""
         async with asyncio.timeout(timeout_seconds):
-            answer = await self._submitted(envelope, wait_seconds=_POLL_SECONDS)
+            try:
+                answer = await self._submitted(envelope, wait_seconds=_POLL_SECONDS)
+            except ProblemError as error:
+                if error.code != "UNKNOWN_PARAMETER":
+                    raise
+                answer = await self._submitted(envelope)  # an earlier server, which cannot wait
             if "duplicate" not in answer:
                 return cast(JobShape, answer)
             return await self.wait(self._warned(cast(SubmittedShape, answer))["jobId"])

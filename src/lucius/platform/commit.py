@@ -139,8 +139,12 @@ class Commits:
         scoped.__dict__.update(self.__dict__, _workspace=workspace)
         return scoped
 
-    async def once(self, directive: Directive, propose: Propose) -> CommitRecord:
+    async def once(
+        self, directive: Directive, propose: Propose, stands: Callable[[], bool]
+    ) -> CommitRecord:
         """The effect, in all of its places: that of an earlier attempt, or else the proposed one.
+
+        `stands`: whether the lease does; who has lost it puts nothing anywhere.
 
         On a first attempt nobody looks for a record before the work, because there is hardly ever one: that
         of a worker which died before its RESULT went out. The proposal meets it; a failure looks for it.
@@ -150,7 +154,7 @@ class Commits:
             try:
                 found, filled = await propose()
             except Exception:
-                found = await self.find(directive) if directive.first else None
+                found = await self.find(directive) if directive.first and stands() else None
                 if found is None:
                     raise
         await self.promote(directive, found, filled)

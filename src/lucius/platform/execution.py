@@ -24,7 +24,7 @@ from lucius.platform.errors import (
     classify,
     step_failure,
 )
-from lucius.platform.lease import Lease, LeaseTimer
+from lucius.platform.lease import BEATS_PER_LEASE, Lease, LeaseTimer
 from lucius.platform.measures import ServiceInstruments
 from lucius.platform.outputs import uncommitted
 from lucius.platform.records import Begun, Records
@@ -48,6 +48,8 @@ from lucius.telemetry.tracing import NO_SPAN, NoSpan
 
 log = logging.getLogger(__name__)
 NO_OUTPUT: Final = Output()
+MOST_BESIDE: Final = 4 * BEATS_PER_LEASE
+"""Heartbeats in a row from beside the loop: after four leases without a turn, another worker may try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +288,10 @@ class Attempt:
             staged = self._task.staged if self._task else {}
             return await commits.commit(directive, self._kit.worker_id, output, staged)
 
-        return succeeded((await commits.once(directive, propose)).output_ref)
+        def stands() -> bool:
+            return lease.stands and not self._ended
+
+        return succeeded((await commits.once(directive, propose, stands)).output_ref)
 
     async def _executed(self, directive: Directive, workspace: Workspace) -> Output:
         """Whatever `execute()` does, only its own step fails by it, or is stopped."""
@@ -357,8 +362,12 @@ class Attempt:
     # -- heartbeats from another thread, while the loop is held up ---------------------------------
 
     def overdue(self, now: float) -> bool:
-        held = self._held
-        return held is not None and held[1].due_at <= now
+        """Whether a heartbeat should have been sent. A loop that never goes on is not kept alive for ever."""
+        held, limit = self._held, self._kit.service.time_limit
+        if held is None or held[1].beside >= MOST_BESIDE:
+            return False
+        late = limit is not None and now - held[1].began_at > limit.total_seconds()
+        return not late and held[1].due_at <= now
 
     async def beat_over(self, replies: Replies) -> None:
         """Send a heartbeat by another way; the lease goes on from when it was sent."""
@@ -369,7 +378,13 @@ class Attempt:
         sent_at, number = time.monotonic(), lease.next_number()
         fields = {"progress": said} if said else None
         message = form.filled(HEARTBEAT, self._kit.clock(), fields, number)
-        answer = await replies.send(directive, message)
+        lease.beside += 1
+        try:
+            answer = await replies.send(directive, message)
+        except Exception as error:
+            lease.wait_in_outage(sent_at)
+            self._log.warning("a heartbeat was not sent: %r", error)
+            return
         lease.extend(sent_at)
         if answer.cancel_requested:
             self._loop.call_soon_threadsafe(self.request_cancel)

@@ -18,7 +18,17 @@ EARLY: Final = 0.002
 class Lease:
     """Runs on the loop's clock from before the ACK went out: the ledger's begins later, when it came."""
 
-    __slots__ = ("_beat", "_beats", "_expires_at", "_lease_timer", "_seconds", "_sending", "due_at")
+    __slots__ = (
+        "_beat",
+        "_beats",
+        "_expires_at",
+        "_lease_timer",
+        "_seconds",
+        "_sending",
+        "began_at",
+        "beside",
+        "due_at",
+    )
 
     def __init__(
         self,
@@ -33,6 +43,9 @@ class Lease:
         self._lease_timer = lease_timer
         self._sending: asyncio.Task[None] | None = None
         self._expires_at = sent_at + seconds
+        self.began_at = sent_at
+        self.beside = 0
+        """Heartbeats in a row that another thread has sent."""
         self.due_at = sent_at + seconds / BEATS_PER_LEASE
 
     def keep(self) -> None:
@@ -41,8 +54,12 @@ class Lease:
 
     def check(self) -> None:
         """Nothing is committed under a lease that another attempt may have replaced."""
-        if asyncio.get_running_loop().time() >= self._expires_at:
+        if not self.stands:
             raise LeaseExpiredError("the lease ran out before the work was committed")
+
+    @property
+    def stands(self) -> bool:
+        return asyncio.get_running_loop().time() < self._expires_at
 
     def stop(self) -> None:
         self._lease_timer.leases.discard(self)
@@ -52,6 +69,7 @@ class Lease:
     def start(self) -> None:
         """Send a heartbeat. The next one is due when it is known what became of this one."""
         self.due_at = inf
+        self.beside = 0
         self._sending = asyncio.get_running_loop().create_task(self._send(self.next_number()))
 
     def next_number(self) -> int:
@@ -63,6 +81,9 @@ class Lease:
         self._expires_at = max(self._expires_at, sent_at + self._seconds)
         self.due_at = sent_at + self._seconds / BEATS_PER_LEASE
 
+    def wait_in_outage(self, now: float) -> None:
+        self.due_at = now + self._seconds / BEATS_PER_LEASE_IN_OUTAGE
+
     async def _send(self, number: int) -> None:
         loop = asyncio.get_running_loop()
         sent_at = loop.time()
@@ -70,7 +91,7 @@ class Lease:
             await self._beat(number)
         except Exception as error:
             log.warning("a heartbeat was not sent: %r", error)
-            self.due_at = loop.time() + self._seconds / BEATS_PER_LEASE_IN_OUTAGE
+            self.wait_in_outage(loop.time())
         else:
             self.extend(sent_at)
         self._lease_timer.add(self)

@@ -42,4 +42,3 @@ class StandbyHeartbeats:
     async def _send(self, due: Sequence[Attempt]) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS), self._open_replies() as replies:
             await asyncio.gather(*(attempt.beat_over(replies) for attempt in due))
-        log.info("%d heartbeats were sent beside the event loop, which is held up", len(due))

@@ -40,6 +40,7 @@ class Ocr(Service):
     payload_model = OcrOptions
 
     isolation = "process"
+    processes = OCR_PAGES
     input_limit = MAX_DOCUMENT
     time_limit = OCR_TIME
     memory_limit = OCR_MEMORY
@@ -51,6 +52,7 @@ class Ocr(Service):
             with ThreadPoolExecutor(OCR_PAGES) as pool:
                 texts = recognised(sheets, options, pool, recogniser())
                 pages = whole_text(texts, task.check_cancelled)
+            recogniser().rest()
             task.stage("output.txt", joined(pages))
         return Output(name="output.txt")
 

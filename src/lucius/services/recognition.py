@@ -14,6 +14,9 @@ WIDENED: Final = 2.8
 PARAGRAPH: Final = 0.9
 """A gap of more than this part of a line's height begins a paragraph."""
 
+KEPT: Final = 2
+"""Models that a process keeps between two documents."""
+
 
 class Recogniser:
     """Models are loaded as they are needed and used again; each reads one picture at a time."""
@@ -29,6 +32,10 @@ class Recogniser:
         found, _ = model(picture)
         self._idle.append(model)
         return _in_lines(found or [])
+
+    def rest(self) -> None:
+        """Between two documents: models beyond a few would keep memory that other processes need."""
+        del self._idle[KEPT:]
 
 
 @cache

@@ -23,6 +23,8 @@ from lucius.workspaces.packets import Packets
 log = logging.getLogger(__name__)
 MOST_BYTES: Final = 1024 * 1024
 """Larger objects are written here: handing them over would cost more than writing them."""
+SILENT_SECONDS: Final = 30.0
+"""So long, and up to twice as long, a request may take before the process is taken for stuck."""
 RESTART_SECONDS: Final = 10.0
 """After its process has died, a workspace is written here for so long before another one is started."""
 
@@ -49,6 +51,7 @@ class WriterProcess:
         self._closed = False
         self._number = 0
         self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._watch: asyncio.TimerHandle | None = None
 
     async def ask(
         self, folders: tuple[str, ...] | None, name: str, *args: Any, **options: Any
@@ -58,6 +61,8 @@ class WriterProcess:
         if not self._serves.is_set() or self._packets is None or self._loop is not loop:
             self._start(loop)
             raise WriterGoneError
+        if self._watch is None:
+            self._watch = loop.call_later(SILENT_SECONDS, self._look, self._number)
         self._number += 1
         answer = self._asked[self._number] = loop.create_future()
         self._packets.send((self._number, folders, name, args, options))
@@ -68,6 +73,17 @@ class WriterProcess:
         self._start(asyncio.get_running_loop())
         await self._serves.wait()
 
+    def _look(self, number: int) -> None:
+        """A process that has answered nothing for so long, though it was asked, is ended."""
+        oldest, self._watch = next(iter(self._asked), None), None
+        if oldest is None or self._loop is None:
+            return
+        if oldest <= number and self._process is not None:
+            log.warning("the process that writes the workspace does not answer, and is killed")
+            self._process.kill()
+        else:
+            self._watch = self._loop.call_later(SILENT_SECONDS, self._look, self._number)
+
     @property
     def pid(self) -> int | None:
         """Of the process, while there is one."""
@@ -77,9 +93,10 @@ class WriterProcess:
         if self._process is not None or self._closed or loop.time() < self._starts_at:
             return
         self._loop, self._starts_at = loop, loop.time() + RESTART_SECONDS
-        ours, theirs = socket.socketpair()
         command = [sys.executable, "-P", "-m", "lucius.workspaces.writer_child"]
+        ours: socket.socket | None = None
         try:
+            ours, theirs = socket.socketpair()
             with theirs:
                 self._process = subprocess.Popen(
                     [*command, str(theirs.fileno())],
@@ -90,7 +107,8 @@ class WriterProcess:
                     start_new_session=True,
                 )
         except OSError as error:
-            ours.close()
+            if ours is not None:
+                ours.close()
             log.warning("no process can be started that writes the workspace: %s", error)
             return
         ours.setblocking(False)
@@ -123,8 +141,7 @@ class WriterProcess:
         self._serves.clear()
         self._packets = None
         if self._process is not None:
-            self._process.kill()
-            how = told_exit(self._process.wait())
+            how = _killed(self._process)
             self._process = None
             if not self._closed:
                 log.warning("the process that writes the workspace is gone: %s", how)
@@ -136,6 +153,8 @@ class WriterProcess:
     async def close(self) -> None:
         """The process ends what it is at, and then itself."""
         self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
         if self._starting is not None:
             await self._starting
         if self._asked:
@@ -145,6 +164,15 @@ class WriterProcess:
             packets.close()
         if process is not None:
             await asyncio.to_thread(_ended, process)
+
+
+def _killed(process: "subprocess.Popen[bytes]") -> str:
+    """How it ended. One that the disk holds up may end later."""
+    process.kill()
+    try:
+        return told_exit(process.wait(1))
+    except subprocess.TimeoutExpired:
+        return "it does not end yet"
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:

@@ -41,7 +41,10 @@ class EarlyAcks:
         self._ring(all_of_them=True)
 
     def _ring(self, *, all_of_them: bool = False) -> None:
-        loop, self._timer = asyncio.get_running_loop(), None
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         while self._waiting:
             job_id, (until, acks) = next(iter(self._waiting.items()))
             if until > loop.time() and not all_of_them:

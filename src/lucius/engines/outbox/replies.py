@@ -123,8 +123,9 @@ class ReplyConsumer:
             if len(together) == 1 and together[0].message.body.get("type") == ACK:
                 self._wait_for_result(job_id, together)
             else:
-                await self._pace.turn()
                 self._spawn(together)
+        if self._settling >= BATCH:
+            self._early.end()
         return bool(deliveries)
 
     def _wait_for_result(self, job_id: str, ack: Sequence[Delivery]) -> None:
@@ -132,8 +133,6 @@ class ReplyConsumer:
         heard_at = self._engine.heard(str(ack[0].message.body.get("lease_id")))
         self._heard_at[ack[0].lock_token] = heard_at
         self._early.wait(job_id, ack)
-        if self._settling >= BATCH:
-            self._early.end()
 
     def _spawn(self, deliveries: Sequence[Delivery]) -> None:
         self._tasks.spawn(self._replies(deliveries))
@@ -148,10 +147,12 @@ class ReplyConsumer:
 
         It is tried for a while only. What is lost then counts as a death.
         """
-        if not self._bus.volatile:
-            return
         with suppress(TimeoutError, BusUnavailableError):
             async with asyncio.timeout(LAST_WORDS.total_seconds()):
+                if not self._bus.volatile:  # the next process receives what is on the bus
+                    self._early.end()
+                    await self._settled_below(1)
+                    return
                 while await self._take(timedelta()) or self._settling:
                     self._early.end()
                     await self._settled_below(1)
@@ -159,6 +160,7 @@ class ReplyConsumer:
     async def _replies(self, deliveries: Sequence[Delivery]) -> None:
         """Replies about one job that came together: an ACK and its RESULT are one save."""
         try:
+            await self._pace.turn()
             await persistently(lambda: self._try_to_settle(deliveries))
         except (LockLostError, BusUnavailableError) as error:
             log.info("a reply will be delivered again: %s", error)
@@ -175,7 +177,9 @@ class ReplyConsumer:
             await self._settle(deliveries)
         except LedgerUnavailableError as error:
             self._ledger_outage.began(error, self._observer)
-            self._stalled.update(delivery.lock_token for delivery in deliveries)
+            for delivery in deliveries:
+                self._stalled.add(delivery.lock_token)
+                self._heard_at.pop(delivery.lock_token, None)  # its lease begins when it is saved
             raise
 
     async def _settle(self, deliveries: Sequence[Delivery]) -> None:

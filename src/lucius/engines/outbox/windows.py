@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from lucius.core.plan import service_of
 from lucius.engines.outbox.visits import Visits
@@ -11,6 +12,10 @@ Key = tuple[str, int]
 """Line (a service in one mode) and lane."""
 Share = tuple[Key, str]
 """One tenant's part of a window."""
+
+
+JUST_HEARD: Final = 1.0
+"""Seconds in which what a service said is saved, unless the ledger is away."""
 
 
 @dataclass(slots=True)
@@ -149,11 +154,13 @@ class Windows:
 
         A directive that was handed out is not overdue until its own time is over. One on the bus is
         not, if none of its tenant was taken before it and its service is at work on others, or if
-        workers pull it and none came since.
+        workers pull it and none came since. Nor is one whose service was just heard: that is being saved.
         """
         entry = self._open.get(lease_id)
         if entry is None:
             return False
+        if entry.heard is not None and self._clock() - entry.heard < JUST_HEARD:
+            return True
         if entry.place is None:
             return self._clock() < entry.until
         window, line, tenant_id = self.of(entry.key), entry.key[0], entry.tenant_id
