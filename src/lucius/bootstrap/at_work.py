@@ -3,8 +3,12 @@
 A bus in memory dies with its process, and an ACK that was not saved yet dies with the bus. So a step that
 kills its process at once would never be seen to have begun. The next process reads here what was at work,
 and hears those ACKs after all. Nothing is synced: no crash of a process loses what was written.
+
+The file is mapped into memory, because every step writes to it twice: a system call would give up the
+interpreter each time, and a busy event loop waits to get it back.
 """
 
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +24,8 @@ from lucius.platform.records import Begun, MemoryRecords, Result
 FILE: Final = "at-work"
 _SLOT: Final = 2048
 """Bytes: room for one attempt. Names that do not fit are not noted."""
+_SLOTS: Final = 64
+"""The file grows by so many."""
 
 
 class LeftAtWork(NamedTuple):
@@ -35,6 +41,7 @@ class AtWork(MemoryRecords):
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._slots: dict[AttemptKey, int] = {}
         self._free: list[int] = []
+        self._mapped: mmap.mmap | None = None
 
     def left(self) -> Iterator[LeftAtWork]:
         """What an earlier process was at work on when it died."""
@@ -47,6 +54,7 @@ class AtWork(MemoryRecords):
 
     def clear(self) -> None:
         """What was left has been heard of."""
+        self._unmap()
         os.ftruncate(self._file, 0)
 
     async def begin(self, directive: Directive, owner: str) -> Begun:
@@ -78,8 +86,25 @@ class AtWork(MemoryRecords):
             self._write(slot, b"\n")
 
     def _write(self, slot: int, line: bytes) -> None:
+        start = slot * _SLOT
         with suppress(OSError):  # a full disk: the work goes on without its note
-            os.pwrite(self._file, line, slot * _SLOT)
+            mapped = self._mapped
+            if mapped is None or len(mapped) <= start:
+                mapped = self._grown(start)
+            mapped[start : start + len(line)] = line
+
+    def _grown(self, start: int) -> mmap.mmap:
+        """The file with room from there on. It is written first: a full disk must not be met in memory."""
+        os.pwrite(self._file, bytes(_SLOT * _SLOTS), start)
+        self._unmap()
+        self._mapped = mmap.mmap(self._file, start + _SLOT * _SLOTS)
+        return self._mapped
+
+    def _unmap(self) -> None:
+        if self._mapped is not None:
+            self._mapped.close()
+            self._mapped = None
 
     def close(self) -> None:
+        self._unmap()
         os.close(self._file)
