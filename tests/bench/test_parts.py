@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import PARTS, chosen_parts
+from bench.__main__ import PARTS, PEERS, chosen_parts
 from bench.disk import keep_apart, new_folder_us
 
 
@@ -14,6 +14,19 @@ def test_no_name_chooses_every_part() -> None:
 
 def test_names_choose_their_parts() -> None:
     assert chosen_parts(["committed", "kit", "--quick"]) == ["committed", "kit"]
+
+
+def test_a_peer_runs_only_where_it_is_named() -> None:
+    assert "restate" not in chosen_parts([])
+    assert chosen_parts(["restate"]) == ["restate"]
+
+
+async def test_a_peer_that_is_not_installed_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BENCH_RESTATE", raising=False)
+    with pytest.raises(SystemExit, match="restate-sdk"):
+        await PEERS["restate"](tmp_path)
 
 
 def test_an_unknown_part_is_named() -> None:

@@ -55,6 +55,8 @@ class AtWork(MemoryRecords):
     def clear(self) -> None:
         """What was left has been heard of."""
         self._unmap()
+        self._slots.clear()
+        self._free.clear()
         os.ftruncate(self._file, 0)
 
     async def begin(self, directive: Directive, owner: str) -> Begun:
