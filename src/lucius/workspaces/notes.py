@@ -18,7 +18,8 @@ from lucius.workspaces.files import NOTES_FILE, make_folder, sync_folder
 
 BUSY_SECONDS: Final = 30.0
 SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS notes (key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notes (
+    no INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS promised (
     id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, top TEXT NOT NULL, data BLOB NOT NULL,
     owner TEXT NOT NULL, boot TEXT NOT NULL, at REAL NOT NULL);
@@ -47,8 +48,7 @@ class Notes:
         self.path = os.path.join(folder, NOTES_FILE)
         self._writing: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
-        self.complete = False
-        """Whether no note is a file, as earlier versions had them: it is known once one was looked for."""
+        self._complete = False
         self._preceded = False
         self._lock = Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -59,6 +59,13 @@ class Notes:
     @property
     def exist(self) -> bool:
         return os.path.exists(self.path)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no note is a file, as earlier versions had them: the database says so."""
+        if not self._complete:
+            self._complete = self._rows("PRAGMA user_version") == [(COMPLETE,)]
+        return self._complete
 
     def precede_files(self) -> None:
         """Before the first file of a new workspace, make the database: so no note can be a file."""
@@ -118,8 +125,6 @@ class Notes:
                     if not self.exist:
                         return []
                     self._reading = self.opened()
-                    found = self._reading.execute("PRAGMA user_version").fetchone()
-                    self.complete = found == (COMPLETE,)
                 return self._reading.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 raise self._failure(error) from error
@@ -225,7 +230,7 @@ def _make(conn: sqlite3.Connection, asked: Sequence[Asked]) -> None:
 
 
 def written(conn: sqlite3.Connection, key: str, data: bytes) -> None:
-    conn.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (key, data))
+    conn.execute("INSERT OR REPLACE INTO notes (key, data) VALUES (?, ?)", (key, data))
 
 
 def removed(conn: sqlite3.Connection, path: str, *, whole: bool) -> None:
