@@ -9,7 +9,15 @@ import pytest
 from lucius.core.errors import BusUnavailableError, LockLostError, PublishRefusedError
 from lucius.ports.bus import ABSENT, Message
 from tests.bus_looks import backlog, dead_letters
-from tests.conformance.bus_registry import ADAPTERS, EXACT_WAKE, OUTAGE, REFUSAL, TOPICS, Harness
+from tests.conformance.bus_registry import (
+    ADAPTERS,
+    EXACT_WAKE,
+    OUTAGE,
+    REFUSAL,
+    SETTLED,
+    TOPICS,
+    Harness,
+)
 from tests.conformance.on_every import on_every
 
 on_every_bus = on_every(ADAPTERS)
@@ -173,7 +181,7 @@ async def test_a_waiting_receiver_gets_what_an_expired_lock_frees(h: Harness) ->
     assert again.count == 2
 
 
-@on_every_bus
+@on_every(ADAPTERS, SETTLED)
 async def test_settling_after_the_lock_is_lost_is_refused(h: Harness) -> None:
     await h.subscribe()
     await h.publish("m1")

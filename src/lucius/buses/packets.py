@@ -1,0 +1,108 @@
+"""JSON values both ways over a socket between two processes: those of one turn of the loop go together."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, Final, cast
+
+import orjson
+
+_LENGTH: Final = Struct("!I")
+
+
+def encoded(value: Any) -> bytes:
+    """TypeError: it is not JSON."""
+    return orjson.dumps(value, default=dict)
+
+
+def packet(values: Sequence[bytes]) -> bytes:
+    """What the other side receives together."""
+    content = b"[%s]" % b",".join(values)
+    return _LENGTH.pack(len(content)) + content
+
+
+class Packets(asyncio.Protocol):
+    """`received` is called with the values of each packet, `lost` once the other side has gone."""
+
+    def __init__(self, received: Callable[[list[Any]], None], lost: Callable[[], None]) -> None:
+        self._received = received
+        self._lost = lost
+        self._buffer = bytearray()
+        self._waiting: list[bytes] = []
+        self._unsent: list[asyncio.Future[None]] = []
+        self._paused = False
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # -- sending -----------------------------------------------------------------------------
+
+    def send(self, value: Any) -> None:
+        """With what else is sent in this turn of the loop. TypeError: the value is not JSON."""
+        content = encoded(value)
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting.append(content)
+
+    async def sent(self) -> None:
+        """Return when the system has what was sent so far: it arrives then, though this process may die.
+
+        ConnectionError: the other side has gone.
+        """
+        if self._transport is None:
+            raise ConnectionResetError("the other side has gone")
+        unsent = self._loop.create_future()
+        self._unsent.append(unsent)
+        await unsent
+
+    def _flush(self) -> None:
+        values, self._waiting = self._waiting, []
+        if self._transport is not None and values:
+            self._transport.write(packet(values))
+        if not self._paused:
+            self._settle(None)
+
+    def _settle(self, error: Exception | None) -> None:
+        unsent, self._unsent = self._unsent, []
+        for each in unsent:
+            if each.done():
+                continue  # whoever waited has gone
+            if error is None:
+                each.set_result(None)
+            else:
+                each.set_exception(error)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if not self._waiting:
+            self._settle(None)
+
+    # -- receiving ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Nothing is kept in this process that the system could take."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._settle(ConnectionResetError("the other side has gone"))
+        self._lost()
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._buffer)[0]
+            if len(self._buffer) < end:
+                return
+            values = orjson.loads(memoryview(self._buffer)[_LENGTH.size : end])
+            del self._buffer[:end]
+            self._received(values)
+
+    def close(self) -> None:
+        """What was sent still goes out."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
