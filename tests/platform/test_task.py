@@ -210,3 +210,12 @@ async def test_a_name_that_leaves_its_place_is_refused(name: str) -> None:
     task, _ = _task()
     with pytest.raises(FatalError, match="cannot name an output"):
         await task.stage(name, b"")
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"), [("p. 3", "p. 3"), ("\udcff.pdf", "?.pdf"), (10**30, str(10**30))]
+)
+def test_progress_is_text_that_every_bus_can_carry(said: Any, sent: str) -> None:
+    task, _ = _task()
+    task.report(said)
+    assert task.progress == sent

@@ -34,6 +34,7 @@ from lucius.platform.replies import (
     RELEASE,
     RESULT,
     Replies,
+    ReplyAnswer,
     ReplyForm,
     failed,
     succeeded,
@@ -131,25 +132,23 @@ class Attempt:
             await self._refuse(error)
             return
         with executing(directive.body) as self._span:
-            await self._serve(directive.under(self._span))
-
-    async def _serve(self, directive: Directive) -> None:
-        sent_at = await self._acknowledged(directive)
-        if sent_at is None:
-            return
-        self.progress = Progress.BEGINNING
-        begun = await self._begun(directive)
-        try:
-            await self._kit.bus.complete(self._delivery)
-        except BusError as error:
-            self._comes_again(error)
-        if begun is None:
-            await self._give_back(directive)
-        elif begun.mine:
-            await self._work(directive, sent_at)
-        elif begun.result is not None:
-            self.progress = Progress.CLOSING
-            await self._send_result(directive, begun.result)
+            directive = directive.under(self._span)
+            sent_at = await self._acknowledged(directive)
+            if sent_at is None:
+                return
+            self.progress = Progress.BEGINNING
+            begun = await self._begun(directive)
+            try:
+                await self._kit.bus.complete(self._delivery)
+            except BusError as error:
+                self._comes_again(error)
+            if begun is None:
+                await self._give_back(directive)
+            elif begun.mine:
+                await self._work(directive, sent_at)
+            elif begun.result is not None:
+                self.progress = Progress.CLOSING
+                await self._send_result(directive, begun.result)
 
     # -- pick up -----------------------------------------------------------------------------
 
@@ -319,18 +318,17 @@ class Attempt:
 
     # -- replies -----------------------------------------------------------------------------
 
-    async def _send(
+    def _send(
         self,
         directive: Directive,
         kind: str,
         fields: Mapping[str, Any] | None = None,
         serial: int | None = None,
-    ) -> bool:
+    ) -> Awaitable[ReplyAnswer]:
         kit = self._kit
         if self._form is None:
             self._form = ReplyForm(directive, kit.worker_id)
-        message = self._form.filled(kind, kit.clock(), fields, serial)
-        return (await kit.replies.send(directive, message)).cancel_requested
+        return kit.replies.send(directive, self._form.filled(kind, kit.clock(), fields, serial))
 
     async def _send_result(self, directive: Directive, result: Mapping[str, Any]) -> None:
         backoff: Backoff | None = None
@@ -352,7 +350,8 @@ class Attempt:
 
     async def _beat(self, directive: Directive, number: int) -> None:
         said = self._task.progress if self._task is not None else None
-        if await self._send(directive, HEARTBEAT, {"progress": said} if said else None, number):
+        fields = {"progress": said} if said else None
+        if (await self._send(directive, HEARTBEAT, fields, number)).cancel_requested:
             self.request_cancel()
         try:
             await self._kit.records.renew(directive, self._kit.worker_id)

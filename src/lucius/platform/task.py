@@ -155,7 +155,7 @@ class Task:
 
     def report(self, progress: str) -> None:
         """Say how far the work is: the next heartbeat carries it, and `lucius why` shows the last."""
-        self.progress = progress
+        self.progress = str(progress).encode("utf-8", "replace").decode()
 
     # -- cancelling --------------------------------------------------------------------------
 
