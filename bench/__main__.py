@@ -28,7 +28,7 @@ from bench import (
 )
 from bench.disk import keep_apart, new_folder_us
 from bench.measure import calibration, show
-from lucius.bootstrap.serve import settle_collector
+from lucius.bootstrap.collector import settle_collector
 
 RESULTS = Path(__file__).parent / "results.json"
 QUICK = "--quick" in sys.argv
@@ -123,7 +123,7 @@ MEANING = {
 
 TITLES: Final = {
     "transitions": "Durable transitions through the engine, 200 jobs in flight",
-    "http": "Three-step jobs over HTTP, services in the same process, 200 in flight",
+    "http": "Three-step jobs over HTTP, services of the server, 200 in flight",
     "committed": "The same with outputs: each step commits and promotes a small file",
     "kit": "The kit, beside bare loops on the same bus",
     "client": "The same through `lucius.client`, beside bare connections",
@@ -159,7 +159,7 @@ def report_components(found: dict[str, Any]) -> None:
     if "not_available" in found:
         print(f"Time by component is not available: {found['not_available']}")
         return
-    title = "Where the server's time goes, services in the same process, 200 in flight"
+    title = "Where the time of the server's own process goes, 200 in flight"
     show(f"{title} ({found['samples']:,} samples)", found["components"])
     if found["files_of_other"]:
         print(f"other: {found['files_of_other']}")

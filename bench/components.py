@@ -92,6 +92,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "what is known beside the jobs": ("lucius/insight/", "lucius/core/fingerprint"),
     "dispatching": ("lucius/engines/outbox/dispatcher", "lucius/engines/outbox/publish_now"),
     "bus": ("lucius/buses/",),
+    "link to the services": ("lucius/buses/linked", "lucius/buses/packets"),
     "kit and services": ("lucius/platform/", "lucius/workspaces/", "bench/echo"),
     "reading the ledger": ("lucius/ledgers/sqlite/queries", "lucius/ledgers/sqlite/lists"),
     LOOP: ("asyncio/runners", "asyncio/base_events", "uvloop/"),

@@ -11,6 +11,7 @@ from lucius.bootstrap.outbox import outbox as wired
 from lucius.bootstrap.runtime import Runtime
 from lucius.core.job import Job
 from lucius.core.routing import TOPOLOGIES
+from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.gateway.bus_gateway import Backlog, BusGateway
@@ -52,7 +53,11 @@ async def undelivered(job: Job, owed_id: str, url: str) -> bool:
 def outbox(
     ledger: Ledger, bus: Bus, ingress: Ingress, *, now: Callable[[], datetime], **named: Any
 ) -> Outbox:
-    """Of all lanes, without limits, tokens or guard, but for what is `named`."""
+    """Of all lanes, without limits, tokens or guard, but for what is `named`.
+
+    `home` and `alive`: how worker ids of services begin that ever lived in its process, and that live now.
+    """
+    alive = named.pop("alive", EMBEDDED)
     plain: dict[str, Any] = {
         "limits": lambda tenant_id: Limits(),
         "lanes": ALL_LANES,
@@ -65,8 +70,8 @@ def outbox(
         "tokens": lambda *attempt: (),
         "notify": undelivered,
         "guard": lambda body, job_id, received: None,
-        "home": EMBEDDED,
-        "alive": EMBEDDED,
+        "lost": LostServices(named.pop("home", EMBEDDED), alive),
+        "here": alive,
         "workflows": None,
         "engine_name": None,
         "held_back": NoneHeldBack(),
@@ -86,6 +91,7 @@ def runtime_of(settings: Settings, **named: Any) -> Runtime:
     """On the outbox engine alone, without services of its own, and with all lanes unless told otherwise."""
     plain: dict[str, Any] = {
         "services": (),
+        "apart": None,
         "reconciles": True,
         "lanes": ALL_LANES,
         "engine_name": None,

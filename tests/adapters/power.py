@@ -56,13 +56,14 @@ class ForgetfulDisk:
                 stack.enter_context(patch.object(module, "sync_file_system", synced))
             committed = Notes._committed
 
-            def watched(database: Notes, asked: Any) -> None:
+            def watched(database: Notes, asked: Any, patience: float) -> bool:
                 with self._lock:
                     self._remember()
-                    committed(database, asked)
+                    done = committed(database, asked, patience)
                     assert database._writing is not None
                     self._database = database._writing.serialize()
                     self._remember()
+                    return done
 
             stack.enter_context(patch.object(notes.Notes, "_committed", watched))
             yield

@@ -75,7 +75,7 @@ def test_a_service_that_holds_up_the_loop_is_named_and_cannot_keep_the_server(
         named = heard(server, "holds up the event loop")
         assert "ocr holds up the event loop, in stubborn.py:" in named
         server.terminate()
-        heard(server, "not ended in order within 10.1 s")
+        heard(server, "the process of the services does not end, and is killed")
         assert server.wait(30) == 1
 
 

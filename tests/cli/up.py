@@ -36,6 +36,10 @@ class Up:
                 words, cwd=folder, env=clean_environment(**env), stdout=log, stderr=log
             )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def await_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:

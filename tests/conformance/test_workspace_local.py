@@ -312,10 +312,10 @@ async def test_small_effects_that_come_together_share_a_commit(
     workspace, commits = LocalWorkspace(tmp_path), 0
     committed = Notes._committed
 
-    def counted(notes: Notes, asked: Any) -> None:
+    def counted(notes: Notes, asked: Any, patience: float) -> bool:
         nonlocal commits
         commits += 1
-        committed(notes, asked)
+        return committed(notes, asked, patience)
 
     monkeypatch.setattr(Notes, "_committed", counted)
     await workspace.create((tmp_path / "_commits" / "first").as_uri(), b"x")

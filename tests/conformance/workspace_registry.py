@@ -15,7 +15,6 @@ from obstore.store import MemoryStore
 
 from lucius.ports.workspace import Workspace
 from lucius.standins.azurite import create_container
-from lucius.workspaces.apart import LocalWorkspaceApart
 from lucius.workspaces.azure_account import Account, account_of
 from lucius.workspaces.azure_blob import blob_place, open_blobs
 from lucius.workspaces.by_scheme import WorkspaceByScheme
@@ -83,23 +82,6 @@ class LocalAdapter:
 
     def workspace(self, root: Path) -> Workspace:
         return LocalWorkspace(root)
-
-
-class LocalApartAdapter(LocalAdapter):
-    """Written by a process of its own."""
-
-    name = "local, apart"
-
-    def workspace(self, root: Path) -> LocalWorkspaceApart:
-        return LocalWorkspaceApart(root)
-
-    def run(self, body: Body) -> None:
-        async def served(harness: Harness) -> None:
-            assert isinstance(harness.workspace, LocalWorkspaceApart)
-            await harness.workspace.writer.started()
-            await body(harness)
-
-        super().run(served)
 
 
 class BySchemeAdapter(LocalAdapter):
@@ -183,7 +165,6 @@ class ObjectsInMemoryAdapter:
 
 ADAPTERS: tuple[Adapter, ...] = (
     LocalAdapter(),
-    LocalApartAdapter(),
     BySchemeAdapter(),
     MemoryAdapter(),
     ObjectsInMemoryAdapter(),

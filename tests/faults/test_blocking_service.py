@@ -53,11 +53,30 @@ QUICK = {
 
 
 @contextmanager
-def stubborn(folder: Path, running: Up, standby: str, *where: str, **env: str) -> Iterator[None]:
+def with_gateway(folder: Path, standby: str) -> Iterator[Up]:
+    """A server, and the service in a process that pulls from it."""
+    with up(folder, "--no-services", **QUICK) as running, stubborn(folder, running, standby):
+        yield running
+
+
+@contextmanager
+def with_process(folder: Path, standby: str) -> Iterator[Up]:
+    """A server whose process of services has it."""
+    words = ("--no-services", "--service", "stubborn:Stubborn")
+    with up(folder, *words, FOLDER=str(folder), STANDBY=standby, **QUICK) as running:
+        yield running
+
+
+SERVED = {"over the gateway": with_gateway, "by lucius up": with_process}
+
+
+@contextmanager
+def stubborn(folder: Path, running: Up, standby: str) -> Iterator[None]:
+    where = ("--slots", "2", "--json", "--url", running.url)
     with subprocess.Popen(
-        [LUCIUS, "service", "run", "stubborn:Stubborn", "--slots", "2", "--json", *where],
+        [LUCIUS, "service", "run", "stubborn:Stubborn", *where],
         cwd=folder,
-        env=clean_environment(FOLDER=str(folder), STANDBY=standby, **env),
+        env=clean_environment(FOLDER=str(folder), STANDBY=standby),
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=die_with_parent,
@@ -78,7 +97,7 @@ def comes(look: Callable[[], Any]) -> Any:
     return found
 
 
-def lease_runs_out(folder: Path, standby: str) -> bool:
+def lease_runs_out(folder: Path, standby: str, served: str) -> bool:
     """Whether a lease ends while the service holds up its loop for longer than that."""
     (folder / "stubborn.py").write_text(SERVICE)
     (folder / "block.yaml").write_text(PROTOCOL)
@@ -91,8 +110,7 @@ def lease_runs_out(folder: Path, standby: str) -> bool:
         "schema_version": "v1",
     }
     with (
-        up(folder, "--no-services", **QUICK) as running,
-        stubborn(folder, running, standby, "--url", running.url),
+        SERVED[served](folder, standby) as running,
         BlockingClient(running.url) as client,
     ):
         job_id = client.submit(command)["jobId"]
@@ -115,9 +133,13 @@ def _aborted(executions: list[Any]) -> bool:
     return any(each["state"] == "ABORTED" for each in executions)
 
 
-def test_a_service_that_holds_up_its_loop_keeps_its_lease(tmp_path: Path) -> None:
-    assert not lease_runs_out(tmp_path, "on")
+@pytest.mark.parametrize("served", SERVED)
+def test_a_service_that_holds_up_its_loop_keeps_its_lease(tmp_path: Path, served: str) -> None:
+    assert not lease_runs_out(tmp_path, "on", served)
 
 
-def test_without_heartbeats_from_beside_the_loop_its_lease_runs_out(tmp_path: Path) -> None:
-    assert lease_runs_out(tmp_path, "off")
+@pytest.mark.parametrize("served", SERVED)
+def test_without_the_heartbeats_beside_the_loop_the_lease_runs_out(
+    tmp_path: Path, served: str
+) -> None:
+    assert lease_runs_out(tmp_path, "off", served)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from lucius.bootstrap.own_services import OwnServices
 from lucius.core.states import AbortReason, StepState
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, Task
@@ -44,6 +45,7 @@ async def test_the_end_of_a_process_settles_the_leases_that_its_services_give_ba
         async with serving(tmp_path, [service]) as (runtime, client):
             job_id = await submitted(client)
             await service.at_work.wait()
+            assert isinstance(runtime.own, OwnServices)
             for runner in runtime.own.runners:
                 runner._grace = 0.0
     job = await runtime.ledger.load(job_id)

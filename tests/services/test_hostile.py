@@ -99,7 +99,7 @@ async def test_a_workspace_that_is_full_or_read_only_is_tried_again(
 async def test_notes_that_cannot_be_written_fail_the_step_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    def refuse(notes: Notes, asked: object) -> None:
+    def refuse(notes: Notes, asked: object, patience: float) -> bool:
         raise sqlite3.OperationalError(reason)
 
     async with Stage(tmp_path, [Ocr()]) as stage:

@@ -21,23 +21,26 @@ from lucius.platform import Service
 from lucius.ports.config import ConfigSource
 from lucius.settings import Settings
 from lucius.settings.stored import StoredSettings
-from lucius.telemetry.spans import traced
 
 
 async def build(
     settings: Settings,
     services: Sequence[Service] = (),
     *,
+    apart: Sequence[str] | None = None,
     reconciles: bool = True,
     engine: str | None = None,
 ) -> Runtime:
-    """A runtime of the adapters that the settings name. `engine`: whose jobs it moves; None: of all."""
+    """A runtime of the adapters that the settings name. `engine`: whose jobs it moves; None: of all.
+
+    `apart`: the names of the services, which then run in a process of their own.
+    """
     if services:
         check_workspace(settings)
     stored = StoredSettings(settings)
     config = await open_config(settings, stored)
     try:
-        return await _built(settings, services, config, stored, reconciles, engine)
+        return await _built(settings, services, apart, config, stored, reconciles, engine)
     except BaseException:
         await config.close()
         raise
@@ -46,15 +49,16 @@ async def build(
 async def _built(
     settings: Settings,
     services: Sequence[Service],
+    apart: Sequence[str] | None,
     config: ConfigSource,
     stored: StoredSettings,
     reconciles: bool,
     engine: str | None,
 ) -> Runtime:
     check_shared_secrets(settings)
-    bus = traced(open_bus(settings))
+    bus = open_bus(settings)
     own_data(settings)
-    workspace = open_workspace(settings, apart=bool(services))
+    workspace = open_workspace(settings)
     async with AsyncExitStack() as if_it_fails:
         if_it_fails.push_async_callback(workspace.close)
         await job_workspaces(settings, workspace).claim()
@@ -76,6 +80,7 @@ async def _built(
             in_force=stored.in_force,
             workspace=workspace,
             services=services,
+            apart=apart,
             reconciles=reconciles,
         )
         if_it_fails.pop_all()

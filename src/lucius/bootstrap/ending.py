@@ -45,6 +45,15 @@ def run_to_its_end(
                 log.error("a task of a service would have ended this process", exc_info=error)
 
 
+def quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, if it is installed; None: asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
 def say_stopping(running: int, drain: timedelta) -> None:
     """For whoever pressed Ctrl-C: how many steps are waited for, and for how long."""
     if not running:

@@ -70,6 +70,11 @@ class LoopWatch:
         fresh = last is not None and self._clock() - last.ended_at < RECENT.total_seconds()
         return last if fresh else None
 
+    def note(self, block: Block) -> None:
+        """The loop of a process beside this one was held up."""
+        self._last = block
+        self._told(block)
+
     @contextmanager
     def watching(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()

@@ -81,8 +81,8 @@ def outbox(
     tokens: Tokens,
     notify: Notify,
     guard: Guard,
-    home: str,
-    alive: str,
+    lost: LostServices,
+    here: str,
     workflows: Workflows | None,
     engine_name: str | None,
     held_back: HeldBack,
@@ -93,17 +93,18 @@ def outbox(
     `decorate` completes a directive before it is published; `guard` checks a reply before it counts.
     `tokens` gives the callback tokens of an attempt; `notify` calls the webhook of a client.
     `held_back`: services that nothing is released to. `observers` hear what the metrics hear.
-    `home` and `alive`: how worker ids of this installation, and of this process, begin.
+    `lost`: services of this installation that have died. `here`: how ids of workers begin that hear of
+    notices without the bus.
     `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all, and
     workflows are started here, too.
     """
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
     releases = Releases(windows, ready, lanes, held_back)
     alarm, pace = Alarm(), Pace(A_TURN)
-    unclaimed, lost = UnclaimedServices(), LostServices(home, alive)
+    unclaimed = UnclaimedServices()
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
-    notices = Notices(bus, metrics, tokens, alive)
+    notices = Notices(bus, metrics, tokens, here)
     together = isinstance(lanes, FixedLanes)
     engine = OutboxEngine(
         ledger,

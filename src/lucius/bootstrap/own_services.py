@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from lucius.bootstrap.ending import say_stopping
 from lucius.bootstrap.services import check_services, runners_of
 from lucius.core.effects import Decision
 from lucius.core.job import Job
 from lucius.core.states import StepState
 from lucius.platform import Service
 from lucius.platform.isolation.forks import ForkServer
-from lucius.platform.records import Records
 from lucius.ports.bus import Bus
 from lucius.ports.workspace import Workspace
 
@@ -32,9 +32,9 @@ class OwnServices:
         topologies: Sequence[str],
         grace: timedelta,
         incarnation: str,
-        records: Records | None = None,
     ) -> None:
         check_services(services)
+        self._grace = grace
         self._forks = [ForkServer()]
         self.runners = [
             runner
@@ -49,7 +49,6 @@ class OwnServices:
                 forks=self._forks_of(service),
                 grace=grace,
                 worker_id=f"{incarnation}{service.name}",
-                records=records,
             )
         ]
 
@@ -65,7 +64,8 @@ class OwnServices:
             await runner.start()
 
     async def drain(self) -> None:
-        """Nothing new begins; what runs ends, or is given back."""
+        """Nothing new begins; what runs ends, or is given back. The log says what is waited for."""
+        say_stopping(self.running, self._grace)
         await asyncio.gather(*(runner.stop() for runner in self.runners))
 
     async def close(self) -> None:
@@ -81,6 +81,11 @@ class OwnServices:
     def left_behind(self) -> int:
         """Executions that would not end, once they were drained."""
         return sum(runner.left_behind for runner in self.runners)
+
+    @property
+    def trouble(self) -> str | None:
+        """They live as long as this process."""
+        return None
 
     def whose(self, task: asyncio.Task[Any] | None) -> str | None:
         """The service that the task belongs to."""

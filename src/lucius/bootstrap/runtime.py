@@ -36,7 +36,6 @@ from lucius.bootstrap.adapters.workspaces import (
     ingress_policy,
     job_workspaces,
 )
-from lucius.bootstrap.at_work import FILE, AtWork
 from lucius.bootstrap.chores import Chores, refresh
 from lucius.bootstrap.deployment import mark_of
 from lucius.bootstrap.insight import insight, listening
@@ -45,6 +44,8 @@ from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.own_services import OwnServices
 from lucius.bootstrap.reply_tokens import ReplyTokens
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
+from lucius.bootstrap.services import check_services
+from lucius.bootstrap.services_process import ServicesProcess
 from lucius.bootstrap.standing_tasks import StandingTask, StandingTasks
 from lucius.bootstrap.wellbeing import Wellbeing
 from lucius.console.room import console, root_path_of
@@ -55,6 +56,7 @@ from lucius.core.errors import (
 from lucius.core.plan import OUTBOX, TEMPORAL
 from lucius.engines.outbox.clock import SteadyClock, StorageClock
 from lucius.engines.outbox.engine import Listener
+from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.publish_now import OutboxRetry
 from lucius.engines.temporal.engine import TemporalEngine
@@ -72,6 +74,7 @@ from lucius.ports.workflows import Workflows
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
 from lucius.telemetry.instruments import Measured
+from lucius.telemetry.spans import traced
 from lucius.webhooks.sender import Webhooks
 
 SHARED_LOOK: Final = timedelta(seconds=1)
@@ -88,7 +91,9 @@ class Runtime:
     config: ConfigSource
     workspace: Workspace
     services: Sequence[Service]
-    """Those that run in this process."""
+    """Those that `lucius up` runs."""
+    apart: Sequence[str] | None
+    """The names of these services, which run in a process of their own; None: they run in this one."""
     reconciles: bool
     """Whether what is due is moved here too, or by other processes."""
     lanes: Lanes
@@ -111,6 +116,7 @@ class Runtime:
 
     def __post_init__(self) -> None:
         settings = self.settings
+        self._plain_bus, self.bus = self.bus, traced(self.bus)
         self.started = False
         self.stopping = False
         self._draining: asyncio.Task[None] | None = None
@@ -120,17 +126,7 @@ class Runtime:
         self.job_workspaces = job_workspaces(settings, self.workspace)
         home = home_of(settings)
         incarnation = f"{home}{uuid4().hex[:8]}/"
-        self._at_work = self._opened_at_work()
-        self.own = OwnServices(
-            self.services,
-            self.bus,
-            self.workspace,
-            topology=settings.lane_topology,
-            topologies=settings.topologies(),
-            grace=settings.drain,
-            incarnation=incarnation,
-            records=self._at_work,
-        )
+        lost = LostServices(home, incarnation)
         reply_tokens = ReplyTokens(
             self.tokens, settings.public_url, required=settings.require_reply_token
         )
@@ -148,6 +144,7 @@ class Runtime:
         shared = not isinstance(self.lanes, FixedLanes)
         self._starter = self._starter_of(self.workflows) if self.workflows is not None else None
         self.heard = listening(self.ledger, self.lanes, self._clock.now)
+        self.own = self._own_services(incarnation, lost)
         self.outbox = outbox(
             self.ledger,
             self.bus,
@@ -171,8 +168,8 @@ class Runtime:
             tokens=self.tokens.every,
             notify=self.webhooks.notify,
             guard=reply_tokens.guard,
-            home=home,
-            alive=incarnation,
+            lost=lost,
+            here=incarnation,
             workflows=self.workflows,
             engine_name=self.engine_name,
             held_back=self.heard.paused,
@@ -213,9 +210,31 @@ class Runtime:
             now=self._clock.now,
             engine=TEMPORAL if settings.temporal_enabled else OUTBOX,
         )
-        # Leases need no heartbeats from beside the loop: who would end them is on the same loop.
+        # Leases of services that run here need no heartbeats from beside the loop: who ends them is on it.
         self.loop_watch = LoopWatch(
             settings.loop_blocked, self.own.whose, self._blocked, lambda: None
+        )
+
+    def _own_services(self, incarnation: str, lost: LostServices) -> OwnServices | ServicesProcess:
+        settings = self.settings
+        if self.apart is not None:
+            check_services(self.services)
+            return ServicesProcess(
+                self.apart,
+                settings,
+                self._plain_bus,
+                incarnation=incarnation,
+                lost=lost,
+                blocked=self._blocked_beside,
+            )
+        return OwnServices(
+            self.services,
+            self.bus,
+            self.workspace,
+            topology=settings.lane_topology,
+            topologies=settings.topologies(),
+            grace=settings.drain,
+            incarnation=incarnation,
         )
 
     def _starter_of(self, workflows: Workflows) -> WorkflowStarter:
@@ -224,6 +243,9 @@ class Runtime:
     def _starts(self) -> tuple[Listener, ...]:
         """A process without lanes starts workflows at the commit. An owner does it as an owed effect."""
         return () if self._starter is None or self.reconciles else (self._starter.listen,)
+
+    def _blocked_beside(self, block: Block) -> None:
+        self.loop_watch.note(block)
 
     def _blocked(self, block: Block) -> None:
         self.metrics.loop_blocked.add(block.seconds, block.service)
@@ -250,27 +272,8 @@ class Runtime:
         await self.own.start()
         await self.heard.paused.look()
         await self.insight.sightings.recall()
-        if self._at_work is not None:
-            await self._hear_what_was_begun(self._at_work)
         if self.reconciles:
             await self.reconciler.prepare()
-
-    def _opened_at_work(self) -> AtWork | None:
-        """Where bus and services live in this process, and the ledger outlives it."""
-        here = self.reconciles and self.bus.volatile and bool(self.services)
-        if not here or self.settings.storage_backend != "sqlite":
-            return None
-        return AtWork(self.settings.data_dir / FILE)
-
-    async def _hear_what_was_begun(self, at_work: AtWork) -> None:
-        """ACKs that died with the last process, before it is judged what died with it."""
-        for job_id, ack in at_work.left():
-            job = await self.engine.job(job_id)
-            index = job.plan.index_of(ack.step_id) if job is not None else None
-            step = job.steps[index] if job is not None and index is not None else None
-            if step is not None and step.unacked and step.executions[-1].exec_id == ack.lease_id:
-                await self.engine.apply(job_id, ack)
-        at_work.clear()
 
     def _background(self) -> dict[str, StandingTask]:
         """What runs for as long as the process, by its name in log and readiness."""
@@ -326,8 +329,6 @@ class Runtime:
             await self.webhooks.close()
             await self.own.close()
             await self.workspace.close()
-            if self._at_work is not None:
-                self._at_work.close()
             await self.bus.close()
             if self.remote_invoker is not None:
                 await self.remote_invoker.close()
@@ -422,7 +423,8 @@ class Runtime:
 
     def _warnings(self) -> dict[str, str]:
         block = self.loop_watch.recent()
-        return {} if block is None else {"event_loop": str(block)}
+        found = {"event_loop": None if block is None else str(block), "services": self.own.trouble}
+        return {name: text for name, text in found.items() if text is not None}
 
 
 def storage_clock(ledger: Ledger) -> StorageClock | None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import ipaddress
 import logging
 import shlex
@@ -16,7 +15,8 @@ import uvicorn
 
 from lucius.bootstrap.adapters.services import PACKAGED_SERVICES
 from lucius.bootstrap.building import build
-from lucius.bootstrap.ending import Ending, say_stopping
+from lucius.bootstrap.collector import settle_collector
+from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.listening import BACKLOG, listen
 from lucius.bootstrap.runtime import Runtime
 from lucius.bootstrap.step_types import doers_in, here, warn_unreached
@@ -32,7 +32,6 @@ from lucius.server.slow_clients import SlowClients, SweptServer
 from lucius.settings import Settings
 
 log = logging.getLogger("lucius")
-COLLECT: Final = (50_000, 20, 50)
 SOCKET_FILE: Final = "lucius.sock"
 
 
@@ -122,12 +121,14 @@ async def serve(
     host: str,
     port: int,
     services: Sequence[Service] = (),
+    apart: Sequence[str] | None = None,
     reconciles: bool = True,
     ready: Callable[[str], None] = _unheard,
 ) -> None:
     """Run until SIGINT or SIGTERM. The port is taken first, so that two servers cannot both start.
 
-    `ready` is told the URL once requests are answered.
+    `apart`: the names of the services, for a process of their own. `ready` is told the URL once requests are
+    answered.
     """
     check_address(settings, host)
     with contextlib.closing(listen(host, port)) as listener:
@@ -135,7 +136,7 @@ async def serve(
         if not settings.public_url:
             check_callable(address, listener.getsockname()[0])
             settings = settings.model_copy(update={"public_url": address})
-        runtime = await build(settings, services, reconciles=reconciles)
+        runtime = await build(settings, services, apart=apart, reconciles=reconciles)
         named = [each for each in services if not isinstance(each, PACKAGED_SERVICES)]
         warn_unreached(named, doers_in(runtime.config.catalog()), here(settings))
         with _private_socket(settings) as private:
@@ -237,7 +238,6 @@ async def _serve_on(
     def begin_end() -> None:
         server.should_exit = True
         if runtime.started:
-            say_stopping(runtime.own.running, settings.drain)
             runtime.take_no_more()
 
     with signals.listening(begin_end):
@@ -245,13 +245,6 @@ async def _serve_on(
             settle_collector()
             await server.serve(sockets=[listener])
         signals.leave_behind(runtime.left_behind)
-
-
-def settle_collector() -> None:
-    """Aggregates are values without cycles: counting references frees them, so look for cycles rarely."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT)
 
 
 def _address(host: str, listener: socket.socket) -> str:

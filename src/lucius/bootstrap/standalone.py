@@ -72,7 +72,7 @@ async def run_service(
     """
     check_workspace(settings)
     check_services([service])
-    forks, workspace = ForkServer(), open_workspace(settings, apart=True)
+    forks, workspace = ForkServer(), open_workspace(settings)
     counts = ServiceInstruments()
     stopping, signals = asyncio.Event(), Ending(settings.drain)
     client = gateway() if gateway is not None else None

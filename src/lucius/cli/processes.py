@@ -108,7 +108,7 @@ def up(
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
-    from lucius.bootstrap.adapters.services import named_service, packaged_services
+    from lucius.bootstrap.adapters.services import named_service, packaged_names
     from lucius.bootstrap.broker import local_nats
 
     if stack in (AZURE, TEMPORAL):
@@ -121,11 +121,10 @@ def up(
     )
     with broker as found:
         settings = settings_for(data, **STACKS[stack], **found, **logs(as_json))
-        services, note = (
-            ([], "") if no_services else if_installed(lambda: packaged_services(settings))
-        )
-        services += [named_service(name, settings) for name in named]
-        serve(settings, as_json, note, host=host, port=port, services=services)
+        names, note = ([], "") if no_services else if_installed(packaged_names)
+        names += named
+        services = [named_service(name, settings) for name in names]
+        serve(settings, as_json, note, host=host, port=port, services=services, apart=names)
 
 
 def if_installed(packaged: Callable[[], list[T]]) -> tuple[list[T], str]:
@@ -292,11 +291,6 @@ def told(as_json: bool, **about: Any) -> None:
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop if it is installed, else on asyncio's own loop."""
-    from lucius.bootstrap.ending import run_to_its_end
+    from lucius.bootstrap.ending import quick_loop, run_to_its_end
 
-    try:
-        import uvloop
-    except ImportError:
-        run_to_its_end(work)
-    else:
-        run_to_its_end(work, uvloop.new_event_loop)
+    run_to_its_end(work, quick_loop())

@@ -291,7 +291,7 @@ _ALL: Final = (
         "LOOP_BLOCKED",
         Severity.PROBLEM,
         "Something held the event loop up",
-        "A service inside this process computed without letting others run, so everything was late.",
+        "A service computed without letting others run, so the steps beside it were late.",
         "It happens again whenever that service does so.",
         'Give the service `isolation = "process"`, or a plain `def execute`.',
     ),

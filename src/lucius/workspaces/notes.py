@@ -6,6 +6,7 @@ It refuses to be shared by machines: SQLite needs the locks of one.
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from lucius.workspaces.creations import MOST, NewNote, create_together
 from lucius.workspaces.files import NOTES_FILE, make_folder, sync_folder
 
 BUSY_SECONDS: Final = 30.0
+QUICK_SECONDS: Final = 0.05
+"""While commits take less, new notes are committed on the loop itself: a thread gives up the interpreter at
+every system call, and has to wait for it each time. A disk that is slower is waited for in a thread."""
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS notes (
     no INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, data BLOB NOT NULL);
@@ -55,6 +59,8 @@ class Notes:
         self._asked: list[Asked] = []
         self._wanted: list[Wanted] = []
         self._committing: asyncio.Task[None] | None = None
+        self._took = 0.0
+        """Seconds that the last commit took."""
 
     @property
     def exist(self) -> bool:
@@ -181,7 +187,8 @@ class Notes:
     async def _commit_while_asked(self) -> None:
         while self._asked:
             asked, self._asked = self._asked, []
-            await asyncio.to_thread(self._commit, asked)
+            if not self._is_quick(asked) or not self._commit(asked, patience=0.0):
+                await asyncio.to_thread(self._commit, asked)
             for each in asked:
                 if each.answered.done():
                     continue
@@ -191,24 +198,39 @@ class Notes:
                     each.answered.set_exception(each.error)
         self._committing = None
 
-    def _commit(self, asked: Sequence[Asked]) -> None:
+    def _is_quick(self, asked: Sequence[Asked]) -> bool:
+        new = all(type(each.change) is NewNote for each in asked)
+        return new and self._took < QUICK_SECONDS and self._writing is not None
+
+    def _commit(self, asked: Sequence[Asked], patience: float = BUSY_SECONDS) -> bool:
+        """False: somebody else writes for longer than this is to wait, and nothing was done."""
+        began = time.monotonic()
         try:
-            self._committed(asked)
+            if not self._committed(asked, patience):
+                return False
         except Exception as error:
             failure = self._failure(error)
             for each in asked:
                 each.error = failure
-            return
         for each in asked:
             try:
-                each.outcome = each.after(each.outcome)
+                if each.error is None:
+                    each.outcome = each.after(each.outcome)
             except Exception as error:
                 each.error = error
+        self._took = time.monotonic() - began
+        return True
 
-    def _committed(self, asked: Sequence[Asked]) -> None:
+    def _committed(self, asked: Sequence[Asked], patience: float) -> bool:
         if self._writing is None:
             self._writing = self.opened()
-        self._writing.execute("BEGIN IMMEDIATE")
+        self._writing.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
+        try:
+            self._writing.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if not patience and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                return False
+            raise
         try:
             _make(self._writing, asked)
             self._writing.execute("COMMIT")
@@ -216,6 +238,7 @@ class Notes:
             with suppress(sqlite3.Error):
                 self._writing.execute("ROLLBACK")
             raise
+        return True
 
 
 def _make(conn: sqlite3.Connection, asked: Sequence[Asked]) -> None:

@@ -16,7 +16,6 @@ from lucius.settings import Settings
 from lucius.settings.behaviour import EMBEDDED_BACKENDS
 from lucius.settings.kinds import show
 from lucius.upkeep.job_workspaces import JobWorkspaces
-from lucius.workspaces.apart import LocalWorkspaceApart
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace, path_of
 from lucius.workspaces.memory import MemoryWorkspace
@@ -27,12 +26,9 @@ WORKSPACE_SCHEMES: Final = ("file", "mem")
 BLOB_SCHEMES: Final = ("az", "abfs", "abfss", "https")
 
 
-def open_workspace(settings: Settings, *, apart: bool = False) -> Workspace:
-    """The scheme of a reference chooses. `file` reaches the workspaces and the roots in the settings.
-
-    `apart`: small files are written by a process of their own, for a process that runs services.
-    """
-    local = (LocalWorkspaceApart if apart else LocalWorkspace)(
+def open_workspace(settings: Settings) -> Workspace:
+    """The scheme of a reference chooses. `file` reaches the workspaces and the roots in the settings."""
+    local = LocalWorkspace(
         workspace_root(settings),
         readable=[Path(root).expanduser() for root in settings.input_roots if not is_url(root)],
         writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],

@@ -15,13 +15,19 @@ from lucius.core.states import StepState
 class LostServices:
     """`home`: worker ids of all services that ever lived in this installation's process begin so.
 
-    `alive`: those of the services that live in it now.
+    `alive`: those of the services that live now.
     """
 
     home: str
     alive: str
     _jobs: dict[str, Job] = field(default_factory=dict)
+    _look: bool = False
     _found: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def died(self, alive: str) -> None:
+        """Those that lived until now. Others take their place, and every lease is to be looked at."""
+        self.alive, self._look = alive, True
+        self._found.set()
 
     def owners(self, job: Job) -> set[str]:
         """Worker ids of the dead that hold a lease of this job."""
@@ -36,11 +42,12 @@ class LostServices:
             self._jobs[decision.job.job_id] = decision.job
             self._found.set()
 
-    async def jobs(self) -> list[Job]:
-        """Wait for jobs that have a lease of the dead, and return them."""
-        while not self._jobs:
+    async def jobs(self) -> tuple[list[Job], bool]:
+        """Wait for jobs that have a lease of the dead, and return them; True: there may be others."""
+        while not self._jobs and not self._look:
             self._found.clear()
             await self._found.wait()
-        found = list(self._jobs.values())
+        found, look = list(self._jobs.values()), self._look
         self._jobs.clear()
-        return found
+        self._look = False
+        return found, look

@@ -27,7 +27,7 @@ Tokens = Callable[[str, str, str, int, str], Sequence[str]]
 
 
 class Notices:
-    """`here`: what the ids of workers begin with that live in this process. They are told directly."""
+    """`here`: what the ids of workers begin with that this process has started. They are told directly."""
 
     def __init__(self, bus: Bus, observer: Observer, tokens: Tokens, here: str) -> None:
         self._bus = bus

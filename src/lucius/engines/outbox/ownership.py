@@ -77,8 +77,7 @@ class Ownership:
             if self._lanes.renewal is not None:
                 tasks.create_task(self._renew_forever(self._lanes.renewal.total_seconds()))
                 tasks.create_task(self._count_forever(self._lanes.renewal.total_seconds()))
-            if not self._bus.volatile:
-                tasks.create_task(self._bury_forever())
+            tasks.create_task(self._bury_forever())
 
     async def _renew_forever(self, seconds: float) -> None:
         while True:
@@ -136,16 +135,22 @@ class Ownership:
             after = page[-1]
 
     async def _take_up(self, job_id: str) -> None:
-        """A volatile bus has lost it: publish again. One that cannot be moved must not stop the start."""
+        await self._look_at(job_id, self._found)
+
+    async def _found(self, job: Job) -> None:
+        """A volatile bus has lost it: publish again."""
+        self._engine.found(job)
+        if self._bus.volatile:
+            await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))
+        else:
+            await self._bury(job)
+
+    async def _look_at(self, job_id: str, see: Callable[[Job], Awaitable[None]]) -> None:
+        """At a job that has something out. One that cannot be moved must not keep the others from it."""
         try:
             job = await self._engine.job(job_id)
-            if job is None or not any(step.out for step in job.steps):
-                return
-            self._engine.found(job)
-            if self._bus.volatile:
-                await self._engine.apply(job_id, BusRestarted(EMBEDDED))
-            else:
-                await self._bury(job)
+            if job is not None and any(step.out for step in job.steps):
+                await see(job)
         except LedgerUnavailableError:
             raise
         except LedgerRowUnreadableError:
@@ -158,10 +163,18 @@ class Ownership:
 
     async def _bury_forever(self) -> None:
         while True:
-            for job in await self._lost.jobs():
+            jobs, look = await self._lost.jobs()
+            if look:
+                self._tasks.spawn(persistently(self._bury_all))
+            for job in jobs:
                 self._tasks.spawn(self._bury(job))
 
+    async def _bury_all(self) -> None:
+        """Services have died while this process lives: look at everything that is out."""
+        for job_id in [each async for each in self._delivering(self._held)]:
+            await self._look_at(job_id, self._bury)
+
     async def _bury(self, job: Job) -> None:
-        """End the leases of services that lived in an earlier process of this installation."""
+        """End the leases of services of this installation that live no more."""
         for owner in self._lost.owners(job):
             await self._engine.apply(job.job_id, BusRestarted(owner, kept=True))
