@@ -87,6 +87,20 @@ async def test_what_the_dead_held_comes_again_at_once() -> None:
     await both.bus.close()
 
 
+async def test_what_the_dead_had_begun_does_not_come_again() -> None:
+    """Its lease ends otherwise, and another one begins. The ACK was out, and what settles it was not."""
+    both = await pair()
+    leases = [{"lease_id": str(number)} for number in range(2)]
+    await both.bus.publish("t", [Message(lease["lease_id"], lease) for lease in leases])
+    await both.near.receive("worker", ["t"], 2, WAIT)
+    await both.near.publish("replies", [Message("ack", {"type": "ACK", "lease_id": "0"})])
+    await both.near.close()
+    await asyncio.wait_for(both.gone.wait(), 10)
+    (again,) = await both.bus.receive("worker", ["t"], 2, WAIT)
+    assert again.message.message_id == "1"
+    await both.bus.close()
+
+
 async def test_whoever_waits_when_the_other_side_goes_is_told() -> None:
     both = await pair()
     waiting = await both.receiving()

@@ -60,7 +60,12 @@ def test_the_second_death_costs_an_attempt_however_soon_it_comes(
         assert soon(waits), "two processes have died by it"
         runs = asked(server, f"/v1/jobs/{job_id}/executions")["executions"]
         (step,) = asked(server, f"/v1/jobs/{job_id}/steps")["steps"]
+        said = [e.get("data") or {} for e in asked(server, f"/v1/jobs/{job_id}/events")["events"]]
     finally:
         server.kill()
     assert [run["reason"] for run in runs] == ["process_died"] * 2, "the first one is free"
     assert step["attempt_no"] == 1
+    assert [each for each in said if "outcome" in each] == [], (
+        "nothing is done again that was begun"
+    )
+    assert server.log().count("ended with exit code 9") == 2

@@ -27,6 +27,7 @@ from lucius.bootstrap.services_process import (
     CANCEL,
     DRAIN,
     DRAINED,
+    DRAINING,
     END_LEASE,
     FAILED,
     HELLO,
@@ -109,6 +110,7 @@ class ServicesChild:
             elif word == CANCEL:
                 runner.request_cancel(value)
         if word == DRAIN:
+            self._link.report(DRAINING)
             self._draining.set()
 
     def _server_gone(self) -> None:

@@ -30,12 +30,14 @@ from lucius.settings import Settings
 
 log = logging.getLogger("lucius")
 HELLO: Final = Struct("!I")
-READY, FAILED, DRAINED, BLOCKED = "ready", "failed", "drained", "blocked"
+READY, FAILED, DRAINING, DRAINED, BLOCKED = "ready", "failed", "draining", "drained", "blocked"
 """What the process reports."""
 DRAIN, CANCEL, END_LEASE = "drain", "cancel", "end lease"
 """What it is told."""
 DRAIN_SECONDS: Final = 8.0
 """How long giving leases back may take, beyond what running steps have."""
+ANSWER_SECONDS: Final = 1.0
+"""After so long without an answer its loop is taken for held up."""
 END_SECONDS: Final = 5.0
 """How long it may take for its own end after that."""
 LINGER_SECONDS: Final = 0.5
@@ -58,6 +60,7 @@ class Life:
         self.link = BusLink(bus, self._heard, self._unlinked)
         self.began_at = loop.time()
         self.ready: asyncio.Future[None] = loop.create_future()
+        self.draining = asyncio.Event()
         self.drained: asyncio.Future[int] = loop.create_future()
         self._bus = bus
         self._blocked = blocked
@@ -89,6 +92,8 @@ class Life:
             self.ready.set_result(None)
         elif word == FAILED:
             self._failure = value
+        elif word == DRAINING:
+            self.draining.set()
         elif word == DRAINED and not self.drained.done():
             self.drained.set_result(value)
         elif word == BLOCKED:
@@ -230,13 +235,29 @@ class ServicesProcess:
             say_stopping(0, self._settings.drain)
             return
         life.link.order(DRAIN)
+        seconds = self._settings.drain.total_seconds() + DRAIN_SECONDS
         try:
-            async with asyncio.timeout(self._settings.drain.total_seconds() + DRAIN_SECONDS):
+            async with asyncio.timeout(seconds):
+                await self._heard_of(life, seconds)
                 self.left_behind = await asyncio.shield(life.drained)
         except TimeoutError:
             log.error("the process of the services does not end, and is killed")
             self.left_behind = 1
             life.kill()
+
+    async def _heard_of(self, life: Life, seconds: float) -> None:
+        """The process says what it waits for; one whose loop is held up cannot."""
+        answers = (asyncio.create_task(life.draining.wait()), life.drained)
+        done, _ = await asyncio.wait(
+            answers, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        answers[0].cancel()
+        if not done:
+            log.warning(
+                "stopping; the process of the services does not answer, and is killed after %g s;"
+                " Ctrl-C again ends at once",
+                seconds,
+            )
 
     async def close(self) -> None:
         self._ending = True

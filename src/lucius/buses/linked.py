@@ -7,7 +7,7 @@ fits a bus in memory, which refuses nothing. What the far process held when it w
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from orjson import Fragment
 
 from lucius.buses.packets import Packets, encoded
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
+from lucius.core.wire import ACK
 from lucius.ports.bus import Bus, Delivery, Message, Subscription
 
 log = logging.getLogger(__name__)
@@ -50,9 +51,13 @@ class LinkedBus:
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         try:
             self.packets.send((ONE_WAY, "publish", topic, [_sendable(each) for each in messages]))
-            await self.packets.sent()
         except TypeError as error:
             raise PublishRefusedError(f"a message to {topic} is not JSON: {error}") from error
+        await self._sent()
+
+    async def _sent(self) -> None:
+        try:
+            await self.packets.sent()
         except ConnectionError as error:
             raise BusUnavailableError(str(error)) from error
 
@@ -69,7 +74,9 @@ class LinkedBus:
         return [_delivery(name, each) for each in await self._ask("receive", *asked)]
 
     async def complete(self, delivery: Delivery) -> None:
+        """It is out before the work begins: what kills this process does not come again."""
         self.packets.send((ONE_WAY, "complete", delivery.lock_token))
+        await self._sent()
 
     async def abandon(self, delivery: Delivery) -> None:
         await self._ask("abandon", delivery.lock_token)
@@ -139,6 +146,8 @@ class BusLink:
         self._gone = lost
         self._held: dict[str, Delivery] = {}
         """What the far process has received and not settled, by its lock."""
+        self._begun: set[object] = set()
+        """Leases of these that it has acknowledged: their directives have done what they are for."""
         self._tasks: dict[asyncio.Task[None], int] = {}
 
     def order(self, word: str, value: Any = None) -> None:
@@ -163,8 +172,9 @@ class BusLink:
             try:
                 match word:
                     case "publish":
-                        topic, messages = rest
-                        await self._bus.publish(topic, [Message(*each) for each in messages])
+                        topic, messages = rest[0], [Message(*each) for each in rest[1]]
+                        self._begun.update(_acknowledged(messages))
+                        await self._bus.publish(topic, messages)
                     case "complete":
                         await self._bus.complete(self._settled(rest[0]))
                     case "abandon":
@@ -225,6 +235,7 @@ class BusLink:
         held = self._held.pop(token, None)
         if held is None:
             raise BusUnavailableError(f"nothing is held under {token}")
+        self._begun.discard(held.message.body.get("lease_id"))
         return held
 
     def _lost(self) -> None:
@@ -237,14 +248,22 @@ class BusLink:
         self._gone()
 
     async def _give_back(self, held: Sequence[Delivery]) -> None:
+        """All but what was begun: whoever ends its lease has it done again, under another one."""
         for each in held:
+            begun = each.message.body.get("lease_id") in self._begun
             try:
-                await self._bus.abandon(each)
+                await (self._bus.complete(each) if begun else self._bus.abandon(each))
             except BusError as error:
                 log.info("%s comes again: %s", each.message.message_id, error)
 
 
 _DELIVERY: Final = 6
+
+
+def _acknowledged(messages: Sequence[Message]) -> Iterator[object]:
+    for each in messages:
+        if each.body.get("type") == ACK:
+            yield each.body.get("lease_id")
 
 
 def _sendable(message: Message) -> tuple[Any, ...]:
