@@ -214,6 +214,8 @@ def test_one_that_cannot_be_started_again_is_tried_until_it_can_and_there_is_one
         os.kill(int(pid), signal.SIGKILL)
         assert soon(lambda: server.log().count("it cannot be made here") == 2)
         assert "is being started" in readiness(server)
+        causes = [each["cause"] for each in client.why()["causes"]]
+        assert "SERVICES_DOWN" in causes
         (folder / "broken").unlink()
         (folder / "go").touch()
         job_id = submitted(client, folder)

@@ -295,6 +295,14 @@ _ALL: Final = (
         "It happens again whenever that service does so.",
         'Give the service `isolation = "process"`, or a plain `def execute`.',
     ),
+    Cause(
+        "SERVICES_DOWN",
+        Severity.PROBLEM,
+        "The services of this server do not run",
+        "The process of the services of `lucius up` has died. The steps that it was at are done again.",
+        "Another one is started, up to ten seconds later where several have died in a row.",
+        'The log says how it ended. Give a service that crashes `isolation = "process"`.',
+    ),
 )
 
 CAUSES: Final = {cause.code: cause for cause in _ALL}

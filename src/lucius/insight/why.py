@@ -170,6 +170,7 @@ WARNED: Final = (
     ("configuration", "CONFIGURATION_INVALID", "lucius protocols check FILE"),
     ("ledger", "JOBS_UNREADABLE", "lucius verify"),
     ("event_loop", "LOOP_BLOCKED", "lucius services"),
+    ("services", "SERVICES_DOWN", "lucius services"),
 )
 """Warnings of `/readyz`, and the cause that each is."""
 
