@@ -23,6 +23,7 @@ from lucius.ledgers.sqlite.schema import (
     MIGRATIONS,
     ForeignErrors,
     Migration,
+    allocate_log,
     connect,
     connect_readonly,
     migrate,
@@ -253,6 +254,7 @@ def _connect(path: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
     conn = connect(path)
     try:
         migrate(conn, migrations)
+        allocate_log(conn)
     except BaseException:
         conn.close()
         raise
