@@ -1,6 +1,7 @@
 """A tenant cannot reach the server's secrets, or the work of others, by naming files."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from lucius.bootstrap.adapters.workspaces import ingress_policy, open_workspace,
 from lucius.core.errors import WorkspaceRefusedError
 from lucius.core.references import reference_faults
 from lucius.settings import Settings, load_settings
+from lucius.workspaces import places
 from tests.api.live import Live, live
 from tests.services.stage import packaged
 
@@ -106,6 +108,67 @@ def test_no_spelling_of_a_protected_place_is_let_in(
     policy = ingress_policy(settings_of(tmp_path)).references
     faults = reference_faults({"uri": spelled(data, data / name)}, "/input_ref", policy)
     assert [(f.code, f.pointer) for f in faults] == [("REFERENCE_PROTECTED", "/input_ref/uri")]
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS)
+def test_a_folder_that_was_let_in_before_opens_nothing_else(
+    tmp_path: Path, spelled: Spelled
+) -> None:
+    """The quick way for folders that are known: a link or a folder in them is looked at closely."""
+    data = planted(tmp_path)
+    policy = ingress_policy(settings_of(tmp_path)).references
+    reference = spelled(data, data / "keys.json")
+    (tmp_path / "plain.pdf").write_text("a document")
+    for folder in (tmp_path, *(each for each in tmp_path.iterdir() if each.is_dir())):
+        reference_faults((folder / "plain.pdf").as_uri(), "/input_ref", policy)
+    (fault,) = reference_faults(reference, "/input_ref", policy)
+    assert fault.code == "REFERENCE_PROTECTED"
+
+
+def test_a_document_that_becomes_a_link_to_a_secret_is_refused(tmp_path: Path) -> None:
+    data = planted(tmp_path)
+    policy = ingress_policy(settings_of(tmp_path)).references
+    document = tmp_path / "plain.pdf"
+    document.write_text("a document")
+    for _ in range(2):
+        assert not reference_faults(document.as_uri(), "/input_ref", policy)
+    document.unlink()
+    document.symlink_to(data / "keys.json")
+    (fault,) = reference_faults(document.as_uri(), "/input_ref", policy)
+    assert fault.code == "REFERENCE_PROTECTED"
+
+
+def test_a_folder_that_becomes_a_link_to_a_protected_place_is_refused(tmp_path: Path) -> None:
+    data = planted(tmp_path)
+    policy = ingress_policy(settings_of(tmp_path)).references
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "keys.json").write_text("a document")
+    for _ in range(2):
+        assert not reference_faults((folder / "keys.json").as_uri(), "/input_ref", policy)
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(data)
+    (fault,) = reference_faults((folder / "keys.json").as_uri(), "/input_ref", policy)
+    assert fault.code == "REFERENCE_PROTECTED"
+
+
+def test_documents_of_one_folder_resolve_its_path_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(tmp_path)
+    policy = ingress_policy(settings_of(tmp_path)).references
+    resolved: list[str] = []
+
+    def counted(path: str) -> str:
+        resolved.append(path)
+        return os.path.realpath(path)
+
+    monkeypatch.setattr(places, "real_path", counted)
+    for number in range(5):
+        document = tmp_path / f"{number}.pdf"
+        document.write_text("a document")
+        assert not reference_faults(document.as_uri(), "/input_ref", policy)
+    assert len(resolved) == 1
 
 
 @pytest.mark.parametrize("climb", ["../data/keys.json", "%2e%2e/data/keys.json", "..%2fdata/x"])

@@ -7,6 +7,7 @@ that ignores case, and second mounts of the same directory lead to the same answ
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final
 
 Identity = tuple[int, int]
@@ -52,14 +53,20 @@ class Places:
         return held
 
     def miss(self, path: str) -> bool:
-        """Whether it is a new name in a folder that was found outside, and so leads nowhere else.
+        """True if it is a plain file, or a new name, in a folder that was found outside.
 
-        False: look closer. It is the quick way, of two looks, for what is about to be created.
+        False: look closer. This is the quick way: two system calls, where resolving a path takes
+        several for each folder above it.
         """
         folder, _, name = path.rpartition("/")
         if name in ("", ".", "..") or not self._outside.same(folder) or self._named(path):
             return False
-        return not os.path.lexists(path)
+        try:
+            return S_ISREG(os.lstat(path).st_mode)
+        except FileNotFoundError:
+            return True
+        except (OSError, ValueError):
+            return False
 
     def _named(self, real: str) -> bool:
         folded = real.casefold()
