@@ -133,7 +133,7 @@ def allocate_log(conn: sqlite3.Connection) -> None:
 
     A sync after an append also has to store the file's new size: on a file system with a journal it takes
     about four times as long. A transaction that is larger than the cache goes to the log before it commits,
-    and a rollback leaves the blocks there. A disk without the room takes nothing: the log then grows as usual.
+    and a rollback leaves the blocks there. Where the disk has no room for it, the log grows as usual.
     """
     cache = conn.execute("PRAGMA cache_size").fetchone()[0]
     conn.execute("PRAGMA cache_size = 16")
