@@ -54,7 +54,7 @@ signal.signal(signal.SIGUSR2, end)
 threading.setprofile(call)
 sys.setprofile(call)
 """
-"""Every Python process of the traced server runs this first. A signal begins the count, another one ends it."""
+"""Every Python process of the traced server runs this first. One signal begins the count, one ends it."""
 
 
 def main() -> None:
