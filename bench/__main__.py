@@ -19,6 +19,7 @@ from bench import (
     azure,
     documents,
     end_to_end,
+    growth,
     kit,
     ledger,
     restate,
@@ -68,6 +69,7 @@ PARTS: Final[dict[str, Part]] = {
     "documents": lambda folder: documents.measure(folder / "documents", 1 if QUICK else 10),
     "temporal": lambda folder: temporal.measure(folder / "temporal", scaled(3_000)),
     "ledger": lambda _: ledger.main(large=100_000 if QUICK else 1_000_000),
+    "growth": lambda folder: growth.measure(folder / "growth", scaled(2_000)),
     "why": lambda folder: why.measure(folder, scaled(100_000)),
     "azure": lambda _: azure.measure(scaled(10_000), 20 if QUICK else 200),
 }
@@ -116,6 +118,7 @@ MEANING = {
     "cores_in_use": "CPU of the server and its processes / time",
     "times_restate": "jobs_per_s / restate_jobs_per_s, the median of the pairs",
     "pairs": "jobs a second of each pair",
+    "most_expensive_by_cheapest": "1 would be flat",
     "read_p50_ms": "GET /v1/jobs/{id} during the load",
     "read_p99_ms": "GET /v1/jobs/{id} during the load",
 }
@@ -131,6 +134,7 @@ TITLES: Final = {
     "documents": "Ten scans at once through the packaged services",
     "temporal": "Three-step jobs on Temporal, beside a bare workflow on the same server",
     "restate": "Three-step jobs with outputs through `lucius.client`, in turns with Restate",
+    "growth": "The cost of a job beside jobs that are live and wait",
     "why": "`lucius why` with many live jobs, for one of them and for the system",
 }
 AZURE_TITLES: Final = {
