@@ -18,7 +18,7 @@ from lucius.core.errors import (
 )
 from lucius.core.handover import left_to_owner
 from lucius.core.ids import new_job_id
-from lucius.core.inputs import AttemptRequested, Callback, Input
+from lucius.core.inputs import AttemptRequested, Callback, Input, RetryRequested
 from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.engines.outbox.alarm import Alarm
@@ -42,6 +42,7 @@ from lucius.ports.ledger import (
     Ledger,
     Limits,
     Saturated,
+    Sweeps,
     Unfinished,
 )
 
@@ -161,6 +162,8 @@ class OutboxEngine:
             if isinstance(received, Callback):
                 self._releases.heard(received.lease_id)
         async with self._cache.lock(job_id):
+            if any(isinstance(received, RetryRequested) for received in inputs):
+                await self._repair(job_id)
             for _ in range(RACES):
                 job = await self._read(job_id)
                 if job is None:
@@ -347,6 +350,20 @@ class OutboxEngine:
         async with self._cache.lock(job_id):
             await self._overtaken(job_id)
         return await self.job(job_id)
+
+    async def _repair(self, job_id: str) -> None:
+        """A job whose rows for due and ready jobs are lost gets them again; its owner looks at it."""
+        if not isinstance(self._ledger, Sweeps) or not await self._ledger.repair(job_id):
+            return
+        self._cache.drop(job_id)
+        job = await self._ledger.load(job_id)
+        if job is None:
+            return
+        if self._is_owned(job):
+            self._releases.committed(None, job)
+            self._alarm.due(job.due_at or self._now())
+        else:
+            self._nudges.put(job)
 
     def found(self, job: Job) -> None:
         """A job of a lane that is taken over: what is out counts here from now on."""

@@ -184,6 +184,14 @@ class LaneTable:
 
     # -- reading -----------------------------------------------------------------------------
 
+    async def lacks(self, lane: int, rows: Sequence[str]) -> bool:
+        """Whether one of them is missing. One request a row."""
+        for row in rows:
+            found = await self._store.get(self._table, partition_of(lane), row, ["version"])
+            if found is None or self.hides(lane, row):
+                return True
+        return False
+
     async def wakeups(
         self, lane: int, before: int | None = None, page: int = 1000, since: int = -1
     ) -> AsyncIterator[Wakeup]:
