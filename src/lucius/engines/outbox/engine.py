@@ -13,6 +13,7 @@ from lucius.admission.ingress import Admission, Ingress
 from lucius.core.decide import decide, submit
 from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import (
+    LedgerError,
     LedgerUnavailableError,
     RequestError,
 )
@@ -104,6 +105,8 @@ class OutboxEngine:
         self._listeners = listeners
         self._cache = JobCache(cache_bytes)
         self._waits = Waits(self._is_owned)
+        self._unheard: set[str] = set()
+        """Jobs of saves that got no answer: they may have landed."""
 
     # -- the port ----------------------------------------------------------------------------
 
@@ -287,6 +290,8 @@ class OutboxEngine:
             saved = await self._ledger.save(decision.job, job.version, decision.events)
         except BaseException:
             self._cache.drop(job.job_id)
+            if owned:
+                self._unheard.add(job.job_id)
             raise
         finally:
             for share in reserved:
@@ -364,6 +369,21 @@ class OutboxEngine:
             self._alarm.due(job.due_at or self._now())
         else:
             self._nudges.put(job)
+
+    async def look_again(self) -> None:
+        """Read the jobs whose saves got no answer, and bring windows and queues in step with them."""
+        for job_id in list(self._unheard):
+            async with self._cache.lock(job_id):
+                self._cache.drop(job_id)
+                try:
+                    job = await self._ledger.load(job_id)
+                except LedgerUnavailableError:
+                    raise
+                except LedgerError:
+                    job = None  # the ledger has named it
+                self._unheard.discard(job_id)
+                if job is not None and self._is_owned(job):
+                    self.found(job)
 
     def found(self, job: Job) -> None:
         """A job of a lane that is taken over: what is out counts here from now on."""

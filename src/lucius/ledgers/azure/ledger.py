@@ -50,6 +50,8 @@ from lucius.ports.ledger import (
 )
 
 MOST_OFFERED: Final = 20_000
+SETTLE: Final = LAG * 4 / 5
+"""Rows that are to be dropped wait no longer for a request to their lane: `verify` would name them."""
 CHECKED: Final = "|check"
 """A row that is not there."""
 
@@ -97,6 +99,7 @@ class AzureLedger:
         self._sights = Sights()
         self._turns = JobTurns()
         self._levels = Levels(self._tenants, now)
+        self._settled_at = now()
         self._unreadable = Unreadable()
         self._offered: defaultdict[str, dict[str, HeldRow]] = defaultdict(dict)
         """Ready rows that were answered, by job: whoever loads the job sees whether they still hold."""
@@ -251,6 +254,9 @@ class AzureLedger:
             self._saving.copied(job)
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:
+        if self._now() - self._settled_at >= SETTLE:
+            self._settled_at = self._now()
+            await self._lanes.settle(lanes)
         return await self._scanner.next_due(lanes, self._unreadable.__contains__)
 
     async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
