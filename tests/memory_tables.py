@@ -112,6 +112,18 @@ class MemoryTables:
         """Nothing is held open."""
 
 
+class ForgetfulTables(MemoryTables):
+    """Loses the answer of every write that lands. As the SDK's adapter does, it sends the write again."""
+
+    async def commit(
+        self, table: str, changes: Sequence[Change], *, once: bool = False
+    ) -> Etags | Refused:
+        made = await super().commit(table, changes, once=once)
+        if once or isinstance(made, Refused):
+            return made
+        return await super().commit(table, changes)
+
+
 def _refusal(found: Row | None, change: Change) -> int | None:
     if change.act is Act.INSERT:
         return EXISTS if found is not None else None

@@ -13,7 +13,7 @@ from lucius.ledgers.memory_keys import MemoryKeys
 from lucius.ports.keys import KeyStore
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import LANES, on_azurite
-from tests.memory_tables import MemoryTables
+from tests.memory_tables import ForgetfulTables, MemoryTables
 
 Opens = Callable[[], KeyStore]
 """A store as one more process would open it."""
@@ -55,12 +55,15 @@ class FileAdapter:
 
 
 class DoubleAdapter:
-    name = "azure-double"
     capabilities: frozenset[str] = frozenset()
+
+    def __init__(self, name: str, tables: type[MemoryTables]) -> None:
+        self.name = name
+        self._tables = tables
 
     def run(self, body: Body) -> None:
         async def main() -> None:
-            store = MemoryTables()
+            store = self._tables()
             await body(lambda: AzureKeys(store, "shared"))
 
         asyncio.run(main())
@@ -80,6 +83,7 @@ class AzuriteAdapter:
 ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
     FileAdapter(),
-    DoubleAdapter(),
+    DoubleAdapter("azure-double", MemoryTables),
+    DoubleAdapter("azure-double without answers", ForgetfulTables),
     AzuriteAdapter(),
 )

@@ -33,7 +33,7 @@ from tests.conformance.azure_ledgers import (
 )
 from tests.conformance.jobs import Made, at
 from tests.conformance.ledger_tamper import MemoryTamper, SqliteTamper
-from tests.memory_tables import MemoryTables
+from tests.memory_tables import ForgetfulTables, MemoryTables
 
 DURABLE = "durable"
 """What was acknowledged is there when the ledger is opened again."""
@@ -212,12 +212,14 @@ class DoubleAdapter:
 
     capabilities = frozenset({DURABLE, BULK, SHARED})
 
-    def __init__(self, backend: OnTables) -> None:
-        self.name = f"{backend.name}-double"
+    def __init__(self, backend: OnTables, tables: type[MemoryTables] = MemoryTables) -> None:
+        lossy = " without answers" if tables is ForgetfulTables else ""
+        self.name = f"{backend.name}-double{lossy}"
         self._backend = backend
+        self._tables = tables
 
     def run(self, body: Body) -> None:
-        asyncio.run(self._backend.run(MemoryTables(), fresh_prefix(), body))
+        asyncio.run(self._backend.run(self._tables(), fresh_prefix(), body))
 
 
 class AzuriteAdapter:
@@ -240,7 +242,9 @@ ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
     SqliteAdapter(),
     DoubleAdapter(SINGLE),
+    DoubleAdapter(SINGLE, ForgetfulTables),
     AzuriteAdapter(SINGLE),
     DoubleAdapter(SPLIT),
+    DoubleAdapter(SPLIT, ForgetfulTables),
     AzuriteAdapter(SPLIT),
 )

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
+from lucius.core.errors import LedgerUnavailableError
 from lucius.ledgers.azure.store import Change, Etags, Refused, Row, Store
 
 
@@ -14,6 +15,17 @@ class Fate(StrEnum):
     UNSENT = "dies before it"
     UNHEARD = "dies after it, before the answer"
     LATE = "sleeps before it, and wakes up when others have gone on"
+    RESENT = "loses the answer, others go on, and the same request is sent again"
+    UNKNOWN = "loses every answer, and goes on without knowing that the request has landed"
+
+    @property
+    def deadly(self) -> bool:
+        return self in (Fate.UNSENT, Fate.UNHEARD)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the writer hears in the end if its request has landed."""
+        return self in (Fate.LATE, Fate.RESENT)
 
 
 class DeadError(BaseException):
@@ -34,27 +46,38 @@ class StoppingStore:
         self.wake_up = asyncio.Event()
 
     async def _before(self, writes_to: str = "") -> bool:
-        """Whether the process dies once this request is performed."""
+        """Whether the answer of this request meets the fate as well."""
         number, self._made = self._made, self._made + 1
         if self._dead:
             raise DeadError
         if self._at not in (number, writes_to):
             return False
-        self._at, self._dead = None, self._fate is not Fate.LATE
-        self.reached.set()
+        self._at, self._dead = None, self._fate.deadly
+        if self._fate is not Fate.RESENT:
+            self.reached.set()
         if self._fate is Fate.UNSENT:
             raise DeadError
         if self._fate is Fate.LATE:
             await self.wake_up.wait()
-        return self._fate is Fate.UNHEARD
+        return True
+
+    async def _lost(self) -> None:
+        """The answer of a request that has landed is lost. Return: the same request is sent again."""
+        if self._fate is Fate.UNHEARD:
+            raise DeadError
+        if self._fate is Fate.UNKNOWN:
+            raise LedgerUnavailableError("no answer came")
+        self.reached.set()
+        await self.wake_up.wait()
 
     async def get(
         self, table: str, partition: str, row: str, columns: Sequence[str] | None = None
     ) -> Row | None:
-        dies = await self._before()
+        fated = await self._before()
         found = await self._store.get(table, partition, row, columns)
-        if dies:
-            raise DeadError
+        if fated and self._fate is not Fate.LATE:
+            await self._lost()
+            found = await self._store.get(table, partition, row, columns)
         return found
 
     async def scan(
@@ -68,23 +91,30 @@ class StoppingStore:
         columns: Sequence[str] | None = None,
         page: int = 1000,
     ) -> AsyncIterator[Row]:
-        dies = await self._before()
-        found = self._store.scan(
-            table, partition, first, end, equal=equal, columns=columns, page=page
-        )
-        rows = [row async for row in found]
-        if dies:
-            raise DeadError
+        fated = await self._before()
+
+        def scan() -> AsyncIterator[Row]:
+            return self._store.scan(
+                table, partition, first, end, equal=equal, columns=columns, page=page
+            )
+
+        rows = [row async for row in scan()]
+        if fated and self._fate is not Fate.LATE:
+            await self._lost()
+            rows = [row async for row in scan()]
         for row in rows:
             yield row
 
     async def commit(
         self, table: str, changes: Sequence[Change], *, once: bool = False
     ) -> Etags | Refused:
-        dies = await self._before(table)
+        fated = await self._before(table)
         made = await self._store.commit(table, changes, once=once)
-        if dies:
-            raise DeadError
+        if fated and self._fate is not Fate.LATE:
+            await self._lost()
+            if once:
+                raise LedgerUnavailableError("no answer came, and it is not sent again")
+            made = await self._store.commit(table, changes)
         return made
 
     async def close(self) -> None:

@@ -102,7 +102,7 @@ def outbox(
     releases = Releases(windows, ready, lanes, held_back)
     alarm, pace = Alarm(), Pace(A_TURN)
     unclaimed = UnclaimedServices()
-    metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
+    metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now, notice=releases.notice)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
     notices = Notices(bus, metrics, tokens, here)
     together = isinstance(lanes, FixedLanes)

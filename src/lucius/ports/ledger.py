@@ -192,10 +192,13 @@ class Dated(Protocol):
 
 @runtime_checkable
 class Sweeps(Protocol):
-    """A ledger that may be left with claims of jobs that were never written."""
+    """A ledger whose rows are not all written together: claims may be left without their jobs."""
 
     async def sweep(self, now: datetime) -> int:
-        """Remove those that are too old for anyone to complete. How many."""
+        """Remove claims that are too old for anyone to complete, and repair jobs. How many claims."""
+
+    async def repair(self, job_id: str) -> bool:
+        """Write the rows again that bring this job up and queue its steps. False: none is missing."""
 
 
 class Ledger(Protocol):

@@ -13,12 +13,13 @@ from lucius.admission.ingress import Admission, Ingress
 from lucius.core.decide import decide, submit
 from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import (
+    LedgerError,
     LedgerUnavailableError,
     RequestError,
 )
 from lucius.core.handover import left_to_owner
 from lucius.core.ids import new_job_id
-from lucius.core.inputs import AttemptRequested, Callback, Input
+from lucius.core.inputs import AttemptRequested, Callback, Input, RetryRequested
 from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.engines.outbox.alarm import Alarm
@@ -42,6 +43,7 @@ from lucius.ports.ledger import (
     Ledger,
     Limits,
     Saturated,
+    Sweeps,
     Unfinished,
 )
 
@@ -103,6 +105,8 @@ class OutboxEngine:
         self._listeners = listeners
         self._cache = JobCache(cache_bytes)
         self._waits = Waits(self._is_owned)
+        self._unheard: set[str] = set()
+        """Jobs of saves that got no answer: they may have landed."""
 
     # -- the port ----------------------------------------------------------------------------
 
@@ -161,6 +165,8 @@ class OutboxEngine:
             if isinstance(received, Callback):
                 self._releases.heard(received.lease_id)
         async with self._cache.lock(job_id):
+            if any(isinstance(received, RetryRequested) for received in inputs):
+                await self._repair(job_id)
             for _ in range(RACES):
                 job = await self._read(job_id)
                 if job is None:
@@ -284,6 +290,8 @@ class OutboxEngine:
             saved = await self._ledger.save(decision.job, job.version, decision.events)
         except BaseException:
             self._cache.drop(job.job_id)
+            if owned:
+                self._unheard.add(job.job_id)
             raise
         finally:
             for share in reserved:
@@ -347,6 +355,35 @@ class OutboxEngine:
         async with self._cache.lock(job_id):
             await self._overtaken(job_id)
         return await self.job(job_id)
+
+    async def _repair(self, job_id: str) -> None:
+        """A job whose rows for due and ready jobs are lost gets them again; its owner looks at it."""
+        if not isinstance(self._ledger, Sweeps) or not await self._ledger.repair(job_id):
+            return
+        self._cache.drop(job_id)
+        job = await self._ledger.load(job_id)
+        if job is None:
+            return
+        if self._is_owned(job):
+            self._releases.committed(None, job)
+            self._alarm.due(job.due_at or self._now())
+        else:
+            self._nudges.put(job)
+
+    async def look_again(self) -> None:
+        """Read the jobs whose saves got no answer, and bring windows and queues in step with them."""
+        for job_id in list(self._unheard):
+            async with self._cache.lock(job_id):
+                self._cache.drop(job_id)
+                try:
+                    job = await self._ledger.load(job_id)
+                except LedgerUnavailableError:
+                    raise
+                except LedgerError:
+                    job = None  # the ledger has named it
+                self._unheard.discard(job_id)
+                if job is not None and self._is_owned(job):
+                    self.found(job)
 
     def found(self, job: Job) -> None:
         """A job of a lane that is taken over: what is out counts here from now on."""

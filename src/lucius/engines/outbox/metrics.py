@@ -40,9 +40,17 @@ class EngineMetrics(EngineInstruments, Observer):
     """`listen` to committed decisions, `refresh` before each scrape."""
 
     def __init__(
-        self, ledger: Ledger, windows: Windows, *, lanes: Lanes, now: Callable[[], datetime]
+        self,
+        ledger: Ledger,
+        windows: Windows,
+        *,
+        lanes: Lanes,
+        now: Callable[[], datetime],
+        notice: Callable[[Sequence[ReadyQueue]], None],
     ) -> None:
+        """`notice` is told of the queues that the ledger holds, whenever they are read for others."""
         super().__init__()
+        self._notice = notice
         self._ledger = ledger
         self._windows = windows
         self._lanes = lanes
@@ -179,6 +187,7 @@ class EngineMetrics(EngineInstruments, Observer):
         if asked != self._held_when or now - self._held_at >= REREAD:
             self._held = await self._ledger.ready_queues(self._lanes.owned)
             self._held_when, self._held_at = asked, now
+            self._notice(self._held)
         found: dict[int, dict[str, list[BacklogRow]]] = {}
         for (_, desk), row in self._by_key(self._held).items():
             if row["held"] or row["released"] or row["in_progress"]:

@@ -5,13 +5,13 @@ The ledger holds the backlog. Only the head of each tenant's queue is kept here,
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from lucius.core.record import record
 from lucius.engines.outbox.windows import Key
-from lucius.ports.ledger import Ledger
+from lucius.ports.ledger import Ledger, ReadyQueue
 
 PAGE: Final = 256
 
@@ -40,12 +40,29 @@ class ReadyQueues:
         self._rings: dict[Key, OrderedDict[str, _Tenant]] = {}
         self._taken: set[Waiting] = set()
         self._loading = asyncio.Lock()
+        self._unknown: set[tuple[Key, str]] = set()
+        """Queues of the ledger that were not known here at the last look."""
 
     async def recover(self, lanes: Collection[int]) -> None:
         """After a start: every queue that the ledger holds may have entries."""
         for queue in await self._ledger.ready_queues(lanes):
             ring = self._rings.setdefault((queue.line, queue.lane), OrderedDict())
             ring[queue.tenant_id] = _Tenant(more=True)
+
+    def notice(self, queues: Iterable[ReadyQueue]) -> list[Key]:
+        """Take up queues that the ledger holds and that are not known here: a save may have landed unheard.
+
+        Return their lines and lanes. A queue must be unknown twice in turn: entries may be on their way.
+        """
+        unknown = {
+            ((queue.line, queue.lane), queue.tenant_id)
+            for queue in queues
+            if queue.tenant_id not in self.tenants((queue.line, queue.lane))
+        }
+        found, self._unknown = unknown & self._unknown, unknown
+        for key, tenant_id in found:
+            self._rings.setdefault(key, OrderedDict())[tenant_id] = _Tenant(more=True)
+        return [key for key, _ in found]
 
     def forget(self, lane: int) -> None:
         """Forget a lane: another process owns it now."""

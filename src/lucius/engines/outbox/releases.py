@@ -5,7 +5,7 @@ It decides and counts. Whom it names, the pump releases.
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterable
 from math import inf
 
 from lucius.core.ids import new_lease_id
@@ -16,6 +16,7 @@ from lucius.core.states import AbortReason, StepState
 from lucius.engines.outbox.ready import ReadyQueues, Waiting
 from lucius.engines.outbox.windows import Key, Share, Windows
 from lucius.ports.lanes import Lanes
+from lucius.ports.ledger import ReadyQueue
 
 
 class Releases:
@@ -99,6 +100,11 @@ class Releases:
             out = step.unacked and not self._windows.is_open(step.executions[-1].exec_id)
             if not out:
                 self._follow(key, job.tenant_id, step)
+
+    def notice(self, queues: Iterable[ReadyQueue]) -> None:
+        """Release what waits in queues of the ledger that are not known here."""
+        for key in self._ready.notice(queues):
+            self.pump(key)
 
     def forget(self, lane: int) -> None:
         """Forget a lane: another process owns it now."""

@@ -18,7 +18,13 @@ from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sights, Stamps, sight_of
 from lucius.ledgers.azure.store import ETAG, Refused, Row
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import LATE_CREATION, LaneTable, new_wakeup, ready_rows
+from lucius.ledgers.azure.wakeups import (
+    LATE_CREATION,
+    LaneTable,
+    new_wakeup,
+    ready_rows,
+    unnamed,
+)
 from lucius.ledgers.rules import HeldClaim, ready_steps, standing
 from lucius.ledgers.stored.json_form import instant, micros
 from lucius.ports.ledger import (
@@ -27,6 +33,7 @@ from lucius.ports.ledger import (
     CreateOutcome,
     Duplicate,
     KeyReused,
+    Saturated,
     Taken,
     Unfinished,
 )
@@ -81,13 +88,13 @@ class Creation:
         try:
             outcome = await self._admitted(claim, job, head, limit)
             if isinstance(outcome, StepsHead):
-                outcome = await self._inserted(job, outcome, events)
+                outcome = await self._inserted(job, outcome, events, announced)
         except LedgerUnavailableError:
             raise  # nobody knows how far it came: the wake-up row brings it up
         except LedgerError:
             self._lanes.drop(job.plan.desk, announced)
             raise
-        if outcome != Created():
+        if outcome not in (Created(), Duplicate(job.job_id)):
             self._lanes.drop(job.plan.desk, announced)
         return outcome
 
@@ -117,31 +124,33 @@ class Creation:
         replaces: str | None = None
         for _ in range(RACES):
             answer = await self._tenants.admit(job, head, limit, replaces)
-            if not isinstance(answer, Refused):
-                return answer or head
+            if answer is None:
+                return head
             row = await self._tenants.claim(claim)
-            if row is None:
-                replaces = None
-                continue
-            if row["job_id"] == job.job_id:
+            if row is not None and row["job_id"] == job.job_id:
                 return replace(head, no=row["no"])  # of an earlier try, whose rows are to come
-            holder = await self._holder(claim, row)
+            holder = await self._holder(claim, row) if row is not None else None
             if holder is not None:
                 return holder
-            replaces = row[ETAG]
+            if isinstance(answer, Saturated):
+                return answer
+            replaces = row[ETAG] if row is not None else None
         raise LedgerUnavailableError("others claim and give up this request faster than we do")
 
-    async def _inserted(self, job: Job, head: StepsHead, events: Sequence[Event]) -> CreateOutcome:
+    async def _inserted(
+        self, job: Job, head: StepsHead, events: Sequence[Event], announced: Sequence[str]
+    ) -> CreateOutcome:
         etag = await self._rows.insert(job, head, events)
         if not isinstance(etag, Refused):
             self._sights.put(job.job_id, sight_of(job, head, etag))
             if job.terminal:
                 await self._tenants.end(job, head)
             return Created()
-        return await self._taken(job, head)
+        return await self._taken(job, head, announced)
 
-    async def _taken(self, job: Job, head: StepsHead) -> CreateOutcome:
-        """Under this id there is the same job, made by someone else; a tombstone; or another job."""
+    async def _taken(self, job: Job, head: StepsHead, announced: Sequence[str]) -> CreateOutcome:
+        """Under this id there is this job, whose answer was lost; the same one, made by someone else, or
+        moved since; a tombstone; or another job."""
         found = await self._rows.glance(job.job_id, job.tenant_id)
         if found is None or found.tombstone:
             await self._tenants.withdraw(job.tenant_id, head.claim_hash, job.job_id)
@@ -151,6 +160,8 @@ class Creation:
         if found.save_id == head.save_id:
             return Created()
         if found.claim_hash == head.claim_hash:
+            lane = job.plan.desk
+            self._lanes.drop(lane, unnamed(lane, announced, found.wakeup, found.places))
             return Duplicate(job.job_id)
         await self._tenants.withdraw(job.tenant_id, head.claim_hash, job.job_id)
         raise LedgerError(f"the ledger cannot store this: job {job.job_id} exists")

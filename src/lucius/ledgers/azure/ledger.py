@@ -9,6 +9,8 @@ from typing import Final
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.job import Job
+from lucius.core.record import record
+from lucius.ledgers.azure.agreement import LAG
 from lucius.ledgers.azure.creating import Creation
 from lucius.ledgers.azure.examine import Examination
 from lucius.ledgers.azure.keys import AzureKeys
@@ -18,15 +20,17 @@ from lucius.ledgers.azure.levels import Levels
 from lucius.ledgers.azure.lists import Lists
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.ledgers.azure.pruning import Pruning
+from lucius.ledgers.azure.repairing import Repair
 from lucius.ledgers.azure.saving import Saving
 from lucius.ledgers.azure.scanning import Scanner
 from lucius.ledgers.azure.seen import JobTurns, Sights, Stamps, sight_of
-from lucius.ledgers.azure.store import ROW, Store, service_time
+from lucius.ledgers.azure.store import ROW, Row, Store, service_time
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import LaneTable, entry_of
+from lucius.ledgers.azure.wakeups import LATE_CREATION, LaneTable, entry_of
 from lucius.ledgers.rules import group_of
 from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.ledgers.stored.job_codec import SCHEMA
+from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import (
     NO_LIMITS,
     Claim,
@@ -46,8 +50,23 @@ from lucius.ports.ledger import (
 )
 
 MOST_OFFERED: Final = 20_000
+SETTLE: Final = LAG * 4 / 5
+"""Rows that are to be dropped wait no longer for a request to their lane: `verify` would name them."""
 CHECKED: Final = "|check"
 """A row that is not there."""
+
+
+@record
+class HeldRow:
+    """A row of a ready queue, as the save of that version wrote it."""
+
+    row: str
+    entry: ReadyEntry
+    version: int
+
+
+def _held(lane: int, row: Row) -> HeldRow:
+    return HeldRow(row[ROW], entry_of(lane, row[ROW]), int(row["version"]))
 
 
 class AzureLedger:
@@ -80,14 +99,16 @@ class AzureLedger:
         self._sights = Sights()
         self._turns = JobTurns()
         self._levels = Levels(self._tenants, now)
+        self._settled_at = now()
         self._unreadable = Unreadable()
-        self._offered: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self._offered: defaultdict[str, dict[str, HeldRow]] = defaultdict(dict)
         """Ready rows that were answered, by job: whoever loads the job sees whether they still hold."""
         stamps = Stamps(now)
         parts = (layout, self._tenants, self._lanes, self._sights)
         self._creation = Creation(*parts, stamps, now)
         self._saving = Saving(*parts, stamps, now)
         self._scanner = Scanner(*parts, now)
+        self._repair = Repair(*parts, now)
         self._probed = deque(_alternating((*layout.tables, lanes, shared)))
         self._lists = Lists(store, tenants, self._tenants, layout, self._listed)
         self._pruning = Pruning(store, tenants, self._tenants, layout, self._sights)
@@ -153,7 +174,12 @@ class AzureLedger:
 
     async def sweep(self, now: datetime) -> int:
         """Remove claims, with their counts, whose jobs were never written. How many."""
+        await self._repair.all()
         return await self._scanner.sweep(now)
+
+    async def repair(self, job_id: str) -> bool:
+        async with self._turns.of(job_id):
+            return await self._repair.job(job_id)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -164,19 +190,43 @@ class AzureLedger:
             self._unreadable.note(error)
             raise
         self._unreadable.forget(job_id)
+        offered = self._offered.pop(job_id, {}).values()
         if stored is None:
-            self._offered.pop(job_id, None)
+            for held in offered:
+                if await self._is_buried(held.entry):
+                    self._lanes.drop(held.entry.lane, [held.row])
             return None
         job, head = stored.job, stored.head
         known = self._sights.get(job_id)
         if known is None or known.etag != stored.etag:
             self._sights.put(job_id, sight_of(job, head, stored.etag))
-        places = set((head.ready or {}).values())
-        for row, version in self._offered.pop(job_id, {}).items():
-            lane = job.plan.desk
-            if version <= job.version and entry_of(lane, row).position not in places:
-                self._lanes.drop(lane, [row])  # a dead process left it
+        for held in offered:
+            self._is_orphan(held)
+        if job.terminal and job.due_at is not None and self._now() - job.due_at > LAG:
+            await self._repair.job(job_id)  # nobody compares the jobs that have ended
         return job
+
+    def _is_orphan(self, held: "HeldRow") -> bool:
+        """Whether its job has no place for it, as of the save that wrote it or a later one.
+
+        A process that died has left it, or one whose answer was lost. Whoever meets one drops it.
+        """
+        sight = self._sights.get(held.entry.job_id)
+        if sight is None or sight.version < held.version:
+            return False
+        if held.entry.position in (sight.head.ready or {}).values():
+            return False
+        self._lanes.drop(held.entry.lane, [held.row])
+        return True
+
+    async def _is_buried(self, entry: ReadyEntry) -> bool:
+        """Whether its job never comes to be. Its writer may be late: it finds a tombstone then."""
+        if micros(self._now()) - entry.position < LATE_CREATION:
+            return False
+        if await self._layout.bury(entry.job_id, entry.tenant_id):
+            return True
+        found = await self._layout.glance(entry.job_id, entry.tenant_id)
+        return found is not None and found.tombstone
 
     async def _listed(self, job_id: str) -> Job | None:
         try:
@@ -204,25 +254,32 @@ class AzureLedger:
             self._saving.copied(job)
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:
+        if self._now() - self._settled_at >= SETTLE:
+            self._settled_at = self._now()
+            await self._lanes.settle(lanes)
         return await self._scanner.next_due(lanes, self._unreadable.__contains__)
 
     async def ready_queues(self, lanes: Collection[int]) -> Sequence[ReadyQueue]:
         held: Counter[tuple[str, int, str]] = Counter()
         for lane in lanes:
             async for row in self._lanes.ready(lane):
-                entry = entry_of(lane, row[ROW])
-                held[entry.line, lane, entry.tenant_id] += 1
+                each = _held(lane, row)
+                if not self._is_orphan(each):
+                    held[each.entry.line, lane, each.entry.tenant_id] += 1
         return [ReadyQueue(*queue, n) for queue, n in held.items()]
 
     async def ready(self, line: str, lane: int, tenant_id: str, limit: int) -> Sequence[ReadyEntry]:
         found: list[ReadyEntry] = []
         page = min(limit, 1000)
         async for row in self._lanes.ready(lane, line, tenant_id, page=page):
-            entry = entry_of(lane, row[ROW])
+            held = _held(lane, row)
+            entry = held.entry
             if int(row["schema"]) > SCHEMA or entry.job_id in self._unreadable:
                 continue
+            if self._is_orphan(held):
+                continue
             if len(self._offered) < MOST_OFFERED:
-                self._offered[entry.job_id][row[ROW]] = int(row["version"])
+                self._offered[entry.job_id][row[ROW]] = held
             found.append(entry)
             if len(found) == limit:
                 break

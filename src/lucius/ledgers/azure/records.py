@@ -92,10 +92,16 @@ class TableRecords:
         self._held.pop(directive.key, None)
 
     async def _rewrite(self, directive: Directive, row: Row) -> None:
-        """Only what is held here. A row that someone else has taken over stays as it is."""
+        """Only what is held here. A row that someone else has taken over stays as it is.
+
+        An answer that was lost leaves an old ETag here: the row itself says whose it is.
+        """
         etag = self._held.get(directive.key)
-        if etag is not None:
-            await self._taken(directive, Change(Act.REPLACE, row, etag))
+        if etag is None or await self._taken(directive, Change(Act.REPLACE, row, etag)):
+            return
+        found = await self._store.get(self._table, *_place(directive))
+        if found is not None and found["owner"] == row["owner"] and "result" not in found:
+            await self._taken(directive, Change(Act.REPLACE, row, found[ETAG]))
 
     def _begun(self, directive: Directive, owner: str) -> Row:
         expires_at = self._now().timestamp() + directive.lease_seconds

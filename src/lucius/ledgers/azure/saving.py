@@ -20,7 +20,7 @@ from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sight, Sights, Stamps, sight_of
 from lucius.ledgers.azure.store import Refused
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import LaneTable, due_of, new_wakeup, ready_rows
+from lucius.ledgers.azure.wakeups import LaneTable, due_of, new_wakeup, ready_rows, unnamed
 from lucius.ledgers.rules import ready_steps
 from lucius.ledgers.stored.json_form import micros
 
@@ -58,13 +58,20 @@ class Saving:
         save_id = new_lease_id()
         for _ in range(RACES):
             sight = await self._sight(job, expected)
-            if sight is None:
+            if sight is None or sight.version != expected:
                 return False
-            if sight.version != expected:
-                return sight.head.save_id == save_id
-            if await self._landed(sight, job, save_id, events):
-                return True
-            self._sights.forget(job.job_id)  # someone wrote the row: read it, and see who and what
+            prepared = await self._prepared(sight, job, save_id)
+            head = prepared.head
+            etag = await self._rows.replace(sight.steps, sight.etag, job, head, events)
+            if isinstance(etag, Refused):
+                found = await self._refused(job, expected, prepared)
+                if found is None:
+                    return False
+                if found.head.save_id != save_id:
+                    continue
+                etag = found.etag  # this save had landed, and its answer was lost
+            await self._landed(sight, sight_of(job, head, etag, settled=sight.settled), job)
+            return True
         raise LedgerUnavailableError(
             f"job {job.job_id} is being written by others faster than by us"
         )
@@ -84,23 +91,28 @@ class Saving:
         self._sights.put(job.job_id, sight)
         return sight
 
-    async def _landed(self, sight: Sight, job: Job, save_id: str, events: Sequence[Event]) -> bool:
-        ready = self._places(sight, job)
-        prepared = await self._prepared(sight, job, ready)
-        head = replace(prepared.head, save_id=save_id)
-        lane = job.plan.desk
-        etag = await self._rows.replace(sight.steps, sight.etag, job, head, events)
-        if isinstance(etag, Refused):
-            self._lanes.drop(lane, prepared.written)
-            return False
-        saved = sight_of(job, head, etag, settled=sight.settled)
+    async def _refused(self, job: Job, expected: int, prepared: Prepared) -> Sight | None:
+        """Read what is stored instead. The rows of the lane go, unless the stored job relies on them.
+
+        A save whose answer was lost is sent again and refused because of itself. The stored job may also be
+        a later one, which was saved on top of it.
+        """
+        self._sights.forget(job.job_id)
+        found = await self._sight(job, expected)
+        if found is not None:
+            places = (found.head.ready or {}).values()
+            unused = unnamed(job.plan.desk, prepared.written, found.head.wakeup, places)
+            self._lanes.drop(job.plan.desk, unused)
+        return found
+
+    async def _landed(self, before: Sight, saved: Sight, job: Job) -> None:
+        lane, kept = job.plan.desk, saved.head.ready or {}
         self._sights.put(job.job_id, saved)
-        left = {step: at for step, at in (sight.head.ready or {}).items() if step not in ready}
+        left = {step: at for step, at in (before.head.ready or {}).items() if step not in kept}
         self._lanes.drop(lane, list(ready_rows(job, left)))
-        if head.wakeup != sight.head.wakeup and sight.due_at is not None:
-            self._lanes.drop(lane, [sight.head.wakeup])
-        await self._concluded(sight, saved, job)
-        return True
+        if saved.head.wakeup != before.head.wakeup and before.due_at is not None:
+            self._lanes.drop(lane, [before.head.wakeup])
+        await self._concluded(before, saved, job)
 
     def _places(self, sight: Sight, job: Job) -> Mapping[str, int]:
         """Who keeps a place in the ready queues, and who gets a new one at the end."""
@@ -108,10 +120,11 @@ class Saving:
         steps = [job.plan.steps[at].step_id for at in ready_steps(job)]
         return {step: held[step] if step in held else self._stamps.next() for step in steps}
 
-    async def _prepared(self, sight: Sight, job: Job, ready: Mapping[str, int]) -> Prepared:
+    async def _prepared(self, sight: Sight, job: Job, save_id: str) -> Prepared:
         """Write what the lane must know before the save lands, if anything."""
+        ready = self._places(sight, job)
         fresh = {step: at for step, at in ready.items() if step not in (sight.head.ready or {})}
-        head = replace(sight.head, ready=dict(ready))
+        head = replace(sight.head, ready=dict(ready), save_id=save_id)
         due = self._announced_at(sight, job, fresh)
         if due is None:
             return Prepared(head)

@@ -21,7 +21,7 @@ from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.seen import Sights
 from lucius.ledgers.azure.store import Refused
 from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import DESKS, LATE_CREATION, LaneTable, Wakeup, entry_of, new_row
+from lucius.ledgers.azure.wakeups import DESKS, LATE_CREATION, LaneTable, Wakeup, new_row, unnamed
 from lucius.ledgers.rules import may_be_out
 from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ledgers.stored.json_form import MICROSECOND, instant, micros
@@ -243,7 +243,11 @@ class Scanner:
         return stored is not None
 
     async def _moved(self, row: Wakeup, job: Glance) -> None:
-        """It announces a version that is not there yet: until the job relies on it, nobody may drop it."""
+        """It announces a version that is not there yet: until the job relies on it, nobody may drop it.
+
+        After a refusal both rows stay: an answer may have been lost, and the job relies on one of them.
+        The next look at either sees which.
+        """
         due, version = job.due or 0, job.version + 1
         moved = replace(
             row,
@@ -256,16 +260,14 @@ class Scanner:
         )
         await self._lanes.announce(moved, ())
         etag = await self._rows.touch(job, moved.row)
-        if isinstance(etag, Refused):
-            self._lanes.drop(row.lane, [moved.row])
-            return
         self._sights.forget(job.job_id)
-        self._lanes.drop(row.lane, [row.row, *_stale(row, job)])
+        if not isinstance(etag, Refused):
+            self._lanes.drop(row.lane, [row.row, *_stale(row, job)])
 
 
 def _stale(row: Wakeup, job: Glance) -> list[str]:
     """Ready rows that were written with it, and that the job has no place for."""
-    return [each for each in row.ready if entry_of(row.lane, each).position not in job.places]
+    return unnamed(row.lane, row.ready, job.wakeup, job.places)
 
 
 async def _batches(rows: AsyncIterator[Wakeup]) -> AsyncIterator[list[Wakeup]]:

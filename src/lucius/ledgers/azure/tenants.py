@@ -267,6 +267,13 @@ class Tenants:
         scan = self._store.scan(self._table, names.key(tenant_id), *_range(COUNT))
         return live_cells([row async for row in scan])
 
+    async def live_jobs(self, tenant_id: str) -> AsyncIterator[str]:
+        scan = self._store.scan(
+            self._table, names.key(tenant_id), *_range(LIVE), columns=["job_id"]
+        )
+        async for row in scan:
+            yield row["job_id"]
+
     async def rows(self, tenant_id: str) -> AsyncIterator[Row]:
         async for row in self._store.scan(self._table, names.key(tenant_id)):
             yield row

@@ -6,13 +6,14 @@ that a dead process left is found when it comes up.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
 from secrets import token_hex
 from typing import Any, Final
 
 import orjson
 
+from lucius.core.errors import LedgerUnavailableError
 from lucius.core.job import Job
 from lucius.core.plan import FIRST_DESK
 from lucius.core.record import record
@@ -106,6 +107,16 @@ def entry_of(lane: int, row: str) -> ReadyEntry:
     return ReadyEntry(int(position), job_id, step_id, line, lane, tenant_id)
 
 
+def unnamed(lane: int, rows: Iterable[str], wakeup: str, places: Collection[int]) -> list[str]:
+    """The rows that a job does not rely on. Its own row names its wake-up row and its places in queues."""
+    return [
+        row
+        for row in rows
+        if row != wakeup
+        and (not row.startswith(READY) or entry_of(lane, row).position not in places)
+    ]
+
+
 class LaneTable:
     def __init__(self, store: Store, table: str) -> None:
         self._store = store
@@ -125,8 +136,9 @@ class LaneTable:
         await self._write(wakeup.lane, [Change(Act.UPSERT, row) for row in rows])
 
     def drop(self, lane: int, rows: Collection[str]) -> None:
-        """Later; from now on nobody here sees them."""
-        self._drops[lane].update(dict.fromkeys(rows))
+        """Later; from now on nobody here sees them. A drop that is under way is not wanted twice."""
+        going = self._dropping[lane]
+        self._drops[lane].update(dict.fromkeys(row for row in rows if row not in going))
 
     async def settle(self, lanes: Collection[int], least: int = 1) -> None:
         """Perform the drops of these lanes, where there are so many."""
@@ -166,11 +178,19 @@ class LaneTable:
             made = await self._together.commit([*changes, *gone])
             if not isinstance(made, Refused):
                 return
-            if made.status != MISSING:
-                raise AssertionError(f"a wake-up row was refused with {made.status}")
+            if made.status != MISSING or made.index < len(changes):
+                raise LedgerUnavailableError(f"a row of lane {partition} got {made.status}")
             del drops[made.index - len(changes)]
 
     # -- reading -----------------------------------------------------------------------------
+
+    async def lacks(self, lane: int, rows: Sequence[str]) -> bool:
+        """Whether one of them is missing. One request a row."""
+        for row in rows:
+            found = await self._store.get(self._table, partition_of(lane), row, ["version"])
+            if found is None or self.hides(lane, row):
+                return True
+        return False
 
     async def wakeups(
         self, lane: int, before: int | None = None, page: int = 1000, since: int = -1
