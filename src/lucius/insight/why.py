@@ -171,6 +171,7 @@ WARNED: Final = (
     ("ledger", "JOBS_UNREADABLE", "lucius verify"),
     ("event_loop", "LOOP_BLOCKED", "lucius services"),
     ("services", "SERVICES_DOWN", "lucius services"),
+    ("background", "TASK_FAILS", "lucius why"),
 )
 """Warnings of `/readyz`, and the cause that each is."""
 
