@@ -151,7 +151,8 @@ class FailureBook:
         await self._drop_oldest(stored)
 
     async def _add(self, row: LeaseRow, group: GroupFailures) -> bool:
-        total = _read(row.content) if row.etag is not None else _empty(group)
+        known = _read(row.content) if row.etag is not None else None
+        total = known if known is not None else _empty(group)
         _merge(total, group)
         kept = LeaseRow(row.key, "", _note(total), row.etag)
         return await self._store.put(kept) is not None
@@ -160,8 +161,8 @@ class FailureBook:
         too_many = len(stored) - MOST_GROUPS
         if too_many > 0:
             recent = (self._now() - GUARDED).timestamp()
-            groups = {name: _read(row.content) for name, row in stored.items()}
-            for name in _by_share(groups, recent)[-too_many:]:
+            groups = _readable(stored)
+            for name in [*_by_share(groups, recent), *(stored.keys() - groups)][-too_many:]:
                 await self._store.delete(stored[name])
 
     async def _rows(self) -> dict[str, LeaseRow]:
@@ -172,7 +173,7 @@ class FailureBook:
 
     async def groups(self, tenants: Collection[str] | None) -> list[FailureGroup]:
         """Those with failures of these tenants (None: of all), the latest first."""
-        found = {name: _read(row.content) for name, row in (await self._rows()).items()}
+        found = _readable(await self._rows())
         for name, group in self._new.items():
             _merge(found.setdefault(name, _empty(group)), group)
         views = [self._view(name, group, tenants) for name, group in found.items()]
@@ -181,7 +182,9 @@ class FailureBook:
     def _view(
         self, name: str, group: GroupFailures, tenants: Collection[str] | None
     ) -> FailureGroup | None:
-        seen = {t: c for t, c in group.tenants.items() if tenants is None or t in tenants}
+        seen = dict(group.tenants)
+        if tenants is not None:
+            seen = {t: c for t, c in seen.items() if t in tenants and t != OTHERS}
         if not seen:
             return None
         latest = max(seen.values(), key=lambda cell: cell.last)
@@ -261,9 +264,19 @@ def _note(group: GroupFailures) -> dict[str, Any]:
     }
 
 
-def _read(note: Mapping[str, Any]) -> GroupFailures:
-    group = GroupFailures(*note["what"])
-    for tenant_id, (count, first, last, example, recent) in note["tenants"].items():
-        buckets = {int(bucket): int(number) for bucket, number in recent}
-        group.tenants[tenant_id] = TenantFailures(count, first, last, example, buckets)
-    return group
+def _readable(rows: Mapping[str, LeaseRow]) -> dict[str, GroupFailures]:
+    read = {name: _read(row.content) for name, row in rows.items()}
+    return {name: group for name, group in read.items() if group is not None}
+
+
+def _read(note: Mapping[str, Any]) -> GroupFailures | None:
+    """None: the note says nothing, or cannot be read. It hides no other group, and is written over."""
+    try:
+        group = GroupFailures(*note["what"])
+        for tenant_id, (count, first, last, example, recent) in note["tenants"].items():
+            buckets = {int(bucket): int(number) for bucket, number in recent}
+            group.tenants[tenant_id] = TenantFailures(count, first, last, example, buckets)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        log.warning("a note of failures cannot be read: %r", error)
+        return None
+    return group if group.tenants else None

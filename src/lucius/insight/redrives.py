@@ -30,7 +30,7 @@ from lucius.insight.redrive_notes import (
 from lucius.ports.engine import Engine
 from lucius.ports.leases import LeaseStore
 from lucius.ports.ledger import JobQuery
-from lucius.ports.redrives import ENDED_PLAN, PlanState, RedrivePlan, RedriveRules
+from lucius.ports.redrives import ENDED_PLAN, RATE, PlanState, RedrivePlan, RedriveRules
 
 log = logging.getLogger("lucius.redrives")
 
@@ -197,6 +197,8 @@ class RedrivePlans:
 
     async def _advance(self, name: str, note: Note) -> None:
         plan, taken = plan_of(name, note), taken_of(note)
+        if RATE.read(plan.rules.rate) is None:
+            raise ValueError(f"its rate, {plan.rules.rate:g} jobs a second, {RATE.fault}")
         plan = await self._count_ended(plan, taken)
         plan = _judged(plan, len(taken.pending))
         fresh: list[str] = []

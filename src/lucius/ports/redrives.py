@@ -3,10 +3,15 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from lucius.core.bounds import Number
 from lucius.core.record import record
 from lucius.ports.ledger import JobQuery
+
+
+RATE: Final = Number(0.001, 1000.0)
+"""Jobs a second: from one in about 17 minutes on."""
 
 
 class PlanState(StrEnum):

@@ -17,15 +17,13 @@ from lucius.api.orders import REASON, reason_in
 from lucius.api.problems import Problem
 from lucius.api.routes.failures import groups_for, no_group
 from lucius.contract.shapes import RedrivePlanShape, RedrivePlansShape
-from lucius.core.bounds import Number, Whole
+from lucius.core.bounds import Whole
 from lucius.core.idempotency import canonical_json
 from lucius.core.states import JobState
 from lucius.ports.ledger import JobQuery, looks_inside
-from lucius.ports.redrives import RedrivePlan, RedriveRules, Redrives
+from lucius.ports.redrives import RATE, RedrivePlan, RedriveRules, Redrives
 
 CANARY: Final = Whole(0, 100)
-RATE: Final = Number(0.001, 1000.0)
-"""Jobs a second: from one in about 17 minutes on."""
 MAX_FILTER: Final = 16_384
 """Characters of a plan's filter: it is stored, and read every second while the plan runs."""
 _COUNT: Final = Whole(0, 999_999)
