@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,18 @@ async def test_a_hostile_number_in_a_query_is_refused(lucius: Live) -> None:
                 at = f"{path.replace('{jobId}', job_id)}?{parameter['name']}={text}"
                 answer = await lucius.client.request(method.upper(), at, json={})
                 assert answer.status_code == 422, (at, answer.text)
+
+
+def test_every_number_of_a_protocol_file_has_bounds() -> None:
+    schema = json.loads(files("lucius.configs").joinpath("schema.json").read_text())
+    found = list(numbers(schema)) + [
+        pair for rule in schema["$defs"].values() for pair in numbers(rule)
+    ]
+    tenants = schema["properties"]["tenants"]["additionalProperties"]
+    found += list(numbers(tenants))
+    assert {name for name, _ in found} == {"", "max_attempts", "max_inflight", "stage"}
+    for name, rule in found:
+        assert {"minimum", "maximum"} <= rule.keys(), name
 
 
 @pytest.mark.parametrize(
