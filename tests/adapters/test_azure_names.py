@@ -81,7 +81,9 @@ LONGEST: Final = ("READY", "s" * 50 + "/BURST", "9" * 18, f"job_{'f' * 32}", "s"
 """The other parts of the longest key that names a tenant."""
 
 
-@pytest.mark.parametrize("tenant_id", ["/" * 64, "\U0001f600" * 128, "t" * 128, "/" * 42 + "é" * 86])
+@pytest.mark.parametrize(
+    "tenant_id", ["/" * 64, "\U0001f600" * 128, "t" * 128, "/" * 42 + "é" * 86]
+)
 def test_every_tenant_that_is_admitted_fits_the_longest_key(tenant_id: str) -> None:
     assert tenant_fits(tenant_id)
     assert names.parts_of(names.key(*LONGEST, tenant_id))[-1] == tenant_id

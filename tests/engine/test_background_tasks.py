@@ -9,7 +9,7 @@ import pytest
 from lucius.bootstrap.standing_tasks import VITAL, StandingTasks
 from lucius.core.errors import LuciusError, WorkspaceRefusedError
 from lucius.engines.outbox.notices import AT_ONCE, Notices
-from lucius.engines.outbox.observer import Observer
+from lucius.engines.outbox.observer import Incident, Observer
 from lucius.ports.bus import Message
 from lucius.upkeep.job_workspaces import JobWorkspaces
 from tests.api.live import live
@@ -21,18 +21,30 @@ async def fails() -> None:
     raise OverflowError("date value out of range")
 
 
-async def failing(name: str, standing: StandingTasks) -> None:
-    """Until the task is known to be down."""
+class Told(Observer):
+    """Says when a task has failed."""
+
+    def __init__(self) -> None:
+        self.failed = asyncio.Event()
+
+    def incident(self, incident: Incident, cause: str) -> None:
+        self.failed.set()
+
+
+async def failing(name: str) -> None:
+    """The process is asked whether it is ready while this task is down."""
+    told = Told()
+    standing = StandingTasks(told)
     async with standing.watching({name: fails}):
-        while name not in standing.down:
-            await asyncio.sleep(0)
+        await told.failed.wait()
+        assert name in standing.down
         await standing.check()
 
 
 @pytest.mark.parametrize("name", sorted(VITAL))
 async def test_a_task_that_moves_jobs_decides_whether_the_process_is_ready(name: str) -> None:
     with pytest.raises(LuciusError, match="OverflowError"):
-        await failing(name, StandingTasks(Observer()))
+        await failing(name)
 
 
 async def test_any_other_task_is_a_warning(tmp_path: Path) -> None:
@@ -41,7 +53,7 @@ async def test_any_other_task_is_a_warning(tmp_path: Path) -> None:
         others = {name for name in runtime._background() if name not in VITAL}
         assert {"redrives", "failures", "sightings", "pauses"} <= others
         for name in others:
-            await failing(name, StandingTasks(Observer()))
+            await failing(name)
         runtime.standing.down["redrives"] = "OverflowError()"
         ready = await lucius.client.get("/readyz")
         causes = (await lucius.client.get("/v1/why")).json()["causes"]

@@ -163,7 +163,7 @@ async def test_a_worker_that_may_not_pull_is_not_registered(
 
 
 def test_slots_that_an_earlier_release_stored_are_not_read() -> None:
-    stored = {"first": 1.0, "last": 1.0, "success": None, "minutes": []}
+    stored: dict[str, Any] = {"first": 1.0, "last": 1.0, "success": None, "minutes": []}
     workers = {"w": [1.0, STORED, "1", 0], "v": [1.0, 8, "1", 0]}
     read = read_note({"ocr": {**stored, "workers": workers}})["ocr"].workers
     assert (read["w"].slots, read["v"].slots) == (None, 8)

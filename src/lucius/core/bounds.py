@@ -1,4 +1,4 @@
-"""Numbers that callers give: one rule says what is allowed, publishes it as a schema, and reads a value by it.
+"""Numbers that callers give: one rule says what is allowed, publishes it as a schema, and reads by it.
 
 A value is compared with its bounds before anything is computed from it. NaN, infinities, booleans and texts
 are no numbers here, and 1.0 is the whole number 1, because JSON has one kind of number.

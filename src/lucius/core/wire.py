@@ -179,7 +179,7 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     note = None if plain else note_if_large(output)
     if not plain and note is None:
         faults += json_faults(output, "/output_ref")
-    worker, *said = said_of_itself(body, faults)
+    worker, slots, version = said_of_itself(body, faults)
     progress = _said(body, "progress", faults) if given == "HEARTBEAT" else None
     if faults:
         raise RequestError("INVALID_CALLBACK", "the reply is not valid", faults=tuple(faults))
@@ -190,7 +190,6 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
         ref = output if plain else note or bounded_ref(without_credentials(output))
         return job_id, ResultReceived(*bound, status, ref, fault, worker, stamp)
     if given == ACK:
-        slots, version = said
         return job_id, AckReceived(*bound, worker, stamp, slots, version if slots else None)
     if given == "HEARTBEAT":
         return job_id, HeartbeatReceived(*bound, worker, stamp, progress)

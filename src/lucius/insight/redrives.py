@@ -307,9 +307,7 @@ class RedrivePlans:
         return not stopped
 
 
-def _all_taken(
-    live: Sequence[RedrivePlan], tenants: Collection[str], *, bound: bool
-) -> str | None:
+def _all_taken(live: Sequence[RedrivePlan], tenants: Collection[str], *, bound: bool) -> str | None:
     """Which share is used up, if one is. A tenant learns of its own and of no other's."""
     if len(live) >= MOST_LIVE:
         return f"{MOST_LIVE} redrive plans run already, which is the most"

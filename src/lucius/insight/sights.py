@@ -205,9 +205,7 @@ def read_note(note: Mapping[str, Any]) -> dict[str, ServiceSight]:
 def _read(note: Mapping[str, Any]) -> ServiceSight:
     seen = ServiceSight(instant_of(note["first"]), instant_of(note["last"]))
     for worker_id, (last, slots, version, running) in note["workers"].items():
-        seen.workers[worker_id] = WorkerSight(
-            instant_of(last), SLOTS.read(slots), version, running
-        )
+        seen.workers[worker_id] = WorkerSight(instant_of(last), SLOTS.read(slots), version, running)
     seen.last_success = instant_of(note["success"]) if note["success"] is not None else None
     seen.streak, seen.spell, seen.past = (
         read_streak(note.get(name)) for name in ("streak", "spell", "past")

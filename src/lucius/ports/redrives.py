@@ -9,7 +9,6 @@ from lucius.core.bounds import Number
 from lucius.core.record import record
 from lucius.ports.ledger import JobQuery
 
-
 RATE: Final = Number(0.001, 1000.0)
 """Jobs a second: from one in about 17 minutes on."""
 

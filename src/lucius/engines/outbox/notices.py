@@ -86,7 +86,7 @@ class Notices:
     async def _send(self, worker: str, message: Message) -> None:
         try:
             await self._bus.tell(worker, message)
-        except Exception as error:  # an address is a worker's own word, and concerns that worker alone
+        except Exception as error:  # the address is a worker's own word: it concerns no other
             self._observer.incident(Incident.NOTICE_LOST, "bus")
             log.info("%s is not told of %s: %r", worker, message.message_id, error)
 
