@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from lucius.core.errors import LedgerError
 from lucius.core.ids import new_job_id
+from lucius.core.limits import TENANT_KEY_CHARACTERS, tenant_fits
 from lucius.ledgers.azure import names
 
 FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
@@ -73,3 +75,21 @@ def test_a_bucket_is_the_tenant_and_the_month_of_the_job() -> None:
     job_id = new_job_id(datetime(2026, 3, 31, 23, 59, tzinfo=UTC))
     assert names.bucket("tenant/a", job_id) == "tenant~2f;a|202603"
     assert names.bucket("tenant_a", "not one of ours") == "tenant_a|000000"
+
+
+LONGEST: Final = ("READY", "s" * 50 + "/BURST", "9" * 18, f"job_{'f' * 32}", "s" * 64)
+"""The other parts of the longest key that names a tenant."""
+
+
+@pytest.mark.parametrize(
+    "tenant_id", ["/" * 64, "\U0001f600" * 128, "t" * 128, "/" * 42 + "é" * 86]
+)
+def test_every_tenant_that_is_admitted_fits_the_longest_key(tenant_id: str) -> None:
+    assert tenant_fits(tenant_id)
+    assert names.parts_of(names.key(*LONGEST, tenant_id))[-1] == tenant_id
+
+
+@given(tenant_id=st.text(max_size=128))
+def test_a_tenant_is_refused_by_the_length_of_its_key(tenant_id: str) -> None:
+    made = names.escaped(tenant_id) if tenant_id else ""
+    assert tenant_fits(tenant_id) is (len(made.encode("utf-16-le")) // 2 <= TENANT_KEY_CHARACTERS)

@@ -134,6 +134,9 @@ async def test_workers_pull_directives(world: World) -> None:
     asked: list[tuple[object, ...]] = []
 
     class Gateway:
+        async def admit(self, *given: object) -> None:
+            """Everyone may pull."""
+
         async def pull(self, *given: object) -> list[dict[str, object]]:
             asked.append(given[:4])
             return []

@@ -58,6 +58,7 @@ QUERIES = (
     JobQuery(tenant_ids=["tenant_a"]),
     JobQuery(tenant_ids=["tenant_c", "tenant_a"]),
     JobQuery(tenant_ids=["nobody"]),
+    JobQuery(tenant_ids=["/" * 256]),
     JobQuery(tenant_ids=[]),
     JobQuery(states=[JobState.SUCCEEDED]),
     JobQuery(states=[JobState.SUCCEEDED, JobState.CANCELLED]),

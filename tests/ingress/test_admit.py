@@ -80,7 +80,9 @@ def test_what_is_absent_or_null_stays_absent() -> None:
 
 @pytest.mark.parametrize("version", ["v1", "1", "1.0"])
 def test_documented_schema_versions_are_accepted_as_given(version: str) -> None:
-    assert admit(request(schema_version=version)).plan.schema_version == version
+    admitted = admit(request(schema_version=version))
+    assert admitted.plan.schema_version == version
+    assert admitted.claim == admit(request(schema_version="v1")).claim, "it is the same request"
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_plan_goes_on_after_its_process_died_at_the_worst_moment() -> None:
     run_virtually(main)
 
 
-class ProcessDiedHere(Exception):
+class ProcessDiedHere(BaseException):
     """The process that ran the plan is no more."""
 
 

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from lucius.api.context import Caller, Role
+from lucius.buses.memory import MemoryBus
 from lucius.core.decide import decide
 from lucius.core.inputs import AckReceived, AttemptRequested, EntryReleased
 from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL
 from lucius.core.routing import LANES
+from lucius.insight.sights import read_note
 from lucius.insight.workers import Workers
 from lucius.ports.lanes import FixedLanes
 from tests.api.live import Live, live
@@ -130,3 +132,38 @@ def test_what_is_at_work_is_counted_by_who_owns_the_lane_of_its_engine(engine: s
         workers.took_up(job)
         (seen,) = workers.known().values()
         assert seen.workers["w1"].running == running
+
+
+STORED = 10**300
+"""What a worker could say of itself in an earlier release."""
+
+
+async def test_a_pull_that_says_nonsense_is_refused_and_not_registered(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        for field, value in (("slots", 1e300), ("slots", True), ("version", {}), ("worker_id", 7)):
+            answer = await lucius.post("/v1/services/ocr/directives:pull", {field: value})
+            assert answer.status_code == 422, answer.text
+            assert answer.json()["errors"][0]["pointer"] == f"/{field}"
+        assert (await service_of(lucius))["workers"] == []
+
+
+async def test_a_worker_that_may_not_pull_is_not_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Service Bus, where a worker that is bound to tenants needs a pool of theirs."""
+    monkeypatch.setattr(MemoryBus, "by_tenant", False)
+    bound = Caller("worker", frozenset(Role), frozenset({"tenant_a"}))
+    async with live(tmp_path) as lucius:
+        context = lucius.runtime.context(authenticate=called_by(bound), registry=None)
+        async with client_of(context) as client:
+            body = {"slots": 4, "worker_id": "w1"}
+            answer = await client.post("/v1/services/ocr/directives:pull", json=body)
+        assert answer.status_code == 403, answer.text
+        assert (await service_of(lucius))["workers"] == []
+
+
+def test_slots_that_an_earlier_release_stored_are_not_read() -> None:
+    stored: dict[str, Any] = {"first": 1.0, "last": 1.0, "success": None, "minutes": []}
+    workers = {"w": [1.0, STORED, "1", 0], "v": [1.0, 8, "1", 0]}
+    read = read_note({"ocr": {**stored, "workers": workers}})["ocr"].workers
+    assert (read["w"].slots, read["v"].slots) == (None, 8)

@@ -269,11 +269,11 @@ def test_a_caller_bound_to_tenants_reads_no_counts_names_or_words_of_others() ->
             mine = await ward.submit(tenant_id="tenant_b")
             await asyncio.sleep(100)
             await ward.heard.paused.pause("ocr", "anna", "tenant_a floods it")
-            paused = await ward.why(mine, whole=False)
+            paused = await ward.why(mine, tenants={"tenant_b"})
             await ward.heard.paused.resume("ocr")
             for _ in range(12):
                 mine = await ward.submit(tenant_id="tenant_b")
-            busy = await ward.why(mine, whole=False)
+            busy = await ward.why(mine, tenants={"tenant_b"})
         assert (paused.cause, busy.cause) == ("SERVICE_PAUSED", "BUSY")
         for finding in (paused, busy):
             said = " ".join([finding.summary, *(each.what for each in finding.evidence)])

@@ -1,7 +1,7 @@
 """A whole LUCIUS in virtual time with what it knows beside its jobs; faults are injected into its parts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -244,12 +244,12 @@ class Ward:
             found["ledger"] = str(error)
         return found
 
-    async def why(self, job_id: str, *, whole: bool = True) -> Diagnosis:
+    async def why(self, job_id: str, *, tenants: Collection[str] | None = None) -> Diagnosis:
         troubles = await self.all_troubles()
-        return await self.insight.doctor.job(await self.job(job_id), troubles, whole=whole)
+        return await self.insight.doctor.job(await self.job(job_id), troubles, tenants=tenants)
 
     async def wrong(self) -> list[str]:
-        found = await self.insight.doctor.system(await self.all_troubles(), {}, whole=True)
+        found = await self.insight.doctor.system(await self.all_troubles(), {}, tenants=None)
         return [finding.cause for finding in found]
 
 

@@ -195,6 +195,9 @@ async def test_a_worker_pulls_only_for_its_tenants(world: World) -> None:
     asked: list[Any] = []
 
     class Gateway:
+        async def admit(self, *given: object) -> None:
+            """Everyone may pull."""
+
         async def pull(self, *given: Any) -> list[Any]:
             asked.append(given[3])
             return []

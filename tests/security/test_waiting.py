@@ -26,6 +26,9 @@ WAITING = {
 class Gateway:
     """Has nothing to hand out, ever."""
 
+    async def admit(self, *given: object) -> None:
+        """Everyone may pull."""
+
     async def pull(self, *given: Any) -> list[Any]:
         await asyncio.Future()
         return []

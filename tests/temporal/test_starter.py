@@ -30,11 +30,12 @@ class Counting(TemporalWorkflows):
 
     asked = 0
     refused = ""
+    error: Exception = WorkflowsUnavailableError("not this one")
 
     async def start(self, job: Job) -> None:
         self.asked += 1
         if job.job_id == self.refused:
-            raise WorkflowsUnavailableError("not this one")
+            raise self.error
         await super().start(job)
 
 
@@ -87,8 +88,10 @@ def test_while_the_server_is_away_the_sweep_does_not_try_every_job() -> None:
     told(story)
 
 
-def test_a_job_that_cannot_be_started_does_not_hold_up_the_others() -> None:
+@pytest.mark.parametrize("error", [WorkflowsUnavailableError("not this one"), ValueError("id")])
+def test_a_job_that_cannot_be_started_does_not_hold_up_the_others(error: Exception) -> None:
     async def story(stage: Stage, workflows: Counting, starting: WorkflowStarter) -> None:
+        workflows.error = error
         await created(stage, MANY)
         workflows.refused = next(iter(stage.ledger.jobs))
         assert await starting.sweep() == MANY

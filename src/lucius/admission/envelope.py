@@ -18,7 +18,7 @@ from lucius.admission.faults import (
 )
 from lucius.contract.envelope import ENVELOPE, MAX_TEXT, REASON
 from lucius.core.json_faults import json_faults, pointer
-from lucius.core.limits import ENTITY_BYTES, MAX_DEPTH
+from lucius.core.limits import ENTITY_BYTES, MAX_DEPTH, TENANT_KEY_CHARACTERS, tenant_fits
 from lucius.core.plan import EMPTY, Json, Mode
 from lucius.core.references import INVALID as REFERENCE_INVALID
 from lucius.core.references import (
@@ -34,6 +34,10 @@ _SCHEMA: Final = jsonschema_rs.Draft202012Validator(ENVELOPE, offline=True)
 _TEXTS: Final = ("tenant_id", "request_type", "doc_id", "idempotency_key", "correlation_id")
 _REFERENCES: Final = ("input_ref", "output_ref")
 INVISIBLE: Final = "contains a control or invisible character"
+TOO_LONG_IN_KEYS: Final = (
+    f"has too many characters that storage must escape: at most {TENANT_KEY_CHARACTERS} are allowed"
+    " where each of / \\ # ? | ~ counts four times"
+)
 
 KNOWN_FIELDS: Final = frozenset(
     {"tenant_id", "request_type", "input_ref", "output_ref", "payload", "schema_version"}
@@ -172,6 +176,8 @@ def _check_texts(sound: Mapping[str, Any], faults: Faults) -> None:
         text = sound.get(name)
         if text is not None and not text.isprintable():
             faults.add(INVALID_ENVELOPE, f"/{name}", INVISIBLE)
+    if not tenant_fits(sound.get("tenant_id", "")):
+        faults.add(INVALID_ENVELOPE, "/tenant_id", TOO_LONG_IN_KEYS)
 
 
 def _check_references(

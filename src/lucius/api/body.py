@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -9,6 +10,7 @@ import orjson
 from starlette.requests import Request
 
 from lucius.api.problems import Problem
+from lucius.core.bounds import Number, Whole
 
 T = TypeVar("T")
 
@@ -191,6 +193,21 @@ _LARGE: Final = 2.0**62
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_short, parse_float=len)
 """`parse_float=len`: floats were checked already."""
 _EXACT: Final = json.JSONDecoder(object_pairs_hook=_once, parse_int=_integer)
+
+
+def whole_in(body: Mapping[str, Any], name: str, rule: Whole, default: int) -> int:
+    """The field by its rule, or a problem that names it."""
+    found = rule.read(body.get(name, default))
+    if found is None:
+        raise field_problem(f"/{name}", rule.fault)
+    return found
+
+
+def number_in(body: Mapping[str, Any], name: str, rule: Number, default: float) -> float:
+    found = rule.read(body.get(name, default))
+    if found is None:
+        raise field_problem(f"/{name}", rule.fault)
+    return found
 
 
 def field_problem(pointer: str, detail: str) -> Problem:

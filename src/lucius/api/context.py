@@ -70,6 +70,9 @@ HealthCheck = Callable[[], Awaitable[None]]
 class PullGateway(Protocol):
     """Hands directives to workers that speak only HTTP."""
 
+    async def admit(self, service: str, tenants: frozenset[str] | None) -> object:
+        """RequestError: a worker of these tenants may not pull for this service."""
+
     async def pull(
         self,
         service: str,

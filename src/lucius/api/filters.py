@@ -19,15 +19,16 @@ def one_or_several(word: dict[str, Any], description: str) -> dict[str, Any]:
     return {"anyOf": [word, several], "description": description}
 
 
-_WORD: Final[dict[str, Any]] = {"type": "string", "minLength": 1}
+_MAX_WORD: Final = 256
+_WORD: Final[dict[str, Any]] = {"type": "string", "minLength": 1, "maxLength": _MAX_WORD}
 FILTER: Final[dict[str, Any]] = {
     "type": "object",
     "description": "All that is given must match; an empty filter matches every job",
     "additionalProperties": False,
     "properties": {
-        "tenant_id": one_or_several({"type": "string", "minLength": 1}, "One tenant or several"),
+        "tenant_id": one_or_several(_WORD, "One tenant or several"),
         "state": one_or_several({"type": "string"}, "One state or several"),
-        "request_type": {"type": "string", "minLength": 1},
+        "request_type": _WORD,
         "code": one_or_several(_WORD, "A step failed with this code, and has not succeeded since"),
         "step": one_or_several(_WORD, "This step failed so, or is under way"),
         "service": one_or_several(_WORD, "A step of this service failed so, or is under way"),
@@ -109,10 +110,9 @@ def _some(given: Mapping[str, Any], name: str) -> frozenset[str] | None:
 
 
 def _group(given: Mapping[str, Any]) -> str | None:
-    value = given.get("group")
-    if "group" in given and (not isinstance(value, str) or not value):
+    if "group" in given and not _is_word(given["group"]):
         raise field_problem("/filter/group", "must be the id of a group of failures")
-    return value
+    return given.get("group")
 
 
 def _tenants(given: Mapping[str, Any], caller: Caller) -> frozenset[str] | None:
@@ -133,17 +133,25 @@ def _words(given: Mapping[str, Any], name: str) -> list[str]:
     """A filter that is there but empty would match everything: it is refused."""
     value = given[name]
     words = [value] if isinstance(value, str) else value
-    texts = isinstance(words, list) and all(isinstance(word, str) and word for word in words)
-    if not texts or not 1 <= len(words) <= _MOST_WORDS:
-        raise field_problem(f"/filter/{name}", f"must be a string or 1 to {_MOST_WORDS} of them")
+    few = isinstance(words, list) and 1 <= len(words) <= _MOST_WORDS
+    if not few or not all(map(_is_word, words)):
+        each = f"of 1 to {_MAX_WORD} characters"
+        raise field_problem(
+            f"/filter/{name}", f"must be a string {each}, or 1 to {_MOST_WORDS} of them"
+        )
     return list(words)
 
 
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= _MAX_WORD
+
+
 def _request_type(given: Mapping[str, Any]) -> str | None:
-    value = given.get("request_type")
-    if "request_type" in given and (not isinstance(value, str) or not value):
-        raise field_problem("/filter/request_type", "must be a string")
-    return value
+    if "request_type" in given and not _is_word(given["request_type"]):
+        raise field_problem(
+            "/filter/request_type", f"must be a string of 1 to {_MAX_WORD} characters"
+        )
+    return given.get("request_type")
 
 
 def _moment(given: Mapping[str, Any], name: str) -> datetime | None:

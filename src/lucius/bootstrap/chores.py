@@ -7,7 +7,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from lucius.core.errors import LedgerError, LedgerUnavailableError, WorkflowsUnavailableError
+from lucius.core.errors import (
+    LedgerError,
+    LedgerUnavailableError,
+    WorkflowsUnavailableError,
+    WorkspaceError,
+)
 from lucius.core.plan import FIRST_DESK
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.temporal.drift import WorkflowDrift
@@ -46,11 +51,14 @@ class Chores:
             if not self._is_first_owner():
                 continue
             before = self._now() - retention
-            deleted = await prune(
-                self._ledger, workspaces, before, forget=self._engine.forget_ended
-            )
-            if deleted:
-                log.info("%d jobs that ended before %s ago are deleted", deleted, retention)
+            try:
+                deleted = await prune(
+                    self._ledger, workspaces, before, forget=self._engine.forget_ended
+                )
+                if deleted:
+                    log.info("%d jobs that ended before %s ago are deleted", deleted, retention)
+            except (LedgerError, WorkspaceError) as error:
+                log.warning("old jobs are deleted later: %s", error)
             await asyncio.sleep(PRUNE_PAUSE.total_seconds())
 
     async def repair(self, workflows: Workflows) -> None:

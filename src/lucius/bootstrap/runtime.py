@@ -423,7 +423,11 @@ class Runtime:
 
     def _warnings(self) -> dict[str, str]:
         block = self.loop_watch.recent()
-        found = {"event_loop": None if block is None else str(block), "services": self.own.trouble}
+        found = {
+            "event_loop": None if block is None else str(block),
+            "services": self.own.trouble,
+            "background": self.standing.warning,
+        }
         return {name: text for name, text in found.items() if text is not None}
 
 

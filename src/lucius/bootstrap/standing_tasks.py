@@ -1,4 +1,8 @@
-"""What runs in the background for as long as the process: begun anew where it ends by a defect."""
+"""Background tasks of a process: each is started again where it ends by an error.
+
+Only the tasks that move jobs decide whether the process is ready. Every other task looks after what tenants
+ask for, so its error is a warning: one tenant's plan must not take the process away from the others.
+"""
 
 import asyncio
 import logging
@@ -13,6 +17,8 @@ from lucius.engines.outbox.observer import Incident, Observer
 log = logging.getLogger("lucius")
 
 RESTART_PAUSE: Final = timedelta(seconds=1)
+VITAL: Final = frozenset(("reconciler", "worker"))
+"""The tasks without which no job of any tenant moves."""
 
 StandingTask = Callable[[], Awaitable[None]]
 
@@ -35,7 +41,7 @@ class StandingTasks:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _forever(self, name: str, run: StandingTask) -> None:
-        """Until it is begun anew, the process is not ready."""
+        """Until a vital task is started again, the process is not ready."""
         while True:
             try:
                 await run()
@@ -47,5 +53,11 @@ class StandingTasks:
                 self.down.pop(name)
 
     async def check(self) -> None:
-        if self.down:
-            raise LuciusError("; ".join(f"{name}: {why}" for name, why in self.down.items()))
+        if vital := {name: why for name, why in self.down.items() if name in VITAL}:
+            raise LuciusError("; ".join(f"{name}: {why}" for name, why in vital.items()))
+
+    @property
+    def warning(self) -> str | None:
+        """The tasks that fail without making the process unready; the log has the error."""
+        failed = [name for name in self.down if name not in VITAL]
+        return f"started again after an error: {', '.join(failed)}" if failed else None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lucius.api.context import HealthCheck
 from lucius.bootstrap.outbox import Outbox
-from lucius.bootstrap.standing_tasks import StandingTasks
+from lucius.bootstrap.standing_tasks import VITAL, StandingTasks
 from lucius.core.errors import LuciusError
 from lucius.engines.outbox.clock import StorageClock
 from lucius.ports.ledger import Ledger
@@ -29,8 +29,8 @@ class Wellbeing:
         }
 
     def troubles(self) -> dict[str, str]:
-        """What does not answer this process now, or has ended here."""
-        down = self.standing.down
+        """Everything that does not answer this process now, or has ended here and moves jobs."""
+        down = VITAL.intersection(self.standing.down)
         found = {name: f"the {name} has ended and is started again" for name in down}
         if self.outbox.dispatcher.outage.on or self.outbox.replies.outage.on:
             found["bus"] = "the bus does not answer"

@@ -61,7 +61,7 @@ def new_service(folder: Path, step_type: str, as_json: bool) -> None:
     "--slots",
     default=8,
     show_default=True,
-    type=click.IntRange(1),
+    type=click.IntRange(1, 65_536),
     help="How many steps run at once. A process-isolated service has its own number of processes.",
 )
 @click.option(

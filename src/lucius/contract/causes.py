@@ -303,6 +303,14 @@ _ALL: Final = (
         "Another one is started, up to ten seconds later where several have died in a row.",
         'The log says how it ended. Give a service that crashes `isolation = "process"`.',
     ),
+    Cause(
+        "TASK_FAILS",
+        Severity.PROBLEM,
+        "A background task ends by an error",
+        "The warning names it: redrive plans, retention, counts of failures. Jobs run as before.",
+        "It is started again every second.",
+        "Read the log of the process, which has the error, and report it.",
+    ),
 )
 
 CAUSES: Final = {cause.code: cause for cause in _ALL}

@@ -9,10 +9,12 @@ from typing import Any, Final
 JsonObject = dict[str, Any]
 
 SCHEMA_VERSIONS: Final = ("v1", "1", "1.0")
-"""Spellings of the one envelope there is. They are kept as given."""
+"""Spellings of the one envelope there is. They are kept as given, and the first is hashed for each."""
 MODES: Final = ("DEFAULT", "SAFE", "BURST")
 MAX_NAME: Final = 128
 """Characters of a tenant id."""
+MAX_ESCAPED: Final = 256
+"""Characters of a tenant id as storage writes it."""
 MAX_TEXT: Final = 256
 """Characters of every other short field."""
 MAX_URI: Final = 2048
@@ -37,6 +39,14 @@ TEXT: Final[JsonObject] = {
     "minLength": 1,
     "maxLength": MAX_TEXT,
     "pattern": r"\S",
+}
+TENANT: Final[JsonObject] = {
+    **TEXT,
+    "maxLength": MAX_NAME,
+    "pattern": r"^\S(.*\S)?$",
+    "description": "Without spaces at either end. Characters that storage must escape (`/ \\ # ? | ~`) count"
+    f" four times, and {MAX_ESCAPED} are allowed in all",
+    REASON: f"must have 1 to {MAX_NAME} characters, and no space at either end",
 }
 _URI: Final[JsonObject] = {
     "type": "string",
@@ -64,7 +74,7 @@ ENVELOPE: Final[JsonObject] = {
         "schema_version",
     ],
     "properties": {
-        "tenant_id": {**TEXT, "maxLength": MAX_NAME},
+        "tenant_id": TENANT,
         "request_type": {**TEXT, "description": "Names a protocol; `->` and `→` are the same"},
         "input_ref": _REFERENCE,
         "output_ref": {**_REFERENCE, "description": _OUTPUT},

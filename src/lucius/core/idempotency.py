@@ -8,6 +8,8 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Final
 
+from lucius.contract.envelope import SCHEMA_VERSIONS
+
 HASHED_FIELDS: Final = (
     "tenant_id",
     "request_type",
@@ -80,10 +82,16 @@ def normal_request_type(text: str) -> str:
     return "->".join(part.strip() for part in text.replace("→", "->").split("->"))
 
 
+def normal_schema_version(text: Any) -> Any:
+    """`1` and `1.0` are v1; anything else stays as it is, and is refused elsewhere."""
+    return SCHEMA_VERSIONS[0] if text in SCHEMA_VERSIONS else text
+
+
 def body_hash(envelope: Mapping[str, Any]) -> str:
     """SHA-256 of the canonical request: what counts as the same request without a key."""
     hashed = {name: envelope.get(name) for name in HASHED_FIELDS}
     hashed["request_type"] = normal_request_type(str(hashed["request_type"]))
+    hashed["schema_version"] = normal_schema_version(hashed["schema_version"])
     return sha256(canonical_json(hashed).encode()).hexdigest()
 
 

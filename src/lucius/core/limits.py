@@ -3,7 +3,10 @@
 Azure Table Storage and Service Bus Standard are the narrowest; the numbers come from them.
 """
 
+import re
 from typing import Final
+
+from lucius.contract.envelope import MAX_ESCAPED
 
 PROPERTY_CHARACTERS: Final = 32_768
 """A string property: 64 KiB of UTF-16. Each reference, each step's payload and the unknown
@@ -37,6 +40,27 @@ MAX_PAYLOAD_BYTES: Final = 131_072
 """The default for the whole payload; settings may only lower it."""
 MAX_SECONDS: Final = 30 * 86_400
 """The longest timeout, lease or wait."""
+
+
+KEY_CHARACTERS: Final = 512
+"""Of a key of Azure Table Storage."""
+TENANT_KEY_CHARACTERS: Final = MAX_ESCAPED
+"""Of these, for the tenant: the longest key names a line, a moment, a job and a step beside it."""
+_UNSAFE_IN_KEYS: Final = re.compile(
+    r"[/\\#?|~\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\U0001fffe-\U0001ffff]"
+)
+
+
+def escaped_in_key(part: str) -> str:
+    """With `~` and the number of each character that a key of Azure Table Storage may not hold."""
+    return _UNSAFE_IN_KEYS.sub(lambda found: f"~{ord(found[0]):x};", part)
+
+
+def tenant_fits(tenant_id: str) -> bool:
+    """Whether every backend can name the tenant in its keys."""
+    if len(tenant_id) * 8 <= TENANT_KEY_CHARACTERS:  # even if each character is escaped
+        return True
+    return utf16_length(escaped_in_key(tenant_id).encode()) <= TENANT_KEY_CHARACTERS
 
 
 def utf16_length(text: bytes) -> int:

@@ -1,10 +1,12 @@
 """The messages on the bus and over HTTP: directives out, replies in. One JSON for both ways."""
 
 import json
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
+from lucius.core.bounds import ATTEMPT_NO, SLOTS
 from lucius.core.credentials import SECRET_NAMES, may_carry, without_credentials
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import canonical_json
@@ -29,6 +31,11 @@ LARGE_REF: Final = 8 * MAX_REF
 """A reference beyond it is not looked through: without its credentials it would still be too large."""
 _PLAIN: Final = 300
 """Characters: even if each is escaped as six, the text stays below MAX_REF."""
+MAX_SAID: Final = 256
+"""Characters of each text that a worker says of itself; longer ones are cut."""
+ERROR_CODE: Final = re.compile(r"[A-Z0-9_]{1,64}")
+"""Codes are shown beside jobs of others, so they are words of a service, and never free text."""
+UNCLASSIFIED: Final = "STEP_FAILED"
 STATUSES: Final = {status.value: status for status in ResultStatus}
 
 
@@ -156,9 +163,9 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     job_id = _text(body, "jobId", faults)
     step_id = _text(body, "stepId", faults)
     lease_id = _text(body, "lease_id", faults)
-    attempt_no = whole(body.get("attempt_no"))
-    if attempt_no is None or attempt_no < 1:
-        faults.append(("/attempt_no", "must be a whole number from 1"))
+    attempt_no = ATTEMPT_NO.read(body.get("attempt_no"))
+    if attempt_no is None:
+        faults.append(("/attempt_no", ATTEMPT_NO.fault))
         attempt_no = 0
     if kind is not None and given != kind:
         faults.append(("/type", f"must be {kind}"))
@@ -172,30 +179,31 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     note = None if plain else note_if_large(output)
     if not plain and note is None:
         faults += json_faults(output, "/output_ref")
+    worker, slots, version = said_of_itself(body, faults)
+    progress = _said(body, "progress", faults) if given == "HEARTBEAT" else None
     if faults:
         raise RequestError("INVALID_CALLBACK", "the reply is not valid", faults=tuple(faults))
     bound = (step_id, attempt_no, lease_id)
-    worker, stamp = _optional(body, "worker_id"), _optional(body, "timestamp")
+    stamp = bounded(str(body["timestamp"]), MAX_SAID) if body.get("timestamp") else None
     if status is not None:
         fault = _fault(body) if status is not ResultStatus.SUCCEEDED else None
         ref = output if plain else note or bounded_ref(without_credentials(output))
         return job_id, ResultReceived(*bound, status, ref, fault, worker, stamp)
     if given == ACK:
-        slots = whole(body.get("slots"))
-        said = (
-            (slots, _optional(body, "version")) if slots is not None and slots > 0 else (None, None)
-        )
-        return job_id, AckReceived(*bound, worker, stamp, *said)
+        return job_id, AckReceived(*bound, worker, stamp, slots, version if slots else None)
     if given == "HEARTBEAT":
-        return job_id, HeartbeatReceived(*bound, worker, stamp, _optional(body, "progress"))
+        return job_id, HeartbeatReceived(*bound, worker, stamp, progress)
     return job_id, LeaseReturned(*bound, worker_id=worker, timestamp=stamp)
 
 
-def whole(value: Any) -> int | None:
-    """The value as a whole number, or None. JSON has one kind of number: 1.0 is 1."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def said_of_itself(
+    body: Mapping[str, Any], faults: list[tuple[str, str]]
+) -> tuple[str | None, int | None, str | None]:
+    """Worker id, slots and version, as pulls and replies carry them: bounded here and nowhere else."""
+    slots, given = None, body.get("slots")
+    if given is not None and (slots := SLOTS.read(given)) is None:
+        faults.append(("/slots", SLOTS.fault))
+    return _said(body, "worker_id", faults), slots, _said(body, "version", faults)
 
 
 def _text(body: Mapping[str, Any], name: str, faults: list[tuple[str, str]]) -> str:
@@ -206,9 +214,12 @@ def _text(body: Mapping[str, Any], name: str, faults: list[tuple[str, str]]) -> 
     return value
 
 
-def _optional(body: Mapping[str, Any], name: str) -> str | None:
+def _said(body: Mapping[str, Any], name: str, faults: list[tuple[str, str]]) -> str | None:
     value = body.get(name)
-    return bounded(str(value), 256) if value is not None else None
+    if value is not None and not isinstance(value, str):
+        faults.append((f"/{name}", "must be a string"))
+        return None
+    return bounded(value, MAX_SAID) if value else None
 
 
 def _status(body: Mapping[str, Any], faults: list[tuple[str, str]]) -> ResultStatus | None:
@@ -232,9 +243,11 @@ def _status(body: Mapping[str, Any], faults: list[tuple[str, str]]) -> ResultSta
 def _fault(body: Mapping[str, Any]) -> Fault:
     error = body.get("error")
     error = error if isinstance(error, Mapping) else {}
-    code = error.get("code") or body.get("error_code") or "STEP_FAILED"
-    message = error.get("message") or body.get("reason") or body.get("error_message") or ""
-    return Fault(bounded(str(code), 128), bounded(str(message), MAX_STRING))
+    code = str(error.get("code") or body.get("error_code") or UNCLASSIFIED)
+    message = str(error.get("message") or body.get("reason") or body.get("error_message") or "")
+    if ERROR_CODE.fullmatch(code) is None:
+        code, message = UNCLASSIFIED, f"{code}: {message}" if message else code
+    return Fault(code, bounded(message, MAX_STRING))
 
 
 def bounded(text: str, limit: int = MAX_STRING) -> str:

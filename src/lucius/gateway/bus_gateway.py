@@ -114,6 +114,15 @@ class BusGateway:
         """The process is about to end: whoever waits for directives is answered with none."""
         self._closing.set()
 
+    async def admit(self, service: str, tenants: BoundTenants) -> Receive:
+        """How such a worker receives. RequestError: it may not, or no protocol names the service."""
+        await self.prepare()
+        if service not in self._ensured:
+            raise RequestError(
+                "SERVICE_NOT_FOUND", f"no protocol names the service {service[:128]!r}"
+            )
+        return self._receiving(service, tenants)
+
     async def pull(
         self,
         service: str,
@@ -124,14 +133,9 @@ class BusGateway:
         may: Callable[[], bool] = lambda: True,
     ) -> Sequence[Mapping[str, Any]]:
         """`may` is asked last of all: whether the worker may have them still."""
-        await self.prepare()
-        if service not in self._ensured:
-            raise RequestError(
-                "SERVICE_NOT_FOUND", f"no protocol names the service {service[:128]!r}"
-            )
+        receive = await self.admit(service, tenants)
         if self._closing.is_set():
             return ()
-        receive = self._receiving(service, tenants)
         found: list[Delivery] = []
         self._backlog.began(service, tenants)
         try:

@@ -7,6 +7,7 @@ for each group that failed since. A process that dies loses what it has not writ
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -26,8 +27,12 @@ _FAILURES: Final = "failures|"
 EVERY: Final = timedelta(seconds=10)
 MOST_GROUPS: Final = 500
 """Beyond it, groups are forgotten: first those that happened once, or not for a day, the oldest first."""
+MOST_NEW: Final = 2000
+"""Groups that wait to be written."""
 MOST_OF_A_SERVICE: Final = 100
-"""New groups of one service between two writes: a flood of texts leaves room for the failures of others."""
+"""New groups of one service between two writes, of one tenant: a flood leaves room for failures of others."""
+MOST_OF_A_TENANT: Final = 200
+"""New groups of one tenant between two writes, of all services."""
 GUARDED: Final = timedelta(days=1)
 MOST_TENANTS: Final = 100
 """Of a group; what others failed is counted together, and shown to nobody who is bound to tenants."""
@@ -90,8 +95,8 @@ class FailureBook:
         self._store = store
         self._now = now
         self._new: dict[str, GroupFailures] = {}
-        self._of_service: dict[str, int] = {}
-        """How many of the new groups are of which service."""
+        self._opened: Counter[tuple[str, ...]] = Counter()
+        """How many of the new groups were opened by a tenant, and by a tenant and service."""
 
     # -- counting ----------------------------------------------------------------------------
 
@@ -107,10 +112,11 @@ class FailureBook:
     def _count(self, job: Job, failure: StepFailure) -> None:
         group = self._new.get(failure.group)
         if group is None:
-            of_service = self._of_service.get(failure.service, 0)
-            if len(self._new) >= MOST_GROUPS or of_service >= MOST_OF_A_SERVICE:
+            share, of_service = (job.tenant_id,), (job.tenant_id, failure.service)
+            full = len(self._new) >= MOST_NEW or self._opened[share] >= MOST_OF_A_TENANT
+            if full or self._opened[of_service] >= MOST_OF_A_SERVICE:
                 return  # a flood of messages that are all different says nothing as groups
-            self._of_service[failure.service] = of_service + 1
+            self._opened.update((share, of_service))
             message = normal(failure.message)
             group = self._new[failure.group] = GroupFailures(
                 failure.step_id, failure.service, failure.code, message, failure.place
@@ -134,7 +140,7 @@ class FailureBook:
         if not self._new:
             return
         stored = await self._rows()
-        self._of_service.clear()
+        self._opened.clear()
         for name in list(self._new):
             group, written = self._new.pop(name), False
             try:
@@ -145,7 +151,8 @@ class FailureBook:
         await self._drop_oldest(stored)
 
     async def _add(self, row: LeaseRow, group: GroupFailures) -> bool:
-        total = _read(row.content) if row.etag is not None else _empty(group)
+        known = _read(row.content) if row.etag is not None else None
+        total = known if known is not None else _empty(group)
         _merge(total, group)
         kept = LeaseRow(row.key, "", _note(total), row.etag)
         return await self._store.put(kept) is not None
@@ -154,9 +161,9 @@ class FailureBook:
         too_many = len(stored) - MOST_GROUPS
         if too_many > 0:
             recent = (self._now() - GUARDED).timestamp()
-            by_worth = sorted(stored.values(), key=lambda row: _worth(_read(row.content), recent))
-            for row in by_worth[:too_many]:
-                await self._store.delete(row)
+            groups = _readable(stored)
+            for name in [*_by_share(groups, recent), *(stored.keys() - groups)][-too_many:]:
+                await self._store.delete(stored[name])
 
     async def _rows(self) -> dict[str, LeaseRow]:
         rows = await self._store.rows()
@@ -166,7 +173,7 @@ class FailureBook:
 
     async def groups(self, tenants: Collection[str] | None) -> list[FailureGroup]:
         """Those with failures of these tenants (None: of all), the latest first."""
-        found = {name: _read(row.content) for name, row in (await self._rows()).items()}
+        found = _readable(await self._rows())
         for name, group in self._new.items():
             _merge(found.setdefault(name, _empty(group)), group)
         views = [self._view(name, group, tenants) for name, group in found.items()]
@@ -175,7 +182,9 @@ class FailureBook:
     def _view(
         self, name: str, group: GroupFailures, tenants: Collection[str] | None
     ) -> FailureGroup | None:
-        seen = {t: c for t, c in group.tenants.items() if tenants is None or t in tenants}
+        seen = dict(group.tenants)
+        if tenants is not None:
+            seen = {t: c for t, c in seen.items() if t in tenants and t != OTHERS}
         if not seen:
             return None
         latest = max(seen.values(), key=lambda cell: cell.last)
@@ -195,6 +204,21 @@ class FailureBook:
             tuple(sum(cell.recent.get(each, 0) for cell in seen.values()) for each in hour),
             latest.example,
         )
+
+
+def _by_share(groups: Mapping[str, GroupFailures], recent: float) -> list[str]:
+    """The groups that are kept longest come first: tenants take turns, each with its worthiest group.
+
+    A group of several tenants counts for the one that has the fewest, which so loses none to the others.
+    """
+    several = Counter(tenant for group in groups.values() for tenant in group.tenants)
+    turn: Counter[str] = Counter()
+    order: list[tuple[int, str]] = []
+    for name in sorted(groups, key=lambda each: _worth(groups[each], recent), reverse=True):
+        owner = min(groups[name].tenants, key=lambda tenant: several[tenant])
+        turn[owner] += 1
+        order.append((turn[owner], name))
+    return [name for _, name in sorted(order, key=lambda each: each[0])]
 
 
 def _worth(group: GroupFailures, recent: float) -> tuple[bool, float]:
@@ -240,9 +264,19 @@ def _note(group: GroupFailures) -> dict[str, Any]:
     }
 
 
-def _read(note: Mapping[str, Any]) -> GroupFailures:
-    group = GroupFailures(*note["what"])
-    for tenant_id, (count, first, last, example, recent) in note["tenants"].items():
-        buckets = {int(bucket): int(number) for bucket, number in recent}
-        group.tenants[tenant_id] = TenantFailures(count, first, last, example, buckets)
-    return group
+def _readable(rows: Mapping[str, LeaseRow]) -> dict[str, GroupFailures]:
+    read = {name: _read(row.content) for name, row in rows.items()}
+    return {name: group for name, group in read.items() if group is not None}
+
+
+def _read(note: Mapping[str, Any]) -> GroupFailures | None:
+    """None: the note says nothing, or cannot be read. It hides no other group, and is written over."""
+    try:
+        group = GroupFailures(*note["what"])
+        for tenant_id, (count, first, last, example, recent) in note["tenants"].items():
+            buckets = {int(bucket): int(number) for bucket, number in recent}
+            group.tenants[tenant_id] = TenantFailures(count, first, last, example, buckets)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        log.warning("a note of failures cannot be read: %r", error)
+        return None
+    return group if group.tenants else None

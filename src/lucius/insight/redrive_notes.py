@@ -6,7 +6,7 @@ from typing import Any
 
 from lucius.insight.notebook import Note
 from lucius.ports.ledger import JobQuery
-from lucius.ports.redrives import PlanState, RedrivePlan, RedriveRules
+from lucius.ports.redrives import ENDED_PLAN, PlanState, RedrivePlan, RedriveRules
 
 
 @dataclass(slots=True)
@@ -71,7 +71,25 @@ def note_of(plan: RedrivePlan, taken: TakenJobs, fresh: list[str]) -> dict[str, 
         "said": plan.said,
         "pending": {**taken.pending, **dict.fromkeys(fresh)},
         "refused": taken.refused,
+        "bound": plan.bound,
     }
+
+
+def plan_shown(name: str, note: Note) -> RedrivePlan:
+    """As `plan_of`. A note that cannot be read is a plan that has stopped, and hides no other."""
+    try:
+        return plan_of(name, note)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        said = f"this plan cannot be read, start another one: {error!r}"
+        never, rules = datetime.fromtimestamp(0, UTC), RedriveRules()
+        return RedrivePlan(
+            name, PlanState.STOPPED, {}, None, rules, never, never, never, "", said=said
+        )
+
+
+def is_through(note: Note) -> bool:
+    """Ended, and the outcome of all that it redrove is known."""
+    return note.get("state") in ENDED_PLAN and not note.get("pending")
 
 
 def plan_of(name: str, note: Note) -> RedrivePlan:
@@ -94,4 +112,5 @@ def plan_of(name: str, note: Note) -> RedrivePlan:
         refused,
         under_way=len(note["pending"]),
         said=note["said"],
+        bound=note.get("bound", False),
     )

@@ -7,28 +7,30 @@ and none runs twice, wherever the process dies.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, NoReturn
 from uuid import uuid4
 
-from lucius.core.errors import LedgerError, RequestError
+from lucius.core.errors import LedgerError, LedgerUnavailableError, RequestError
 from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.insight.notebook import Note, Notebook
 from lucius.insight.redrive_notes import (
     TakenJobs,
     filters_of,
+    is_through,
     note_of,
     plan_of,
+    plan_shown,
     query_of,
     taken_of,
 )
 from lucius.ports.engine import Engine
 from lucius.ports.leases import LeaseStore
 from lucius.ports.ledger import JobQuery
-from lucius.ports.redrives import ENDED_PLAN, PlanState, RedrivePlan, RedriveRules
+from lucius.ports.redrives import ENDED_PLAN, RATE, PlanState, RedrivePlan, RedriveRules
 
 log = logging.getLogger("lucius.redrives")
 
@@ -44,6 +46,10 @@ KEPT: Final = 50
 """Plans that are remembered."""
 MOST_LIVE: Final = 20
 """Plans that may run at once: each of them looks at the ledger every second."""
+MOST_OF_A_TENANT: Final = 3
+"""Of these, plans that callers bound to a tenant may run for it."""
+RESERVED: Final = 5
+"""Of these, plans that no caller bound to tenants may take: they are left to operators."""
 MOST_REFUSED: Final = 500
 """A plan of which so many were refused stops. They are remembered, so that none is tried again."""
 MOST_SAID: Final = 500
@@ -68,11 +74,18 @@ class RedrivePlans:
         self._runs = runs
         self._now = now
         self._wake = asyncio.Event()
+        self._starting = asyncio.Lock()
 
     # -- what is asked -----------------------------------------------------------------------
 
     async def start(
-        self, query: JobQuery, rules: RedriveRules, by: str, reason: str | None
+        self,
+        query: JobQuery,
+        rules: RedriveRules,
+        by: str,
+        reason: str | None,
+        *,
+        bound: bool = False,
     ) -> RedrivePlan:
         matched = await self._engine.count(query)
         if not matched:
@@ -82,7 +95,6 @@ class RedrivePlans:
                 " `lucius dlq` lists what is there",
                 status=409,
             )
-        await self._check_others(query)
         now = self._now()
         plan = RedrivePlan(
             f"plan_{uuid4().hex[:12]}",
@@ -96,15 +108,18 @@ class RedrivePlans:
             by,
             reason,
             matched,
+            bound=bound,
         )
-        await self._notebook.change(
-            plan.plan_id, lambda stored: note_of(plan, TakenJobs({}, []), [])
-        )
+        async with self._starting:
+            await self._check_others(query, bound=bound)
+            await self._notebook.change(
+                plan.plan_id, lambda stored: note_of(plan, TakenJobs({}, []), [])
+            )
         await self._forget_old()
         self._wake.set()
         return plan
 
-    async def _check_others(self, query: JobQuery) -> None:
+    async def _check_others(self, query: JobQuery, *, bound: bool) -> None:
         """A plan that is given twice would go at twice the pace."""
         live = [plan for plan in await self.plans() if plan.state not in ENDED_PLAN]
         for plan in live:
@@ -115,27 +130,27 @@ class RedrivePlans:
                     f" `lucius redrives {plan.plan_id}` shows it, and --stop ends it",
                     status=409,
                 )
-        if len(live) >= MOST_LIVE:
+        if (taken := _all_taken(live, query.tenant_ids or (), bound=bound)) is not None:
             raise RequestError(
                 "TOO_MANY_PLANS",
-                f"{len(live)} redrive plans run already, which is the most, so nothing was started;"
-                " wait for one to end, or end one with `lucius redrives PLAN --stop`",
+                f"{taken}, so nothing was started; wait for one to end, or end one with"
+                " `lucius redrives PLAN --stop`",
                 status=409,
             )
 
     async def plans(self) -> list[RedrivePlan]:
         notes = await self._notebook.read()
-        found = [plan_of(name, note) for name, note in notes.items()]
+        found = [plan_shown(name, note) for name, note in notes.items()]
         return sorted(found, key=lambda plan: plan.created_at, reverse=True)
 
     async def stop(self, plan_id: str, by: str) -> RedrivePlan | None:
         def stopped(stored: Note | None) -> Note | None:
-            if stored is None or PlanState(stored["state"]) in ENDED_PLAN:
+            if stored is None or stored.get("state") in ENDED_PLAN:
                 return stored
             return {**stored, "state": PlanState.STOPPED.value, "said": f"stopped by {by}"}
 
         note = await self._notebook.change(plan_id, stopped)
-        return plan_of(plan_id, note) if note is not None else None
+        return plan_shown(plan_id, note) if note is not None else None
 
     async def _forget_old(self) -> None:
         ended = [plan for plan in await self.plans() if plan.state in ENDED_PLAN]
@@ -164,13 +179,26 @@ class RedrivePlans:
     async def turn(self) -> bool:
         """One step of every plan that is not through. False: there is none."""
         notes = await self._notebook.read()
-        live = [name for name, note in notes.items() if not _is_through(note)]
+        live = [name for name, note in notes.items() if not is_through(note)]
         for name in live:
-            await self._advance(name, notes[name])
+            await self._step(name, notes[name])
         return bool(live)
+
+    async def _step(self, name: str, note: Note) -> None:
+        """Advance one plan. An error in it stops that plan, which says so; the others go on."""
+        try:
+            await self._advance(name, note)
+        except LedgerUnavailableError as error:
+            log.info("the redrive plan %s waits for the ledger: %s", name, error)
+        except Exception as error:
+            log.exception("the redrive plan %s is stopped", name)
+            said = f"stopped by an error, start another plan: {error!r}"[:MOST_SAID]
+            await self._notebook.change(name, lambda stored: stored and _stopped(stored, said))
 
     async def _advance(self, name: str, note: Note) -> None:
         plan, taken = plan_of(name, note), taken_of(note)
+        if RATE.read(plan.rules.rate) is None:
+            raise ValueError(f"its rate, {plan.rules.rate:g} jobs a second, {RATE.fault}")
         plan = await self._count_ended(plan, taken)
         plan = _judged(plan, len(taken.pending))
         fresh: list[str] = []
@@ -279,9 +307,24 @@ class RedrivePlans:
         return not stopped
 
 
-def _is_through(note: Note) -> bool:
-    """Ended, and the outcome of all that it redrove is known."""
-    return PlanState(note["state"]) in ENDED_PLAN and not note["pending"]
+def _all_taken(live: Sequence[RedrivePlan], tenants: Collection[str], *, bound: bool) -> str | None:
+    """Which share is used up, if one is. A tenant learns of its own and of no other's."""
+    if len(live) >= MOST_LIVE:
+        return f"{MOST_LIVE} redrive plans run already, which is the most"
+    if not bound:
+        return None
+    of_tenants = [plan for plan in live if plan.bound]
+    for tenant_id in tenants:
+        if sum(tenant_id in (plan.tenants or ()) for plan in of_tenants) >= MOST_OF_A_TENANT:
+            return f"{MOST_OF_A_TENANT} redrive plans of {tenant_id!r} run already"
+    if len(of_tenants) >= MOST_LIVE - RESERVED:
+        return "the redrive plans that tenants may run together are all in use"
+    return None
+
+
+def _stopped(stored: Note, said: str) -> Note:
+    """For good: what it has redriven goes on, and is not asked after."""
+    return {**stored, "state": PlanState.STOPPED.value, "said": said, "pending": {}}
 
 
 def _ended(plan: RedrivePlan, job: Job | None) -> RedrivePlan:

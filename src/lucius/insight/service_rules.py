@@ -74,7 +74,7 @@ def failing_service(
     retried: bool = True,
     retry_at: datetime | None = None,
 ) -> Diagnosis:
-    """`said`: the error, as a job says it that the asker may see."""
+    """`said`: the error, as a job says it that the asker may see; empty: there is none."""
     how = f"alike with {streak.code}" if streak.group else "in different ways"
     return Diagnosis(
         "SERVICE_FAILS_ALIKE",
@@ -82,7 +82,7 @@ def failing_service(
         streak.since,
         [
             Evidence("no job of it has succeeded since", streak.since),
-            Evidence(said),
+            *([Evidence(said)] if said else []),
             *_group(streak),
         ],
         "failed attempts are repeated" if retried else "nothing: the job has ended",

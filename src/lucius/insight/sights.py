@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from lucius.core.bounds import SLOTS
 from lucius.core.fingerprint import StepFailure
 from lucius.ports.services import Streak
 
@@ -16,6 +17,8 @@ JOBS_ALIKE: Final = 3
 """So many different jobs that fail alike, one after the other, are the service's fault."""
 JOBS_OF_A_SPELL: Final = 5
 """So many that fail one after the other, each in its own way, are the service's fault too."""
+MOST_TENANTS: Final = 100
+"""Tenants of a streak that are remembered."""
 MOST_WORKERS: Final = 500
 """Of one service; the one that was seen longest ago makes room."""
 
@@ -40,14 +43,17 @@ class StreakSight:
     message: str
     jobs: list[str] = field(default_factory=list)
     until: datetime | None = None
+    tenants: set[str] = field(default_factory=set)
 
-    def add(self, job_id: str) -> None:
+    def add(self, job_id: str, tenant_id: str) -> None:
         if len(self.jobs) < MOST_JOBS and job_id not in self.jobs:
             self.jobs.append(job_id)
+        if len(self.tenants) < MOST_TENANTS:
+            self.tenants.add(tenant_id)
 
     def told(self) -> Streak:
-        several = len(self.jobs)
-        return Streak(self.since, self.group, self.code, self.message, several, self.until)
+        found = (self.since, self.group, self.code, self.message, len(self.jobs), self.until)
+        return Streak(*found, frozenset(self.tenants))
 
 
 @dataclass(slots=True)
@@ -83,14 +89,14 @@ class ServiceSight:
             failing.until, self.past = at, failing
         self.last_success, self.streak, self.spell = at, None, None
 
-    def failed(self, at: datetime, failure: StepFailure, job_id: str) -> None:
+    def failed(self, at: datetime, failure: StepFailure, job_id: str, tenant_id: str) -> None:
         if self.streak is None or self.streak.group != failure.group:
             self.streak = StreakSight(at, failure.group, failure.code, failure.message)
         if self.spell is None:
             self.spell = StreakSight(at, "", failure.code, failure.message)
         self.spell.code, self.spell.message = failure.code, failure.message
-        self.streak.add(job_id)
-        self.spell.add(job_id)
+        self.streak.add(job_id, tenant_id)
+        self.spell.add(job_id, tenant_id)
 
     def _failing(self) -> StreakSight | None:
         """What is too much to be the fault of the jobs."""
@@ -160,9 +166,12 @@ class ServiceSight:
 
 
 def _longer(one: StreakSight | None, other: StreakSight | None) -> StreakSight | None:
+    if one is not None and other is not None and one.group == other.group:
+        one.tenants |= other.tenants
+        other = replace(other, tenants=set(one.tenants))
     if other is None or (one is not None and len(one.jobs) >= len(other.jobs)):
         return one
-    return replace(other, jobs=list(other.jobs))
+    return replace(other, jobs=list(other.jobs), tenants=set(other.tenants))
 
 
 def _later(one: StreakSight | None, other: StreakSight | None) -> StreakSight | None:
@@ -196,7 +205,7 @@ def read_note(note: Mapping[str, Any]) -> dict[str, ServiceSight]:
 def _read(note: Mapping[str, Any]) -> ServiceSight:
     seen = ServiceSight(instant_of(note["first"]), instant_of(note["last"]))
     for worker_id, (last, slots, version, running) in note["workers"].items():
-        seen.workers[worker_id] = WorkerSight(instant_of(last), slots, version, running)
+        seen.workers[worker_id] = WorkerSight(instant_of(last), SLOTS.read(slots), version, running)
     seen.last_success = instant_of(note["success"]) if note["success"] is not None else None
     seen.streak, seen.spell, seen.past = (
         read_streak(note.get(name)) for name in ("streak", "spell", "past")
@@ -233,15 +242,18 @@ def streak_note(streak: StreakSight | None) -> list[Any] | None:
     if streak is None:
         return None
     until = seconds_of(streak.until) if streak.until is not None else None
-    return [seconds_of(streak.since), streak.group, streak.code, streak.message, streak.jobs, until]
+    words = [streak.group, streak.code, streak.message]
+    return [seconds_of(streak.since), *words, streak.jobs, until, sorted(streak.tenants)]
 
 
 def read_streak(note: list[Any] | None) -> StreakSight | None:
     if note is None:
         return None
-    since, group, code, message, jobs, *until = note
-    ended = instant_of(until[0]) if until and until[0] is not None else None
-    return StreakSight(instant_of(since), group, code, message, list(jobs), ended)
+    since, group, code, message, jobs, *later = note  # notes of earlier releases end here
+    until, tenants = [*later, None, None][:2]
+    ended = instant_of(until) if until is not None else None
+    found = (instant_of(since), group, code, message, list(jobs), ended)
+    return StreakSight(*found, set(tenants or ()))
 
 
 def seconds_of(at: datetime) -> float:

@@ -23,8 +23,7 @@ def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | 
         return paused_service(view) if view.waiting else None
     streak = view.failing
     if streak is not None:
-        said = f"{streak.code}: {streak.message}" if whole else streak.code
-        return failing_service(view, streak, said)
+        return failing_service(view, streak, f"{streak.code}: {streak.message}" if whole else "")
     if not view.subscribed:
         return unclaimed_service(view)
     if not view.step_types and not view.running and (view.waiting or view.untaken is not None):

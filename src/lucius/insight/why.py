@@ -1,6 +1,6 @@
 """Answers why: gathers the facts when someone asks, and lets the rules name the cause."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -22,7 +22,7 @@ from lucius.ports.config import Catalog
 from lucius.ports.diagnosis import Diagnosis, Evidence
 from lucius.ports.lanes import FixedLanes, Lanes
 from lucius.ports.ledger import Ledger
-from lucius.ports.services import ServiceView
+from lucius.ports.services import ServiceView, Streak
 
 SILENCE: Final = ("NO_WORKER_EVER", "WORKERS_SILENT")
 """What proves nothing while nobody could be heard."""
@@ -54,33 +54,41 @@ class Physician:
         self._catalog = catalog
         self._now = now
 
-    async def job(self, job: Job, troubles: Mapping[str, str], *, whole: bool) -> Diagnosis:
-        facts = await self._facts(troubles, whole=whole)
+    async def job(
+        self, job: Job, troubles: Mapping[str, str], *, tenants: Collection[str] | None
+    ) -> Diagnosis:
+        facts = await self._facts(troubles, tenants)
         return diagnose(job, facts, await self._clues(job, facts))
 
     async def stuck(self, jobs: Sequence[Job], troubles: Mapping[str, str]) -> set[str]:
-        facts = await self._facts(troubles, whole=False)
+        """Only ids are answered, so the facts of all tenants may count."""
+        facts = await self._facts(troubles, None)
         found = ((job.job_id, diagnose(job, facts, Clues())) for job in jobs if not job.terminal)
         return {job_id for job_id, finding in found if finding.severity > NO_FAULT}
 
     async def system(
-        self, troubles: Mapping[str, str], warnings: Mapping[str, str], *, whole: bool
+        self,
+        troubles: Mapping[str, str],
+        warnings: Mapping[str, str],
+        *,
+        tenants: Collection[str] | None,
     ) -> list[Diagnosis]:
-        facts = await self._facts(troubles, whole=whole)
+        facts = await self._facts(troubles, tenants)
         outages = (outage(facts, *each) for each in OUTAGES)
         found = [finding for finding in outages if finding is not None]
         found += _beside(facts, warnings)
         deaf = "bus" in facts.troubles or "ledger" in facts.troubles
         for view in facts.services.values():
-            finding = wrong_with(view, facts.now, whole=whole)
+            finding = wrong_with(view, facts.now, whole=facts.whole)
             if finding is not None and not (deaf and finding.cause in SILENCE):
                 found.append(finding)
         return sorted(found, key=lambda finding: -finding.severity)
 
     # -- gathering ---------------------------------------------------------------------------
 
-    async def _facts(self, troubles: Mapping[str, str], *, whole: bool) -> Facts:
+    async def _facts(self, troubles: Mapping[str, str], tenants: Collection[str] | None) -> Facts:
         """While the ledger is away, that is all there is to know."""
+        whole = tenants is None
         named = frozenset(step_types_of(self._catalog()))
         facts = Facts(self._now(), {}, _known(troubles, whole=whole), named, whole=whole)
         try:
@@ -90,7 +98,7 @@ class Physician:
         except LedgerError as error:
             told = str(error) if whole else "it does not answer"
             return replace(facts, troubles={**facts.troubles, "ledger": told})
-        shown = {view.service: view if whole else _bare(view) for view in views}
+        shown = {v.service: v if tenants is None else _bare(v, tenants) for v in views}
         return replace(facts, services=shown, troubles={**elsewhere, **facts.troubles}, owned=owned)
 
     async def _clues(self, job: Job, facts: Facts) -> Clues:
@@ -143,9 +151,24 @@ def _known(troubles: Mapping[str, str], *, whole: bool) -> dict[str, str]:
     return found
 
 
-def _bare(view: ServiceView) -> ServiceView:
-    """Without names of workers and what operators said: a caller bound to tenants reads neither."""
-    return replace(view, workers=(), paused_by=None, paused_reason=None)
+def _bare(view: ServiceView, tenants: Collection[str]) -> ServiceView:
+    """For a caller bound to tenants: without workers, orders of operators, and failures of other tenants."""
+    return replace(
+        view,
+        workers=(),
+        paused_by=None,
+        paused_reason=None,
+        failing=_own(view.failing, tenants),
+        failing_before=_own(view.failing_before, tenants),
+        failed_until=_own(view.failed_until, tenants),
+    )
+
+
+def _own(streak: Streak | None, tenants: Collection[str]) -> Streak | None:
+    """Without words of others: failures of one group share their code, and those of none share nothing."""
+    if streak is None or streak.tenants.isdisjoint(tenants):
+        return None
+    return replace(streak, code=streak.code if streak.group else "", message="")
 
 
 def _beside(facts: Facts, warnings: Mapping[str, str]) -> list[Diagnosis]:
@@ -171,6 +194,7 @@ WARNED: Final = (
     ("ledger", "JOBS_UNREADABLE", "lucius verify"),
     ("event_loop", "LOOP_BLOCKED", "lucius services"),
     ("services", "SERVICES_DOWN", "lucius services"),
+    ("background", "TASK_FAILS", "lucius why"),
 )
 """Warnings of `/readyz`, and the cause that each is."""
 

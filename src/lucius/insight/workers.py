@@ -99,7 +99,7 @@ class Workers:
         elif step.fault is not None and step.fault.code not in SILENT:
             planned = job.plan.steps[index]
             failure = failure_of(planned.step_id, planned.service, step.fault)
-            seen.failed(job.updated_at, failure, job.job_id)
+            seen.failed(job.updated_at, failure, job.job_id, job.tenant_id)
 
     def _mark_untaken(self, job: Job, index: int, step: Step) -> None:
         if step.state is not StepState.FAILED_RETRY or step.executions[-1].reason is not _UNHEARD:

@@ -1,10 +1,10 @@
 """The bodies of the internal API."""
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-MOST_ATTEMPTS: Final = 2**31 - 1
+from lucius.core.bounds import MOST_ATTEMPTS
 
 
 class _Body(BaseModel):

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
+from lucius.core.bounds import SLOTS as MOST_SLOTS
 from lucius.core.errors import BusError
 from lucius.core.notices import CANCEL, LEASE_ENDED
 from lucius.core.routing import directive_topics
@@ -76,6 +77,7 @@ class ServiceRunner:
         instruments: ServiceInstruments | None = None,
         chaos: Chaos | None = None,
     ) -> None:
+        free = slots or slots_of(service, SLOTS)
         self._own_forks = ForkServer() if forks is None else None
         body, replies = body_of(service, forks or self._own_forks), replies or BusReplies(bus)
         if chaos is not None:
@@ -93,14 +95,14 @@ class ServiceRunner:
             utc_text if clock is None else lambda: clock().isoformat(),
             instruments or ServiceInstruments(),
             LeaseTimer(),
-            {"slots": slots or slots_of(service, SLOTS), "version": service.version},
+            {"slots": min(free, MOST_SLOTS.high), "version": str(service.version)},
         )
         self._name = subscription or service.name
         self._task_name = f"execute {service.name}"
         self._topics = tuple(topics or directive_topics("shared"))
         self._filters = {"step_type": tuple(service.step_types), **(filters or {})}
         self._grace = grace.total_seconds()
-        self._free = slots or slots_of(service, SLOTS)
+        self._free = free
         self._freed = asyncio.Event()
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._receiver: asyncio.Task[None] | None = None

@@ -37,15 +37,25 @@ class Diagnosis:
 
 
 class Doctor(Protocol):
-    """`troubles`: what does not answer now, by name, as the readiness of the process says it."""
+    """`troubles`: what does not answer now, by name, as the readiness of the process says it.
 
-    async def job(self, job: Job, troubles: Mapping[str, str], *, whole: bool) -> Diagnosis:
-        """Why the job is where it is: one cause. Without `whole`, nothing that counts other tenants' jobs."""
+    `tenants`: those of the caller; None: all. A caller that is bound hears of no other tenant's failures,
+    and nothing that counts other tenants' jobs.
+    """
+
+    async def job(
+        self, job: Job, troubles: Mapping[str, str], *, tenants: Collection[str] | None
+    ) -> Diagnosis:
+        """Why the job is where it is: one cause."""
 
     async def system(
-        self, troubles: Mapping[str, str], warnings: Mapping[str, str], *, whole: bool
+        self,
+        troubles: Mapping[str, str],
+        warnings: Mapping[str, str],
+        *,
+        tenants: Collection[str] | None,
     ) -> Sequence[Diagnosis]:
-        """What is wrong now, worst first. Without `whole`, as for one job."""
+        """What is wrong now, worst first."""
 
     async def stuck(self, jobs: Sequence[Job], troubles: Mapping[str, str]) -> Collection[str]:
         """The ids of those that do not go on by themselves."""

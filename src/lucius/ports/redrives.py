@@ -3,10 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from lucius.core.bounds import Number
 from lucius.core.record import record
 from lucius.ports.ledger import JobQuery
+
+RATE: Final = Number(0.001, 1000.0)
+"""Jobs a second: from one in about 17 minutes on."""
 
 
 class PlanState(StrEnum):
@@ -55,13 +59,24 @@ class RedrivePlan:
     under_way: int = 0
     said: str = ""
     """Why it stopped, or what it waits for."""
+    bound: bool = False
+    """Whether its caller is bound to tenants, so that it counts for their share."""
 
 
 class Redrives(Protocol):
     async def start(
-        self, query: JobQuery, rules: RedriveRules, by: str, reason: str | None
+        self,
+        query: JobQuery,
+        rules: RedriveRules,
+        by: str,
+        reason: str | None,
+        *,
+        bound: bool = False,
     ) -> RedrivePlan:
-        """Durable on return. RequestError NOTHING_TO_REDRIVE: no job matches."""
+        """Durable on return. RequestError NOTHING_TO_REDRIVE: no job matches.
+
+        `bound`: for a caller that is bound to tenants.
+        """
 
     async def plans(self) -> Sequence[RedrivePlan]:
         """The newest first."""

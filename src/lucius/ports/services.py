@@ -34,6 +34,8 @@ class Streak:
     """How many different ones, as far as it matters: they are counted to ten."""
     until: datetime | None = None
     """When the next job succeeded, if one has."""
+    tenants: frozenset[str] = frozenset()
+    """Whose jobs they are, as far as they are remembered: others hear nothing of them."""
 
 
 @record

@@ -1,12 +1,15 @@
 """The workspaces of an installation's jobs: where they lie, and whose they are."""
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
-from lucius.core.errors import LuciusError
+from lucius.core.errors import LuciusError, WorkspaceError
 from lucius.ports.workspace import Workspace
+
+log = logging.getLogger("lucius")
 
 OWNER: Final = ".owner.json"
 """Beside the tenants' folders, none of which begins with a dot."""
@@ -51,6 +54,13 @@ class JobWorkspaces:
             for folder in await self.workspace.folders(tenant):
                 if name_of(folder).startswith("job_"):
                     yield folder
+
+    async def remove(self, folder: str) -> None:
+        """One that cannot be removed is named, and keeps no other from it."""
+        try:
+            await self.workspace.remove(folder)
+        except WorkspaceError as error:
+            log.warning("the workspace %s is removed later: %s", folder, error)
 
 
 def name_of(folder: str) -> str:

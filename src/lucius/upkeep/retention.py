@@ -43,7 +43,7 @@ async def prune(
     if deleted:
         forget()
     for folder in await unneeded(ledger, workspaces, before):
-        await workspaces.workspace.remove(folder)
+        await workspaces.remove(folder)
     return deleted
 
 

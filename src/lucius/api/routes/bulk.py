@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.body import field_problem, json_object
+from lucius.api.body import field_problem, json_object, whole_in
 from lucius.api.bulk_orders import (
     Condition,
     Order,
@@ -25,6 +25,7 @@ from lucius.api.operation import Answer, Handler, Operation, json_response
 from lucius.api.orders import REASON, said_by
 from lucius.api.stuck import stuck_among
 from lucius.contract.shapes import BulkShape, RefusalShape
+from lucius.core.bounds import Whole
 from lucius.core.inputs import (
     CancelRequested,
     Dismissed,
@@ -34,12 +35,12 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Job
 from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, UNSUCCESSFUL_JOB, JobState
-from lucius.core.wire import whole
 from lucius.ports.engine import Engine
 from lucius.ports.ledger import JobQuery
 
 DEFAULT_LIMIT: Final = 10_000
 MAX_LIMIT: Final = 100_000
+_LIMIT: Final = Whole(1, MAX_LIMIT)
 _LIVE: Final = tuple(state for state in JobState if state not in TERMINAL_JOB)
 _IMMEDIATE: Final[dict[str, Any]] = {
     "immediate": {
@@ -156,7 +157,8 @@ VERBS: Final = (
 def _handler(verb: Verb) -> Handler:
     async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
         body = await json_object(request, context.options.max_body_bytes)
-        dry_run, limit, options = _flag(body, "dry_run"), _limit(body), _options(body, verb, caller)
+        dry_run, options = _flag(body, "dry_run"), _options(body, verb, caller)
+        limit = whole_in(body, "limit", _LIMIT, DEFAULT_LIMIT)
         default_states = () if options.immediate else verb.default_states
         query = job_filter(body, caller, verb.states, default_states or verb.states)
         query = verb.narrowed(query)
@@ -210,13 +212,6 @@ def _flag(body: dict[str, Any], name: str) -> bool:
     return value
 
 
-def _limit(body: dict[str, Any]) -> int:
-    value = whole(body.get("limit", DEFAULT_LIMIT))
-    if value is None or not 1 <= value <= MAX_LIMIT:
-        raise field_problem("/limit", f"must be a whole number from 1 to {MAX_LIMIT}")
-    return value
-
-
 def _schema(verb: Verb) -> dict[str, Any]:
     return {
         "type": "object",
@@ -229,9 +224,7 @@ def _schema(verb: Verb) -> dict[str, Any]:
                 "default": False,
             },
             "limit": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": MAX_LIMIT,
+                **_LIMIT.schema,
                 "default": DEFAULT_LIMIT,
                 "description": "At most so many jobs; repeat the request while `more` is true",
             },

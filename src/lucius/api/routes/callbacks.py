@@ -19,13 +19,15 @@ from lucius.api.problems import Problem
 from lucius.api.replies import answer, proven, take_reply
 from lucius.api.tokens import Binding
 from lucius.contract.shapes import CallbackShape, HeartbeatShape
+from lucius.core.bounds import ATTEMPT_NO, SLOTS
 from lucius.core.effects import Outcome
+from lucius.core.wire import ERROR_CODE, UNCLASSIFIED
 
 _ID: Final = {"type": "string", "minLength": 1, "maxLength": 256}
 _BOUND: Final[dict[str, Any]] = {
     "jobId": _ID,
     "stepId": _ID,
-    "attempt_no": {"type": "integer", "minimum": 1},
+    "attempt_no": ATTEMPT_NO.schema,
     "lease_id": _ID,
     "tenant_id": {"type": "string"},
     "worker_id": {"type": "string"},
@@ -33,7 +35,7 @@ _BOUND: Final[dict[str, Any]] = {
     "correlation_id": {"type": "string"},
 }
 _ACK: Final[dict[str, Any]] = {
-    "slots": {"type": "integer", "description": "How many steps the worker takes at once"},
+    "slots": {**SLOTS.schema, "description": "How many steps the worker takes at once"},
     "version": {"type": "string", "description": "Which release of the service it runs"},
 }
 _HEARTBEAT: Final[dict[str, Any]] = {
@@ -44,6 +46,11 @@ _HEARTBEAT: Final[dict[str, Any]] = {
 }
 _REQUIRED: Final = ["jobId", "stepId", "attempt_no", "lease_id"]
 _ANY: Final[dict[str, Any]] = {}
+_CODE: Final[dict[str, Any]] = {
+    "type": "string",
+    "description": f"Matches `^{ERROR_CODE.pattern}$`; any other text is put before the message, and the"
+    f" code is `{UNCLASSIFIED}`",
+}
 _RESULT: Final[dict[str, Any]] = {
     "status": {"type": "string", "enum": ["SUCCEEDED", "FAILED", "FAILED_RETRY", "FAILED_FINAL"]},
     "failure_class": {
@@ -55,7 +62,7 @@ _RESULT: Final[dict[str, Any]] = {
     "artifact_refs": _ANY,
     "error": {
         "type": "object",
-        "properties": {"code": {"type": "string"}, "message": {"type": "string"}},
+        "properties": {"code": _CODE, "message": {"type": "string"}},
     },
     "reason": {"type": "string"},
 }

@@ -1,14 +1,13 @@
 """The pull gateway: workers in any language take directives and answer them over plain HTTP."""
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from typing import Any, Final, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.body import field_problem, json_object, optional_object
+from lucius.api.body import field_problem, json_object, number_in, optional_object, whole_in
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.openapi import path_parameter
 from lucius.api.operation import Answer, Operation, json_response, waiting
@@ -17,30 +16,28 @@ from lucius.api.replies import answer, proven, take_reply
 from lucius.api.routes.callbacks import reply_schema
 from lucius.api.standing import check
 from lucius.contract.shapes import DirectivesShape, RepliesShape, ReplyOutcomeShape
+from lucius.core.bounds import SLOTS, Number, Whole
 from lucius.core.errors import LuciusError
-from lucius.core.wire import bounded, whole
+from lucius.core.wire import said_of_itself
 
-MAX_PULL: Final = 256
+_MAX: Final = Whole(1, 256)
+_WAIT: Final = Number(0, 60)
 MAX_REPLIES: Final = 256
-_LONGEST: Final = 256
-"""Characters of what a worker says of itself."""
 _SERVICE: Final = path_parameter("service", "The service's name, as in the protocols")
 _PULL: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
         "max": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": MAX_PULL,
+            **_MAX.schema,
             "default": 1,
             "description": "The worker's free slots: so many are handed out, if so many wait",
         },
-        "wait_seconds": {"type": "number", "minimum": 0, "maximum": 60, "default": 0},
+        "wait_seconds": {**_WAIT.schema, "default": 0},
         "worker_id": {
             "type": "string",
             "description": "Who asks, for `GET /v1/services`; else the name of the caller",
         },
-        "slots": {"type": "integer", "description": "How many steps the worker takes at once"},
+        "slots": {**SLOTS.schema, "description": "How many steps the worker takes at once"},
         "version": {"type": "string", "description": "Which release of the service it runs"},
     },
 }
@@ -78,16 +75,18 @@ _REPLIES: Final[dict[str, Any]] = {
 
 async def pull_directives(context: ApiContext, request: Request, caller: Caller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
-    limit, wait = whole(body.get("max", 1)), body.get("wait_seconds", 0)
-    if limit is None or not 1 <= limit <= MAX_PULL:
-        raise field_problem("/max", f"must be a whole number from 1 to {MAX_PULL}")
-    longest = context.options.max_wait_seconds
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= longest:
-        raise field_problem("/wait_seconds", f"must be a number from 0 to {longest:g}")
+    limit = whole_in(body, "max", _MAX, 1)
+    wait = number_in(body, "wait_seconds", Number(0, context.options.max_wait_seconds), 0)
+    faults: list[tuple[str, str]] = []
+    worker_id, slots, version = said_of_itself(body, faults)
+    if faults:
+        raise field_problem(*faults[0])
     if context.gateway is None:
         raise Problem("NOT_SUPPORTED")
     service: str = request.path_params["service"]
-    _introduce(context, service, body, caller)
+    await context.gateway.admit(service, caller.tenants)
+    if context.services is not None:  # a worker that is refused is not registered
+        context.services.pulled(service, worker_id or caller.name, slots, version)
 
     async def gone() -> None:
         with suppress(Problem):  # who may call no longer has gone, too
@@ -97,21 +96,11 @@ async def pull_directives(context: ApiContext, request: Request, caller: Caller)
 
     with waiting(context, request, caller) if wait else nullcontext():
         directives = await context.gateway.pull(
-            service, limit, float(wait), caller.tenants, gone, caller.stands
+            service, limit, wait, caller.tenants, gone, caller.stands
         )
     if not directives:
         check(caller.stands)
     return json_response({"directives": list(directives)})
-
-
-def _introduce(context: ApiContext, service: str, body: Mapping[str, Any], caller: Caller) -> None:
-    """The worker is known from here on; what it says of itself is cut, never refused."""
-    if context.services is None:
-        return
-    worker_id, version = body.get("worker_id"), body.get("version")
-    name = bounded(worker_id, _LONGEST) if isinstance(worker_id, str) and worker_id else caller.name
-    said = bounded(version, _LONGEST) if isinstance(version, str) and version else None
-    context.services.pulled(service, name, whole(body.get("slots")), said)
 
 
 async def take_replies(context: ApiContext, request: Request, caller: Caller) -> Response:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.body import field_problem, json_object, optional_object
+from lucius.api.body import field_problem, json_object, number_in, optional_object, whole_in
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.explain import instant
 from lucius.api.filters import FILTER, job_filter
@@ -17,17 +17,21 @@ from lucius.api.orders import REASON, reason_in
 from lucius.api.problems import Problem
 from lucius.api.routes.failures import groups_for, no_group
 from lucius.contract.shapes import RedrivePlanShape, RedrivePlansShape
+from lucius.core.bounds import Whole
+from lucius.core.idempotency import canonical_json
 from lucius.core.states import JobState
-from lucius.core.wire import whole
 from lucius.ports.ledger import JobQuery, looks_inside
-from lucius.ports.redrives import RedrivePlan, RedriveRules, Redrives
+from lucius.ports.redrives import RATE, RedrivePlan, RedriveRules, Redrives
 
-MAX_CANARY: Final = 100
-MAX_RATE: Final = 1000.0
+CANARY: Final = Whole(0, 100)
+MAX_FILTER: Final = 16_384
+"""Characters of a plan's filter: it is stored, and read every second while the plan runs."""
+_COUNT: Final = Whole(0, 999_999)
 _NOT_HERE: Final = ("state", "live", "stuck")
 _FILTER: Final[dict[str, Any]] = {
     **FILTER,
-    "description": "Which jobs of the dead-letter view; it must name something",
+    "description": "Which jobs of the dead-letter view; it must name something, and have at most"
+    f" {MAX_FILTER} characters as JSON",
     "properties": {n: rule for n, rule in FILTER["properties"].items() if n not in _NOT_HERE},
     "anyOf": [
         {"required": [name]}
@@ -41,23 +45,19 @@ _BODY: Final[dict[str, Any]] = {
     "properties": {
         "filter": _FILTER,
         "canary": {
-            "type": "integer",
-            "minimum": 0,
-            "maximum": MAX_CANARY,
+            **CANARY.schema,
             "default": 5,
             "description": "So many are redriven first; the rest waits for how they end",
         },
         "rate": {
-            "type": "number",
-            "exclusiveMinimum": 0,
-            "maximum": MAX_RATE,
+            **RATE.schema,
             "default": 10,
             "description": "Jobs that are redriven in a second",
         },
         "stop_after": {
             "anyOf": [
                 {"type": "string", "pattern": "^([0-9]{1,6}|[0-9]{1,2}%|100%)$"},
-                {"type": "integer", "minimum": 0, "maximum": 999_999},
+                _COUNT.schema,
             ],
             "default": "10%",
             "description": "Stop when more have failed again: a part of those that ended (`10%`), or a count",
@@ -81,7 +81,8 @@ async def start_redrive(context: ApiContext, request: Request, caller: Caller) -
         known = {group.group for group in await groups_for(context, caller)}
         if query.group not in known:
             raise no_group(query.group)
-    plan = await _redrives(context).start(query, rules, caller.known_as, reason)
+    bound = caller.tenants is not None
+    plan = await _redrives(context).start(query, rules, caller.known_as, reason, bound=bound)
     location = {"location": f"/v1/redrives/{plan.plan_id}"}
     return json_response(plan_view(plan), 202, location)
 
@@ -91,6 +92,8 @@ def _query(body: Mapping[str, Any], caller: Caller) -> JobQuery:
     for name in _NOT_HERE:
         if isinstance(given, dict) and name in given:
             raise field_problem(f"/filter/{name}", "a plan takes jobs of the dead-letter view only")
+    if isinstance(given, dict) and len(canonical_json(given)) > MAX_FILTER:
+        raise field_problem("/filter", f"must have at most {MAX_FILTER} characters as JSON")
     failed = (JobState.FAILED_FINAL,)
     query = replace(job_filter(body, caller, failed, failed), states=None, dlq=True)
     named = isinstance(given, dict) and "tenant_id" in given
@@ -100,21 +103,15 @@ def _query(body: Mapping[str, Any], caller: Caller) -> JobQuery:
 
 
 def _rules(body: Mapping[str, Any]) -> RedriveRules:
-    canary, rate = whole(body.get("canary", 5)), body.get("rate", 10)
-    if canary is None or not 0 <= canary <= MAX_CANARY:
-        raise field_problem("/canary", f"must be a whole number from 0 to {MAX_CANARY}")
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= MAX_RATE:
-        raise field_problem(
-            "/rate", f"must be a number of jobs a second, above 0 and up to {MAX_RATE:g}"
-        )
+    canary, rate = whole_in(body, "canary", CANARY, 5), number_in(body, "rate", RATE, 10)
     stop_after, counts = _stop_after(body.get("stop_after", "10%"))
-    return RedriveRules(canary, float(rate), stop_after, counts)
+    return RedriveRules(canary, rate, stop_after, counts)
 
 
 def _stop_after(value: Any) -> tuple[float, bool]:
-    text = value.strip() if isinstance(value, str) else str(whole(value))
+    text = value.strip() if isinstance(value, str) else str(_COUNT.read(value))
     number = text.removesuffix("%")
-    if isinstance(value, bool) or not number.isascii() or not number.isdigit() or len(number) > 6:
+    if not number.isascii() or not number.isdigit() or len(number) > 6:
         raise field_problem("/stop_after", "must be a part such as 10%, or a count such as 25")
     if text.endswith("%"):
         if int(number) > 100:

@@ -31,7 +31,7 @@ async def why_job(context: ApiContext, request: Request, caller: Caller) -> Resp
     except LedgerUnavailableError as error:
         told = str(error) if caller.tenants is None else "it does not answer"
         return json_response({"jobId": job_id, **finding_view(_ledger_away(told))})
-    found = await doctor.job(job, await troubles_of(request), whole=caller.tenants is None)
+    found = await doctor.job(job, await troubles_of(request), tenants=caller.tenants)
     answer: JobWhyShape = {"jobId": job.job_id, **finding_view(found)}
     return json_response(answer)
 
@@ -54,7 +54,7 @@ async def why(context: ApiContext, request: Request, caller: Caller) -> Response
         warnings = await warnings_of(context)
     except LedgerUnavailableError:
         warnings = {}
-    found = await doctor.system(troubles, warnings, whole=caller.tenants is None)
+    found = await doctor.system(troubles, warnings, tenants=caller.tenants)
     answer: SystemWhyShape = {"causes": [finding_view(each) for each in found]}
     return json_response(answer)
 

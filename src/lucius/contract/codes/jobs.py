@@ -93,7 +93,8 @@ JOBS: Final = (
         "TOO_MANY_PLANS",
         409,
         "Too many redrive plans run",
-        "Twenty redrive plans run already, in all tenants together. Nothing was started.",
+        "Twenty redrive plans run already, in all tenants together; or three that callers bound to the"
+        " tenant have started; or fifteen of such callers together. Nothing was started.",
         "Wait for one to end, or end one with `lucius redrives PLAN --stop`.",
         answered_by=("start_redrive",),
     ),

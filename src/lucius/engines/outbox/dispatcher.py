@@ -150,6 +150,13 @@ class Dispatcher:
         return PublishConfirmed(*bound)
 
     def _message(self, job: Job, effect: PublishDirective) -> Message:
+        """PublishRefusedError: this directive cannot be rendered, and no other is concerned."""
+        try:
+            return self._rendered(job, effect)
+        except Exception as error:
+            raise PublishRefusedError(f"the directive cannot be rendered: {error!r}") from error
+
+    def _rendered(self, job: Job, effect: PublishDirective) -> Message:
         body = directive(job, effect.step_id, effect.attempt_no, effect.lease_id)
         payload = job.plan.payload
         if self._bus.volatile and isinstance(payload, Packed) and len(payload.text) > LARGE:

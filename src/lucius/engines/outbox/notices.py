@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from lucius.core.effects import Decision, Outcome
-from lucius.core.errors import BusError
 from lucius.core.inputs import HeartbeatReceived
 from lucius.core.job import Execution, Job, Step
 from lucius.core.notices import CANCEL, LEASE_ENDED, notice
@@ -87,9 +86,9 @@ class Notices:
     async def _send(self, worker: str, message: Message) -> None:
         try:
             await self._bus.tell(worker, message)
-        except BusError as error:
+        except Exception as error:  # the address is a worker's own word: it concerns no other
             self._observer.incident(Incident.NOTICE_LOST, "bus")
-            log.info("%s is not told of %s: %s", worker, message.message_id, error)
+            log.info("%s is not told of %s: %r", worker, message.message_id, error)
 
 
 def _at_work(step: Step) -> bool:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from lucius.core.bounds import ATTEMPT_NO
 from lucius.core.effects import Decision, Outcome
 from lucius.core.errors import BusUnavailableError, LockLostError
 from lucius.core.inputs import DirectiveUnclaimed
 from lucius.core.job import Job
 from lucius.core.routing import LANES, TOPOLOGIES, every_directive_topic, lanes_of
-from lucius.core.wire import whole
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Incident, Observer
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
@@ -132,7 +132,7 @@ class UnclaimedReporter:
         job_id, step_id, lease_id = (
             str(body.get(name)) for name in ("jobId", "stepId", "lease_id")
         )
-        attempt_no = whole(body.get("attempt_no")) or 0
+        attempt_no = ATTEMPT_NO.read(body.get("attempt_no")) or 0
         unclaimed = DirectiveUnclaimed(step_id, attempt_no, lease_id)
         applied = await self._engine.apply(job_id, unclaimed)
         if applied is None or applied.outcome is Outcome.REJECTED:

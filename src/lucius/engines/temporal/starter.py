@@ -97,6 +97,8 @@ class WorkflowStarter:
         except WorkflowsUnavailableError as error:
             log.info("the workflow of job %s is started later: %s", job.job_id, error)
             return False
+        except Exception:  # one job's own fault: the sweep comes back to it
+            log.exception("the workflow of job %s cannot be started", job.job_id)
         return True
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from lucius.core.job import Job
+from lucius.core.limits import tenant_fits
 from lucius.core.record import record
 from lucius.core.states import TERMINAL_JOB, JobState
 from lucius.ledgers.azure import names
@@ -102,7 +103,7 @@ class Lists:
         """Those that have ever had a job."""
         wanted = query.tenant_ids
         if wanted is not None and len(wanted) < 2:
-            return list(wanted)
+            return list(filter(tenant_fits, wanted))  # no other could be stored
         known = await self._tenants.all()
         return known if wanted is None else sorted(set(wanted) & set(known))
 

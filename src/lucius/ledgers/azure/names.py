@@ -10,19 +10,16 @@ from typing import Final
 
 from lucius.core.errors import LedgerError
 from lucius.core.ids import accepted_at
+from lucius.core.limits import KEY_CHARACTERS, escaped_in_key
 
 JOINT: Final = "|"
 AFTER_JOINT: Final = "}"
 """The character that sorts right after the joint: the end of everything that begins with a prefix."""
 MARK: Final = "~"
-KEY_CHARACTERS: Final = 512
 EMPTY: Final = f"{MARK};"
 DIGITS: Final = 18
 FAR: Final = 10**DIGITS - 1
 
-_UNSAFE: Final = re.compile(
-    r"[/\\#?|~\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\U0001fffe-\U0001ffff]"
-)
 _MARKED: Final = re.compile(r"~([0-9a-f]*);")
 _NOT_IN_TABLES: Final = re.compile(r"[^A-Za-z0-9]")
 _TABLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{2,62}")
@@ -40,7 +37,7 @@ def table_name(setting: str, value: str) -> str:
 
 
 def escaped(part: str) -> str:
-    return _UNSAFE.sub(lambda found: f"{MARK}{ord(found[0]):x};", part) if part else EMPTY
+    return escaped_in_key(part) if part else EMPTY
 
 
 def unescaped(part: str) -> str:
