@@ -365,7 +365,9 @@ class Runtime:
 
     def app(self) -> Application:
         context = self.context()
-        options = console_options(self.settings, self.keys, context.authenticate)
+        options = console_options(
+            self.settings, self.ledger.notes(), self.keys, context.authenticate
+        )
         return create_app(context, [console(context, options)])
 
     def context(self, **changes: Any) -> ApiContext:
