@@ -73,6 +73,8 @@ class Service:
     """How long a process may go on after a cancellation before it is killed. None: to its end."""
     private: bool = False
     """Whether it holds secrets: then its processes and those of other services have no parent in common."""
+    environment: tuple[str, ...] = ()
+    """Variables that its processes get besides PATH and the like, by name. With a secret, set `private` too."""
     tasks_per_process: int = 500
     """A process is replaced after so many tasks, or earlier when it keeps much memory."""
 
@@ -114,6 +116,8 @@ def _faults(service: Service) -> Iterator[str]:
     for name in ("time_limit", "cancel_grace"):
         if not isinstance(found := getattr(service, name), timedelta | None):
             yield f"has {name} = {found!r}: it takes a timedelta, such as timedelta(minutes=2)"
+    if isinstance(service.environment, str):
+        yield f"has a text as environment: write `environment = ({service.environment!r},)`, with the comma"
     if service.processes is not None and service.processes < 1:
         yield f"has processes = {service.processes}: it takes 1 or more"
 

@@ -82,6 +82,7 @@ class ForkingProcess:
     def _learn(self, order: dict[str, Any], content: bytes) -> None:
         """Import a service, once for all of its children."""
         sys.path[:] = order["path"]
+        os.environ.update(order["environment"])
         try:
             self._services[order["service"]] = pickle.loads(content)
         except BaseException as error:

@@ -27,7 +27,11 @@ START_SECONDS: Final = 60.0
 """How long the services may take to be imported, and a child to be forked."""
 END_SECONDS: Final = 5.0
 REPORT_BYTES: Final = 1 << 20
-SECRETS: Final = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CONNECTION")
+PASSED_ON: Final = frozenset(
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"]
+)
+PASSED_ON_PREFIXES: Final = ("LC_", "PYTHON", "OMP_", "MKL_", "OPENBLAS_")
+"""Variables that an interpreter and native libraries go by. None of them holds a secret."""
 
 
 Ended = asyncio.Future[str]
@@ -105,7 +109,12 @@ class ForkServer:
                     return number
             number = len(self._services)
             self._services[number] = service
-            order = {"do": "learn", "service": number, "path": [each for each in sys.path if each]}
+            order = {
+                "do": "learn",
+                "service": number,
+                "path": [each for each in sys.path if each],
+                "environment": own_variables(service, os.environ),
+            }
             parts = frame(order, pickled(service))
             await asyncio.get_running_loop().sock_sendall(control, b"".join(parts))
             return number
@@ -262,12 +271,17 @@ def _unsendable(service: Service, reason: str) -> str:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Without the secrets of the server: services have no use for them."""
+    """What every child gets of the server's. A list of what is left out would miss the next secret."""
     return {
         name: text
         for name, text in given.items()
-        if not (name.startswith("LUCIUS_") and any(word in name for word in SECRETS))
+        if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
     }
+
+
+def own_variables(service: Service, given: Mapping[str, str]) -> dict[str, str]:
+    """Those that the service names. A service reads them when it is imported, or later."""
+    return {name: given[name] for name in service.environment if name in given}
 
 
 def told_exit(code: int) -> str:
