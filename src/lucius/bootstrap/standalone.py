@@ -20,6 +20,7 @@ from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.bootstrap.services import check_services, runners_of
 from lucius.bootstrap.step_types import look_at_server, look_at_settings
+from lucius.contract.addresses import without_credentials
 from lucius.core.errors import BusUnavailableError
 from lucius.core.plan import Mode
 from lucius.platform import Service, ServiceRunner
@@ -282,8 +283,9 @@ def unreachable(
     named = uri_of(directive.get("workspace_ref"))
     if named is None or workspace.writable(named):
         return None
+    here = without_credentials(settings.workspace_url)
     return (
-        f"the server keeps this job's workspace at {named}, and this worker writes below"
-        f" {settings.workspace_url}: give it the same LUCIUS_WORKSPACE_URL, or the server's data"
-        " directory with --data if it runs on this machine"
+        f"the server keeps this job's workspace at {named}, and this worker writes below {here}: give it"
+        " the same LUCIUS_WORKSPACE_URL, or the server's data directory with --data if it runs"
+        " on this machine"
     )

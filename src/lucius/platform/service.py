@@ -74,7 +74,7 @@ class Service:
     private: bool = False
     """Whether it holds secrets: then its processes and those of other services have no parent in common."""
     environment: tuple[str, ...] = ()
-    """Variables that its processes get besides PATH and the like, by name. With a secret, set `private` too."""
+    """Variables that its processes get besides PATH and the like. With a secret, set `private` too."""
     tasks_per_process: int = 500
     """A process is replaced after so many tasks, or earlier when it keeps much memory."""
 

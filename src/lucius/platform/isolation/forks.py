@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -27,10 +28,10 @@ START_SECONDS: Final = 60.0
 """How long the services may take to be imported, and a child to be forked."""
 END_SECONDS: Final = 5.0
 REPORT_BYTES: Final = 1 << 20
-PASSED_ON: Final = frozenset(
-    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"]
+PASSED_ON: Final = re.compile(
+    r"PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|TZ|TMPDIR|TMP|TEMP|VIRTUAL_ENV|(DY)?LD_LIBRARY_PATH"
+    r"|SSL_CERT_(FILE|DIR)|(LC_|PYTHON|OMP_|MKL_|OPENBLAS_)\w*"
 )
-PASSED_ON_PREFIXES: Final = ("LC_", "PYTHON", "OMP_", "MKL_", "OPENBLAS_")
 """Variables that an interpreter and native libraries go by. None of them holds a secret."""
 
 
@@ -272,11 +273,7 @@ def _unsendable(service: Service, reason: str) -> str:
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
     """What every child gets of the server's. A list of what is left out would miss the next secret."""
-    return {
-        name: text
-        for name, text in given.items()
-        if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
-    }
+    return {name: text for name, text in given.items() if PASSED_ON.fullmatch(name)}
 
 
 def own_variables(service: Service, given: Mapping[str, str]) -> dict[str, str]:
