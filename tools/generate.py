@@ -15,6 +15,7 @@ from lucius.api.error_pages import error_pages
 from lucius.contract.causes import cause_pages
 from lucius.settings import settings_page
 from tools.certificate_page import certificate_page
+from tools.chart_secrets import chart_secrets
 from tools.dashboard import dashboard_page
 from tools.metrics_page import metrics_page
 from tools.scale_page import scale_page
@@ -23,6 +24,7 @@ from tools.states_page import states_page
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "deploy/chart/secrets.yaml": chart_secrets,
     "deploy/grafana/lucius.json": dashboard_page,
     "docs/reference/certificate.md": certificate_page,
     "docs/reference/metrics.md": metrics_page,

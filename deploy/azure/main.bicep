@@ -1,5 +1,5 @@
-// What LUCIUS stands on in Azure, in one resource group: storage, Service Bus, App Configuration, a registry, a
-// cluster, and three identities with no more rights than they need. See docs/how-to/azure.md.
+// What LUCIUS stands on in Azure, in one resource group: a network, storage, Service Bus, App Configuration, a registry, a
+// cluster, and an identity for each part with no more rights than it needs. See docs/how-to/azure.md.
 targetScope = 'resourceGroup'
 
 @description('First part of every name. Lower-case letters and digits, because storage accounts allow no others.')
@@ -15,6 +15,12 @@ param namespace string = 'lucius'
 
 @description('Name of the Helm release; the service accounts begin with it.')
 param release string = 'lucius'
+
+@description('The platform services of the chart, by their names there. Each has an identity of its own.')
+param services array = ['ocr', 'embedding', 'sis']
+
+@description('Addresses and ranges (203.0.113.7, 198.51.100.0/24) that may reach it from outside its network. Empty: none.')
+param allowedAddresses array = []
 
 @description('Standard is for trials: docs/reference/scale.md says how many jobs a second each carries.')
 @allowed(['Standard', 'Premium'])
@@ -40,6 +46,14 @@ param mostNodes int = 12
 
 var unique = '${name}${uniqueString(resourceGroup().id)}'
 
+module network 'modules/network.bicep' = {
+  name: 'network'
+  params: {
+    name: name
+    location: location
+  }
+}
+
 module cluster 'modules/cluster.bicep' = {
   name: 'cluster'
   params: {
@@ -48,6 +62,8 @@ module cluster 'modules/cluster.bicep' = {
     nodeSize: nodeSize
     leastNodes: leastNodes
     mostNodes: mostNodes
+    allowedAddresses: allowedAddresses
+    subnetId: network.outputs.machinesSubnet
   }
 }
 
@@ -57,6 +73,7 @@ module registry 'modules/registry.bicep' = {
     name: unique
     location: location
     pullers: [cluster.outputs.kubeletPrincipalId]
+    allowedAddresses: allowedAddresses
   }
 }
 
@@ -70,15 +87,17 @@ module controlPlane 'modules/identity.bicep' = {
   }
 }
 
-module services 'modules/identity.bicep' = {
-  name: 'services'
-  params: {
-    name: '${name}-services'
-    location: location
-    issuer: cluster.outputs.issuer
-    subject: 'system:serviceaccount:${namespace}:${release}-services'
+module serviceIdentities 'modules/identity.bicep' = [
+  for service in services: {
+    name: 'service-${service}'
+    params: {
+      name: '${name}-service-${service}'
+      location: location
+      issuer: cluster.outputs.issuer
+      subject: 'system:serviceaccount:${namespace}:${release}-service-${service}'
+    }
   }
-}
+]
 
 module provision 'modules/identity.bicep' = {
   name: 'provision'
@@ -97,9 +116,20 @@ module storage 'modules/storage.bicep' = {
     location: location
     redundancy: storageRedundancy
     tableUsers: [controlPlane.outputs.principalId]
-    blobUsers: [controlPlane.outputs.principalId, services.outputs.principalId]
+    workspaceUsers: [controlPlane.outputs.principalId]
+    allowedAddresses: allowedAddresses
   }
 }
+
+module serviceContainers 'modules/containers.bicep' = [
+  for (service, index) in services: {
+    name: 'containers-${service}'
+    params: {
+      accountName: storage.outputs.name
+      principalId: serviceIdentities[index].outputs.principalId
+    }
+  }
+]
 
 module bus 'modules/bus.bicep' = {
   name: 'bus'
@@ -108,7 +138,8 @@ module bus 'modules/bus.bicep' = {
     location: location
     tier: serviceBusTier
     messagingUnits: messagingUnits
-    users: [controlPlane.outputs.principalId, services.outputs.principalId]
+    users: [controlPlane.outputs.principalId]
+    allowedAddresses: allowedAddresses
     managers: [provision.outputs.principalId]
   }
 }
@@ -119,6 +150,72 @@ module configuration 'modules/configuration.bicep' = {
     name: unique
     location: location
     readers: [controlPlane.outputs.principalId, provision.outputs.principalId]
+    public: !empty(allowedAddresses)
+  }
+}
+
+module tableEndpoint 'modules/endpoint.bicep' = {
+  name: 'table-endpoint'
+  params: {
+    name: name
+    location: location
+    networkId: network.outputs.id
+    subnetId: network.outputs.endpointsSubnet
+    target: storage.outputs.id
+    part: 'table'
+    zone: 'privatelink.table.${environment().suffixes.storage}'
+  }
+}
+
+module blobEndpoint 'modules/endpoint.bicep' = {
+  name: 'blob-endpoint'
+  params: {
+    name: name
+    location: location
+    networkId: network.outputs.id
+    subnetId: network.outputs.endpointsSubnet
+    target: storage.outputs.id
+    part: 'blob'
+    zone: 'privatelink.blob.${environment().suffixes.storage}'
+  }
+}
+
+module busEndpoint 'modules/endpoint.bicep' = if (serviceBusTier == 'Premium') {
+  name: 'bus-endpoint'
+  params: {
+    name: name
+    location: location
+    networkId: network.outputs.id
+    subnetId: network.outputs.endpointsSubnet
+    target: bus.outputs.id
+    part: 'namespace'
+    zone: 'privatelink.servicebus.windows.net'
+  }
+}
+
+module configurationEndpoint 'modules/endpoint.bicep' = {
+  name: 'configuration-endpoint'
+  params: {
+    name: name
+    location: location
+    networkId: network.outputs.id
+    subnetId: network.outputs.endpointsSubnet
+    target: configuration.outputs.id
+    part: 'configurationStores'
+    zone: 'privatelink.azconfig.io'
+  }
+}
+
+module registryEndpoint 'modules/endpoint.bicep' = {
+  name: 'registry-endpoint'
+  params: {
+    name: name
+    location: location
+    networkId: network.outputs.id
+    subnetId: network.outputs.endpointsSubnet
+    target: registry.outputs.id
+    part: 'registry'
+    zone: 'privatelink${environment().suffixes.acrLoginServer}'
   }
 }
 
@@ -128,9 +225,15 @@ output imageRepository string = '${registry.outputs.loginServer}/lucius'
 output storageName string = storage.outputs.name
 output tableUrl string = storage.outputs.tableUrl
 output blobUrl string = storage.outputs.blobUrl
+output busName string = bus.outputs.name
 output busNamespace string = bus.outputs.host
 output configurationName string = configuration.outputs.name
 output configurationEndpoint string = configuration.outputs.endpoint
 output controlPlaneClientId string = controlPlane.outputs.clientId
-output servicesClientId string = services.outputs.clientId
+output serviceClientIds array = [
+  for (service, index) in services: {
+    name: service
+    clientId: serviceIdentities[index].outputs.clientId
+  }
+]
 output provisionClientId string = provision.outputs.clientId

@@ -216,6 +216,26 @@ async def test_the_environment_names_the_server_and_the_key(
     assert seen == ["Bearer k-1"]
 
 
+async def test_the_key_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("LUCIUS_API_KEY", raising=False)
+    monkeypatch.setenv("LUCIUS_API_KEY_FILE", str(tmp_path / "key"))
+    with pytest.raises(ClientError, match=r"cannot be read: .*key: No such file"):
+        Client("http://lucius.example")
+    (tmp_path / "key").write_text("\n")
+    with pytest.raises(ClientError, match="is empty"):
+        Client("http://lucius.example")
+    (tmp_path / "key").write_text("k-2\n")
+    seen: list[str | None] = []
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        seen.append(request.headers.get("authorization"))
+        return web.json_response(ACCEPTED)
+
+    async with answering(handle) as url, Client(url) as client:
+        await client.job("x")
+    assert seen == ["Bearer k-2"]
+
+
 async def test_the_environment_names_a_proxy_and_who_needs_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,6 +14,8 @@ from lucius.api.context import Role
 from lucius.api.keys import KeyFile
 from lucius.api.operation import Room
 from lucius.console.room import ConsoleOptions, console
+from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.ports.leases import LeaseStore
 from tests.api.world import World, context_of
 from tests.console.test_orders import token_in
 
@@ -44,11 +46,17 @@ class Guarded:
 
 
 @asynccontextmanager
-async def guarded(folder: Path, url: str = "", **options: Any) -> AsyncIterator[Guarded]:
+async def guarded(
+    folder: Path, url: str = "", notes: LeaseStore | None = None, **options: Any
+) -> AsyncIterator[Guarded]:
     world, clock = World(), [1_800_000_000.0]
     keys = KeyFile(folder / "keys.json")
     context = context_of(world, authenticate=KeyAccess(keys))
-    room = console(context, ConsoleOptions(url, keys=keys, **options), now=lambda: clock[0])
+    room = console(
+        context,
+        ConsoleOptions(notes or MemoryLeases(), url, keys=keys, **options),
+        now=lambda: clock[0],
+    )
     app = create_app(context, [room])
     try:
         yield Guarded(world, room, keys, httpx.ASGITransport(app=app), clock)

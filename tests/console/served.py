@@ -13,6 +13,7 @@ from lucius.bootstrap.adapters.access import key_file
 from lucius.bootstrap.building import build
 from lucius.bootstrap.runtime import Runtime
 from lucius.console.room import ConsoleOptions, console
+from lucius.ledgers.memory_leases import MemoryLeases
 from lucius.settings import load_settings
 from tests.api.live import Live
 from tests.api.world import World, context_of
@@ -58,7 +59,7 @@ async def served(data: Path, **settings: str) -> AsyncIterator[Served]:
 async def served_world(world: World) -> AsyncIterator[str]:
     """The console over a world in memory; its address."""
     context = context_of(world)
-    room = console(context, ConsoleOptions(), now=lambda: world.now.timestamp())
+    room = console(context, ConsoleOptions(MemoryLeases()), now=lambda: world.now.timestamp())
     app = create_app(context, [room])
     async with serving(app) as port:
         yield f"http://127.0.0.1:{port}"

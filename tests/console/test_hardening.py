@@ -1,5 +1,6 @@
 """What a hostile visitor tries: every page and order as nobody, without the role, from another site."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,18 @@ from starlette.requests import Request
 from lucius.api.context import Caller, Role
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem
+from lucius.console.ended_sessions import LOOK, MOST, OLDEST, EndedSessions
 from lucius.console.oidc import Oidc, OidcClient
-from lucius.console.sessions import COOKIE, MOST_ENDED, Seals, Sessions, cookie_prefix
+from lucius.console.sessions import COOKIE, Seals, Sessions, cookie_prefix
 from lucius.console.site import POLICY
+from lucius.core.errors import LedgerUnavailableError
+from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.ports.leases import LeaseRow, LeaseStore
 from tests.api.world import TOKENS, accepted, client_of, context_of
+from tests.conformance.lease_registry import ADAPTERS
+from tests.conformance.on_every import on_every
 from tests.console.rooms import HOST, Guarded, guarded
+from tests.console.served import served
 from tests.console.test_orders import token_in
 
 ALICE = Caller("alice", frozenset((Role.READ,)), frozenset(("tenant_a",)))
@@ -122,22 +130,109 @@ def request_with(cookie: str) -> Request:
     return Request({"type": "http", "method": "GET", "headers": headers})
 
 
-async def test_what_a_session_has_opened_is_closed_with_it_and_few_are_remembered() -> None:
+def sessions_over(notes: LeaseStore, clock: list[float]) -> Sessions:
+    """As a process has them."""
+    return Sessions(Seals(TOKENS), 60.0, lambda: clock[0], EndedSessions(notes, lambda: clock[0]))
+
+
+async def is_known(sessions: Sessions, cookie: str) -> bool:
+    try:
+        await sessions(request_with(cookie))
+    except Problem as problem:
+        if problem.known.code != "UNAUTHENTICATED":
+            raise
+        return False
+    return True
+
+
+async def test_what_a_session_has_opened_is_closed_with_it() -> None:
     clock = [1000.0]
-    sessions = Sessions(Seals(TOKENS), 60.0, lambda: clock[0])
-    caller = replace(ALICE, key_id=None)
-    first, _ = sessions.begin(caller)
+    sessions = sessions_over(MemoryLeases(), clock)
+    first, _ = sessions.begin(ALICE)
+    other, _ = sessions.begin(ALICE)
     known = await sessions(request_with(first))
     assert known.stands()
-    sessions.end(request_with(first))
+    await sessions.end(request_with(first))
     assert not known.stands(), "its event streams end"
-    for _ in range(MOST_ENDED + 5):
-        sessions.end(request_with(sessions.begin(caller)[0]))
-    assert len(sessions._ended) <= MOST_ENDED
+    assert await is_known(sessions, other), "another one of the same caller goes on"
+
+
+@on_every(ADAPTERS)
+async def test_a_session_that_was_ended_stays_so_after_a_restart_and_elsewhere(
+    notes: LeaseStore,
+) -> None:
+    clock = [1000.0]
+    here, there = sessions_over(notes, clock), sessions_over(notes, clock)
+    ended, _ = here.begin(ALICE)
+    other, _ = here.begin(ALICE)
+    assert await is_known(there, ended)
+    await here.end(request_with(ended))
+    restarted = sessions_over(notes, clock)
+    assert (await is_known(restarted, ended), await is_known(restarted, other)) == (False, True)
+    clock[0] += LOOK + 1
+    assert (await is_known(there, ended), await is_known(there, other)) == (False, True)
+
+
+async def test_a_caller_who_ends_too_many_sessions_ends_all_and_those_of_nobody_else() -> None:
+    clock, notes = [1000.0], MemoryLeases()
+    sessions = sessions_over(notes, clock)
+    mallory = replace(ALICE, name="mallory", key_id=None)
+    first, _ = sessions.begin(ALICE)
+    await sessions.end(request_with(first))
+    kept, _ = sessions.begin(mallory)
+    for _ in range(MOST + 1):
+        await sessions.end(request_with(sessions.begin(mallory)[0]))
+    (_, row) = sorted(await notes.rows(), key=lambda row: len(row.content["salts"]), reverse=True)
+    assert row.content["salts"] == {}
+    assert not await is_known(sessions, kept)
+    assert not await is_known(sessions, first), "nobody crowds out another"
     clock[0] += 61
-    last, _ = sessions.begin(caller)
-    sessions.end(request_with(last))
-    assert len(sessions._ended) == 1, "those that are over anyway are forgotten"
+    last, _ = sessions.begin(ALICE)
+    await sessions.end(request_with(last))
+    assert len(await notes.rows()) == 1, "those that are over anyway are forgotten"
+
+
+async def test_where_nobody_can_say_which_sessions_have_ended_none_opens_anything() -> None:
+    clock, notes = [1000.0], Unreachable()
+    sessions = sessions_over(notes, clock)
+    cookie, _ = sessions.begin(ALICE)
+    assert await is_known(sessions, cookie)
+    notes.away = True
+    with pytest.raises(LedgerUnavailableError):
+        await sessions.end(request_with(cookie))
+    clock[0] += OLDEST
+    assert await is_known(sessions, cookie)
+    clock[0] += 1
+    with pytest.raises(Problem) as refused:
+        await sessions(request_with(cookie))
+    assert refused.value.known.code == "AUTHENTICATION_UNAVAILABLE"
+
+
+class Unreachable(MemoryLeases):
+    away = False
+
+    async def rows(self) -> Sequence[LeaseRow]:
+        if self.away:
+            raise LedgerUnavailableError("the storage is away")
+        return await super().rows()
+
+
+async def test_where_the_ledger_forgets_sessions_end_with_the_process(tmp_path: Path) -> None:
+    """The seals are kept in the data directory, and would open them again."""
+    for backend, outlives in (("memory", False), ("sqlite", True)):
+        cookies: list[str] = []
+        for _ in range(2):
+            async with served(tmp_path, auth="keys", storage_backend=backend) as server:
+                key = server.key(Role.READ)
+                if not cookies:
+                    token = token_in((await server.client.get("/sign-in")).text)
+                    form = {"key": key, "form_token": token}
+                    signed = await server.client.post("/sign-in", data=form)
+                    cookies.append(signed.cookies[COOKIE])
+                server.client.cookies.clear()
+                server.client.cookies[COOKIE] = cookies[0]
+                answer = await server.client.get("/jobs")
+        assert (answer.status_code == 200) == outlives, backend
 
 
 async def test_a_sign_in_that_was_begun_too_long_ago_is_not_finished() -> None:

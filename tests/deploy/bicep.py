@@ -1,9 +1,10 @@
 """Bicep files as a syntax tree: what they declare, what they use, and what a module is given."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import tree_sitter_bicep
 from tree_sitter import Language, Node, Parser
@@ -17,9 +18,15 @@ DECLARATIONS = {
     "output_declaration": "output",
 }
 FUNCTIONS = {
+    "concat",
+    "empty",
     "environment",
     "guid",
+    "length",
+    "map",
+    "range",
     "resourceGroup",
+    "split",
     "subscriptionResourceId",
     "take",
     "uniqueString",
@@ -92,18 +99,79 @@ class BicepFile:
         return {name for each in lines for name in _uses(each)}
 
     def loop_variables(self) -> set[str]:
+        """Those of `for`, alone or with their index, and the arguments of lambda expressions."""
         loops = (each for each in within(self.tree) if each.type == "for_statement")
-        found = (loop.child_by_field_name("initializer") for loop in loops)
+        found = [loop.child_by_field_name("initializer") for loop in loops]
+        kinds = ("loop_variable", "loop_enumerator")
+        found += [each for each in within(self.tree) if each.type in kinds]
+        found += [
+            each.children[0] for each in within(self.tree) if each.type == "lambda_expression"
+        ]
         return {text_of(each) for each in found if each is not None}
 
     def outputs_used(self) -> set[tuple[str, str]]:
         """`module.outputs.name`, as (module, name)."""
         parts = (
-            text_of(each).split(".")
+            text_of(each).partition("[")[0].split(".") + text_of(each).partition("].")[2].split(".")
+            if "[" in text_of(each)
+            else text_of(each).split(".")
             for each in within(self.tree)
             if each.type == "member_expression"
         )
         return {(each[0], each[2]) for each in parts if len(each) == 3 and each[1] == "outputs"}
+
+
+def value_of(node: Node, names: Mapping[str, Any]) -> Any:
+    """An expression of access.bicep, for these values of its names."""
+    parts = [each for each in node.children if each.is_named]
+    match node.type:
+        case "number":
+            return int(text_of(node))
+        case "identifier":
+            return names[text_of(node)]
+        case "interpolation":
+            return value_of(parts[0], names)
+        case "string":
+            return "".join(
+                text_of(each) if each.type == "string_content" else str(value_of(each, names))
+                for each in parts
+            )
+        case "array":
+            return [value_of(each, names) for each in parts]
+        case "object":
+            return {text_of(each.children[0]): value_of(each.children[2], names) for each in parts}
+        case "ternary_expression":
+            return value_of(parts[1 if value_of(parts[0], names) else 2], names)
+        case "binary_expression":
+            left, right = (value_of(each, names) for each in parts)
+            return BINARY[text_of(node.children[1])](left, right)
+        case "subscript_expression":
+            return value_of(parts[0], names)[value_of(parts[1], names)]
+        case "for_statement":
+            name, items, body = parts
+            return [
+                value_of(body, {**names, text_of(name): each}) for each in value_of(items, names)
+            ]
+        case "lambda_expression":
+            return lambda each: value_of(parts[1], {**names, text_of(parts[0]): each})
+        case "call_expression":
+            given = [value_of(each, names) for each in parts[1].children if each.is_named]
+            return CALLS[text_of(parts[0])](*given)
+    raise ValueError(f"{node.type} is not known here: {text_of(node)}")
+
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "==": lambda left, right: left == right,
+    "*": lambda left, right: left * right,
+    "/": lambda left, right: left // right,
+    "%": lambda left, right: left % right,
+}
+CALLS: dict[str, Callable[..., Any]] = {
+    "range": lambda start, count: list(range(start, start + count)),
+    "length": len,
+    "concat": lambda *lists: [item for each in lists for item in each],
+    "map": lambda items, change: [change(each) for each in items],
+}
 
 
 def _uses(node: Node) -> Iterator[str]:

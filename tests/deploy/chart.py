@@ -25,8 +25,10 @@ TRIAL_SECRETS: Final = (
 FILES: Final[dict[str, tuple[str, ...]]] = {
     "azure": (
         "identity.controlPlane=11111111-1111-1111-1111-111111111111",
-        "identity.services=22222222-2222-2222-2222-222222222222",
         "identity.provision=33333333-3333-3333-3333-333333333333",
+        "services.ocr.identity=44444444-4444-4444-4444-444444444444",
+        "services.embedding.identity=55555555-5555-5555-5555-555555555555",
+        "services.sis.identity=66666666-6666-6666-6666-666666666666",
     ),
     "nats": (),
     "temporal": (),

@@ -34,7 +34,7 @@ def named(info: str) -> str:
 def installation() -> list[str]:
     """The arguments of `helm upgrade --install`, with the outputs filled in."""
     (line,) = re.findall(r"^helm upgrade --install lucius (.*)$", SHELL, re.MULTILINE)
-    return shlex.split(re.sub(r'"\$\(out (\w+)\)"', r"https://\1.example", line))
+    return shlex.split(re.sub(r'"\$\((?:out|identity) (\w+)\)"', r"https://\1.example", line))
 
 
 def rendered(*more: str) -> list[dict[str, Any]]:
@@ -54,10 +54,11 @@ def rendered(*more: str) -> list[dict[str, Any]]:
 
 def test_every_output_that_is_asked_for_is_one_of_the_deployment() -> None:
     asked = set(re.findall(r"\bout (\w+)", SHELL))
+    asked |= set(re.findall(r"outputs\.(\w+)\.value", SHELL))
     assert asked == MAIN.declared("output").keys()
 
 
-def test_the_installation_renders_with_all_three_identities() -> None:
+def test_the_installation_renders_with_an_identity_for_each_part() -> None:
     accounts = [each for each in rendered() if each["kind"] == "ServiceAccount"]
     clients = {
         each["metadata"]["name"]: each["metadata"]["annotations"][
@@ -67,8 +68,10 @@ def test_the_installation_renders_with_all_three_identities() -> None:
     }
     assert clients == {
         "lucius-control-plane": "https://controlPlaneClientId.example",
-        "lucius-services": "https://servicesClientId.example",
         "lucius-provision": "https://provisionClientId.example",
+        "lucius-service-ocr": "https://ocr.example",
+        "lucius-service-embedding": "https://embedding.example",
+        "lucius-service-sis": "https://sis.example",
     }
 
 
@@ -90,7 +93,7 @@ def test_packaged_services_run_in_an_image_that_has_their_libraries() -> None:
     assert len(packaged) == 3 * 2
     built = "https://imageRepository.example-services:0.1.0"
     assert {each["image"] for each in packaged} == {built}
-    assert f"--image lucius-services:{__version__} " in SHELL
+    assert f'--tag "$(out imageRepository)"-services:{__version__} ' in SHELL
     assert "-r /tmp/services.txt" in named("dockerfile file=services.Containerfile")
 
 
@@ -108,6 +111,18 @@ def test_the_secrets_that_are_made_are_those_that_are_read() -> None:
         read["name"]: {read["key"]},
         scrape["name"]: {scrape["key"]},
     }
+
+
+def test_keda_is_enabled_once_its_secret_is_there() -> None:
+    """A scaler whose Secret is missing is not built, and its fallback does not count either."""
+    assert "keda.enabled=false" in installation()
+    kinds = [each["kind"] for each in rendered()]
+    assert "ScaledObject" not in kinds
+    secret, enabled = SHELL.index("generic lucius-keda"), SHELL.index("--set keda.enabled=true")
+    assert SHELL.index("helm upgrade --install") < secret < enabled
+    for each in rendered():
+        if each["kind"] == "Deployment" and each["metadata"]["name"] == "lucius-ocr-default":
+            assert each["spec"]["replicas"] == 3
 
 
 def test_every_command_of_lucius_has_the_flags_that_are_used() -> None:
@@ -155,7 +170,7 @@ def test_what_the_page_says_of_the_defaults_holds() -> None:
     scaling = values["orchestrator"]["autoscaling"]
     assert f"{scaling['minReplicas']} to {scaling['maxReplicas']}" in PAGE
     assert f"`reconciler.replicas`, {values['reconciler']['replicas']} " in PAGE
-    assert f"--image lucius:{__version__} " in PAGE
+    assert f'--tag "$(out imageRepository)":{__version__} ' in PAGE
 
 
 def test_no_replica_meets_a_token_that_it_does_not_know_while_keys_are_rotated() -> None:

@@ -11,7 +11,10 @@ import pytest
 import yaml
 
 from lucius import __version__
+from lucius.bootstrap.adapters.services import PACKAGED_SERVICES
 from lucius.bootstrap.ending import CLOSING
+from lucius.platform.service import MIB, OWN_MEMORY
+from lucius.services.limits import TEXT_MEMORY, ocr_memory
 from lucius.settings import load_settings
 from tests.deploy.chart import (
     CHART,
@@ -249,3 +252,23 @@ def test_prometheus_scrapes_every_process_with_its_key() -> None:
         chosen = [each for each in services.values() if each["spec"]["selector"].items() <= labels]
         assert len(chosen) == 1, f"{name} would be scraped {len(chosen)} times"
         assert chosen[0]["spec"]["ports"][0]["name"] == endpoint["port"]
+
+
+PACKAGED = {
+    "ocr": ocr_memory,
+    "embedding": lambda cores: TEXT_MEMORY,
+    "sis": lambda cores: TEXT_MEMORY,
+}
+"""Bytes that one process may take, by the cores of its container."""
+
+
+@ALL
+def test_the_memory_of_a_service_is_that_of_all_its_processes_at_their_limit(values: str) -> None:
+    services = yaml.safe_load((CHART / f"values-{values}.yaml").read_text())["services"]
+    assert {kind.name for kind in PACKAGED_SERVICES} == PACKAGED.keys() >= services.keys()
+    for name, each in services.items():
+        limits = container(pods(values)[f"acme-{name}-default"])["resources"]["limits"]
+        cores = int(amount(limits["cpu"]))
+        assert cores == each["processes"], "a service has a process for each core"
+        assert PACKAGED[name](cores) == each["processMemoryMiB"] * MIB
+        assert amount(limits["memory"]) == OWN_MEMORY + cores * PACKAGED[name](cores)

@@ -48,6 +48,23 @@ def test_what_is_copied_is_there_and_in_the_context() -> None:
         assert allowed(source), source
 
 
+def base_faults(lines: list[str]) -> list[str]:
+    """Bases that may be another image tomorrow: every one but an earlier stage and a digest."""
+    stages = {line.split(" AS ")[1] for line in lines if " AS " in line}
+    bases = [line.split(" AS ")[0] for line in lines]
+    return [base for base in bases if base not in stages and not BY_DIGEST.fullmatch(base)]
+
+
+BY_DIGEST = re.compile(r"[\w./-]+@(\$\{PYTHON_DIGEST\}|sha256:[0-9a-f]{64})")
+
+
+def test_the_base_is_named_by_its_digest() -> None:
+    assert len(of("FROM")) == 2
+    assert base_faults(of("FROM")) == []
+    for tagged in ("python:3.11-slim", "${PYTHON_IMAGE}", "python", "python:3@${TAG} AS x"):
+        assert base_faults([tagged]), tagged
+
+
 def test_the_last_stage_is_not_root_and_is_the_user_of_the_pods() -> None:
     stages = TEXT.split("\nFROM ")
     assert len(stages) == 3
@@ -80,7 +97,7 @@ def test_everything_installed_is_pinned_by_hash() -> None:
 
 def test_it_holds_no_secret_and_names_no_host() -> None:
     assert not re.search(r"(?i)password|token|secret|api[_-]?key|https?://", TEXT)
-    assert of("ARG") == ["PYTHON_IMAGE=python:3.11-slim-bookworm"]
+    assert of("ARG") == ["PYTHON_DIGEST"], "without a default, so that nobody builds on a tag"
     assert not of("ADD")
 
 

@@ -45,6 +45,11 @@ def test_the_api_is_open_to_this_release_to_keda_and_to_named_clients() -> None:
 
 def test_out_go_names_the_api_and_the_ports_that_are_listed() -> None:
     names, api, world = spec("acme")["egress"]
+    assert names["to"] == [
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}},
+        {"ipBlock": {"cidr": "169.254.10.10/32"}},
+        {"ipBlock": {"cidr": "169.254.10.11/32"}},
+    ], "CoreDNS, and LocalDNS on the machines of AKS"
     assert {port["port"] for port in names["ports"]} == {53}
     assert [port["port"] for port in api["ports"]] == [8700]
     assert [port["port"] for port in world["ports"]] == [443, 5671]

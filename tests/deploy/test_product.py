@@ -11,13 +11,14 @@ import yaml
 from lucius.api.app import OPERATIONS
 from lucius.cli.main import main
 from lucius.settings import load_settings, settings_page
+from lucius.settings.table import ROWS
 from tests.deploy.chart import CHART, DEPLOY, FILES, container, mounted, of_kind, pods, variables
 
 DOCUMENTED = dict(re.findall(r"^\| `(LUCIUS_\w+)` \|(.*)$", settings_page(), re.MULTILINE))
 UNBUILT = {"LUCIUS_BLOB_CONNECTION"} - DOCUMENTED.keys()
 """Settings of the chart that this tree does not have yet."""
 KNOWN = DOCUMENTED.keys() | UNBUILT
-SECRET = {name for name, row in DOCUMENTED.items() if "Secret" in row.rpartition(". ")[2]} | UNBUILT
+SECRET = {row.env for row in ROWS.values() if row.secret}
 ALL = pytest.mark.parametrize("values", FILES)
 HEALTH = "--health-port"
 SAMPLES = {"callback-keys": "k1:0123456789abcdef", "nats-url": "nats://nats:4222"}
@@ -85,8 +86,72 @@ def test_no_values_file_holds_a_secret() -> None:
 def test_services_and_workers_do_not_hold_the_keys_of_the_control_plane(values: str) -> None:
     for name, pod in pods(values).items():
         own = {"LUCIUS_CALLBACK_KEYS", "LUCIUS_WEBHOOK_SECRET"} & variables(pod, values).keys()
-        others = pod["spec"]["serviceAccountName"] in ("acme-services", "acme-worker")
-        assert bool(own) is not others, name
+        control = name in ("acme-orchestrator", "acme-reconciler", "acme-invoker")
+        assert bool(own) is control, name
+
+
+def holders(setting: str, values: str, *sets: str) -> set[str]:
+    """The pods that read it from the Secret, by file or variable."""
+    return {
+        name.removeprefix("acme-")
+        for name, pod in pods(values, *sets).items()
+        if variables(pod, values, *sets).get(setting, "").startswith("secret:")
+    }
+
+
+CONTROL = {"orchestrator", "reconciler"}
+SERVICES = {
+    f"{name}-{mode}" for name in ("ocr", "embedding", "sis") for mode in ("default", "burst")
+}
+NO_IDENTITY = (
+    "storage.accountUrl=",
+    "workspace.accountUrl=",
+    "bus.namespace=",
+    "config.endpoint=",
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "sets", "pods_with_it"),
+    [
+        (
+            "LUCIUS_CONSOLE_CLIENT_SECRET",
+            ("secrets.env.LUCIUS_CONSOLE_CLIENT_SECRET=x",),
+            {"orchestrator"},
+        ),
+        ("LUCIUS_NATS_PASSWORD", ("secrets.env.LUCIUS_NATS_PASSWORD=x",), CONTROL | SERVICES),
+        ("LUCIUS_NATS_URL", ("secrets.env.LUCIUS_NATS_URL=x",), CONTROL | SERVICES),
+        ("LUCIUS_HOT_TENANTS", ("secrets.env.LUCIUS_HOT_TENANTS=x",), CONTROL),
+        (
+            "LUCIUS_ANSWER_KEY",
+            ("services.sis.secrets.LUCIUS_ANSWER_KEY=x",),
+            {"sis-default", "sis-burst"},
+        ),
+        ("LUCIUS_TABLE_CONNECTION", NO_IDENTITY, CONTROL | {"provision-1"}),
+        ("LUCIUS_APPCONFIG_CONNECTION", NO_IDENTITY, CONTROL | {"provision-1"}),
+        ("LUCIUS_SERVICEBUS_CONNECTION", NO_IDENTITY, CONTROL | SERVICES | {"provision-1"}),
+        ("LUCIUS_BLOB_CONNECTION", NO_IDENTITY, CONTROL | SERVICES),
+        (
+            "LUCIUS_TABLE_CONNECTION",
+            (*NO_IDENTITY, "settings.LUCIUS_SERVICE_RECORDS_TABLE=records"),
+            CONTROL | SERVICES | {"provision-1"},
+        ),
+    ],
+)
+def test_a_secret_reaches_the_pods_that_read_it_and_no_others(
+    setting: str, sets: tuple[str, ...], pods_with_it: set[str]
+) -> None:
+    assert holders(setting, "azure", *sets) == pods_with_it
+
+
+def test_the_secrets_of_temporal_reach_those_who_speak_to_it() -> None:
+    for setting in ("LUCIUS_INVOKER_SECRET", "LUCIUS_TEMPORAL_API_KEY"):
+        sets = ("temporal.apiKey=true", "temporal.tls=true")
+        assert holders(setting, "temporal", *sets) == {"orchestrator", "invoker", "worker"}
+
+
+def test_the_chart_knows_every_secret_setting() -> None:
+    assert yaml.safe_load((CHART / "secrets.yaml").read_text()).keys() == SECRET
 
 
 def test_with_identities_no_connection_comes_from_a_secret() -> None:
@@ -105,8 +170,10 @@ def test_a_pod_has_the_identity_of_its_part() -> None:
     }
     assert {name: client[0] for name, client in clients.items()} == {
         "acme-control-plane": "1",
-        "acme-services": "2",
         "acme-provision": "3",
+        "acme-service-ocr": "4",
+        "acme-service-embedding": "5",
+        "acme-service-sis": "6",
     }
     for pod in pods("azure").values():
         assert pod["metadata"]["labels"]["azure.workload.identity/use"] == "true"

@@ -6,6 +6,7 @@ show is refused by whatever renders the chart: `helm template`, `install` and `u
 
 import pytest
 
+from lucius.settings.table import ROWS
 from tests.deploy.chart import helm, refusal
 
 
@@ -54,12 +55,44 @@ def test_a_value_of_the_wrong_kind_is_refused(verb: str, given: str, said: str) 
             "has no maxReplicas or no fallbackReplicas",
         ),
         ("orchestrator.autoscaling.minReplicas=9", "minReplicas is 9 and maxReplicas is 6"),
-        ("settings.LUCIUS_WEBHOOK_SECRET=abc", "settings.LUCIUS_WEBHOOK_SECRET is a secret"),
+        (
+            "settings.LUCIUS_NATS_URL=nats://user:password@host",
+            "LUCIUS_NATS_URL holds credentials and would be stored in a ConfigMap",
+        ),
+        (
+            "settings.LUCIUS_ANSWER_URL=https://host/v1?key=abc",
+            "LUCIUS_ANSWER_URL holds credentials",
+        ),
+        ("bus.natsUrl=nats://user:password@host", "bus.natsUrl holds credentials"),
+        (
+            "secrets.env.LUCIUS_ANSWER_KEY=answer-key",
+            "set services.NAME.secrets.LUCIUS_ANSWER_KEY for the service that does",
+        ),
+        (
+            "services.a.run=b:C,services.a.processes=2,services.a.modes.default.maxReplicas=1",
+            "services.a has only one of processes and processMemoryMiB",
+        ),
+        (
+            "services.ocr.resources.limits.memory=3Gi",
+            "services.ocr.resources.limits is set beside processes",
+        ),
+        ("keda.trigger=servicebus", "has two modes in one subscription: set bus.topology"),
+        (
+            "keda.trigger=servicebus,bus.backend=nats",
+            "keda.trigger is servicebus and bus.backend is",
+        ),
         ("settings.LUCIUS_AUTH=keys", "settings.LUCIUS_AUTH: this setting has a value of its own"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(given: str, said: str) -> None:
     assert said in refusal("template", "azure", given)
+
+
+@pytest.mark.parametrize("name", sorted(row.env for row in ROWS.values() if row.secret))
+def test_a_secret_among_the_plain_settings_is_refused_with_one_line(name: str) -> None:
+    said = refusal("template", "azure", f"settings.{name}=abc")
+    assert f"settings.{name} is a secret and would be stored in a ConfigMap" in said
+    assert len([line for line in said.splitlines() if line.startswith("Error")]) == 1
 
 
 def test_fixed_replicas_beside_the_autoscaler_are_refused() -> None:

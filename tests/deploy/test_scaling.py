@@ -2,6 +2,7 @@
 
 import pytest
 
+from lucius.core.routing import LANES, directive_topics, subscriptions_of
 from tests.deploy.chart import of_kind, refusal
 
 SERVICES = ("ocr", "embedding", "sis")
@@ -94,8 +95,65 @@ def test_a_replica_is_added_for_as_many_directives_as_it_has_slots() -> None:
 def test_without_keda_the_number_is_fixed() -> None:
     assert of_kind("ScaledObject", "trial") == of_kind("TriggerAuthentication", "trial") == {}
     assert of_kind("Deployment", "trial")["acme-ocr-default"]["spec"]["replicas"] == 1
+    azure = of_kind("Deployment", "azure", "keda.enabled=false")
+    assert azure["acme-ocr-default"]["spec"]["replicas"] == 3, (
+        "fallbackReplicas, until KEDA has its key"
+    )
     none = of_kind("Deployment", "trial", "services.ocr.modes.default.replicas=0")
     assert none["acme-ocr-default"]["spec"]["replicas"] == 0
+
+
+@pytest.mark.parametrize(
+    ("topology", "topic", "subscription"),
+    [
+        ("filtered", "t-global-bus-p{}", "ocr-burst"),
+        ("isolated", "t-global-burst-p{}", "ocr"),
+    ],
+)
+def test_a_service_may_be_scaled_by_its_subscriptions(
+    topology: str, topic: str, subscription: str
+) -> None:
+    """Names are those of the product: see the topics and subscriptions that it provisions."""
+    sets = (
+        "keda.trigger=servicebus",
+        "keda.identity=me",
+        f"bus.topology={topology}",
+        "settings.LUCIUS_SERVICEBUS_PREFIX=t-",
+    )
+    scaler = of_kind("ScaledObject", "azure", *sets)["acme-ocr-burst"]["spec"]
+    assert [each["metadata"] for each in scaler["triggers"]] == [
+        {
+            "namespace": "NAME",
+            "topicName": topic.format(lane),
+            "subscriptionName": subscription,
+            "messageCount": "8",
+            "activationMessageCount": "0",
+        }
+        for lane in range(LANES)
+    ]
+    assert {each["type"] for each in scaler["triggers"]} == {"azure-servicebus"}
+    provisioned = {
+        (f"t-{each}", name)
+        for each in directive_topics(topology)
+        for name, _ in subscriptions_of("ocr", topology)
+    }
+    for each in scaler["triggers"]:
+        named = each["metadata"]["topicName"], each["metadata"]["subscriptionName"]
+        assert named in provisioned
+    (authentication,) = of_kind("TriggerAuthentication", "azure", *sets).values()
+    assert authentication["spec"] == {
+        "podIdentity": {"provider": "azure-workload", "identityId": "me"}
+    }
+
+
+def test_without_an_identity_the_scaler_has_the_connection_of_the_secret() -> None:
+    sets = ("keda.trigger=servicebus", "bus.topology=filtered", "bus.namespace=")
+    (authentication,) = of_kind("TriggerAuthentication", "azure", *sets).values()
+    assert authentication["spec"]["secretTargetRef"] == [
+        {"parameter": "connection", "name": "lucius", "key": "servicebus-connection"}
+    ]
+    scaler = of_kind("ScaledObject", "azure", *sets)["acme-ocr-burst"]["spec"]
+    assert "namespace" not in scaler["triggers"][0]["metadata"]
 
 
 def test_burst_with_as_many_replicas_as_default_is_refused() -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from lucius.platform import FatalError, ObjectMissingError, Output, Service, SyncTask, Task, service
@@ -125,11 +126,15 @@ class Parent(Deeds):
 class Curious(Deeds):
     """Tells what a child can see of the server."""
 
+    environment = ("MODEL_FOLDER", "NOT_SET")
+
     def execute(self, task: SyncTask) -> Output:
-        secrets = [name for name in os.environ if name.startswith("LUCIUS_")]
         if "callback_token" in task.directive:
             raise FatalError("a child may speak for the attempt")
-        task.stage("output.txt", " ".join(secrets))
+        parent = Path(f"/proc/{os.getppid()}/environ").read_text().replace("\0", " ")
+        task.stage(
+            "output.txt", " ".join(f"{name}={os.environ[name]}" for name in os.environ) + parent
+        )
         try:
             task.read("mem://lucius/tenant_b/job_9/secret.txt")
         except Exception as error:

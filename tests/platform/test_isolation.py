@@ -195,24 +195,40 @@ async def test_a_defect_leaves_its_stack_in_the_log(
     assert "KeyError: 'nothing'" in caplog.text
 
 
+SECRET = "a secret of the server"
+NOT_PASSED_ON = (
+    "LUCIUS_CALLBACK_KEYS",
+    "LUCIUS_NATS_URL",
+    "AZURE_CLIENT_SECRET",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "HTTPS_PROXY",
+    "DATABASE_URL",
+)
+
+
 async def test_a_child_sees_no_secret_and_only_what_the_job_may_touch(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LUCIUS_CALLBACK_KEYS", "k1:secret")
+    for name in NOT_PASSED_ON:
+        monkeypatch.setenv(name, f"{SECRET} of {name}")
+    monkeypatch.setenv("MODEL_FOLDER", "/models")
     workspace = MemoryWorkspace(jobs="mem://lucius/")
     workspace.objects[INPUT] = b"some text"
     await bench.runner(isolated.Curious(), workspace=workspace)
     await outcome(bench, callback_token="token")
-    assert b"CALLBACK" not in workspace.objects[OUTPUT]
+    seen = workspace.objects[OUTPUT].decode()
+    assert "PATH=" in seen
+    assert "MODEL_FOLDER=/models" in seen, "the service names it"
+    assert SECRET not in seen
     assert workspace.objects[OUTPUT.replace("output", "refused")] == b"WorkspaceRefusedError"
 
 
-def test_every_secret_setting_is_kept_from_children() -> None:
-    secrets = {row.env: "x" for row in ROWS.values() if row.secret}
-    assert secrets
-    assert environment({**secrets, "PATH": "p", "LUCIUS_SYSTEM": "s"}) == {
+def test_no_setting_and_no_credential_of_others_reaches_children() -> None:
+    settings = {row.env: "x" for row in ROWS.values()} | dict.fromkeys(NOT_PASSED_ON, "x")
+    assert environment({**settings, "PATH": "p", "LC_ALL": "C", "PYTHONPATH": "q"}) == {
         "PATH": "p",
-        "LUCIUS_SYSTEM": "s",
+        "LC_ALL": "C",
+        "PYTHONPATH": "q",
     }
 
 

@@ -35,8 +35,9 @@ class DocumentedRoute:
         return schemes[0] if schemes else None
 
     @property
-    def role(self) -> str:
-        return str(self.document["x-lucius-role"])
+    def roles(self) -> list[str]:
+        """One of them is enough."""
+        return [self.document["x-lucius-role"], *self.document.get("x-lucius-also", ())]
 
     @property
     def for_every_tenant(self) -> bool:

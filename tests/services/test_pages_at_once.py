@@ -10,10 +10,12 @@ from typing import Any, cast
 import numpy
 import pytest
 
-from lucius.platform.service import cores
+from lucius.platform.isolation.forks import ForkServer
+from lucius.platform.isolation.pool import InProcesses
+from lucius.platform.service import cores, memory_limit_of, slots_of
 from lucius.services import ocr
 from lucius.services.limits import MIB, OCR_MEMORY, OCR_PAGES
-from lucius.services.ocr import OcrOptions, recognised
+from lucius.services.ocr import Ocr, OcrOptions, recognised
 from lucius.services.page_slots import PageSlots
 from lucius.services.recognition import Recogniser
 
@@ -88,6 +90,34 @@ def test_a_slot_is_shared_with_children_and_free_again_when_its_holder_is_killed
 def test_the_memory_limit_leaves_room_for_the_pages_of_all_cores() -> None:
     assert max(2048, 400 * OCR_PAGES) * MIB <= OCR_MEMORY
     assert min(cores(), 16) == OCR_PAGES
+
+
+@pytest.mark.parametrize(
+    ("said", "processes", "each"),
+    [
+        ("max", 2, 2048),
+        ("", 2, 2048),
+        (str(4608 * MIB), 2, 2048),
+        (str(3072 * MIB), 1, 2048),
+        (str(2048 * MIB), 1, 1536),
+        (str(512 * MIB), 1, 256),
+    ],
+)
+def test_all_processes_at_their_limit_fit_into_the_container(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    said: str,
+    processes: int,
+    each: int,
+) -> None:
+    (tmp_path / "memory.max").write_text(said)
+    monkeypatch.setitem(cores.__globals__, "MEMORY_LIMIT", str(tmp_path / "memory.max"))
+    service = Ocr()
+    service.processes, service.memory_limit = 2, 2048 * MIB
+    assert (slots_of(service, 8), memory_limit_of(service)) == (processes, each * MIB)
+    InProcesses(service, ForkServer()).warn_of_little_memory()
+    assert ("all need 4608 MiB" in caplog.text) == ((processes, each) != (2, 2048))
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,7 @@ EFFECTS: Final = {
     "MAX_INFLIGHT": f"{_LIMITS}::test_a_slot_is_freed_exactly_when_its_job_ends",
     "MAX_INFLIGHT_PER_TENANT": f"{_LIMITS}::test_a_limit_of_one_tenant_does_not_touch_another",
     "MAX_INFLIGHT_PER_LANE": f"{_LIMITS}::test_a_limit_of_a_lane_counts_each_mode_apart",
+    "MAX_INFLIGHT_PER_LANE_BURST": f"{_LIMITS}::test_burst_may_have_a_limit_of_its_own",
     "JOB_CACHE_BYTES": "engine/test_cache.py::test_its_size_is_a_setting",
     "MAX_PAYLOAD_BYTES": _REFUSED,
     "MAX_BODY_BYTES": f"{_HERE}::test_a_body_is_as_large_as_is_set_at_most",

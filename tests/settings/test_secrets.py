@@ -7,6 +7,7 @@ import pytest
 
 from lucius.bootstrap.secrets import callback_keys, webhook_secret
 from lucius.settings import Settings, SettingsError, load_settings
+from lucius.settings.declaring import SettingRow
 from lucius.settings.loading import LARGEST_FILE
 from lucius.settings.table import ROWS
 
@@ -34,6 +35,22 @@ def test_secrets_are_never_shown() -> None:
     assert lines["LUCIUS_SERVICEBUS_CONNECTION"][1:3] == ("********", "environment")
     assert lines["LUCIUS_NATS_URL"].value == "nats://***@host:4222"
     assert {line.name: line.value for line in load().lines()}["LUCIUS_API_KEY"] == "none"
+
+
+ADDRESS = "https://geheim:geheim@host/v1?key=geheim&Subscription-Key=geheim&x=geheim"
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS.values() if not row.secret], ids=lambda row: row.env
+)
+def test_no_address_is_shown_with_its_credentials(row: SettingRow) -> None:
+    """Whether the setting takes it or says why not."""
+    try:
+        shown = str(load_settings({row.env: ADDRESS}))
+    except SettingsError as refused:
+        shown = str(refused)
+    assert "geheim" not in shown
+    assert row.env in shown
 
 
 def test_a_bad_secret_is_not_repeated_in_its_error() -> None:
@@ -110,8 +127,7 @@ def test_a_secret_is_not_given_twice(tmp_path: Path) -> None:
 
 
 def test_what_is_no_secret_has_no_file() -> None:
-    settings = load(SYSTEM_FILE="x", API_KEY_FILE="x")
+    settings = load(SYSTEM_FILE="x")
     assert [warning.split(":")[0] for warning in settings.warnings] == [
-        "unknown setting LUCIUS_API_KEY_FILE",
         "unknown setting LUCIUS_SYSTEM_FILE",
     ]

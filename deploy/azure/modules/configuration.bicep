@@ -1,7 +1,11 @@
-// Protocols, tenants and settings. Access keys are off: only identities get in.
+// Protocols, tenants and settings. Access keys are off: only identities get in. It knows no address ranges: it is public
+// or it is not.
 param name string
 param location string
 param readers array
+
+@description('Whether it is reached from outside the network.')
+param public bool
 
 var dataReader = '516239f1-63e1-4d78-a4de-a74fb236a071'
 
@@ -13,6 +17,7 @@ resource store 'Microsoft.AppConfiguration/configurationStores@2023-03-01' = {
   }
   properties: {
     disableLocalAuth: true
+    publicNetworkAccess: public ? 'Enabled' : 'Disabled'
   }
 }
 
@@ -28,5 +33,6 @@ resource reading 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   }
 ]
 
+output id string = store.id
 output name string = store.name
 output endpoint string = store.properties.endpoint

@@ -30,8 +30,10 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 http://{{ include "lucius.name" . }}-orchestrator.{{ .Release.Namespace }}.svc:8700
 {{- end }}
 
-{{/* Connections that no identity serves: which setting is in which key of the Secret. */}}
-{{- define "lucius.connections" -}}
+{{/* Which setting is in which key of the Secret, for the values in use. `secrets.env` adds to them. */}}
+{{- define "lucius.secretSettings" -}}
+LUCIUS_CALLBACK_KEYS: callback-keys
+LUCIUS_WEBHOOK_SECRET: webhook-secret
 {{- if not .Values.storage.accountUrl }}
 LUCIUS_TABLE_CONNECTION: table-connection
 {{- end }}
@@ -41,39 +43,55 @@ LUCIUS_BLOB_CONNECTION: blob-connection
 {{- if and (eq .Values.bus.backend "servicebus") (not .Values.bus.namespace) }}
 LUCIUS_SERVICEBUS_CONNECTION: servicebus-connection
 {{- end }}
-{{- end }}
-
-{{/* What only the control plane may hold: who has the callback keys can speak for every service. */}}
-{{- define "lucius.ownSecrets" -}}
-LUCIUS_CALLBACK_KEYS: callback-keys
-LUCIUS_WEBHOOK_SECRET: webhook-secret
 {{- if and (eq .Values.config.source "appconfig") (not .Values.config.endpoint) }}
 LUCIUS_APPCONFIG_CONNECTION: appconfig-connection
 {{- end }}
-{{- end }}
-
-{{/* By which workers, orchestrators and invokers know each other, and Temporal knows them. */}}
-{{- define "lucius.temporalSecrets" -}}
 {{- if .Values.temporal.enabled }}
 LUCIUS_INVOKER_SECRET: invoker-secret
 {{- if .Values.temporal.apiKey }}
 LUCIUS_TEMPORAL_API_KEY: temporal-api-key
 {{- end }}
 {{- end }}
+{{- if and (eq .Values.bus.backend "nats") (not .Values.bus.natsUrl) }}
+LUCIUS_NATS_URL: nats-url
+{{- end }}
 {{- end }}
 
-{{/* The secrets that a pod reads from files: root, control (the control plane), asks (it only asks the invoker). */}}
+{{/* Every secret setting, and the pods that read it: generated from the settings of the product. */}}
+{{- define "lucius.readers" -}}
+{{ .Files.Get "secrets.yaml" }}
+{{- end }}
+
+{{/* The settings that a pod reads from the Secret: root, kind (what it runs), own (those of a service alone).
+     One that is no secret by itself goes to the control plane, and the URL of NATS to all that speak to it. */}}
+{{- define "lucius.read" -}}
+{{- $kind := .kind }}
+{{- $readers := include "lucius.readers" .root | fromYaml }}
+{{- $_ := set $readers "LUCIUS_NATS_URL" $readers.LUCIUS_NATS_PASSWORD }}
+{{- if hasKey .root.Values.settings "LUCIUS_SERVICE_RECORDS_TABLE" }}
+{{- $_ := set $readers "LUCIUS_TABLE_CONNECTION" (append $readers.LUCIUS_TABLE_CONNECTION "service") }}
+{{- end }}
+{{- $found := dict }}
+{{- range $name, $key := merge (dict) .root.Values.secrets.env (include "lucius.secretSettings" .root | fromYaml) }}
+{{- $pods := ternary (get $readers $name) $readers.LUCIUS_CALLBACK_KEYS (hasKey $readers $name) }}
+{{- if has $kind $pods }}{{ $_ := set $found $name $key }}{{ end }}
+{{- end }}
+{{- toYaml (merge $found (.own | default dict)) }}
+{{- end }}
+
+{{/* Of these, the secrets: they are files. */}}
 {{- define "lucius.files" -}}
+{{- $readers := include "lucius.readers" .root | fromYaml }}
 {{- $files := dict }}
-{{- if not .asks }}{{ $files = merge $files (include "lucius.connections" .root | fromYaml) }}{{ end }}
-{{- if .control }}{{ $files = merge $files (include "lucius.ownSecrets" .root | fromYaml) }}{{ end }}
-{{- if or .control .asks }}{{ $files = merge $files (include "lucius.temporalSecrets" .root | fromYaml) }}{{ end }}
+{{- range $name, $key := include "lucius.read" . | fromYaml }}
+{{- if hasKey $readers $name }}{{ $_ := set $files $name $key }}{{ end }}
+{{- end }}
 {{- toYaml $files }}
 {{- end }}
 
 {{/* Settings that name a file, and the key of the Secret that this file is: of the pods that speak to Temporal. */}}
 {{- define "lucius.paths" -}}
-{{- if and .root.Values.temporal.enabled (or .control .asks) }}
+{{- if and .root.Values.temporal.enabled (has .kind (list "orchestrator" "invoker" "worker")) }}
 {{- if .root.Values.temporal.ca }}
 LUCIUS_TEMPORAL_CA: temporal-ca
 {{- end }}
@@ -84,40 +102,35 @@ LUCIUS_TEMPORAL_PRIVATE_KEY_PATH: temporal-private-key
 {{- end }}
 {{- end }}
 
-{{/* Settings that cannot be read from a file: variables from keys of the Secret. */}}
-{{- define "lucius.variables" -}}
-{{- if and (eq .Values.bus.backend "nats") (not .Values.bus.natsUrl) }}
-LUCIUS_NATS_URL: nats-url
-{{- end }}
-{{- with .Values.secrets.env }}
-{{ toYaml . }}
-{{- end }}
-{{- end }}
-
 {{/* Every key that the Secret must have, by the settings in use. */}}
 {{- define "lucius.secretKeys" -}}
-{{- $control := dict "root" . "control" true -}}
-{{- $files := merge (include "lucius.files" $control | fromYaml) (include "lucius.paths" $control | fromYaml) -}}
-{{ values (merge $files (include "lucius.variables" . | fromYaml)) | uniq | sortAlpha | toJson }}
+{{- $keys := merge (dict) .Values.secrets.env (include "lucius.secretSettings" . | fromYaml) (include "lucius.paths" (dict "root" . "kind" "invoker") | fromYaml) -}}
+{{- $found := values $keys -}}
+{{- range .Values.services }}{{ $found = concat $found (values (.secrets | default dict)) }}{{ end -}}
+{{ $found | uniq | sortAlpha | toJson }}
 {{- end }}
 
 {{/* The variables of a container that name secrets. */}}
 {{- define "lucius.env" -}}
-{{- range $name, $key := include "lucius.files" . | fromYaml }}
+{{- $files := include "lucius.files" . | fromYaml }}
+{{- range $name, $key := $files }}
 - {name: {{ $name }}_FILE, value: /run/secrets/lucius/{{ $key }}}
 {{- end }}
 {{- range $name, $key := include "lucius.paths" . | fromYaml }}
 - {name: {{ $name }}, value: /run/secrets/lucius/{{ $key }}}
 {{- end }}
-{{- range $name, $key := include "lucius.variables" .root | fromYaml }}
+{{- range $name, $key := include "lucius.read" . | fromYaml }}
+{{- if not (hasKey $files $name) }}
 - name: {{ $name }}
   valueFrom:
     secretKeyRef: {name: {{ include "lucius.secret" $.root }}, key: {{ $key }}}
 {{- end }}
 {{- end }}
+{{- end }}
 
-{{/* A pod that runs one verb: root, component, account, control, args, resources, port, identity, and probes or grace. */}}
+{{/* A pod that runs one verb: root, component, kind, own, account, args, resources, port, identity, and probes or grace. */}}
 {{- define "lucius.pod" -}}
+{{- $control := not (has .kind (list "service" "worker")) -}}
 metadata:
   labels:
     {{- include "lucius.labels" . | nindent 4 }}
@@ -172,14 +185,16 @@ spec:
       envFrom:
         - configMapRef: {name: {{ include "lucius.name" .root }}}
       env:
-        {{- if .control }}
+        {{- if $control }}
         {{- range $name, $value := include "lucius.controlSettings" .root | fromYaml }}
         - {name: {{ $name }}, value: {{ $value | quote }}}
         {{- end }}
         {{- end }}
-        {{- if .asks }}
-        - {name: LUCIUS_STORAGE_BACKEND, value: memory} # it has neither a ledger nor a bus of its own
-        - {name: LUCIUS_BUS_BACKEND, value: memory}
+        {{- if not $control }}
+        - {name: LUCIUS_STORAGE_BACKEND, value: memory} # it has no ledger
+        {{- end }}
+        {{- if eq .kind "worker" }}
+        - {name: LUCIUS_BUS_BACKEND, value: memory} # and no bus
         {{- end }}
         {{- include "lucius.env" . | nindent 8 }}
       securityContext:
@@ -214,10 +229,10 @@ spec:
       volumeMounts:
         - {name: data, mountPath: /var/lib/lucius}
         - {name: tmp, mountPath: /tmp}
-        {{- if include "lucius.files" . | fromYaml }}
+        {{- if merge (include "lucius.files" . | fromYaml) (include "lucius.paths" . | fromYaml) }}
         - {name: secrets, mountPath: /run/secrets/lucius, readOnly: true}
         {{- end }}
-        {{- if and .control .root.Values.config.protocols }}
+        {{- if and $control .root.Values.config.protocols }}
         - {name: protocols, mountPath: /etc/lucius/protocols, readOnly: true}
         {{- end }}
   volumes:
@@ -235,10 +250,20 @@ spec:
           - {key: {{ $key }}, path: {{ $key }}}
           {{- end }}
     {{- end }}
-    {{- if and .control .root.Values.config.protocols }}
+    {{- if and $control .root.Values.config.protocols }}
     - name: protocols
       configMap: {name: {{ include "lucius.name" .root }}-protocols}
     {{- end }}
+{{- end }}
+
+{{/* What a service may use. With `processes`, the limits are those of all its processes at their own limit. */}}
+{{- define "lucius.serviceResources" -}}
+{{- $given := .service.resources | default .root.Values.serviceResources }}
+{{- if .service.processes }}
+{{- $memory := add 512 (mul .service.processes .service.processMemoryMiB) }}
+{{- $given = dict "requests" $given.requests "limits" (dict "cpu" (toString .service.processes) "memory" (printf "%dMi" $memory)) }}
+{{- end }}
+{{- toYaml $given }}
 {{- end }}
 
 {{/* How long Kubernetes waits before SIGKILL: the drain, ten seconds to close, and five to spare. */}}

@@ -101,15 +101,26 @@ LUCIUS_MAX_CONNECTIONS_PER_ADDRESS: {{ get .Values.settings "LUCIUS_MAX_CONNECTI
 {{- if gt (int $v.worker.minReplicas) (int $v.worker.maxReplicas) }}
 {{- fail (printf "worker.minReplicas is %v and maxReplicas is %v: set minReplicas to at most maxReplicas" $v.worker.minReplicas $v.worker.maxReplicas) }}
 {{- end }}
+{{- if and (eq $v.keda.trigger "servicebus") (ne $v.bus.backend "servicebus") }}
+{{- fail (printf "keda.trigger is servicebus and bus.backend is %s: set keda.trigger=backlog" $v.bus.backend) }}
+{{- end }}
 {{- if and $v.ingress.enabled (not $v.ingress.host) }}
 {{- fail "ingress.enabled is true and ingress.host is empty: set the name under which clients call" }}
 {{- end }}
 {{- if and $v.ingress.enabled $v.networkPolicy.enabled (not $v.networkPolicy.clients) }}
 {{- fail "ingress.enabled is true and networkPolicy.clients is empty: nobody outside could call; name the namespace of the ingress controller in networkPolicy.clients" }}
 {{- end }}
-{{- range $name := list "LUCIUS_CALLBACK_KEYS" "LUCIUS_WEBHOOK_SECRET" "LUCIUS_API_KEY" "LUCIUS_TABLE_CONNECTION" "LUCIUS_BLOB_CONNECTION" "LUCIUS_SERVICEBUS_CONNECTION" "LUCIUS_APPCONFIG_CONNECTION" "LUCIUS_INVOKER_SECRET" "LUCIUS_TEMPORAL_API_KEY" }}
+{{- range $name, $pods := include "lucius.readers" . | fromYaml }}
 {{- if hasKey $v.settings $name }}
-{{- fail (printf "settings.%s is a secret and would be stored in a ConfigMap: put it into the Secret that secrets.existing names" $name) }}
+{{- fail (printf "settings.%s is a secret and would be stored in a ConfigMap: put it into the Secret, and its key into %s" $name (ternary "secrets.env" (printf "services.NAME.secrets.%s" $name) (gt (len $pods) 0))) }}
+{{- end }}
+{{- if and (hasKey $v.secrets.env $name) (not $pods) }}
+{{- fail (printf "secrets.env.%s would reach pods that do not read it: set services.NAME.secrets.%s for the service that does" $name $name) }}
+{{- end }}
+{{- end }}
+{{- range $name, $value := merge (dict "bus.natsUrl" $v.bus.natsUrl "publicUrl" $v.publicUrl) $v.settings }}
+{{- if regexMatch "//[^/@]*@|[?&][^=]*(key|sig|token|secret|password)=" (lower $value) }}
+{{- fail (printf "%s holds credentials and would be stored in a ConfigMap: put it into the Secret, and its key into secrets.env" $name) }}
 {{- end }}
 {{- end }}
 {{- range $name := keys (merge (include "lucius.settings" (dict "Values" (set (deepCopy $v) "settings" dict) "Release" .Release) | fromYaml) (include "lucius.controlSettings" . | fromYaml)) }}
@@ -118,6 +129,18 @@ LUCIUS_MAX_CONNECTIONS_PER_ADDRESS: {{ get .Values.settings "LUCIUS_MAX_CONNECTI
 {{- end }}
 {{- end }}
 {{- range $service, $s := $v.services }}
+{{- if ne (hasKey $s "processes") (hasKey $s "processMemoryMiB") }}
+{{- fail (printf "services.%s has only one of processes and processMemoryMiB: the memory of its container follows from both" $service) }}
+{{- end }}
+{{- if and $s.processes (hasKey ($s.resources | default dict) "limits") }}
+{{- fail (printf "services.%s.resources.limits is set beside processes: leave it out" $service) }}
+{{- end }}
+{{- if and $s.resources (not (and $s.resources.requests (or $s.processes $s.resources.limits))) }}
+{{- fail (printf "services.%s.resources needs requests, and limits unless processes says them" $service) }}
+{{- end }}
+{{- if and $v.keda.enabled (eq $v.keda.trigger "servicebus") (eq $v.bus.topology "shared") (gt (len $s.modes) 1) }}
+{{- fail (printf "keda.trigger is servicebus, and services.%s has two modes in one subscription: set bus.topology to filtered or isolated, or leave modes.burst out" $service) }}
+{{- end }}
 {{- range $mode, $m := $s.modes }}
 {{- $where := printf "services.%s.modes.%s" $service $mode }}
 {{- if and $v.keda.enabled (hasKey $m "replicas") }}

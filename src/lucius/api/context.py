@@ -27,6 +27,7 @@ class Role(StrEnum):
     OPERATE = "operate"
     SERVICE = "service"
     ADMIN = "admin"
+    MONITOR = "monitor"
 
 
 def _always() -> bool:

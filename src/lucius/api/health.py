@@ -8,17 +8,26 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lucius.api.context import ApiOptions, HealthCheck
-from lucius.api.operation import json_response
+from lucius.api.context import ApiOptions, Authenticate, HealthCheck
+from lucius.api.operation import check_access, json_response
+from lucius.api.problems import problem_response
 from lucius.api.readiness import OK, Readiness
+from lucius.api.routes.system import METRICS
+from lucius.core.errors import LuciusError
 
 Refresh = Callable[[Mapping[str, bool]], Awaitable[None]]
 
 
 def health_app(
-    checks: Mapping[str, HealthCheck], registry: CollectorRegistry, refresh: Refresh | None = None
+    checks: Mapping[str, HealthCheck],
+    registry: CollectorRegistry,
+    refresh: Refresh | None = None,
+    authenticate: Authenticate | None = None,
 ) -> Starlette:
-    """The same three paths as a process with the API has. Nobody is asked who they are."""
+    """The same three paths as a process with the API has.
+
+    `authenticate`: callers of /metrics need what they need at the API. None: for metrics that name no tenant.
+    """
     readiness = Readiness(checks, ApiOptions().check_seconds)
 
     async def healthz(request: Request) -> Response:
@@ -31,6 +40,11 @@ def health_app(
         return json_response({"status": status, "checks": said}, 200 if ready else 503)
 
     async def metrics(request: Request) -> Response:
+        if authenticate is not None:
+            try:
+                check_access(METRICS, await authenticate(request))
+            except LuciusError as error:
+                return problem_response(error)
         if refresh is not None:
             said = await readiness.ask()
             await refresh({name: each.word == OK for name, each in said.items()})

@@ -12,6 +12,7 @@ import httpx
 import jwt
 import orjson
 
+from lucius.contract.addresses import without_credentials
 from lucius.core.errors import LuciusError
 
 log = logging.getLogger("lucius.access")
@@ -129,7 +130,7 @@ def fetch_from(url: str) -> Fetch:
             client.stream("GET", url, headers={"accept": "application/json"}) as answer,
         ):
             if answer.status_code != 200:
-                raise ValueError(f"{url} answers {answer.status_code}")
+                raise ValueError(f"{without_credentials(url)} answers {answer.status_code}")
             return await bounded(answer)
 
     return fetch

@@ -71,6 +71,8 @@ def _security(operation: Operation, *, guarded: bool) -> JsonObject:
         "x-lucius-role": operation.role.value,
         "x-lucius-every-tenant": operation.every_tenant,
     }
+    if operation.also:
+        about["x-lucius-also"] = [role.value for role in operation.also]
     return about | ({"security": [{"caller": []}]} if guarded else {})
 
 

@@ -29,6 +29,8 @@ Handler = Callable[[ApiContext, Request, Caller], Awaitable[Response]]
 Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 Refuse = Callable[[Request, Exception], Response]
 OPERATORS: Final = frozenset((Role.OPERATE, Role.ADMIN))
+ON_RESERVE: Final = OPERATORS | {Role.MONITOR}
+"""Operations of these roles are answered when every other connection is taken."""
 log = logging.getLogger(__name__)
 
 
@@ -69,11 +71,22 @@ class Operation:
     """It shows or moves what belongs to all tenants: not for a caller that is bound to some."""
     refuse: Refuse | None = None
     """How it answers with an error; None: with a problem document."""
+    also: tuple[Role, ...] = ()
+    """Roles that may call it besides `role`."""
 
     @property
     def operation_id(self) -> str:
         name = self.handler.__name__
         return f"{name}_alias" if self.deprecated else name
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """One of them is enough."""
+        return self.also if self.role is None else (self.role, *self.also)
+
+    def is_open_to(self, caller: Caller) -> bool:
+        """Whether the caller has one of its roles. Tenants are another question."""
+        return not caller.roles.isdisjoint(self.roles)
 
     @property
     def codes(self) -> tuple[ProblemCode, ...]:
@@ -165,14 +178,20 @@ async def _caller(
             charge_stranger(context, request)
     elif context.authenticate is not None or rate is not None:
         caller = await _known(context, request, rate)
-        if role not in caller.roles:
-            raise Problem("FORBIDDEN", f"this needs the role {role.value}")
-        if operation.every_tenant and caller.tenants is not None:
-            raise Problem("TENANT_FORBIDDEN", "this is for callers that are bound to no tenant")
+        check_access(operation, caller)
     no_room = request.scope.get(RESERVE_CODE)
-    if no_room is not None and role not in OPERATORS and not is_operator(caller):
+    if no_room is not None and role not in ON_RESERVE and not is_operator(caller):
         raise Problem(no_room)
     return caller
+
+
+def check_access(operation: Operation, caller: Caller) -> None:
+    """Raises the 403 for a caller without the role, or bound to tenants where all are concerned."""
+    if not operation.is_open_to(caller):
+        names = " or ".join(role.value for role in operation.roles)
+        raise Problem("FORBIDDEN", f"this needs the role {names}")
+    if operation.every_tenant and caller.tenants is not None:
+        raise Problem("TENANT_FORBIDDEN", "this is for callers that are bound to no tenant")
 
 
 def is_operator(caller: Caller) -> bool:

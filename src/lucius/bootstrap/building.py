@@ -1,7 +1,7 @@
 """A runtime of the adapters that the settings name."""
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -60,6 +60,7 @@ async def _built(
     own_data(settings)
     workspace = open_workspace(settings)
     async with AsyncExitStack() as if_it_fails:
+        if_it_fails.push_async_callback(bus.close)
         if_it_fails.push_async_callback(workspace.close)
         await job_workspaces(settings, workspace).claim()
         workflows = await open_workflows(settings) if with_workflows(settings, engine) else None
@@ -85,6 +86,14 @@ async def _built(
         )
         if_it_fails.pop_all()
     return runtime
+
+
+@asynccontextmanager
+async def running(settings: Settings, **how: Any) -> AsyncIterator[Runtime]:
+    """Built and started."""
+    runtime = await build(settings, **how)
+    async with runtime.running():
+        yield runtime
 
 
 def with_workflows(settings: Settings, engine: str | None) -> bool:

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
 from typing import cast
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from lucius.bootstrap.listening import listen
 from lucius.server.connections import Connections
@@ -24,7 +25,7 @@ BODY = UNREAD = timedelta(seconds=30)
 
 @contextlib.asynccontextmanager
 async def health_port(
-    app: Starlette,
+    app: ASGIApp,
     host: str,
     port: int | None,
     *,
@@ -39,24 +40,37 @@ async def health_port(
         yield None
         return
     with contextlib.closing(listen(host, port)) as listener:
-        connections = Connections(most, most)
-        owned = partial(OwnerProtocol, owner) if owner is not None else BoundedProtocol
-        config = uvicorn.Config(
-            app,
-            http=cast(type[asyncio.Protocol], partial(owned, connections)),
-            ws="none",
-            lifespan="off",
-            headers=list(ALWAYS),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-        )
-        server = SweptServer(config, SlowClients(HEAD, BODY, UNREAD))
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            bound: int = listener.getsockname()[1]
+        async with serving(app, listener, most=most, owner=owner) as bound:
             yield bound
-        finally:
-            server.should_exit = True
-            await serving
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    most: int = MOST_CONNECTIONS,
+    owner: Owner | None = None,
+) -> AsyncIterator[int]:
+    """The same on a socket that listens already. The socket is closed at the end."""
+    connections = Connections(most, most)
+    owned = partial(OwnerProtocol, owner) if owner is not None else BoundedProtocol
+    config = uvicorn.Config(
+        app,
+        http=cast(type[asyncio.Protocol], partial(owned, connections)),
+        ws="none",
+        lifespan="off",
+        headers=list(ALWAYS),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+    )
+    server = SweptServer(config, SlowClients(HEAD, BODY, UNREAD))
+    served = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        bound: int = listener.getsockname()[1]
+        yield bound
+    finally:
+        server.should_exit = True
+        await served

@@ -8,16 +8,19 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from lucius.api.health import health_app
-from lucius.bootstrap.building import build, remote_invoker
+from lucius.bootstrap.building import remote_invoker, running
 from lucius.bootstrap.ending import Ending
 from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.serve import UnsafeAddressError, is_loopback
+from lucius.bootstrap.starting import Starting, entered
 from lucius.bootstrap.temporal import of_temporal, place_of
 from lucius.core.errors import LuciusError
 from lucius.core.plan import OUTBOX, TEMPORAL
@@ -72,12 +75,14 @@ async def reconcile(
     health: int | None = None,
 ) -> None:
     """Dispatcher, sweepers and reply consumers, without the API. Until SIGINT or SIGTERM."""
-    runtime = await build(settings, engine=OUTBOX)
-    stopping = asyncio.Event()
+    starting, stopping = Starting(), asyncio.Event()
     with Ending(settings.drain).listening(stopping.set):
-        async with runtime.running(), health_port(runtime.health_app(), health_host, health):
-            ready()
-            await stopping.wait()
+        async with AsyncExitStack() as stack, health_port(starting, health_host, health):
+            runtime = await entered(stack, partial(running, settings, engine=OUTBOX), stopping)
+            if runtime is not None:
+                starting.app = runtime.health_app()
+                ready()
+                await stopping.wait()
 
 
 def check_temporal(settings: Settings, verb: str) -> None:
@@ -103,15 +108,17 @@ def check_invoker_address(settings: Settings, host: str) -> None:
 
 async def invoke(settings: Settings, *, host: str, port: int, ready: Callable[[str], None]) -> None:
     """The internal API, and all that moves jobs on Temporal but their time. Until SIGINT or SIGTERM."""
-    runtime = await build(settings, engine=TEMPORAL)
+    starting, stopping = Starting(), asyncio.Event()
     secret = settings.invoker_secret.get_secret_value()
-    app = invoker_app(runtime.invoker, secret, runtime.health_app().routes)
-    served = health_port(app, host, port, most=MOST_CALLERS, owner=None if secret else this_user())
-    stopping = asyncio.Event()
+    owner = None if secret else this_user()
+    served = health_port(starting, host, port, most=MOST_CALLERS, owner=owner)
     with Ending(settings.drain).listening(stopping.set):
-        async with runtime.running(), served as bound:
-            ready(f"http://{host}:{bound}")
-            await stopping.wait()
+        async with AsyncExitStack() as stack, served as bound:
+            runtime = await entered(stack, partial(running, settings, engine=TEMPORAL), stopping)
+            if runtime is not None:
+                starting.app = invoker_app(runtime.invoker, secret, runtime.health_app().routes)
+                ready(f"http://{host}:{bound}")
+                await stopping.wait()
 
 
 async def work(

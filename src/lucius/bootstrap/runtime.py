@@ -72,6 +72,7 @@ from lucius.ports.lanes import ALL_LANES, FixedLanes, Lanes
 from lucius.ports.ledger import Dated, Ledger, Sweeps
 from lucius.ports.workflows import Workflows
 from lucius.ports.workspace import Workspace
+from lucius.server.owner import owner_only, this_user
 from lucius.settings import Settings
 from lucius.telemetry.instruments import Measured
 from lucius.telemetry.spans import traced
@@ -364,7 +365,9 @@ class Runtime:
 
     def app(self) -> Application:
         context = self.context()
-        options = console_options(self.settings, self.keys, context.authenticate)
+        options = console_options(
+            self.settings, self.ledger.notes(), self.keys, context.authenticate
+        )
         return create_app(context, [console(context, options)])
 
     def context(self, **changes: Any) -> ApiContext:
@@ -411,8 +414,9 @@ class Runtime:
         )
 
     def health_app(self) -> Starlette:
-        """For a process without the API."""
-        return health_app(self.wellbeing.checks(), self.registry, self._measure)
+        """For a process without the API. Its metrics name tenants, so they are for those who may know."""
+        known = authenticator(self.settings, self.keys) or owner_only(this_user())
+        return health_app(self.wellbeing.checks(), self.registry, self._measure, known)
 
     async def _measure(self, up: Mapping[str, bool]) -> None:
         self.metrics.config_valid.show({(): float(self.config.fault() is None)})

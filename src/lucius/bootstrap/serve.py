@@ -7,6 +7,7 @@ import logging
 import shlex
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from math import ceil
 from typing import Any, Final
@@ -14,11 +15,13 @@ from typing import Any, Final
 import uvicorn
 
 from lucius.bootstrap.adapters.services import PACKAGED_SERVICES
-from lucius.bootstrap.building import build
+from lucius.bootstrap.building import build, running
 from lucius.bootstrap.collector import settle_collector
 from lucius.bootstrap.ending import Ending
+from lucius.bootstrap.health import serving
 from lucius.bootstrap.listening import BACKLOG, listen
 from lucius.bootstrap.runtime import Runtime
+from lucius.bootstrap.starting import Starting, entered
 from lucius.bootstrap.step_types import doers_in, here, warn_unreached
 from lucius.contract import DEFAULT_URL
 from lucius.core.errors import LuciusError
@@ -136,14 +139,30 @@ async def serve(
         if not settings.public_url:
             check_callable(address, listener.getsockname()[0])
             settings = settings.model_copy(update={"public_url": address})
-        runtime = await build(settings, services, apart=apart, reconciles=reconciles)
+        page = (settings.console_url or address).rstrip("/")
+        if not reconciles:
+            await _serve_when_it_can(
+                settings, listener, lambda runtime: _tell(address, page, runtime, ready)
+            )
+            return
+        runtime = await build(settings, services, apart=apart)
         named = [each for each in services if not isinstance(each, PACKAGED_SERVICES)]
         warn_unreached(named, doers_in(runtime.config.catalog()), here(settings))
-        with _private_socket(settings) as private:
-            page = (settings.console_url or address).rstrip("/")
-            await _serve_on(
-                listener, private, runtime, lambda: _tell(address, page, runtime, ready)
-            )
+        tell = partial(_tell, address, page, runtime, ready)
+        await _serve_on(listener, runtime, runtime.running(), tell)
+
+
+async def _serve_when_it_can(
+    settings: Settings, listener: socket.socket, ready: Callable[[Runtime], None]
+) -> None:
+    """The API alone, over storage and a bus that others run: while one of them is away, it is not ready."""
+    stopping, make = asyncio.Event(), partial(running, settings, reconciles=False)
+    async with AsyncExitStack() as stack:
+        with Ending(settings.drain).listening(stopping.set):
+            async with serving(Starting(), listener.dup()):
+                runtime = await entered(stack, make, stopping)
+        if runtime is not None and not stopping.is_set():
+            await _serve_on(listener, runtime, stack.pop_all(), partial(ready, runtime))
 
 
 def _tell(address: str, page: str, runtime: Runtime, ready: Callable[[str], None]) -> None:
@@ -199,10 +218,11 @@ def _protocol(settings: Settings, connections: Connections) -> Any:
 
 async def _serve_on(
     listener: socket.socket,
-    private: socket.socket | None,
     runtime: Runtime,
+    running: AbstractAsyncContextManager[object],
     ready: Callable[[], None],
 ) -> None:
+    """`running` starts the runtime, or only ends it where it runs already."""
     app, settings = runtime.app(), runtime.settings
 
     async def ending() -> None:
@@ -230,21 +250,21 @@ async def _serve_on(
         settings.request_body_timeout,
         settings.unread_answer_timeout,
     )
-    server, signals = (
-        Server(config, ready, ending, slow, connections, private),
-        Ending(settings.drain),
-    )
+    signals = Ending(settings.drain)
 
-    def begin_end() -> None:
-        server.should_exit = True
-        if runtime.started:
-            runtime.take_no_more()
+    with _private_socket(settings) as private:
+        server = Server(config, ready, ending, slow, connections, private)
 
-    with signals.listening(begin_end):
-        async with runtime.running():
-            settle_collector()
-            await server.serve(sockets=[listener])
-        signals.leave_behind(runtime.left_behind)
+        def begin_end() -> None:
+            server.should_exit = True
+            if runtime.started:
+                runtime.take_no_more()
+
+        with signals.listening(begin_end):
+            async with running:
+                settle_collector()
+                await server.serve(sockets=[listener])
+            signals.leave_behind(runtime.left_behind)
 
 
 def _address(host: str, listener: socket.socket) -> str:

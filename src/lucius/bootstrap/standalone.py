@@ -19,7 +19,9 @@ from lucius.bootstrap.health import health_port
 from lucius.bootstrap.listening import LOOPBACK
 from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.bootstrap.services import check_services, runners_of
+from lucius.bootstrap.starting import Starting, entered
 from lucius.bootstrap.step_types import look_at_server, look_at_settings
+from lucius.contract.addresses import without_credentials
 from lucius.core.errors import BusUnavailableError
 from lucius.core.plan import Mode
 from lucius.platform import Service, ServiceRunner
@@ -86,9 +88,15 @@ async def run_service(
         say_stopping(sum(runner.health().running for runner in runners), settings.drain)
         stopping.set()
 
+    starting = Starting()
     async with AsyncExitStack() as stack:
         stack.enter_context(signals.listening(stop))
-        records = await stack.enter_async_context(open_records(settings, workspace))
+        stack.push_async_callback(workspace.close)
+        port = await stack.enter_async_context(AsyncExitStack())
+        await port.enter_async_context(health_port(starting, health_host, health))
+        records = await entered(stack, partial(open_records, settings, workspace), stopping)
+        if records is None:
+            return
         if client is not None:
             found = over_gateway(
                 settings, service, client, workspace, forks, slots, chaos, counts, records
@@ -110,18 +118,17 @@ async def run_service(
                 counts.slots.show(slots_now(service, found.runners))
 
             checks = checks_of(service, found.runners, workspace, settings, client)
-            app = health_app(checks, registry, measure)
-            async with health_port(app, health_host, health):
-                with watch.watching():
-                    _say_ready(service, found.runners)
-                    ready()
-                    await _until(stopping, found.refused)
+            starting.app = health_app(checks, registry, measure)
+            with watch.watching():
+                _say_ready(service, found.runners)
+                ready()
+                await _until(stopping, found.refused)
         finally:
+            await port.aclose()
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
             await asyncio.gather(*(runner.stop() for runner in found.runners))
             await forks.close()
-            await workspace.close()
             await found.bus.close()
         signals.leave_behind(sum(runner.left_behind for runner in found.runners))
 
@@ -282,8 +289,9 @@ def unreachable(
     named = uri_of(directive.get("workspace_ref"))
     if named is None or workspace.writable(named):
         return None
+    here = without_credentials(settings.workspace_url)
     return (
-        f"the server keeps this job's workspace at {named}, and this worker writes below"
-        f" {settings.workspace_url}: give it the same LUCIUS_WORKSPACE_URL, or the server's data"
-        " directory with --data if it runs on this machine"
+        f"the server keeps this job's workspace at {named}, and this worker writes below {here}: give it"
+        " the same LUCIUS_WORKSPACE_URL, or the server's data directory with --data if it runs"
+        " on this machine"
     )

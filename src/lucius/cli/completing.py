@@ -5,7 +5,7 @@ Types and ids are asked of the server. Where it does not answer, nothing is offe
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -56,10 +56,12 @@ def _offered(
     import asyncio
 
     from lucius.client import Client, ClientError
+    from lucius.client.client import key_in
 
     async def asked() -> list[str]:
         url = ctx.params.get("url") or os.environ.get("LUCIUS_URL") or DEFAULT_URL
-        key: Any = ctx.params.get("api_key")
+        file, key = ctx.params.get("api_key_file"), ctx.params.get("api_key")
+        key = key_in(file) if file else key
         client = Client(url, api_key=key, retries=0, timeout_seconds=PATIENCE_SECONDS)
         async with client:
             return await ask(client)

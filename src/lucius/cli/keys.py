@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lucius.ports.keys import ApiKey, KeyStore
 
 T = TypeVar("T")
-ROLES: Final = ("submit", "read", "operate", "service", "admin")
+ROLES: Final = ("submit", "read", "operate", "service", "admin", "monitor")
 _ROLES_HELP: Final = """\b
 Roles:
   submit   post commands
@@ -23,6 +23,7 @@ Roles:
   operate  cancel, pause, resume and redrive jobs; the dead-letter view
   service  pull directives and answer them over HTTP
   admin    the backlog and the outbox
+  monitor  the metrics, and the backlog of one service: for Prometheus and KEDA
 """
 
 

@@ -11,6 +11,7 @@ import click
 from lucius.cli.bulk import is_interactive
 from lucius.cli.screen import printed
 from lucius.cli.session import echo_json, run, with_json
+from lucius.contract.addresses import without_credentials
 
 if TYPE_CHECKING:
     from lucius.settings import Settings
@@ -192,7 +193,7 @@ IN_BACKUP = ["jobs", "events", "idempotency claims"]
 def _not_in_backup(settings: "Settings") -> dict[str, str]:
     """What belongs to an installation besides its ledger, and where it is."""
     return {
-        "workspaces with the outputs of steps": settings.workspace_url,
+        "workspaces with the outputs of steps": without_credentials(settings.workspace_url),
         "outputs that clients named": "where each job's output_ref says",
         "API keys, secrets and the name of the installation": ", ".join(
             str(settings.data_dir / name)

@@ -9,7 +9,7 @@ import click
 
 from lucius.cli.ledger import settings_for, with_data
 from lucius.cli.processes import logs, run_quickly, search_here, told, with_health
-from lucius.cli.session import echo_json, with_json
+from lucius.cli.session import echo_json, with_api_key, with_json
 
 if TYPE_CHECKING:
     from lucius.platform.chaos import Chaos
@@ -69,12 +69,7 @@ def new_service(folder: Path, step_type: str, as_json: bool) -> None:
     metavar="URL",
     help="Pull directives from this server over HTTP, instead of the bus of the settings.",
 )
-@click.option(
-    "--api-key",
-    envvar="LUCIUS_API_KEY",
-    show_envvar=True,
-    help="API key for --url, with the role service.",
-)
+@with_api_key("API key for --url, with the role service.")
 @click.option(
     "--mode",
     type=click.Choice(["DEFAULT", "BURST"], case_sensitive=False),

@@ -71,7 +71,7 @@ def show_warnings(answer: Any, about: str = "") -> None:
 
 
 def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--url`, `--api-key` and `--json`, and hand them to the command as one `Session`."""
+    """Add `--url`, `--json` and the options of the API key, and hand them over as one `Session`."""
 
     @click.option(
         "--url",
@@ -81,13 +81,50 @@ def with_server(command: Callable[..., Any]) -> Callable[..., Any]:
         show_envvar=True,
         help="Address of the server.",
     )
-    @click.option("--api-key", envvar="LUCIUS_API_KEY", show_envvar=True, help="API key to send.")
+    @with_api_key("API key to send.")
     @with_json
     @wraps(command)
     def wrapped(url: str, api_key: str | None, as_json: bool, **options: Any) -> Any:
         return command(Session(url, api_key, as_json), **options)
 
     return wrapped
+
+
+def with_api_key(about: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--api-key` and `--api-key-file`, and hand the key to the command."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option(
+            "--api-key",
+            envvar="LUCIUS_API_KEY",
+            show_envvar=True,
+            help=f"{about} Other users of this machine see it in the list of processes: rather set"
+            " LUCIUS_API_KEY, or name a file.",
+        )
+        @click.option(
+            "--api-key-file",
+            metavar="FILE",
+            help="File that holds the API key. LUCIUS_API_KEY_FILE names one too.",
+        )
+        @wraps(command)
+        def wrapped(api_key: str | None, api_key_file: str | None, **options: Any) -> Any:
+            return command(api_key=_chosen_key(api_key, api_key_file), **options)
+
+        return wrapped
+
+    return decorated
+
+
+def _chosen_key(api_key: str | None, path: str | None) -> str | None:
+    """A file that the command line names goes before the environment."""
+    if path is None:
+        return api_key
+    source = click.get_current_context().get_parameter_source("api_key")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("give either --api-key or --api-key-file")
+    from lucius.client.client import key_in
+
+    return key_in(path)
 
 
 reason_option = click.option(

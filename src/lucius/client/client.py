@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import quote
@@ -63,14 +64,15 @@ class Client:
         max_connections: int = 256,
         on_warning: Callable[[str], None] = log.warning,
     ) -> None:
-        """Without `url` and `api_key`, LUCIUS_URL and LUCIUS_API_KEY of the environment count.
+        """Without `url` and `api_key`, LUCIUS_URL and LUCIUS_API_KEY or LUCIUS_API_KEY_FILE count.
 
         `on_warning` is told what an accepted command may not mean as it stands: see `warnings` of the answer.
         """
-        api_key = api_key or os.environ.get("LUCIUS_API_KEY")
+        api_key = api_key or os.environ.get("LUCIUS_API_KEY") or _key_of_environment()
         if api_key and not _fits_header(api_key):
             raise ClientError(
-                "the API key has characters other than printable ASCII: check --api-key, or LUCIUS_API_KEY"
+                "the API key has characters other than printable ASCII: check LUCIUS_API_KEY or"
+                " LUCIUS_API_KEY_FILE, --api-key or --api-key-file"
             )
         self._wire = Wire(
             url or os.environ.get("LUCIUS_URL") or DEFAULT_URL,
@@ -378,6 +380,23 @@ class Client:
         return cast(
             JobShape, await self._request("POST", f"/v1/jobs/{_segment(job_id)}:{verb}", body=body)
         )
+
+
+def key_in(path: str) -> str:
+    """The API key that a file holds; a line break at its end does not count. Raises ClientError."""
+    try:
+        text = Path(path).read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ClientError(f"the file of the API key cannot be read: {path}: {why}") from error
+    if not text:
+        raise ClientError(f"the file of the API key is empty: {path}")
+    return text
+
+
+def _key_of_environment() -> str | None:
+    path = os.environ.get("LUCIUS_API_KEY_FILE")
+    return key_in(path) if path else None
 
 
 def _fits_header(text: str) -> bool:

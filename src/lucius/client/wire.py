@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 
 from lucius.client.errors import ClientError, ProblemError, UnreachableError
+from lucius.contract.addresses import without_credentials
 
 _RETRIED: Final = frozenset((408, 429, 502, 503, 504))
 _UNTOUCHED: Final = frozenset((429,))
@@ -43,8 +44,8 @@ class Wire:
         self._socket = url.removeprefix(_SOCKET) if url.startswith(_SOCKET) else None
         if self._socket is None and not _names_a_server(url):
             raise ClientError(
-                f"{url!r} is no address of a server: it must begin with http://, https:// or unix:"
-                " (--url, or LUCIUS_URL)"
+                f"{without_credentials(url)!r} is no address of a server: it must begin with http://,"
+                " https:// or unix: (--url, or LUCIUS_URL)"
             )
         self.url = url.rstrip("/")
         self._base = self.url if self._socket is None else "http://localhost"
@@ -139,13 +140,15 @@ class Wire:
         try:
             return orjson.loads(content)
         except ValueError as error:
-            raise ClientError(f"{self.url} answers, but it is not LUCIUS") from error
+            raise ClientError(
+                f"{without_credentials(self.url)} answers, but it is not LUCIUS"
+            ) from error
 
     def pause(self, attempt: int) -> float:
         return self._backoff * 2.0 ** min(attempt, 6) * random.uniform(0.5, 1.0)
 
     def unreachable(self, error: BaseException) -> UnreachableError:
-        return UnreachableError(f"no answer from {self.url}: {_reason(error)}")
+        return UnreachableError(f"no answer from {without_credentials(self.url)}: {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:

@@ -24,7 +24,7 @@ class Api:
 
     def may(self, caller: Caller, name: str) -> bool:
         operation = self._operations.get(name)
-        if operation is None or operation.role not in caller.roles:
+        if operation is None or not operation.is_open_to(caller):
             return False
         return caller.tenants is None or not operation.every_tenant
 

@@ -50,7 +50,9 @@ def _operation(method: str, path: str, about: JsonObject) -> JsonObject:
         "summary": about["summary"],
         "description": about.get("description", ""),
         "deprecated": about.get("deprecated", False),
-        "role": about.get("x-lucius-role"),
+        "roles": [about["x-lucius-role"], *about.get("x-lucius-also", ())]
+        if "x-lucius-role" in about
+        else [],
         "every_tenant": about.get("x-lucius-every-tenant", False),
         "parameters": [
             {**each, "type": type_of(each["schema"])} for each in about.get("parameters", ())

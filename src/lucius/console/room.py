@@ -12,6 +12,7 @@ from lucius.api.context import ApiContext
 from lucius.api.keys import KnownKeys
 from lucius.api.operation import Room
 from lucius.console.asking import Api
+from lucius.console.ended_sessions import EndedSessions
 from lucius.console.job import OneJob
 from lucius.console.jobs import Jobs
 from lucius.console.live import Pulse
@@ -25,24 +26,30 @@ from lucius.console.search import Search
 from lucius.console.sessions import Seals, Sessions, cookie_prefix
 from lucius.console.signing_in import SigningIn
 from lucius.console.site import Assets, Site, Templates, asset_operation
+from lucius.ports.leases import LeaseStore
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """`url`: where browsers reach the console; empty: where they say they do."""
+    """`url`: where browsers reach the console; empty: where they say they do. `notes` are the ledger's."""
 
+    notes: LeaseStore
     url: str = ""
     session_seconds: float = 8 * 3600.0
     keys: KnownKeys | None = None
     access: JwtAccess | None = None
     oidc: OidcClient | None = None
+    epoch: str = ""
 
 
 def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], float] = time) -> Room:
     """The context is that of the API; whoever asks here is known by their session."""
     signs_in = context.authenticate is not None
     seals = Seals(context.tokens, cookie_prefix(options.url))
-    sessions = Sessions(seals, options.session_seconds, now, options.keys)
+    ended = EndedSessions(options.notes, now)
+    sessions = Sessions(
+        seals, options.session_seconds, now, ended, keys=options.keys, epoch=options.epoch
+    )
     inner = replace(context, authenticate=sessions if signs_in else None)
     site = Site(
         api=Api(inner, OPERATIONS),

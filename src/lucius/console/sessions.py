@@ -1,14 +1,14 @@
 """Who is signed in: a sealed cookie that names an API key, or what a token said. It holds no secret.
 
 A key is looked up again with every request, so that a revoked one is signed out at once. What a token
-said holds until the token expires, as in the API. A session that somebody has ended opens nothing more in
-this process, whoever has its cookie; other processes know nothing of it.
+said holds until the token expires, as in the API. A session that somebody has ended opens nothing more,
+whoever has its cookie: here at once, after a restart, and in other processes within seconds.
 """
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Any, Final
@@ -22,12 +22,11 @@ from lucius.api.context import Caller, Role
 from lucius.api.keys import PREFIX, KeysUnavailableError, KnownKeys
 from lucius.api.problems import Problem
 from lucius.api.tokens import CallbackTokens
+from lucius.console.ended_sessions import EndedSessions
 
 COOKIE: Final = "lucius_console"
 MAX_COOKIE: Final = 3500
 """Browsers take 4 kB with all that is said about it."""
-MOST_ENDED: Final = 10_000
-"""Sessions that were ended before their time: beyond it, the one that would end first is forgotten."""
 NOBODY: Final = "nobody needs to sign in here"
 
 
@@ -80,21 +79,30 @@ class Seals:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """`keys` is None where callers have tokens."""
+    """`keys` is None where callers have tokens.
+
+    `epoch` is another one in each process whose ledger forgets, so that no session outlives that process.
+    """
 
     seals: Seals
     seconds: float
     now: Callable[[], float]
+    ended: EndedSessions
     keys: KnownKeys | None = None
-    _ended: dict[str, float] = field(default_factory=dict)
-    """By the salt of a session that was ended: until when it would have held."""
+    epoch: str = ""
 
     def begin(self, caller: Caller) -> tuple[str, int]:
         """The cookie, and for how many seconds it holds."""
-        until = self.now() + self.seconds
+        begun = self.now()
+        until = begun + self.seconds
         if caller.ends_at is not None:
             until = min(until, caller.ends_at)
-        content: dict[str, Any] = {"until": until, "salt": token_urlsafe(9)}
+        content: dict[str, Any] = {
+            "until": until,
+            "begun": begun,
+            "salt": token_urlsafe(9),
+            "epoch": self.epoch,
+        }
         if caller.key_id is not None:
             content["key"] = caller.key_id
         else:
@@ -107,13 +115,14 @@ class Sessions:
         return cookie, max(0, int(until - self.now()))
 
     async def __call__(self, request: Request) -> Caller:
+        await self.ended.look()
         content = self._content(request)
         if content is None:
             raise unauthenticated("you are not signed in, or not any more")
-        until, salt = float(content["until"]), content["salt"]
+        until = float(content["until"])
 
         def stands() -> bool:
-            return self.now() < until and salt not in self._ended
+            return self._holds(content)
 
         if "key" in content:
             holder = await self._holder(content["key"])
@@ -129,20 +138,19 @@ class Sessions:
 
     def _content(self, request: Request) -> dict[str, Any] | None:
         content = self.seals.open("session", self.seals.cookie_of(request) or "")
-        if content is None or content["until"] <= self.now() or content["salt"] in self._ended:
-            return None
-        return content
+        return content if content is not None and self._holds(content) else None
 
-    def end(self, request: Request) -> None:
-        """The cookie opens nothing more, and what it has opened is closed."""
+    def _holds(self, content: dict[str, Any]) -> bool:
+        """A cookie of an older version says neither `epoch` nor `begun`."""
+        ours = content.get("epoch", "") == self.epoch and self.now() < content["until"]
+        begun = content.get("begun", 0.0)
+        return ours and not self.ended.has(_whose(content), content["salt"], begun)
+
+    async def end(self, request: Request) -> None:
+        """The cookie opens nothing more, and what it has opened is closed. LedgerError: it is not ended."""
         content = self._content(request)
-        if content is None:
-            return
-        for salt in [salt for salt, until in self._ended.items() if until <= self.now()]:
-            del self._ended[salt]
-        self._ended[content["salt"]] = float(content["until"])
-        if len(self._ended) > MOST_ENDED:
-            del self._ended[min(self._ended, key=lambda salt: self._ended[salt])]
+        if content is not None:
+            await self.ended.add(_whose(content), content["salt"], float(content["until"]))
 
     async def _holder(self, key_id: str) -> Caller:
         caller = None
@@ -168,6 +176,10 @@ class Sessions:
         if caller is None:
             raise unauthenticated("this API key is not known, was revoked or has expired")
         return caller
+
+
+def _whose(content: dict[str, Any]) -> str:
+    return f"key {content['key']}" if "key" in content else f"caller {content['name']}"
 
 
 def same(one: str, other: str) -> bool:

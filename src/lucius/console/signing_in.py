@@ -88,7 +88,7 @@ class SigningIn:
 
     async def sign_out(self, context: ApiContext, request: Request, caller: Caller) -> Response:
         await form_of(self._site, request)
-        self._sessions.end(request)
+        await self._sessions.end(request)
         response = self._site.to("/sign-in")
         self._forget(request, response, COOKIE)
         return response

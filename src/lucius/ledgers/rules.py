@@ -93,8 +93,8 @@ class InflightCounts:
             return Saturated("tenant")
         if limits.total is not None and self.total >= limits.total:
             return Saturated("total")
-        lane = (group.lane, group.mode)
-        if limits.lane is not None and self.lanes.get(lane, 0) >= limits.lane:
+        most = limits.of_lane(group.mode)
+        if most is not None and self.lanes.get((group.lane, group.mode), 0) >= most:
             return Saturated("lane")
         return None
 

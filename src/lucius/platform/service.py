@@ -23,6 +23,10 @@ DependencyCheck = Callable[[], Awaitable[None]]
 MIB: Final = 1024 * 1024
 CPU_QUOTA: Final = "/sys/fs/cgroup/cpu.max"
 """Microseconds of CPU in each period, for all processes of a container."""
+MEMORY_LIMIT: Final = "/sys/fs/cgroup/memory.max"
+"""Bytes for all processes of a container. One byte more, and the kernel ends the container."""
+OWN_MEMORY: Final = 512 * MIB
+"""Of these, for the process that runs the service, and the one that forks its children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,16 @@ class Service:
     processes: int | None = None
     """With `isolation = "process"`: how many, and so how many steps at once. None: one a core."""
     memory_limit: int = 1024 * MIB
-    """Bytes that a process may have in use before it is killed and the step fails."""
+    """Bytes that a process may have in use before it is killed and the step fails.
+
+    A container needs `processes` times as much, and `OWN_MEMORY`; in a smaller one there are fewer processes.
+    """
     cancel_grace: timedelta | None = timedelta(seconds=30)
     """How long a process may go on after a cancellation before it is killed. None: to its end."""
     private: bool = False
     """Whether it holds secrets: then its processes and those of other services have no parent in common."""
+    environment: tuple[str, ...] = ()
+    """Variables that its processes get besides PATH and the like. With a secret, set `private` too."""
     tasks_per_process: int = 500
     """A process is replaced after so many tasks, or earlier when it keeps much memory."""
 
@@ -114,15 +123,38 @@ def _faults(service: Service) -> Iterator[str]:
     for name in ("time_limit", "cancel_grace"):
         if not isinstance(found := getattr(service, name), timedelta | None):
             yield f"has {name} = {found!r}: it takes a timedelta, such as timedelta(minutes=2)"
+    if isinstance(service.environment, str):
+        yield f"has a text as environment: write `environment = ({service.environment!r},)`, with the comma"
     if service.processes is not None and service.processes < 1:
         yield f"has processes = {service.processes}: it takes 1 or more"
 
 
 def slots_of(service: Service, slots: int) -> int:
-    """A process-isolated service takes as many steps at once as it has processes."""
+    """A process-isolated service takes as many steps at once as it has processes.
+
+    All of them may reach their limit at once, so there are no more than fit into the container.
+    """
     if service.isolation == "none":
         return slots
-    return service.processes or cores()
+    wanted, room = service.processes or cores(), container_memory()
+    if room is None:
+        return wanted
+    return max(1, min(wanted, (room - OWN_MEMORY) // service.memory_limit))
+
+
+def memory_limit_of(service: Service) -> int:
+    """Of each process: what the service sets, and no more than its container has."""
+    room = container_memory()
+    if room is None:
+        return service.memory_limit
+    return min(service.memory_limit, max(room - OWN_MEMORY, room // 2))
+
+
+def container_memory() -> int | None:
+    """None: the machine sets no limit, or does not say."""
+    with suppress(OSError, ValueError):  # without a limit it says "max"
+        return int(Path(MEMORY_LIMIT).read_text())
+    return None
 
 
 def cores() -> int:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lucius.api.context import ANYONE, Authenticate, Caller
 from lucius.api.problems import Problem, problem_response
 from lucius.server.connections import Connections
 from lucius.server.peers import Address, uid_of
@@ -55,6 +57,17 @@ class Owner:
 
 def this_user() -> Owner:
     return Owner(os.geteuid())
+
+
+def owner_only(owner: Owner) -> Authenticate:
+    """For one route of a port that answers others too."""
+
+    async def check(request: Request) -> Caller:
+        if (refusal := owner.refusal(request.client, request.scope.get("server"))) is not None:
+            raise refusal
+        return ANYONE
+
+    return check
 
 
 class OwnerProtocol(BoundedProtocol):

@@ -28,7 +28,7 @@ TRY_LATER: Final = frozenset({408, 409, 425, 429})
 
 @dataclass(frozen=True, slots=True)
 class AnswerEndpoint:
-    url: str
+    url: str = field(repr=False)
     """The base of the API, such as `http://127.0.0.1:8080/v1`."""
     model: str
     key: str = field(default="", repr=False)
@@ -49,7 +49,8 @@ class AnswerEndpoint:
         import httpx
 
         headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
-        url = f"{self.url.rstrip('/')}/chat/completions"
+        base = httpx.URL(self.url)  # its query, if it has one, stays behind the path
+        url = base.copy_with(path=f"{base.path.rstrip('/')}/chat/completions")
         try:
             with (
                 httpx.Client(timeout=SECONDS) as client,

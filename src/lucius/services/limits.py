@@ -16,7 +16,14 @@ OCR_TIME: Final = timedelta(minutes=30)
 TEXT_TIME: Final = timedelta(minutes=10)
 OCR_PAGES: Final = min(cores(), 16)
 """Pages that are recognised at once, in all documents together: each takes up to 400 MB."""
-OCR_MEMORY: Final = max(2048, 448 + 400 * OCR_PAGES) * MIB
+
+
+def ocr_memory(pages: int) -> int:
+    """Bytes of one process. Each of them may hold all pages that are recognised at once."""
+    return max(2048, 448 + 400 * pages) * MIB
+
+
+OCR_MEMORY: Final = ocr_memory(OCR_PAGES)
 TEXT_MEMORY: Final = 1536 * MIB
 """An eighth of it is what a process may keep between two documents: libraries and models fit in."""
 MAX_DOCUMENT: Final = 64 * MIB

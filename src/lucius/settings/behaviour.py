@@ -169,6 +169,11 @@ class LimitsSection(Section):
     max_inflight_per_lane: WholeNumber = setting(
         "MAX_INFLIGHT_PER_LANE", "none", "Live jobs per lane and mode"
     )
+    max_inflight_per_lane_burst: WholeNumber = setting(
+        "MAX_INFLIGHT_PER_LANE_BURST",
+        "none",
+        "Live jobs per lane in mode BURST; none: LUCIUS_MAX_INFLIGHT_PER_LANE",
+    )
     job_cache_bytes: Annotated[int, Field(ge=1_048_576, le=2**40)] = setting(
         "JOB_CACHE_BYTES",
         "268435456",

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic.fields import FieldInfo
 
+from lucius.contract.addresses import without_credentials
 from lucius.core.limits import MAX_SECONDS
 
 T = TypeVar("T")
@@ -28,7 +29,6 @@ LOCK: Final = (5, 300)
 WINDOW: Final = (20, 604800)
 """Seconds that Service Bus takes for the lock of a message, and for the detection of duplicates."""
 LEAST_SECRET: Final = 16
-_USERINFO: Final = re.compile(r"//[^/@\s]*@")
 
 
 def show(value: Any) -> str:
@@ -41,7 +41,7 @@ def show(value: Any) -> str:
         return f"{value.total_seconds():g}"
     if isinstance(value, tuple):
         return ",".join(show(item) for item in value)
-    return _USERINFO.sub("//***@", str(value))
+    return without_credentials(str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,7 @@ def _keys(text: str) -> dict[str, SecretStr]:
 
 
 def _path(text: str) -> Path:
+    _allow("://" not in text)
     return Path(_printable(text)).expanduser()
 
 

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from pydantic import ValidationError
 
 from lucius.core.errors import LuciusError
-from lucius.settings.behaviour import CommandLine
 from lucius.settings.declaring import PREFIX, rows
 from lucius.settings.kinds import show
 from lucius.settings.reserved import RESERVED
@@ -21,10 +20,7 @@ from lucius.settings.table import ROWS, SECTIONS, Settings
 Mistakes = dict[str, str]
 
 DECLARED: Final = {row.env: row for section in SECTIONS for row in rows(section).values()}
-OF_CLIENTS: Final = {row.env for row in rows(CommandLine).values()}
-FILES: Final = {
-    f"{env}_FILE": env for env, row in DECLARED.items() if row.secret and env not in OF_CLIENTS
-}
+FILES: Final = {f"{env}_FILE": env for env, row in DECLARED.items() if row.secret}
 """Variables that name a file, and the secret that is read from it."""
 LARGEST_FILE: Final = 65_536
 NEEDED: Final = (

@@ -3,7 +3,6 @@
 from typing import Final
 
 from lucius.settings.declaring import PREFIX, SettingRow
-from lucius.settings.loading import FILES
 from lucius.settings.reserved import RESERVED
 from lucius.settings.stored import when_stored
 from lucius.settings.table import SECTIONS, in_use
@@ -46,8 +45,7 @@ def settings_page() -> str:
 
 
 def _row(name: str, row: SettingRow) -> str:
-    secret = " Secret, or in a file: `_FILE`" if row.env in FILES.values() else " Secret"
-    about = f"{row.about}.{secret}" if row.secret else row.about
+    about = f"{row.about}. Secret, or in a file: `_FILE`" if row.secret else row.about
     cells = (f"`{row.env}`", row.takes.words, _default(row), when_stored(name), about)
     return f"| {' | '.join(cells)} |\n"
 

@@ -116,6 +116,7 @@ class Settings(
             tenant=self.max_inflight_per_tenant,
             total=self.max_inflight,
             lane=self.max_inflight_per_lane,
+            burst_lane=self.max_inflight_per_lane_burst,
         )
 
     def topologies(self) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ _RULES: Final = (
     ),
     Rule(
         ("sig=", "sas=", "key=", "code=", "sv=", "st=", "se=", "sp="),
-        re.compile(r"(?i)([?&;](?:sig|sas|key|code|sv|st|se|sp)=)[^\s&;\"']+"),
+        re.compile(r"(?i)([?&;](?:sig|sas|[\w-]*key|code|sv|st|se|sp)=)[^\s&;\"']+"),
         rf"\1{BLOT}",
     ),
     Rule(("lk_",), re.compile(r"\blk_[\w-]+"), f"lk_{BLOT}"),

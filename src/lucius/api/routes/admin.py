@@ -121,7 +121,7 @@ OPERATIONS: Final = (
         get_backlog_of_service,
         "How many directives of a service are held, released or in progress: one number, for autoscalers",
         "admin",
-        Role.ADMIN,
+        Role.MONITOR,
         {200: Answer("The number", ServiceBacklogShape)},
         parameters=(
             path_parameter("service", "The service's name"),
@@ -130,6 +130,7 @@ OPERATIONS: Final = (
             ),
         ),
         every_tenant=True,
+        also=(Role.ADMIN,),
     ),
     Operation(
         "POST",

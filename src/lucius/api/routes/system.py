@@ -72,6 +72,18 @@ async def metrics(context: ApiContext, request: Request, caller: Caller) -> Resp
     return Response(content, headers={"content-type": CONTENT_TYPE_LATEST})
 
 
+METRICS: Final = Operation(
+    "GET",
+    "/metrics",
+    metrics,
+    "Metrics for Prometheus",
+    "system",
+    Role.MONITOR,
+    {200: Answer("Text in Prometheus' format", media="text/plain")},
+    every_tenant=True,
+    also=(Role.READ,),
+    description="Metrics name tenants, so the caller must be bound to none.",
+)
 OPERATIONS: Final = (
     Operation(
         "GET",
@@ -96,15 +108,5 @@ OPERATIONS: Final = (
         description="Why a dependency is down is said to operators (roles `operate` and `admin`); others"
         " see which one.",
     ),
-    Operation(
-        "GET",
-        "/metrics",
-        metrics,
-        "Metrics for Prometheus",
-        "system",
-        Role.READ,
-        {200: Answer("Text in Prometheus' format", media="text/plain")},
-        every_tenant=True,
-        description="Metrics name tenants, so the caller must be bound to none.",
-    ),
+    METRICS,
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from secrets import token_urlsafe
 
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
 from lucius.api.context import Authenticate
@@ -12,6 +13,7 @@ from lucius.bootstrap.adapters.ledgers import azure_tables, open_ledger
 from lucius.console.oidc import OidcClient
 from lucius.console.room import ConsoleOptions
 from lucius.ports.keys import KeyStore
+from lucius.ports.leases import LeaseStore
 from lucius.ports.ledger import Ledger
 from lucius.settings import Settings
 from lucius.settings.behaviour import EMBEDDED_BACKENDS
@@ -63,7 +65,10 @@ def jwt_access(settings: Settings) -> JwtAccess:
 
 
 def console_options(
-    settings: Settings, keys: KnownKeys | None, authenticate: Authenticate | None
+    settings: Settings,
+    notes: LeaseStore,
+    keys: KnownKeys | None,
+    authenticate: Authenticate | None,
 ) -> ConsoleOptions:
     """People sign in with what the API takes: its keys, or tokens of its issuer."""
     client = None
@@ -76,11 +81,13 @@ def console_options(
             settings.console_url,
         )
     return ConsoleOptions(
+        notes=notes,
         url=settings.console_url,
         session_seconds=settings.console_session.total_seconds(),
         keys=keys,
         access=authenticate if isinstance(authenticate, JwtAccess) else None,
         oidc=client,
+        epoch=token_urlsafe(9) if settings.storage_backend == "memory" else "",
     )
 
 

@@ -7,6 +7,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
+from lucius.contract.addresses import without_credentials
 from lucius.core.effects import Outcome
 from lucius.core.errors import WorkflowsUnavailableError
 from lucius.core.inputs import Input
@@ -74,7 +75,7 @@ class RemoteInvoker:
         return told
 
     def _unavailable(self, why: str) -> WorkflowsUnavailableError:
-        urls = ", ".join(self._urls)
+        urls = ", ".join(map(without_credentials, self._urls))
         return WorkflowsUnavailableError(f"the invoker at {urls} (LUCIUS_INVOKER_URL): {why}")
 
     async def _asked(self, method: str, path: str, content: bytes = b"") -> httpx.Response:

@@ -5,6 +5,7 @@ two readings.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -35,9 +36,8 @@ class Levels:
         self._counts.add(cell, change)
 
     async def saturated(self, cell: InflightGroup, limits: Limits) -> Saturated | None:
-        if limits.total is None and limits.lane is None:
+        if limits.total is None and limits.of_lane(cell.mode) is None:
             return None
         if self._read_at is None or self._now() - self._read_at >= FRESH:
             await self.read()
-        rough = Limits(total=limits.total, lane=limits.lane)
-        return self._counts.saturated(cell, rough)
+        return self._counts.saturated(cell, replace(limits, tenant=None))

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from lucius.platform.isolation.child import run_child
 from lucius.platform.isolation.frames import LENGTHS, frame, parsed
-from lucius.platform.service import Service
+from lucius.platform.service import Service, memory_limit_of
 
 MAX_FDS: Final = 32
 PR_SET_PDEATHSIG: Final = 1
@@ -82,6 +82,7 @@ class ForkingProcess:
     def _learn(self, order: dict[str, Any], content: bytes) -> None:
         """Import a service, once for all of its children."""
         sys.path[:] = order["path"]
+        os.environ.update(order["environment"])
         try:
             self._services[order["service"]] = pickle.loads(content)
         except BaseException as error:
@@ -111,7 +112,7 @@ class ForkingProcess:
             for handed in self._handed:
                 os.close(handed)
             end_with(born_of)
-            limit_memory(service.memory_limit)
+            limit_memory(memory_limit_of(service))
             run_child(socket.socket(fileno=channel), service)
         except BaseException:
             traceback.print_exc()

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -27,7 +28,11 @@ START_SECONDS: Final = 60.0
 """How long the services may take to be imported, and a child to be forked."""
 END_SECONDS: Final = 5.0
 REPORT_BYTES: Final = 1 << 20
-SECRETS: Final = ("KEY", "SECRET", "TOKEN", "PASSWORD", "CONNECTION")
+PASSED_ON: Final = re.compile(
+    r"PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|TZ|TMPDIR|TMP|TEMP|VIRTUAL_ENV|(DY)?LD_LIBRARY_PATH"
+    r"|SSL_CERT_(FILE|DIR)|(LC_|PYTHON|OMP_|MKL_|OPENBLAS_)\w*"
+)
+"""Variables that an interpreter and native libraries go by. None of them holds a secret."""
 
 
 Ended = asyncio.Future[str]
@@ -105,7 +110,12 @@ class ForkServer:
                     return number
             number = len(self._services)
             self._services[number] = service
-            order = {"do": "learn", "service": number, "path": [each for each in sys.path if each]}
+            order = {
+                "do": "learn",
+                "service": number,
+                "path": [each for each in sys.path if each],
+                "environment": own_variables(service, os.environ),
+            }
             parts = frame(order, pickled(service))
             await asyncio.get_running_loop().sock_sendall(control, b"".join(parts))
             return number
@@ -262,12 +272,13 @@ def _unsendable(service: Service, reason: str) -> str:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Without the secrets of the server: services have no use for them."""
-    return {
-        name: text
-        for name, text in given.items()
-        if not (name.startswith("LUCIUS_") and any(word in name for word in SECRETS))
-    }
+    """What every child gets of the server's. A list of what is left out would miss the next secret."""
+    return {name: text for name, text in given.items() if PASSED_ON.fullmatch(name)}
+
+
+def own_variables(service: Service, given: Mapping[str, str]) -> dict[str, str]:
+    """Those that the service names. A service reads them when it is imported, or later."""
+    return {name: given[name] for name in service.environment if name in given}
 
 
 def told_exit(code: int) -> str:

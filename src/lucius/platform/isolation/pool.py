@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final
@@ -21,10 +21,20 @@ from lucius.platform.errors import (
 )
 from lucius.platform.isolation.forks import Child, ForkServer, pickled, resident
 from lucius.platform.isolation.frames import FrameError, told
-from lucius.platform.service import Output, Service
+from lucius.platform.service import (
+    MIB,
+    OWN_MEMORY,
+    Output,
+    Service,
+    container_memory,
+    cores,
+    memory_limit_of,
+    slots_of,
+)
 from lucius.platform.task import Task
 from lucius.telemetry.logs import message_fields
 
+log = logging.getLogger("lucius.platform")
 LOOK: Final = 0.05
 """Seconds between two looks at the memory of a child."""
 TIME_LIMIT: Final = timedelta(minutes=10)
@@ -42,21 +52,42 @@ class InProcesses:
         pickled(service)  # refused now, not with the first task
         self._service = service
         self._forks = forks
+        self._memory_limit = memory_limit_of(service)
         self._idle: list[Child] = []
 
     async def open(self) -> None:
+        self.warn_of_little_memory()
         await self._forks.learn(self._service)
+
+    def warn_of_little_memory(self) -> None:
+        service, room = self._service, container_memory()
+        wanted, found = service.processes or cores(), slots_of(service, 1)
+        if room is None or (found == wanted and self._memory_limit == service.memory_limit):
+            return
+        log.warning(
+            "the container has %d MiB of memory: %s runs %d of %d processes, each with at most %d MiB;"
+            " all need %d MiB",
+            room // MIB,
+            service.name,
+            found,
+            wanted,
+            self._memory_limit // MIB,
+            (OWN_MEMORY + wanted * service.memory_limit) // MIB,
+        )
 
     async def __call__(self, task: Task) -> Output | None:
         child = await self._child()
         try:
             limit = self._service.time_limit or TIME_LIMIT
-            said = await within(limit, Supervision(child, task, self._service).outcome())
+            said = await within(limit, self._supervised(child, task))
         except BaseException:
             child.kill()
             raise
         self._keep(child)
         return _output(said)
+
+    def _supervised(self, child: Child, task: Task) -> Awaitable[Mapping[str, Any]]:
+        return Supervision(child, task, self._service, self._memory_limit).outcome()
 
     async def _child(self) -> Child:
         while self._idle:
@@ -70,7 +101,7 @@ class InProcesses:
         child.executed += 1
         grown = resident(child.pid) - child.memory_when_new
         worn = child.executed >= self._service.tasks_per_process
-        if worn or grown > self._service.memory_limit // KEPT_SHARE or not child.alive:
+        if worn or grown > self._memory_limit // KEPT_SHARE or not child.alive:
             child.kill()
         else:
             self._idle.append(child)
@@ -84,10 +115,11 @@ class InProcesses:
 class Supervision:
     """One task in one child: its questions are answered, its limits kept."""
 
-    def __init__(self, child: Child, task: Task, service: Service) -> None:
+    def __init__(self, child: Child, task: Task, service: Service, memory_limit: int) -> None:
         self._child = child
         self._task = task
         self._service = service
+        self._memory_limit = memory_limit
         self._verdict: StepError | None = None
 
     async def outcome(self) -> Mapping[str, Any]:
@@ -107,7 +139,7 @@ class Supervision:
         return ProcessDiedError(f"its process died: {await self._child.how_it_ended()}")
 
     async def _conversation(self) -> Mapping[str, Any]:
-        limit = 2 * self._service.memory_limit
+        limit = 2 * self._memory_limit
         while True:
             said, body = await self._child.receive(limit)
             match said.get("say"):
@@ -151,7 +183,7 @@ class Supervision:
         self._child.kill()
 
     async def _watch_memory(self) -> None:
-        limit, used = self._service.memory_limit, 0
+        limit, used = self._memory_limit, 0
         while used <= limit:
             await asyncio.sleep(LOOK)
             used = resident(self._child.pid)
