@@ -80,7 +80,7 @@ async def test_a_limit_of_a_lane_counts_each_mode_apart(tmp_path: Path) -> None:
 
 
 async def test_burst_may_have_a_limit_of_its_own(tmp_path: Path) -> None:
-    limits = {"max_inflight_per_lane": "3", "max_inflight_per_lane_burst": "1"}
+    limits: dict[str, Any] = {"max_inflight_per_lane": "3", "max_inflight_per_lane_burst": "1"}
     async with live(tmp_path, **limits) as lucius:
         await filled(lucius, 3)
         await refused(lucius, "3", "LANE_SATURATED")

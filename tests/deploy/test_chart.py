@@ -2,6 +2,7 @@
 
 import subprocess
 import tarfile
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -254,7 +255,7 @@ def test_prometheus_scrapes_every_process_with_its_key() -> None:
         assert chosen[0]["spec"]["ports"][0]["name"] == endpoint["port"]
 
 
-PACKAGED = {
+PACKAGED: dict[str, Callable[[int], int]] = {
     "ocr": ocr_memory,
     "embedding": lambda cores: TEXT_MEMORY,
     "sis": lambda cores: TEXT_MEMORY,

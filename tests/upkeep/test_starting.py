@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from lucius.bootstrap import building, standalone, starting
+from lucius.bootstrap.adapters.records import open_records
 from lucius.bootstrap.listening import LOOPBACK, free_port
 from lucius.bootstrap.roles import invoke, reconcile
 from lucius.bootstrap.serve import serve
@@ -21,7 +22,7 @@ from lucius.settings import Settings, load_settings
 from tests.platform.isolated import Threaded
 
 AWAY_NOW = "Azure Table Storage does not answer"
-Start = Callable[[Settings, int, Callable[..., None]], Awaitable[None]]
+Start = Callable[[Settings, int, Callable[..., None]], Coroutine[Any, Any, None]]
 
 
 class Storage:
@@ -45,7 +46,7 @@ class Storage:
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     """Whatever a process builds at its start needs it."""
-    found, build, records = Storage(), building.build, standalone.open_records
+    found, build = Storage(), building.build
     monkeypatch.setattr(starting, "PAUSES", (0.0, 0.001))
 
     async def built(*args: Any, **how: Any) -> Any:
@@ -55,7 +56,7 @@ def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     @asynccontextmanager
     async def recorded(*args: Any) -> AsyncIterator[Any]:
         found.ask()
-        async with records(*args) as opened:
+        async with open_records(*args) as opened:
             yield opened
 
     monkeypatch.setattr(building, "build", built)
@@ -85,7 +86,7 @@ async def test_it_is_alive_and_not_ready_until_its_storage_is_there(
 ) -> None:
     settings = load_settings({"LUCIUS_DATA_DIR": str(tmp_path), "LUCIUS_STORAGE_BACKEND": "memory"})
     port, started = free_port(), asyncio.Event()
-    process = asyncio.create_task(start(settings, port, lambda *said: started.set()))  # type: ignore[arg-type]
+    process = asyncio.create_task(start(settings, port, lambda *said: started.set()))
     try:
         transport = httpx.AsyncHTTPTransport(retries=100)
         url = f"http://{LOOPBACK}:{port}"
