@@ -99,3 +99,18 @@ def test_neither_does_the_module(folder: Path, words: tuple[str, ...]) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert not imported(folder)
+
+
+def test_certify_starts_the_service_without_the_libraries_of_the_folder(folder: Path) -> None:
+    with_package(folder)
+    (folder / "mine.py").write_text(MINE.replace(HOSTILE, ""))
+    run = subprocess.run(
+        [LUCIUS, "certify", "mine:Mine", "--check", "ack-in-time"],
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert not imported(folder)

@@ -29,6 +29,7 @@ from lucius.bootstrap.stack_part import Part, PartMissingError
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.temporal_server import server_command
 from lucius.configs.files import FileConfig
+from lucius.machine import private_folder, python_command
 from lucius.settings import Settings
 from lucius.standins.azurite import create_container
 
@@ -102,7 +103,7 @@ class Stack:
     async def _storage(self) -> dict[str, str]:
         blob, queue, table = free_port(), free_port(), free_port()
         folder = self._data / "azurite"
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         command = [*azurite_command(), *azurite_options(folder, blob, queue, table)]
         azurite = await self._start("Azurite", command, speaks=False)
         account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
@@ -140,7 +141,7 @@ class Stack:
     async def start_temporal(self) -> str:
         """The answer: where its user interface is."""
         folder = self._data / "temporal"
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         port, ui_port, invokers = free_port(), free_port(), [free_port() for _ in range(INVOKERS)]
         await self._start("Temporal server", server_command(folder / "temporal.db", port, ui_port))
         self.environ |= {
@@ -193,12 +194,12 @@ class Stack:
 
     async def _lucius(self, name: str, *words: str) -> Part:
         own = self._data / name.replace(" ", "-").replace(":", "-")
-        command = [sys.executable, "-m", "lucius", *words, "--data", str(own), "--json"]
+        command = python_command("lucius", *words, "--data", str(own), "--json")
         return await self._start(name, command)
 
     async def _stand_in(self, name: str, module: str, *words: str, **how: Any) -> Part:
         """It has its port from here, so that a later process has the same."""
-        command = [sys.executable, "-m", f"lucius.standins.{module}", "--port", str(free_port())]
+        command = python_command(f"lucius.standins.{module}", "--port", str(free_port()))
         return await self._start(f"{name} stand-in", [*command, *words], **how)
 
     async def _start(self, name: str, command: Sequence[str], **how: Any) -> Part:

@@ -15,6 +15,7 @@ from typing import Final
 
 from lucius.bootstrap.listening import LOOPBACK, free_port, listen
 from lucius.core.errors import LuciusError
+from lucius.machine import private_folder
 
 log = logging.getLogger("lucius")
 
@@ -35,7 +36,7 @@ def local_nats(environ: Mapping[str, str], data: Path) -> Iterator[dict[str, str
         yield {}
         return
     port, folder = _port(), data.absolute() / "nats"
-    folder.mkdir(0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     words = ["-js", "-sd", str(folder), "-a", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(
         [_binary(), *words, "-l", str(folder / "server.log")],
