@@ -3,6 +3,7 @@
 No other module makes either of them in its own way: `tests/security/test_source.py` looks for those that do.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,15 @@ def private_folder(path: Path) -> Path:
     if not path.is_dir():
         private_folder(path.parent)
         path.mkdir(PRIVATE, exist_ok=True)
+    return path
+
+
+def private_text(path: Path, text: str) -> Path:
+    """Write a file that only its owner can read, in place of one that may have been open."""
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
     return path
 
 

@@ -8,6 +8,7 @@ ends is started again where it was; all of them end with this one.
 """
 
 import asyncio
+import base64
 import contextlib
 import json
 import logging
@@ -23,6 +24,7 @@ from lucius.bootstrap import stack_settings
 from lucius.bootstrap.broker import local_nats
 from lucius.bootstrap.ending import CLOSING, Ending
 from lucius.bootstrap.listening import LOOPBACK, free_port, listen
+from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.secrets import made_once
 from lucius.bootstrap.stack_part import Part, PartMissingError
@@ -43,10 +45,9 @@ RECONCILED: Final = "reconciled"
 """A file: jobs of the outbox engine have been here, and those that have not ended need a reconciler."""
 CONTAINER: Final = "workspaces"
 ACCOUNT: Final = "devstoreaccount1"
-KEY: Final = (
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-)
-"""Azurite's own, from its documentation: it opens nothing else."""
+"""Azurite's own name: what it kept before it had a key of the data directory is still found."""
+SECRET_FILES: Final = {"app_configuration": "appconfig.key", "service_bus": "servicebus.key"}
+"""Of the stand-ins, by module. Secrets go by files and the environment: all users see a command."""
 SCRIPT: Final = Path("azurite/node_modules/azurite/dist/src/azurite.js")
 
 
@@ -105,8 +106,10 @@ class Stack:
         folder = self._data / "azurite"
         private_folder(folder)
         command = [*azurite_command(), *azurite_options(folder, blob, queue, table)]
-        azurite = await self._start("Azurite", command, speaks=False)
-        account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
+        key = base64.b64encode(made_once(self._data / "azurite.key")).decode()
+        opened = {**self.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{key}"}
+        azurite = await self._start("Azurite", command, opened, speaks=False)
+        account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={key};"
         blobs = f"{account}BlobEndpoint=http://{LOOPBACK}:{blob}/{ACCOUNT};"
         await azurite.answers(lambda: create_container(blobs, CONTAINER))
         return {
@@ -118,10 +121,7 @@ class Stack:
         }
 
     async def _configuration(self) -> dict[str, str]:
-        secret = self._data / "appconfig.key"
-        made_once(secret)
-        words = ("--secret-file", str(secret), *self._protocols)
-        part = await self._stand_in("App Configuration", "app_configuration", *words)
+        part = await self._stand_in("App Configuration", "app_configuration", *self._protocols)
         return {"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": part.said}
 
     @property
@@ -198,12 +198,21 @@ class Stack:
         return await self._start(name, command)
 
     async def _stand_in(self, name: str, module: str, *words: str, **how: Any) -> Part:
-        """It has its port from here, so that a later process has the same."""
-        command = python_command(f"lucius.standins.{module}", "--port", str(free_port()))
-        return await self._start(f"{name} stand-in", [*command, *words], **how)
+        """It has its port and its key from here, so that a later process has the same."""
+        secret = self._data / SECRET_FILES[module]
+        made_once(secret)
+        own = ("--port", str(free_port()), "--secret-file", str(secret))
+        command = python_command(f"lucius.standins.{module}", *own, *words)
+        return await self._start(f"{name} stand-in", command, **how)
 
-    async def _start(self, name: str, command: Sequence[str], **how: Any) -> Part:
-        part = Part(name, command, self.environ, **how)
+    async def _start(
+        self,
+        name: str,
+        command: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+        **how: Any,
+    ) -> Part:
+        part = Part(name, command, self.environ if environ is None else environ, **how)
         self.parts.append(part)
         await part.start()
         return part
@@ -264,6 +273,7 @@ async def serve_azure(
 ) -> None:
     """Until SIGINT or SIGTERM. Each part has its drain and its time to close; then the stand-ins end."""
     check(settings, host, port)
+    own_data(settings)
     stopping = asyncio.Event()
     with Ending(settings.drain, closing=3 * CLOSING).listening(stopping.set):
         running = asyncio.create_task(_run(settings, ready, host, port, services, temporal))

@@ -20,7 +20,8 @@ from lucius.settings import Settings
 log = logging.getLogger("lucius")
 FILE: Final = 0o600
 ADVICE: Final = "give --data (LUCIUS_DATA_DIR) a directory of its own"
-SECRETS: Final = ("callback.key", "webhook.key", "keys.json.lock")
+OF_STACKS: Final = ("nats.key", "azurite.key", "servicebus.key", "appconfig.key", "invoker.key")
+SECRETS: Final = ("callback.key", "webhook.key", "keys.json.lock", *OF_STACKS, "stack.env")
 MADE: Final = {LEDGER_FILE, *SECRETS, "keys.json", "installation", "workspace", "demo"}
 """Names of which one at least is in a data directory that LUCIUS has used."""
 
