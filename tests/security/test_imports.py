@@ -36,11 +36,15 @@ MINE = HOSTILE + (
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder such as somebody else may have prepared."""
-    for name in LIBRARIES:
-        (tmp_path / f"{name}.py").write_text(HOSTILE)
     (tmp_path / "examples").mkdir()
     shutil.copy(SAMPLE, tmp_path / "examples")
-    return tmp_path
+    return with_libraries(tmp_path)
+
+
+def with_libraries(folder: Path) -> Path:
+    for name in LIBRARIES:
+        (folder / f"{name}.py").write_text(HOSTILE)
+    return folder
 
 
 def with_package(folder: Path) -> Path:
