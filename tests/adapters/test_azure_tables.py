@@ -12,7 +12,7 @@ from azure.data.tables.aio import TableServiceClient
 
 from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.azure_stack import ACCOUNT, KEY
+from lucius.bootstrap.azure_stack import ACCOUNT
 from lucius.bootstrap.listening import free_port
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.ledgers.azure.opening import TableConnectionError, open_tables
@@ -26,7 +26,7 @@ from lucius.ledgers.azure.tables import (
 )
 from lucius.ports.ledger import Ledger
 from lucius.settings import load_settings
-from tests.azurite_server import shared_azurite
+from tests.azurite_server import KEY, shared_azurite
 from tests.conformance.azure_ledgers import fresh_prefix
 from tests.memory_tables import MemoryTables
 

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from lucius.standins.azurite import create_container
 from lucius.standins.service_bus import Broker, StandIn
-from lucius.standins.service_bus.access import EVERYTHING, Access
+from lucius.standins.service_bus.access import EVERYTHING, Access, Grant
 from tests.azurite_server import Azurite
 from tests.certificates import Authority
 
@@ -68,8 +68,8 @@ class TokenService:
 class Bearers(Access):
     """Takes tokens of Entra ID for Service Bus, and none that a key has signed."""
 
-    def rights(self, token: str) -> frozenset[str] | None:
-        return EVERYTHING if audience_of(token) == BUS else None
+    def granted(self, token: str) -> Grant | None:
+        return Grant(EVERYTHING) if audience_of(token) == BUS else None
 
 
 def audience_of(token: str) -> object:

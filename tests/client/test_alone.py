@@ -34,6 +34,8 @@ def test_the_import_contract_names_every_other_package(own: set[str]) -> None:
         for each in project["tool"]["importlinter"]["contracts"]
         if own & {name.removeprefix("lucius.") for name in each.get("source_modules", ())}
     ]
-    packages = {path.parent.name for path in Path(lucius.__path__[0]).glob("*/__init__.py")}
+    tree = Path(lucius.__path__[0])
+    packages = {path.parent.name for path in tree.glob("*/__init__.py")}
+    packages |= {path.stem for path in tree.glob("[!_]*.py")}
     forbidden = {name.removeprefix("lucius.") for name in contract["forbidden_modules"]}
     assert packages - own == forbidden

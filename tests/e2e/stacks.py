@@ -50,7 +50,8 @@ class Stack:
         """It says there when it is ready."""
         services = [word for name in self._services for word in ("--service", name)]
         chosen = ["--stack", self.name.split()[0], "--port", "0", "--no-services"]
-        words = ["up", *chosen, *services, "--json"]
+        accepted = ["--shared-machine"] if self.name == "temporal" else []
+        words = ["up", *chosen, *accepted, *services, "--json"]
         self._process = subprocess.Popen(
             [LUCIUS, *words],
             cwd=REPOSITORY,

@@ -36,11 +36,15 @@ MINE = HOSTILE + (
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder such as somebody else may have prepared."""
-    for name in LIBRARIES:
-        (tmp_path / f"{name}.py").write_text(HOSTILE)
     (tmp_path / "examples").mkdir()
     shutil.copy(SAMPLE, tmp_path / "examples")
-    return tmp_path
+    return with_libraries(tmp_path)
+
+
+def with_libraries(folder: Path) -> Path:
+    for name in LIBRARIES:
+        (folder / f"{name}.py").write_text(HOSTILE)
+    return folder
 
 
 def with_package(folder: Path) -> Path:
@@ -98,4 +102,19 @@ def test_neither_does_the_module(folder: Path, words: tuple[str, ...]) -> None:
         timeout=90,
     )
     assert run.returncode == 0, run.stderr
+    assert not imported(folder)
+
+
+def test_certify_starts_the_service_without_the_libraries_of_the_folder(folder: Path) -> None:
+    with_package(folder)
+    (folder / "mine.py").write_text(MINE.replace(HOSTILE, ""))
+    run = subprocess.run(
+        [LUCIUS, "certify", "mine:Mine", "--check", "ack-in-time"],
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
     assert not imported(folder)

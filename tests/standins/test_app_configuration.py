@@ -1,5 +1,8 @@
 """The stand-in for App Configuration: the real SDK is understood, and nobody else is served."""
 
+import base64
+import hashlib
+import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -92,6 +95,59 @@ async def test_an_old_signature_is_refused(minutes: int) -> None:
     async with connected(stand_in) as client:
         with pytest.raises(ClientAuthenticationError, match="out of date"):
             await client.get_configuration_setting("a")
+
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+SECRET = b"a secret of the test"
+JAVASCRIPT = "/kv?api-version=2026-04-01&key=*"
+"""How Microsoft's SDK for JavaScript asks for all entries."""
+
+
+async def signed(date: str, names: str = "x-ms-date;host;x-ms-content-sha256") -> httpx.Response:
+    """The answer to a request that has the headers of the SDK for JavaScript, with this date."""
+    async with (
+        StandIn(secret=SECRET, now=lambda: NOON) as stand_in,
+        httpx.AsyncClient(base_url=stand_in.endpoint) as client,
+    ):
+        host = stand_in.endpoint.removeprefix("http://")
+        content = base64.b64encode(hashlib.sha256(b"").digest()).decode()
+        values = {"x-ms-date": date, "date": date, "host": host, "x-ms-content-sha256": content}
+        own = {name: values[name] for name in names.split(";")}
+        text = f"GET\n{JAVASCRIPT}\n{';'.join(own.values())}"
+        signature = base64.b64encode(hmac.new(SECRET, text.encode(), "sha256").digest()).decode()
+        credential = f"HMAC-SHA256 Credential=stand-in&SignedHeaders={names}&Signature={signature}"
+        return await client.get(JAVASCRIPT, headers={**own, "Authorization": credential})
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        "Wed, 18 Nov 2026 12:00:00 GMT",
+        "Wednesday, 18-Nov-26 12:00:00 GMT",
+        "Wed Nov 18 12:00:00 2026",
+        "Nov, 18 2026 12:00:00.000000 GMT",
+    ],
+    ids=["JavaScript and .NET", "RFC 850", "asctime", "Python"],
+)
+async def test_a_date_is_read_in_each_form_that_clients_write(date: str) -> None:
+    answer = await signed(date)
+    assert answer.status_code == 200, answer.text
+    assert (await signed(date, "date;host;x-ms-content-sha256")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("date", "said"),
+    [("Wed, 18 Nov 2026 12:16:00 GMT", "out of date"), ("today", "not a date"), ("", "not a date")],
+)
+async def test_a_date_that_is_none_or_too_far_off_is_refused(date: str, said: str) -> None:
+    answer = await signed(date)
+    assert (answer.status_code, said in answer.json()["detail"]) == (401, True)
+
+
+@pytest.mark.parametrize("names", ["host;x-ms-content-sha256", "x-ms-date;host", "date"])
+async def test_date_host_and_content_must_be_signed(names: str) -> None:
+    answer = await signed("Wed, 18 Nov 2026 12:00:00 GMT", names)
+    assert (answer.status_code, "must include" in answer.json()["detail"]) == (401, True)
 
 
 async def test_what_it_does_not_know_is_said() -> None:

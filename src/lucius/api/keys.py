@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 from lucius.api.context import Caller, Role
 from lucius.core.errors import LuciusError
+from lucius.machine import private_folder
 from lucius.ports.keys import ApiKey
 
 PREFIX: Final = "lk"
@@ -210,7 +211,7 @@ class KeyFile:
     def _writing(self) -> Iterator[None]:
         """One writer at a time, who begins with what the last one wrote."""
         try:
-            self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            private_folder(self._path.parent)
             lock = os.open(self._path.with_name(f"{self._path.name}.lock"), _LOCK_FLAGS, 0o600)
         except OSError as error:
             raise KeyFileError(f"{self._path} cannot be written: {error.strerror}") from error

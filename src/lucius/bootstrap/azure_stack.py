@@ -8,6 +8,7 @@ ends is started again where it was; all of them end with this one.
 """
 
 import asyncio
+import base64
 import contextlib
 import json
 import logging
@@ -23,12 +24,14 @@ from lucius.bootstrap import stack_settings
 from lucius.bootstrap.broker import local_nats
 from lucius.bootstrap.ending import CLOSING, Ending
 from lucius.bootstrap.listening import LOOPBACK, free_port, listen
+from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.secrets import made_once
 from lucius.bootstrap.stack_part import Part, PartMissingError
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.bootstrap.temporal_server import server_command
 from lucius.configs.files import FileConfig
+from lucius.machine import private_folder, python_command
 from lucius.settings import Settings
 from lucius.standins.azurite import create_container
 
@@ -42,10 +45,9 @@ RECONCILED: Final = "reconciled"
 """A file: jobs of the outbox engine have been here, and those that have not ended need a reconciler."""
 CONTAINER: Final = "workspaces"
 ACCOUNT: Final = "devstoreaccount1"
-KEY: Final = (
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-)
-"""Azurite's own, from its documentation: it opens nothing else."""
+"""Azurite's own name: what it kept before it had a key of the data directory is still found."""
+SECRET_FILES: Final = {"app_configuration": "appconfig.key", "service_bus": "servicebus.key"}
+"""Of the stand-ins, by module. Secrets go by files and the environment: all users see a command."""
 SCRIPT: Final = Path("azurite/node_modules/azurite/dist/src/azurite.js")
 
 
@@ -102,10 +104,12 @@ class Stack:
     async def _storage(self) -> dict[str, str]:
         blob, queue, table = free_port(), free_port(), free_port()
         folder = self._data / "azurite"
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         command = [*azurite_command(), *azurite_options(folder, blob, queue, table)]
-        azurite = await self._start("Azurite", command, speaks=False)
-        account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
+        key = base64.b64encode(made_once(self._data / "azurite.key")).decode()
+        opened = {**self.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{key}"}
+        azurite = await self._start("Azurite", command, opened, speaks=False)
+        account = f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={key};"
         blobs = f"{account}BlobEndpoint=http://{LOOPBACK}:{blob}/{ACCOUNT};"
         await azurite.answers(lambda: create_container(blobs, CONTAINER))
         return {
@@ -117,10 +121,7 @@ class Stack:
         }
 
     async def _configuration(self) -> dict[str, str]:
-        secret = self._data / "appconfig.key"
-        made_once(secret)
-        words = ("--secret-file", str(secret), *self._protocols)
-        part = await self._stand_in("App Configuration", "app_configuration", *words)
+        part = await self._stand_in("App Configuration", "app_configuration", *self._protocols)
         return {"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": part.said}
 
     @property
@@ -140,7 +141,7 @@ class Stack:
     async def start_temporal(self) -> str:
         """The answer: where its user interface is."""
         folder = self._data / "temporal"
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         port, ui_port, invokers = free_port(), free_port(), [free_port() for _ in range(INVOKERS)]
         await self._start("Temporal server", server_command(folder / "temporal.db", port, ui_port))
         self.environ |= {
@@ -193,16 +194,25 @@ class Stack:
 
     async def _lucius(self, name: str, *words: str) -> Part:
         own = self._data / name.replace(" ", "-").replace(":", "-")
-        command = [sys.executable, "-m", "lucius", *words, "--data", str(own), "--json"]
+        command = python_command("lucius", *words, "--data", str(own), "--json")
         return await self._start(name, command)
 
     async def _stand_in(self, name: str, module: str, *words: str, **how: Any) -> Part:
-        """It has its port from here, so that a later process has the same."""
-        command = [sys.executable, "-m", f"lucius.standins.{module}", "--port", str(free_port())]
-        return await self._start(f"{name} stand-in", [*command, *words], **how)
+        """It has its port and its key from here, so that a later process has the same."""
+        secret = self._data / SECRET_FILES[module]
+        made_once(secret)
+        own = ("--port", str(free_port()), "--secret-file", str(secret))
+        command = python_command(f"lucius.standins.{module}", *own, *words)
+        return await self._start(f"{name} stand-in", command, **how)
 
-    async def _start(self, name: str, command: Sequence[str], **how: Any) -> Part:
-        part = Part(name, command, self.environ, **how)
+    async def _start(
+        self,
+        name: str,
+        command: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+        **how: Any,
+    ) -> Part:
+        part = Part(name, command, self.environ if environ is None else environ, **how)
         self.parts.append(part)
         await part.start()
         return part
@@ -263,6 +273,7 @@ async def serve_azure(
 ) -> None:
     """Until SIGINT or SIGTERM. Each part has its drain and its time to close; then the stand-ins end."""
     check(settings, host, port)
+    own_data(settings)
     stopping = asyncio.Event()
     with Ending(settings.drain, closing=3 * CLOSING).listening(stopping.set):
         running = asyncio.create_task(_run(settings, ready, host, port, services, temporal))

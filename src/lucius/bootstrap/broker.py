@@ -1,7 +1,10 @@
-"""`--stack nats` without a server: one is started for as long as this process lives."""
+"""`--stack nats` without a server: one is started for as long as this process lives.
+
+It takes connections with the password in `nats.key` of the data directory, and no others.
+"""
 
 import ctypes
-import logging
+import json
 import shutil
 import signal
 import socket
@@ -13,15 +16,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from lucius.bootstrap import stack_settings
 from lucius.bootstrap.listening import LOOPBACK, free_port, listen
+from lucius.bootstrap.secrets import made_once
 from lucius.core.errors import LuciusError
-
-log = logging.getLogger("lucius")
+from lucius.machine import private_folder, private_text
 
 USUAL_PORT: Final = 4222
 START: Final = 10.0
 """Seconds within which the server takes connections."""
 PR_SET_PDEATHSIG: Final = 1
+USER: Final = "lucius"
+OTHER_WAYS: Final = ("USER", "PASSWORD", "TOKEN", "CREDENTIALS")
+"""Settings LUCIUS_NATS_* for servers of somebody else. For the one that is started here, its URL has all."""
 
 
 class BrokerMissingError(LuciusError):
@@ -30,26 +37,44 @@ class BrokerMissingError(LuciusError):
 
 @contextmanager
 def local_nats(environ: Mapping[str, str], data: Path) -> Iterator[dict[str, str]]:
-    """The settings that lead to a server: none where the environment names one already."""
+    """The settings that lead to a server: none where the environment names one already.
+
+    Services that run beside find them in `stack.env` of the data directory.
+    """
     if environ.get("LUCIUS_NATS_URL"):
         yield {}
         return
-    port, folder = _port(), data.absolute() / "nats"
-    folder.mkdir(0o700, parents=True, exist_ok=True)
-    words = ["-js", "-sd", str(folder), "-a", "127.0.0.1", "-p", str(port)]
+    binary, port, folder = _binary(), _port(), private_folder(data.absolute() / "nats")
+    password = made_once(data / "nats.key").decode()
     server = subprocess.Popen(
-        [_binary(), *words, "-l", str(folder / "server.log")],
+        [binary, "-c", str(_config(folder, port, password))],
         start_new_session=True,  # Ctrl-C is for this process alone: it drains first
         preexec_fn=die_with_parent if sys.platform == "linux" else None,
     )
     try:
         _wait_for(server, port, folder)
-        url = f"nats://127.0.0.1:{port}"
-        log.info("started a NATS server: LUCIUS_NATS_URL=%s", url)
-        yield {"LUCIUS_NATS_URL": url}
+        unused = (name for each in OTHER_WAYS if (name := f"LUCIUS_NATS_{each}") in environ)
+        found = {
+            "LUCIUS_BUS_BACKEND": "nats",
+            **dict.fromkeys(unused, ""),
+            "LUCIUS_NATS_URL": f"nats://{USER}:{password}@{LOOPBACK}:{port}",
+        }
+        with stack_settings.kept(data, found):
+            yield found
     finally:
         server.terminate()
         server.wait()
+
+
+def _config(folder: Path, port: int, password: str) -> Path:
+    """A file, because every user of the machine can read the words of a command."""
+    said = {
+        "listen": f"{LOOPBACK}:{port}",
+        "jetstream": {"store_dir": str(folder)},
+        "log_file": str(folder / "server.log"),
+        "authorization": {"user": USER, "password": password},
+    }
+    return private_text(folder / "server.conf", json.dumps(said, ensure_ascii=False, indent=1))
 
 
 def _binary() -> str:
@@ -76,7 +101,7 @@ def _wait_for(server: "subprocess.Popen[bytes]", port: int, folder: Path) -> Non
     give_up_at = time.monotonic() + START
     while server.poll() is None and time.monotonic() < give_up_at:
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
+            socket.create_connection((LOOPBACK, port), 1).close()
             return
         except OSError:
             time.sleep(0.02)

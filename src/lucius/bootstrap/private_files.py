@@ -14,13 +14,14 @@ from typing import Final
 
 from lucius.bootstrap.adapters.ledgers import LEDGER_FILE
 from lucius.bootstrap.adapters.workspaces import workspace_root
+from lucius.machine import PRIVATE, private_folder
 from lucius.settings import Settings
 
 log = logging.getLogger("lucius")
-FOLDER: Final = 0o700
 FILE: Final = 0o600
 ADVICE: Final = "give --data (LUCIUS_DATA_DIR) a directory of its own"
-SECRETS: Final = ("callback.key", "webhook.key", "keys.json.lock")
+OF_STACKS: Final = ("nats.key", "azurite.key", "servicebus.key", "appconfig.key", "invoker.key")
+SECRETS: Final = ("callback.key", "webhook.key", "keys.json.lock", *OF_STACKS, "stack.env")
 MADE: Final = {LEDGER_FILE, *SECRETS, "keys.json", "installation", "workspace", "demo"}
 """Names of which one at least is in a data directory that LUCIUS has used."""
 
@@ -28,7 +29,7 @@ MADE: Final = {LEDGER_FILE, *SECRETS, "keys.json", "installation", "workspace", 
 def own_data(settings: Settings) -> None:
     """Make the data directory if it is missing, and close what is open in it."""
     data = settings.data_dir
-    data.mkdir(FOLDER, parents=True, exist_ok=True)
+    private_folder(data)
     if _is_ours(data):
         _close(data)
     else:
@@ -52,7 +53,7 @@ def _make_workspaces(settings: Settings) -> None:
         and settings.data_dir.absolute() not in root.parents
     ):
         with suppress(OSError):  # services report what they cannot write
-            (root / settings.system).mkdir(FOLDER, parents=True, exist_ok=True)
+            private_folder(root / settings.system)
 
 
 def _ours(settings: Settings) -> Iterator[Path]:
@@ -72,7 +73,7 @@ def _close(path: Path) -> None:
         if not (folder or stat.S_ISREG(found.st_mode)) or found.st_mode & stat.S_ISVTX:
             return
         mode = stat.S_IMODE(found.st_mode)
-        closed = mode & (FOLDER if folder else FILE)
+        closed = mode & (PRIVATE if folder else FILE)
         if closed != mode:
             os.chmod(path, closed)
             log.warning("%s was open to other users: its mode was %o and is %o", path, mode, closed)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from lucius.core.errors import LuciusError
+from lucius.machine import private_folder
 from lucius.settings import Settings
 from lucius.settings.behaviour import EMBEDDED_BACKENDS
 
@@ -55,7 +56,7 @@ def webhook_secret(settings: Settings) -> str:
 
 def made_once(path: Path) -> bytes:
     """A random secret in a file that only its owner can read. Raises SecretTooShortError."""
-    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    private_folder(path.parent)
     if not path.exists():
         _make(path)
     secret = path.read_bytes()

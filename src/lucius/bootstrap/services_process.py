@@ -24,6 +24,7 @@ from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.job import Job
 from lucius.engines.outbox.lost_services import LostServices
+from lucius.machine import python_command
 from lucius.platform.isolation.forks import told_exit
 from lucius.ports.bus import Bus
 from lucius.settings import Settings
@@ -78,7 +79,7 @@ class Life:
             pairs = [socket.socketpair() for _ in range(2)]
             link, beside = (ours.enter_context(pair[0]) for pair in pairs)
             handles = [theirs.enter_context(pair[1]).fileno() for pair in pairs]
-            words = [sys.executable, "-P", "-m", module, *map(str, handles)]
+            words = python_command(module, *map(str, handles))
             self._process = await asyncio.create_subprocess_exec(
                 *words, stdin=DEVNULL, stdout=2, pass_fds=handles, start_new_session=True
             )

@@ -1,19 +1,24 @@
-"""`stack.env`: the settings of a running `lucius up --stack azure`, for commands that look at its data."""
+"""`stack.env`: the settings of a running `lucius up --stack NAME`, for commands on its data directory.
+
+It holds the secrets of the stack, so only its owner can read it.
+"""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from lucius.machine import private_text
 
 NAME: Final = "stack.env"
 
 
 def write(data: Path, environ: Mapping[str, str]) -> None:
     """As a shell reads them too: `set -a; . stack.env`."""
-    path = data / NAME
     named = {name: text for name, text in environ.items() if name.startswith("LUCIUS_")}
-    path.touch(0o600)
-    path.write_text("".join(f"{name}={shlex.quote(text)}\n" for name, text in named.items()))
+    lines = (f"{name}={shlex.quote(text)}\n" for name, text in named.items())
+    private_text(data / NAME, "".join(lines))
 
 
 def read(data: Path) -> dict[str, str]:
@@ -27,3 +32,13 @@ def read(data: Path) -> dict[str, str]:
 
 def remove(data: Path) -> None:
     (data / NAME).unlink(missing_ok=True)
+
+
+@contextmanager
+def kept(data: Path, environ: Mapping[str, str]) -> Iterator[None]:
+    """They are there for as long as the stack runs."""
+    write(data, environ)
+    try:
+        yield
+    finally:
+        remove(data)

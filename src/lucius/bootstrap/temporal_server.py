@@ -1,8 +1,15 @@
-"""How a Temporal server is started on this machine, for `lucius up --stack temporal` and the tests."""
+"""How a Temporal server is started on this machine, for `lucius up --stack temporal` and the tests.
 
+`temporal server start-dev` asks nobody for a key, and listens on loopback. So it is not started where other
+people could come by.
+"""
+
+import os
+import pwd
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +19,15 @@ from lucius.core.errors import LuciusError
 PRAGMAS: Final = ("journal_mode=WAL", "synchronous=1")
 ATTRIBUTES: Final = ("LuciusTenant", "LuciusRequestType", "LuciusState")
 """As `lucius temporal provision` registers them."""
+
+
+FIRST_PERSON, NOBODY = 500 if sys.platform == "darwin" else 1000, 65534
+"""People have user ids from the first one on, and before the second; those below are of the system."""
+NO_SHELLS: Final = ("nologin", "false")
+
+
+class SharedMachineError(LuciusError):
+    """Other people could use what has no authentication."""
 
 
 class TemporalMissingError(LuciusError):
@@ -46,3 +62,50 @@ def server_command(file: Path, port: int, ui_port: int | None) -> Sequence[str]:
         "--log-level",
         "warn",
     ]
+
+
+def check_alone() -> None:
+    """Raises SharedMachineError where other people can log in, or have processes now."""
+    if others := sorted(other_people()):
+        raise SharedMachineError(
+            "the Temporal server of --stack temporal has no authentication, and other users of this machine"
+            f" could use it ({', '.join(others[:5])}): start it in a container, or accept that with"
+            " --shared-machine"
+        )
+
+
+def other_people() -> set[str]:
+    """Their names, without the user of this process and the one who called `sudo`.
+
+    Root is left out, who can do everything anyway, and so are the accounts of daemons.
+    """
+    mine = {os.geteuid(), int(os.environ.get("SUDO_UID", os.geteuid()))}
+    accounts, locked = {each.pw_uid: each for each in pwd.getpwall()}, _locked()
+    able = {uid for uid, each in accounts.items() if _can_log_in(each, locked)}
+    others = {uid for uid in able | _running() if FIRST_PERSON <= uid < NOBODY} - mine
+    return {accounts[uid].pw_name if uid in accounts else str(uid) for uid in others}
+
+
+def _can_log_in(account: pwd.struct_passwd, locked: set[str]) -> bool:
+    keys = Path(account.pw_dir, ".ssh", "authorized_keys")
+    return not account.pw_shell.endswith(NO_SHELLS) and (
+        account.pw_name not in locked or os.path.exists(keys)
+    )
+
+
+def _locked(shadow: Path = Path("/etc/shadow")) -> set[str]:
+    """Names of accounts that no password opens. Only root may know; for others there are none."""
+    try:
+        rows = [line.split(":") for line in shadow.read_text().splitlines()]
+    except OSError:
+        return set()
+    return {row[0] for row in rows if len(row) > 1 and row[1].startswith(("!", "*"))}
+
+
+def _running(processes: Path = Path("/proc")) -> set[int]:
+    """The users of the processes that run now; none where the system has no such folder."""
+    found = set()
+    for path in processes.glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            found.add(path.stat().st_uid)
+    return found

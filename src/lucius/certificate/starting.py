@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Final
@@ -11,6 +10,7 @@ from lucius.certificate.checks.process import DRAIN_SECONDS
 from lucius.certificate.examined import Folders
 from lucius.certificate.examinee import ElsewhereExaminee, Examinee, ProcessExaminee
 from lucius.certificate.gateway import ExamGateway
+from lucius.machine import python_command
 
 SLOTS: Final = 16
 MARGIN: Final = 0.5
@@ -49,7 +49,7 @@ class NamedStarter:
         self._numbers = count(1)
 
     def make(self, gateway: ExamGateway, *, slow: bool) -> Examinee:
-        words = [sys.executable, "-m", "lucius.cli.main", "service", "run", self._name]
+        words = python_command("lucius.cli.main", "service", "run", self._name)
         words += ["--url", gateway.url, "--slots", str(SLOTS)]
         words += ["--chaos", f"delay={self._delay:g}s"] if slow else []
         return _process(

@@ -16,6 +16,7 @@ from lucius.cli.session import Session, echo_json, with_json
 from lucius.cli.submit import SCHEMA_VERSION
 from lucius.cli.watching import exit_code, watch_bar, watch_job
 from lucius.core.printable import printable
+from lucius.machine import private_folder, python_command
 
 if TYPE_CHECKING:
     import subprocess
@@ -93,8 +94,7 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
     unknown = next((each for each in documents if each.name not in ASKED), None)
     if unknown is not None and not prompts:
         raise click.UsageError(f"say with --prompt what to ask of {printable(str(unknown))}")
-    data.parent.mkdir(0o700, parents=True, exist_ok=True)
-    data.mkdir(0o700, exist_ok=True)
+    private_folder(data)
     if not as_json:
         click.echo("A server with the services OCR, EMBEDDING and SIS starts ...")
     with _server(data, documents) as url:
@@ -153,7 +153,7 @@ def _server(data: Path, documents: Sequence[Path]) -> Iterator[str]:
     url, log = f"http://127.0.0.1:{free_port()}", data / "server.log"
     port = url.rpartition(":")[2]
     own = str(data / "server")  # beside the output: no job may write where the server keeps its own
-    command = [sys.executable, "-P", "-m", "lucius.cli.main", "up", "--port", port, "--data", own]
+    command = python_command("lucius.cli.main", "up", "--port", port, "--data", own)
     plain = {name: text for name, text in os.environ.items() if not name.startswith("LUCIUS_")}
     roots = {
         "LUCIUS_INPUT_ROOTS": ",".join({str(each.resolve().parent) for each in documents}),

@@ -142,15 +142,21 @@ def settings_in_force(options: Mapping[str, str]) -> "Settings":
     return run(settings_with_stored(options))
 
 
-def settings_of_command(data: Path) -> "Settings":
-    """As `settings_for`, where nothing is logged: warnings are printed.
-
-    Where `lucius up --stack azure` runs on this directory, its settings count after the environment.
+def settings_beside(data: Path, **options: str) -> "Settings":
+    """As `settings_for`. If `lucius up --stack NAME` runs on this directory, its settings are used for what
+    the environment leaves out.
     """
     from lucius.bootstrap import stack_settings
 
     found = stack_settings.read(data)
-    settings = settings_for(data, **{name: found[name] for name in found.keys() - os.environ})
+    return settings_for(
+        data, **{name: found[name] for name in found.keys() - os.environ}, **options
+    )
+
+
+def settings_of_command(data: Path) -> "Settings":
+    """As `settings_beside`, where nothing is logged: warnings are printed."""
+    settings = settings_beside(data)
     for warning in settings.warnings:
         click.echo(f"lucius: warning: {printed(warning)}", err=True)
     return settings

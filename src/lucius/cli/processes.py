@@ -94,6 +94,11 @@ def with_stack(command: Any) -> Any:
     help="Also run this service; may be given several times. Its module may be in the current directory.",
 )
 @with_stack
+@click.option(
+    "--shared-machine",
+    is_flag=True,
+    help="Start --stack temporal though other people have accounts here. They can use its Temporal server.",
+)
 @with_json
 def up(
     host: str,
@@ -102,6 +107,7 @@ def up(
     no_services: bool,
     named: tuple[str, ...],
     stack: str,
+    shared_machine: bool,
     as_json: bool,
 ) -> None:
     """Run the server: API, reconciler and packaged services.
@@ -110,8 +116,11 @@ def up(
     """
     from lucius.bootstrap.adapters.services import named_service, packaged_names
     from lucius.bootstrap.broker import local_nats
+    from lucius.bootstrap.temporal_server import check_alone
 
     if stack in (AZURE, TEMPORAL):
+        if stack == TEMPORAL and not shared_machine:
+            check_alone()
         up_on_azure(host, port, data, not no_services, named, as_json, stack == TEMPORAL)
         return
     if named:
@@ -120,7 +129,7 @@ def up(
         local_nats(os.environ, data) if stack == "nats" else nullcontext({})
     )
     with broker as found:
-        settings = settings_for(data, **STACKS[stack], **found, **logs(as_json))
+        settings = settings_for(data, **{**STACKS[stack], **found}, **logs(as_json))
         names, note = ([], "") if no_services else if_installed(packaged_names)
         names += named
         services = [named_service(name, settings) for name in names]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lucius.cli.ledger import settings_for, with_data
+from lucius.cli.ledger import settings_beside, settings_for, with_data
 from lucius.cli.processes import logs, run_quickly, search_here, told, with_health
 from lucius.cli.session import echo_json, with_api_key, with_json
 
@@ -117,7 +117,7 @@ def run_service(
     from lucius.client import Client
     from lucius.core.plan import Mode
 
-    settings = settings_for(data, **logs(as_json))
+    settings = settings_beside(data, **logs(as_json))
     if url is None and settings.bus_backend == "memory":
         raise click.ClickException(
             "the memory bus lives inside one process, so a service outside of it receives nothing.\n"

@@ -15,8 +15,10 @@ import secrets
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
@@ -34,9 +36,11 @@ PAGE: Final = 100
 """As many entries as the service puts on a page."""
 SKEW: Final = timedelta(minutes=15)
 """How old a signature may be."""
-SIGNED: Final = ("x-ms-date", "host", "x-ms-content-sha256")
-DATE: Final = "%b, %d %Y %H:%M:%S.%f GMT"
-"""How the SDK writes `x-ms-date`."""
+DATES: Final = ("x-ms-date", "date")
+"""One of them must be signed; the first that is signed counts."""
+CONTENT: Final = "x-ms-content-sha256"
+PYTHON_DATE: Final = "%b, %d %Y %H:%M:%S.%f GMT"
+"""How the SDK for Python writes `x-ms-date`. Others write it as an HTTP date."""
 NO_LABEL: Final = "\0"
 
 
@@ -158,22 +162,23 @@ class StandIn:
         said = dict(part.partition("=")[::2] for part in text.split("&"))
         if scheme != "HMAC-SHA256" or said.get("Credential") != "stand-in":
             return "no such credential"
-        if tuple(said.get("SignedHeaders", "").lower().split(";")) != SIGNED:
-            return f"the signed headers must be {';'.join(SIGNED)}"
-        values = [request.headers.get(name, "") for name in SIGNED]
-        if values[2] != _base64(hashlib.sha256(body).digest()):
+        names = said.get("SignedHeaders", "").lower().split(";")
+        dated = next((name for name in DATES if name in names), None)
+        if dated is None or not {"host", CONTENT} <= set(names):
+            return f"the signed headers must include x-ms-date or date, host and {CONTENT}"
+        values = {name: request.headers.get(name, "") for name in names}
+        if values[CONTENT] != _base64(hashlib.sha256(body).digest()):
             return "the content is not what was signed"
-        text = f"{request.method}\n{request.raw_path}\n{';'.join(values)}"
+        text = f"{request.method}\n{request.raw_path}\n{';'.join(values[name] for name in names)}"
         expected = hmac.new(self._secret, text.encode(), hashlib.sha256).digest()
         if not hmac.compare_digest(_base64(expected), said.get("Signature", "")):
             return "the signature is wrong"
-        return self._date_fault(values[0])
+        return self._date_fault(values[dated])
 
     def _date_fault(self, text: str) -> str | None:
-        try:
-            signed_at = datetime.strptime(text, DATE).replace(tzinfo=UTC)
-        except ValueError:
-            return f"x-ms-date is not a date: {text}"
+        signed_at = _moment(text)
+        if signed_at is None:
+            return f"the date that was signed is not a date: {text}"
         return "the signature is out of date" if abs(self._now() - signed_at) > SKEW else None
 
     async def _list(self, request: web.Request) -> web.Response:
@@ -247,6 +252,14 @@ def _plain(part: str) -> str:
         escaped = sign == "\\" and not escaped
         kept += "" if escaped else sign
     return kept
+
+
+def _moment(text: str) -> datetime | None:
+    for read in (parsedate_to_datetime, lambda text: datetime.strptime(text, PYTHON_DATE)):
+        with suppress(ValueError):
+            found = read(text)
+            return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return None
 
 
 def _base64(data: bytes) -> str:

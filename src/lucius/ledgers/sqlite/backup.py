@@ -8,6 +8,7 @@ from pathlib import Path
 from lucius.core.errors import LedgerCorruptError, LedgerError
 from lucius.ledgers.sqlite.lock import WriterLock
 from lucius.ledgers.sqlite.schema import ForeignErrors, connect_readonly, probe, version_of
+from lucius.machine import private_folder
 
 
 def write_backup(source: Path, target: Path) -> None:
@@ -25,7 +26,7 @@ def restore(backup: Path, target: Path, *, force: bool = False) -> None:
     The backup is examined first. An existing ledger is replaced only with `force`.
     """
     examine(backup)
-    target.parent.mkdir(0o700, parents=True, exist_ok=True)
+    private_folder(target.parent)
     lock = WriterLock(target)
     try:
         if target.exists() and not force:

@@ -32,6 +32,7 @@ from lucius.ledgers.sqlite.schema import (
 from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.ledgers.sqlite.verify import verify_file
 from lucius.ledgers.sqlite.writer import Writer
+from lucius.machine import private_folder
 from lucius.ports.ledger import (
     NO_LIMITS,
     Claim,
@@ -86,7 +87,7 @@ class SqliteLedger:
         Raises LedgerLockedError, LedgerCorruptError or LedgerTooNewError, and then leaves it as it is.
         """
         path = Path(path)
-        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        private_folder(path.parent)
         lock = WriterLock(path)
         try:
             probe(path, len(migrations))

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lucius.machine import python_command
 from lucius.platform.errors import ProcessDiedError
 from lucius.platform.isolation.frames import (
     FrameError,
@@ -171,7 +172,7 @@ class ForkServer:
             return self._control
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        command = [sys.executable, "-P", "-m", "lucius.platform.isolation", str(theirs.fileno())]
+        command = python_command("lucius.platform.isolation", str(theirs.fileno()))
         with theirs:
             self._process = subprocess.Popen(
                 command,

@@ -41,7 +41,7 @@ NOT_IMPLEMENTED: Final = Reply(
 
 
 class AdminConnection:
-    """One HTTP connection. Callers need the right Manage where the broker has policies."""
+    """One HTTP connection. Callers need the right Manage."""
 
     def __init__(
         self, broker: Broker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -79,7 +79,8 @@ class AdminConnection:
 
 
 def answered(broker: Broker, request: Request) -> Reply:
-    if MANAGE not in (broker.access.rights(request.token) or ()):
+    grant = broker.access.granted(request.token)
+    if grant is None or MANAGE not in grant.rights or not grant.covers("/".join(request.path)):
         return UNAUTHORIZED
     try:
         match request.path:

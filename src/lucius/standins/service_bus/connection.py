@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from lucius.standins.service_bus import frames
+from lucius.standins.service_bus.access import Grant
 from lucius.standins.service_bus.broker import Broker
 from lucius.standins.service_bus.codec import Array, Symbol, UByte, UInt, UShort
 from lucius.standins.service_bus.frames import (
@@ -33,8 +34,8 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._sessions: dict[int, Session] = {}
-        self.rights: frozenset[str] = frozenset()
-        """What the token that was shown to `$cbs` allows."""
+        self.grants: dict[str, Grant] = {}
+        """What the tokens that were shown to `$cbs` allow, by path."""
         self.max_frame_size = 65536
         self.answers: dict[str, OutgoingLink] = {}
         """Where the answers of a node go out, by its address."""

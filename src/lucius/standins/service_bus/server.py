@@ -33,7 +33,8 @@ class StandIn:
     @property
     def connection_string(self) -> str:
         """As the SDK takes it; the last part makes it do without TLS."""
-        return self.connection_as("stand-in", "c3RhbmQtaW4=")
+        name, policy = next(iter(self.broker.access.policies.items()))
+        return self.connection_as(name, policy.key)
 
     def connection_as(self, policy: str, key: str) -> str:
         key = f"SharedAccessKeyName={policy};SharedAccessKey={key}"

@@ -12,7 +12,7 @@ from lucius.standins.service_bus.accepting import (
     granted,
     wish_of,
 )
-from lucius.standins.service_bus.access import LISTEN, SEND, UNAUTHORIZED
+from lucius.standins.service_bus.access import LISTEN, SEND, UNAUTHORIZED, Grant, path_of
 from lucius.standins.service_bus.broker import Broker, TopicState
 from lucius.standins.service_bus.codec import Described, UInt, ULong, UShort
 from lucius.standins.service_bus.frames import (
@@ -39,7 +39,7 @@ from lucius.standins.service_bus.management import (
     answer_of,
     token_answer,
 )
-from lucius.standins.service_bus.messages import unpacked, value_of
+from lucius.standins.service_bus.messages import parse, unpacked, value_of
 from lucius.standins.service_bus.queue import Queue
 from lucius.standins.service_bus.sessions import Waiting
 from lucius.standins.service_bus.settling import applied
@@ -54,7 +54,7 @@ class Speaker(Protocol):
     broker: Broker
     max_frame_size: int
     answers: dict[str, OutgoingLink]
-    rights: frozenset[str]
+    grants: dict[str, Grant]
 
     def say(self, channel: int, said: Any, payload: bytes = b"") -> None: ...
 
@@ -167,7 +167,7 @@ class Session:
         if address == CBS:
             return lambda raw, _: answers[address].reply(self._admitted(raw))
         if address.lower().endswith(MANAGEMENT):
-            entity = address[: -len(MANAGEMENT)]
+            entity = self._managed(address)
             queue = broker.queue(entity)
             return lambda raw, _: answers[address].reply(
                 answer_of(queue, raw, broker.rules(entity))
@@ -179,12 +179,23 @@ class Session:
         return lambda raw, form: _publish(topic, raw, form)
 
     def _admitted(self, raw: bytes) -> bytes:
-        rights = self._connection.broker.access.rights(str(value_of(raw)))
-        self._connection.rights = rights or frozenset()
-        return token_answer(raw, good=rights is not None)
+        """The token must cover the entity that it is shown for."""
+        grant = self._connection.broker.access.granted(str(value_of(raw)))
+        good = grant is not None and grant.covers(path_of(str(parse(raw).application.get("name"))))
+        if grant is not None and good:
+            self._connection.grants[grant.path] = grant
+        return token_answer(raw, good=good)
+
+    def _managed(self, address: str) -> str:
+        """The entity of a `$management` node, whose messages can be read and settled there too."""
+        entity = address[: -len(MANAGEMENT)]
+        self._require(SEND if self._connection.broker.topic(entity) else LISTEN, entity)
+        return entity
 
     def _require(self, right: str, address: str) -> None:
-        if right not in self._connection.rights:
+        holds = self._connection.broker.access.holds
+        known = [each for each in self._connection.grants.values() if each.covers(address)]
+        if not any(right in grant.rights and holds(grant) for grant in known):
             said = (
                 f"Unauthorized access. '{right}' claim(s) are required to perform this operation."
             )
@@ -192,7 +203,9 @@ class Session:
 
     def _attach_outlet(self, said: Attach) -> None:
         address = _address(said.source)
-        if address == CBS or address.lower().endswith(MANAGEMENT):
+        if managed := address.lower().endswith(MANAGEMENT):
+            self._managed(address)
+        if address == CBS or managed:
             self._outlets[said.handle] = node = OutgoingLink(self, said.handle)
             self._connection.answers[address] = node
             self._accept(said)
