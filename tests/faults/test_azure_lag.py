@@ -10,13 +10,17 @@ import pytest
 from lucius.core.decide import decide
 from lucius.core.inputs import Ticked
 from lucius.core.job import Job
+from lucius.engines.outbox.ticks import QUIET
 from lucius.ledgers.azure.lateness import CROWD, LAG, MOST, Late
+from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.pending import Pending
 from lucius.ledgers.azure.split import SplitTables
 from lucius.ledgers.azure.store import ROW, Row, Store
 from tests.conformance.azure_ledgers import EVENTS, LANES, OUTBOX, STEPS, split
 from tests.conformance.jobs import ack_of, at, failure_of, success_of
+from tests.engine.apart import Apart
+from tests.engine.world import Timed
 from tests.faults.azure_operations import (
     CANCEL,
     STEP,
@@ -29,6 +33,8 @@ from tests.faults.azure_operations import (
     submits,
 )
 from tests.faults.stopping_store import Clock
+from tests.memory_tables import MemoryTables
+from tests.virtual import VirtualLoop, run_virtually
 
 JOB_ID = request("one").job.job_id
 COPIES = (STEPS, OUTBOX, EVENTS)
@@ -130,6 +136,26 @@ def test_with_a_lag_of_nothing_a_save_copies_at_once() -> None:
         assert await copied_of(site) == job.version
 
     run(body)
+
+
+def test_copies_are_not_late_where_nothing_is_due() -> None:
+    """The page of the ledger says how late: the lag, and the time to the next look."""
+
+    async def main(loop: VirtualLoop) -> None:
+        tables = MemoryTables()
+        ledger = split(tables, "t", loop.now)
+        services = [Timed(name, 0) for name in ("ocr", "embedding", "sis")]
+        leases = AzureLeases(tables, "shared")
+        async with Apart(loop, ledger, leases=leases, services=[*services]).running() as world:
+            await world.owner("owner")
+            asking = await world.orchestrator("asks")
+            job = await world.ended(asking, await world.submit(asking))
+            await asyncio.sleep((LAG + QUIET).total_seconds() + 1)
+            head = await tables.get(f"t{STEPS}", job.job_id, "JOB")
+            assert head is not None
+            assert head["version"] == job.version
+
+    run_virtually(main)
 
 
 # -- what waits is carried on ----------------------------------------------------------------

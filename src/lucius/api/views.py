@@ -80,7 +80,7 @@ def step_views(job: Job) -> list[StepShape]:
 
 def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step, payload: Any) -> StepShape:
     routing = plan.routing
-    execution = _attempt(step)
+    execution = step.attempt
     return {
         "stepId": planned.step_id,
         "step_id": planned.step_id,
@@ -114,11 +114,6 @@ def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step, payload: A
         "completed_at": _at(step.completed_at),
         "outbox": _outbox_view(plan, step.entry) if step.entry else None,
     }
-
-
-def _attempt(step: Step) -> Execution | None:
-    """The latest attempt; a record that only marks a job's end is none."""
-    return next((e for e in reversed(step.executions) if e.attempt_no > 0), None)
 
 
 def _outbox_view(plan: Plan, entry: Entry) -> OutboxShape:

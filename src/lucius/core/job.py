@@ -92,6 +92,11 @@ class Step:
         return self.executions[-1] if self.executions else None
 
     @property
+    def attempt(self) -> Execution | None:
+        """The latest attempt; a record that only marks a job's end is none."""
+        return next((run for run in reversed(self.executions) if run.attempt_no > 0), None)
+
+    @property
     def out(self) -> bool:
         """A directive was released and its attempt has not ended: some service may be at work."""
         if self.state is StepState.DISPATCHING:

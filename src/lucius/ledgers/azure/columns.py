@@ -100,13 +100,13 @@ def step_plan_columns(plan: Plan, index: int, payloads: Mapping[str, Any]) -> Co
 def step_columns(job: Job, index: int) -> Columns:
     """What changes. Merged into a row, so a value that is gone is written as empty, not left out."""
     step = job.steps[index]
-    run = step.execution
+    run = step.attempt
     return {
         "state": step.state.value,
         "status": step_status(step.state),
         "attempt_no": step.attempt_no,
-        "lease_id": run.exec_id if run and step.out else "",
-        "lease_expires_at": (run.lease_expires_at or run.finished_at) if run else None,
+        "lease_id": run.exec_id if run else "",
+        "lease_expires_at": (run.lease_expires_at or "") if run else None,
         "result_ref": text(step.result_ref),
         "last_error_code": step.fault.code if step.fault else "",
         "last_error_message": text(step.fault.message) if step.fault else "",

@@ -10,7 +10,7 @@ from lucius.ledgers.azure.copies import Copy
 
 LAG: Final = timedelta(seconds=30)
 AT_ONCE: Final = 256
-"""Jobs that are copied at one look at what is due."""
+"""Jobs that are copied together."""
 CROWD: Final = 1_000
 """Jobs that wait. The oldest of more than these are copied before their time."""
 MOST: Final = 2_000

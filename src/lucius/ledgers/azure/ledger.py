@@ -249,11 +249,12 @@ class AzureLedger:
         return await self._scanner.due(before, lanes, limit, after, self._unreadable.__contains__)
 
     async def _copy_late(self, *, all_own: bool = False) -> None:
-        """Whoever looks for what is due also copies what its saves have left."""
+        """Whoever looks for what is due, though nothing may be, also copies what its saves have left."""
         for job in await self._layout.copy_late(all_own=all_own):
             self._saving.copied(job)
 
     async def next_due(self, lanes: Collection[int]) -> datetime | None:
+        await self._copy_late()
         if self._now() - self._settled_at >= SETTLE:
             self._settled_at = self._now()
             await self._lanes.settle(lanes)

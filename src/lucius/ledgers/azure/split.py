@@ -30,7 +30,7 @@ from lucius.ledgers.azure.heads import (
     job_row,
     stored_of,
 )
-from lucius.ledgers.azure.lateness import LAG, Late
+from lucius.ledgers.azure.lateness import AT_ONCE, LAG, Late
 from lucius.ledgers.azure.pending import NOTHING, Pending, pending_events, pending_of
 from lucius.ledgers.azure.projections import Projections, Tables
 from lucius.ledgers.azure.store import (
@@ -256,10 +256,15 @@ class SplitTables:
 
     async def copy_late(self, *, all_own: bool = False) -> list[Job]:
         """Copy what has waited long enough, or all that this process has saved. The jobs that are whole."""
-        waiting = self._late.taken(all_own=all_own)
-        found = await asyncio.gather(*(self._copy_of(*each) for each in waiting))
-        copies = [copy for copy in found if copy is not None]
-        return [copy.job for copy in await self._written(copies)]
+        whole: list[Job] = []
+        while waiting := self._late.taken(all_own=all_own):
+            found = await asyncio.gather(*(self._copy_of(*each) for each in waiting))
+            copies = [copy for copy in found if copy is not None]
+            written = await self._written(copies)
+            whole += [copy.job for copy in written]
+            if not written or len(waiting) < AT_ONCE:
+                break
+        return whole
 
     async def _copy_of(self, job_id: str, copy: Copy | None) -> Copy | None:
         if copy is not None:
