@@ -4,6 +4,7 @@ Every operation is stopped at every request that it makes. Others go on meanwhil
 """
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -11,6 +12,7 @@ import pytest
 
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.job import Job
+from lucius.ledgers.azure import saving
 from lucius.ledgers.azure.heads import Glance
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.scanning import Scanner
@@ -179,6 +181,11 @@ async def no_fence(self: object, glance: Glance, wakeup: str) -> str:
     return glance.etag or ""
 
 
+def all_of_them(lane: int, rows: Sequence[str], *job: object) -> list[str]:
+    """The rows of a refused save go, whether or not the job relies on them."""
+    return list(rows)
+
+
 SABOTAGE = {
     "no wake-up before a save": (LaneTable, "announce", not_told, SAVES[0], Fate.UNHEARD),
     "no wake-up before a claim": (LaneTable, "announce", not_told, CREATIONS[0], Fate.UNSENT),
@@ -188,6 +195,7 @@ SABOTAGE = {
     "no tombstone in separate tables": (SplitTables, "bury", no_tombstone, CREATIONS[0], Fate.LATE),
     "no fence in separate tables": (SplitTables, "touch", no_fence, SAVES[0], Fate.LATE),
     "no wake-up before a late reply": (SplitTables, "apart", False, SAVES[-2], Fate.UNSENT),
+    "no look at what is stored": (saving, "unnamed", all_of_them, SAVES[0], Fate.RESENT),
     "no withdrawal": (Tenants, "withdraw", not_ended, CREATIONS[0], Fate.UNSENT),
 }
 
