@@ -19,6 +19,7 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Fault
 from lucius.core.json_faults import json_faults
+from lucius.core.notices import notice
 from lucius.core.plan import StepPlan, output_folders
 from lucius.core.wire import (
     CUT_MARK,
@@ -314,3 +315,22 @@ def test_an_effect_key_is_that_of_the_root_job_and_of_what_is_done() -> None:
     assert key == effect_key("root", "a", "in", {"dpi": 300.0})
     assert key != effect_key("root", "a", "in", {"dpi": 301})
     assert key != effect_key("root", "b", "in", {"dpi": 300})
+
+
+def test_a_message_id_fits_every_bus_and_stays_unique() -> None:
+    """Service Bus takes 128 characters. Rows of the outbox are found by the job id in front."""
+    job_id, lease = f"job_{'0' * 32}", "f" * 36
+    made = {
+        message_id(job_id, "s" * 63 + last, attempt, lease, kind)
+        for last in "ab"
+        for attempt in (1, 2)
+        for kind in ("DIRECTIVE", "ACK", "HEARTBEAT:1", "HEARTBEAT:2")
+    }
+    assert len(made) == 16
+    assert {len(each) for each in made} == {128}
+    assert all(each.startswith(f"{job_id}:sss") for each in made)
+    told, *_ = notice("LEASE_ENDED", (job_id, "s" * 64, 20, lease), ())
+    again, *_ = notice("LEASE_ENDED", (job_id, "s" * 64, 20, lease), ())
+    assert len(told) == len(again) == 128
+    assert told != again
+    assert len(message_id("j" * 256, "s" * 256, 10**300, "l" * 256, "ACK")) == 128

@@ -170,9 +170,11 @@ _ALL: Final = (
         "PUBLISH_REFUSED",
         Severity.PROBLEM,
         "The broker refused the directive",
-        "The broker said no to this message. It is tried again, and uses up an attempt each time.",
+        "The broker refuses the content of this message: its size, its id or its properties. No other job is"
+        " concerned. It is tried again, and uses up an attempt each time.",
         "It is published again when the backoff is over.",
-        "Look why the broker refuses (quota, size, rights); `lucius outbox retry` publishes at once.",
+        "The evidence says what the broker refused. Correct that in the request or raise the broker's limit;"
+        " `lucius outbox retry` publishes at once.",
     ),
     Cause(
         "WORKER_QUIET",

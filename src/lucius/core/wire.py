@@ -19,6 +19,7 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Fault, Job
 from lucius.core.json_faults import json_faults
+from lucius.core.limits import MESSAGE_ID_CHARACTERS
 from lucius.core.plan import output_folders
 
 MAX_STRING: Final = 4096
@@ -33,7 +34,15 @@ STATUSES: Final = {status.value: status for status in ResultStatus}
 
 
 def message_id(job_id: str, step_id: str, attempt_no: int, lease_id: str, kind: str) -> str:
-    return f"{job_id}:{step_id}:{attempt_no}:{lease_id}:{kind}"
+    """The same for the same arguments, and short enough for every bus: a long one ends with its hash.
+
+    It begins with the job id in both forms.
+    """
+    name = f"{job_id}:{step_id}:{attempt_no}:{lease_id}:{kind}"
+    if len(name) <= MESSAGE_ID_CHARACTERS:
+        return name
+    digest = sha256(name.encode("utf-8", "replace")).hexdigest()
+    return f"{name[: MESSAGE_ID_CHARACTERS - len(digest) - 1]}:{digest}"
 
 
 def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[str, Any]:

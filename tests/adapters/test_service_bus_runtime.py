@@ -1,0 +1,80 @@
+"""The whole runtime on SQLite and Service Bus, with workers that use nothing but Microsoft's SDK."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from lucius.standins.service_bus import StandIn
+from tests.api.live import Live, live
+
+LONGEST = "s" * 64
+"""The longest step id that a protocol may have."""
+
+
+@dataclass
+class Foreign:
+    """A worker that knows the specification and the SDK, and nothing of LUCIUS's own kit."""
+
+    client: ServiceBusClient
+    prefix: str
+
+    async def directive(self, lane: int) -> dict[str, Any]:
+        topic = f"{self.prefix}global-bus-p{lane}"
+        async with self.client.get_subscription_receiver(topic, "ocr") as receiver:
+            (message,) = await receiver.receive_messages(1, max_wait_time=60)
+            await receiver.complete_message(message)
+            body: dict[str, Any] = orjson.loads(b"".join(message.body))
+            return {**body, "message_id": message.message_id}
+
+    async def send(self, topic: str, body: Mapping[str, Any]) -> None:
+        async with self.client.get_topic_sender(topic) as sender:
+            await sender.send_messages(ServiceBusMessage(orjson.dumps(body)))
+
+
+@asynccontextmanager
+async def on_service_bus(
+    folder: Path, *, step_id: str = "ocr", prefix: str = "", **settings: Any
+) -> AsyncIterator[tuple[Live, Foreign]]:
+    file = folder / "protocols.yaml"
+    steps = [{"type": "OCR", "id": step_id}]
+    protocol = {"request_type": "OCR", "protocol_id": "ocr_v1", "steps": steps}
+    content = {"step_types": {"OCR": {"service": "ocr"}}, "protocols": [protocol]}
+    file.write_text(yaml.safe_dump(content))
+    async with StandIn() as stand_in:
+        bus: dict[str, Any] = {
+            "bus_backend": "servicebus",
+            "bus_provision": "auto",
+            "servicebus_connection": stand_in.connection_string,
+            "servicebus_prefix": prefix,
+            "protocols": str(file),
+        }
+        async with (
+            live(folder / "data", **bus, **settings) as lucius,
+            ServiceBusClient.from_connection_string(stand_in.connection_string) as client,
+        ):
+            yield lucius, Foreign(client, prefix)
+
+
+async def routed(lucius: Live, job_id: str) -> int:
+    job = await lucius.runtime.engine.job(job_id)
+    assert job is not None
+    return job.plan.routing.lane
+
+
+async def test_the_longest_step_id_of_a_protocol_passes(tmp_path: Path) -> None:
+    """Its message ids would have 146 characters, and Service Bus takes 128."""
+    async with on_service_bus(tmp_path, step_id=LONGEST) as (lucius, worker):
+        job_id = await lucius.accepted()
+        directive = await worker.directive(await routed(lucius, job_id))
+        assert (directive["jobId"], directive["stepId"]) == (job_id, LONGEST)
+        assert directive["message_id"].startswith(f"{job_id}:")
+        assert len(directive["message_id"]) == 128
+        await lucius.answer(directive)
+        assert (await lucius.job(job_id))["state"] == "SUCCEEDED"
