@@ -78,3 +78,24 @@ async def test_the_longest_step_id_of_a_protocol_passes(tmp_path: Path) -> None:
         assert len(directive["message_id"]) == 128
         await lucius.answer(directive)
         assert (await lucius.job(job_id))["state"] == "SUCCEEDED"
+
+
+def specified(directive: Mapping[str, Any], kind: str, **fields: Any) -> dict[str, Any]:
+    """A reply exactly as the specification writes it: no token, no worker."""
+    named = ("jobId", "stepId", "tenant_id", "attempt_no", "lease_id", "correlation_id")
+    body = {name: directive[name] for name in named}
+    return {"type": kind, **body, "timestamp": "2026-01-27T10:02:00Z", **fields}
+
+
+async def test_a_worker_of_the_specification_alone_completes_a_job(tmp_path: Path) -> None:
+    async with on_service_bus(tmp_path) as (lucius, worker):
+        job_id = await lucius.accepted(correlation_id="corr-123")
+        directive = await worker.directive(await routed(lucius, job_id))
+        output = {"uri": "s3://bucket/output.json"}
+        ack = specified(directive, "ACK")
+        result = specified(directive, "RESULT", status="SUCCEEDED", output_ref=output)
+        for reply in (ack, result):
+            await worker.send(directive["reply_topic"], reply)
+        ended = await lucius.runtime.engine.ended(job_id, 60)
+        assert ended is not None
+        assert (ended.state, ended.steps[0].result_ref) == ("SUCCEEDED", output)

@@ -105,6 +105,16 @@ _ALL: Final = (
         "See why the workers ended or hang, and start them again. Redrive what has failed meanwhile.",
     ),
     Cause(
+        "BAD_TOKEN",
+        Severity.PROBLEM,
+        "The replies of this service are refused",
+        "A worker answers, and its replies are set aside: their callback token is missing where"
+        " LUCIUS_REQUIRE_REPLY_TOKEN is true, or is not the one of the directive.",
+        "Attempts end after the ACK timeout and are repeated, until they are used up.",
+        "Let the worker send `callback_token` back as it stands in the directive, or set"
+        " LUCIUS_REQUIRE_REPLY_TOKEN=false where the broker's own rights are enough.",
+    ),
+    Cause(
         "NOT_SUBSCRIBED",
         Severity.PROBLEM,
         "Nobody is subscribed to these directives",
