@@ -10,7 +10,10 @@ import orjson
 import yaml
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
+from lucius.core.trace_context import is_traceparent
+from lucius.platform import Output, Service, Task
 from lucius.standins.service_bus import StandIn
 from tests.api.live import Live, live
 
@@ -99,3 +102,43 @@ async def test_a_worker_of_the_specification_alone_completes_a_job(tmp_path: Pat
         ended = await lucius.runtime.engine.ended(job_id, 60)
         assert ended is not None
         assert (ended.state, ended.steps[0].result_ref) == ("SUCCEEDED", output)
+
+
+async def test_a_directive_says_what_a_foreign_worker_needs(tmp_path: Path) -> None:
+    """References are objects, topics have their real names, ids are there though the client gave none."""
+    async with on_service_bus(tmp_path, prefix="test-") as (lucius, worker):
+        job_id = await lucius.accepted(input_ref="s3://bucket/in.pdf")
+        directive = await worker.directive(lane := await routed(lucius, job_id))
+        assert directive["reply_topic"] == f"test-global-bus-replies-p{lane}"
+        assert directive["input_ref"] == {"uri": "s3://bucket/in.pdf"}
+        assert directive["output_ref"] == {"uri": "s3://bucket/out.json"}
+        assert directive["workspace_ref"]["uri"].endswith(f"/{job_id}/")
+        assert directive["correlation_id"] == job_id
+        assert is_traceparent(directive["traceparent"])
+        assert directive["callback_urls"]["ack"] == "http://lucius/v1/callbacks/ack"
+        await worker.send(directive["reply_topic"], specified(directive, "ACK"))
+        result = specified(directive, "RESULT", status="SUCCEEDED")
+        async with worker.client.get_topic_sender(directive["reply_topic"]) as sender:
+            text = orjson.dumps(result).decode()
+            await sender.send_messages(AmqpAnnotatedMessage(value_body=text))
+        ended = await lucius.runtime.engine.ended(job_id, 60)
+        assert ended is not None
+        assert ended.state == "SUCCEEDED"
+
+
+class Scribe(Service):
+    name = "ocr"
+    step_types = ("OCR",)
+
+    async def execute(self, task: Task) -> Output | None:
+        await task.stage("output.txt", "text")
+        return None
+
+
+async def test_the_kit_replies_where_topics_have_a_prefix(tmp_path: Path) -> None:
+    async with on_service_bus(tmp_path, prefix="test-", services=[Scribe()]) as (lucius, _):
+        job_id = await lucius.accepted(output_ref=(tmp_path / "out").as_uri())
+        ended = await lucius.runtime.engine.ended(job_id, 60)
+        assert ended is not None
+        assert ended.steps[0].execution is not None
+        assert ended.steps[0].execution.started_at is not None

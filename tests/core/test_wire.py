@@ -21,6 +21,7 @@ from lucius.core.job import Fault
 from lucius.core.json_faults import json_faults
 from lucius.core.notices import notice
 from lucius.core.plan import StepPlan, output_folders
+from lucius.core.trace_context import is_traceparent
 from lucius.core.wire import (
     CUT_MARK,
     MAX_STRING,
@@ -255,7 +256,7 @@ def test_a_later_step_is_told_the_results_of_earlier_stages() -> None:
     story.succeed("b", ref="of b")
     story.sent("c")
     body = directive(story.job, *story.lease("c"))
-    assert body["previous"] == {"a": "of a", "b": "of b"}
+    assert body["previous"] == {"a": {"uri": "of a"}, "b": {"uri": "of b"}}
     assert body["final_step"] is True
 
 
@@ -334,3 +335,24 @@ def test_a_message_id_fits_every_bus_and_stays_unique() -> None:
     assert len(told) == len(again) == 128
     assert told != again
     assert len(message_id("j" * 256, "s" * 256, 10**300, "l" * 256, "ACK")) == 128
+
+
+def test_references_of_a_directive_are_objects() -> None:
+    """As the specification has them, whatever the client and the services before have given."""
+    story = Story()
+    plan = replace(story.job.plan, input_ref="s3://b/in", output_ref={"uri": "s3://b/o", "v": 1})
+    body = directive(replace(story.sent().job, plan=plan), *LEASE)
+    assert body["input_ref"] == {"uri": "s3://b/in"}
+    assert body["output_ref"] == {"uri": "s3://b/o", "v": 1}
+    assert body["workspace_ref"] == {"uri": plan.workspace_ref}
+
+
+def test_a_directive_has_a_correlation_id_and_a_trace_though_the_client_gave_none() -> None:
+    job = Story().sent().job
+    bare = replace(job, plan=replace(job.plan, correlation_id=None, traceparent=None))
+    first, again = directive(bare, *LEASE), directive(bare, *LEASE)
+    assert first == again
+    assert first["correlation_id"] == job.job_id
+    assert is_traceparent(first["traceparent"])
+    other = replace(bare, plan=replace(bare.plan, job_id="job_2"))
+    assert directive(other, *LEASE)["traceparent"] != first["traceparent"]

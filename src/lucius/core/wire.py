@@ -64,10 +64,10 @@ def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[st
         "service": planned.service,
         "attempt_no": attempt_no,
         "lease_id": lease_id,
-        "input_ref": plan.input_ref,
-        "workspace_ref": plan.workspace_ref,
+        "input_ref": reference(plan.input_ref),
+        "workspace_ref": reference(plan.workspace_ref),
         "output_folder": output_folders(plan.steps)[index],
-        "output_ref": plan.output_ref,
+        "output_ref": reference(plan.output_ref),
         "payload": payload,
         "previous": _previous(job, index),
         "final_step": index == len(plan.steps) - 1,
@@ -81,8 +81,8 @@ def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[st
         "reply_topic": routing.reply_topic,
         "schema_version": plan.schema_version,
         "doc_id": plan.doc_id,
-        "correlation_id": plan.correlation_id,
-        "traceparent": plan.traceparent,
+        "correlation_id": plan.correlation_id or plan.job_id,
+        "traceparent": plan.traceparent or _traceparent(plan.job_id),
         **({"pool": planned.pool} if planned.pool is not None else {}),
     }
 
@@ -102,11 +102,22 @@ _RESERVED: Final = frozenset(
 )
 
 
+def reference(given: Any) -> Any:
+    """A reference as directives have them: an object with a `uri`, also where a text was given."""
+    return {"uri": given} if isinstance(given, str) else given
+
+
+def _traceparent(job_id: str) -> str:
+    """Of a job that came without one: all its steps are one trace, whose root nobody has recorded."""
+    digest = sha256(job_id.encode("utf-8", "replace")).hexdigest()
+    return f"00-{digest[:32]}-{digest[32:48]}-01"
+
+
 def _previous(job: Job, index: int) -> dict[str, Any]:
     """Results of the stages before this one, by step id."""
     stage = job.plan.steps[index].stage
     return {
-        planned.step_id: step.result_ref
+        planned.step_id: reference(step.result_ref)
         for planned, step in zip(job.plan.steps, job.steps, strict=True)
         if planned.stage < stage
     }
