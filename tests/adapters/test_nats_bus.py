@@ -50,6 +50,19 @@ async def test_what_is_published_again_is_delivered_once(server: NatsServer) -> 
             assert [d.message.message_id for d in got] == ["m1", "m2"]
 
 
+async def test_what_the_stream_refuses_for_its_size_is_no_outage(server: NatsServer) -> None:
+    """An operator made the stream narrower after this process had looked at it."""
+    async with connected(server, system := f"t-{uuid4().hex[:8]}") as bus:
+        await bus.ensure([Subscription("t", "w")])
+        session = (await bus._connection.get()).session
+        config = (await session.js.stream_info(f"{system}-bus")).config
+        await session.js.update_stream(config, max_msg_size=2000)
+        with pytest.raises(PublishRefusedError, match="10054"):
+            await bus.publish("t", [Message("large", {"text": "x" * 4000})])
+        await bus.publish("t", said("after"))
+        assert await backlog(bus, "w", ["t"]) == 1
+
+
 async def test_nothing_is_locked_beyond_the_limit(server: NatsServer) -> None:
     """A receiver that waits asks for one, however many would fit: the rest stays free for others."""
     async with connected(server, "limits") as bus, connected(server, "limits") as other:

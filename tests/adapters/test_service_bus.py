@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -120,6 +121,29 @@ async def test_a_message_that_is_too_large_is_refused_and_none_is_taken() -> Non
         with pytest.raises(PublishRefusedError, match="message large is larger than"):
             await bus.publish("t0", [Message("small", {}), large])
         assert await backlog(bus, "w", ["t0"]) == 0
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"a": 2**70}, {"a": "x" * 40_000}, {f"p{n}": "x" * 30_000 for n in range(3)}],
+    ids=["the SDK cannot encode it", "a property is too large", "all properties are too large"],
+)
+async def test_properties_that_are_refused_stop_nothing_else(properties: dict[str, Any]) -> None:
+    """By the SDK or by the broker: it is no outage."""
+    async with opened() as (_, bus):
+        with pytest.raises(PublishRefusedError):
+            await bus.publish("t0", [Message("refused", {}, properties)])
+        await bus.publish("t0", [Message("after", {})])
+        assert await backlog(bus, "w", ["t0"]) == 1
+
+
+async def test_what_the_broker_refuses_in_a_later_batch_is_still_no_outage() -> None:
+    """Those of the batches before were taken, and come again when each is sent alone."""
+    async with opened() as (_, bus):
+        large = [Message(f"m{n}", {"text": "x" * 100_000}) for n in range(3)]
+        refused = Message("refused", {}, {"a": "x" * 40_000})
+        with pytest.raises(PublishRefusedError):
+            await bus.publish("t0", [*large, refused])
 
 
 async def test_a_restart_during_traffic_loses_nothing() -> None:

@@ -27,7 +27,7 @@ async def test_a_corrected_payload_reaches_the_failed_step_alone(lucius: Live) -
     new = answer.json()["jobId"]
     (directive,) = await lucius.pull("embedding")
     assert (directive["jobId"], directive["payload"]) == (new, {"chunk_size": 128})
-    assert directive["previous"] == {"ocr": "s3://b/ocr"}
+    assert directive["previous"] == {"ocr": {"uri": "s3://b/ocr"}}
     await lucius.answer(directive)
     job = await lucius.job(new)
     assert (job["state"], job["redrive_of"]) == ("SUCCEEDED", old)

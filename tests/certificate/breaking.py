@@ -58,7 +58,7 @@ class NeedsOptional(Honest):
 
 class Scattering(Honest):
     async def execute(self, task: Task) -> Output:
-        scratch = path_of(task.directive["workspace_ref"]) / "scratch"
+        scratch = path_of(task.directive["workspace_ref"]["uri"]) / "scratch"
         scratch.mkdir(parents=True)
         (scratch / "notes").write_text("mine")
         return await super().execute(task)
@@ -68,7 +68,7 @@ class Early(Honest):
     """Puts its output in its place before anything else."""
 
     async def execute(self, task: Task) -> Output:
-        place = path_of(task.directive["workspace_ref"]) / task.directive["output_folder"]
+        place = path_of(task.directive["workspace_ref"]["uri"]) / task.directive["output_folder"]
         place.mkdir(parents=True, exist_ok=True)
         (place / "output.txt").write_text("soon")
         return await super().execute(task)
@@ -80,7 +80,7 @@ class Careless(Honest):
     commit = False
 
     async def execute(self, task: Task) -> Output:
-        place = path_of(task.directive["workspace_ref"]) / task.directive["output_folder"]
+        place = path_of(task.directive["workspace_ref"]["uri"]) / task.directive["output_folder"]
         place.mkdir(parents=True, exist_ok=True)
         text, path = uuid4().hex, place / "output.txt"
         path.unlink(missing_ok=True)

@@ -40,6 +40,11 @@ SETTLED = "settled"
 BY_TENANT = "by tenant"
 """A receiver can ask for the messages of some tenants alone."""
 
+ENCODES = "encodes"
+"""Messages leave the process as JSON."""
+SIZES = "sizes"
+"""The broker bounds the size of a message."""
+
 
 @dataclass
 class Harness:
@@ -139,7 +144,7 @@ class LinkedAdapter:
     """The bus of another process, whose end of the link is on the same loop here."""
 
     name = "linked"
-    capabilities = frozenset({TOPICS, BY_TENANT})
+    capabilities = frozenset({TOPICS, BY_TENANT, ENCODES})
 
     def run(self, body: Body) -> None:
         async def main() -> None:
@@ -180,7 +185,7 @@ class NatsAdapter:
 
     def __init__(self, name: str, *more: str, by_topic: bool) -> None:
         self.name = name
-        self.capabilities = frozenset({OUTAGE, SETTLED, *more})
+        self.capabilities = frozenset({OUTAGE, SETTLED, ENCODES, SIZES, *more})
         self._by_topic = by_topic
 
     def run(self, body: Body) -> None:
@@ -211,7 +216,7 @@ class ServiceBusAdapter:
         self.name = name
         self._sessions = sessions
         self._given = os.environ.get("LUCIUS_SERVICEBUS_CONNECTION", "")
-        always = frozenset({SETTLED, TOPICS})
+        always = frozenset({SETTLED, TOPICS, ENCODES, SIZES})
         self.capabilities = always if self._given else always | {OUTAGE}
 
     def run(self, body: Body) -> None:

@@ -11,14 +11,18 @@ from lucius.ports.bus import ABSENT, Message
 from tests.bus_looks import backlog, dead_letters
 from tests.conformance.bus_registry import (
     ADAPTERS,
+    ENCODES,
     EXACT_WAKE,
     OUTAGE,
     REFUSAL,
     SETTLED,
+    SIZES,
     TOPICS,
     Harness,
 )
 from tests.conformance.on_every import on_every
+
+NOT_JSON = Message("not-json", {"text": {1, 2}})
 
 on_every_bus = on_every(ADAPTERS)
 where_outages_can_be_played = on_every(ADAPTERS, OUTAGE)
@@ -331,3 +335,39 @@ async def test_a_refused_publish_took_nothing(h: Harness) -> None:
         await h.publish("m1")
     h.fail_with(None)
     assert await h.nothing()
+
+
+@on_every_bus
+async def test_a_message_whose_id_is_too_long_is_refused_alone(h: Harness) -> None:
+    """It is no outage: the bus answers, and takes every other message."""
+    await h.subscribe()
+    long = Message("x" * 129, {})
+    for batch in ([long], [Message("before", {}), long, Message("behind", {})]):
+        with pytest.raises(PublishRefusedError, match=r"id of message x{129} has 129 characters"):
+            await h.bus.publish(h.topic(), batch)
+    assert await h.nothing()
+    await h.publish("x" * 128)
+    assert (await h.one()).message.message_id == "x" * 128
+
+
+@on_every(ADAPTERS, ENCODES)
+async def test_a_message_that_is_not_json_is_refused_alone(h: Harness) -> None:
+    await h.subscribe()
+    for batch in ([NOT_JSON], [Message("before", {}), NOT_JSON]):
+        with pytest.raises(PublishRefusedError):
+            await h.bus.publish(h.topic(), batch)
+    assert await h.nothing()
+    await h.publish("after")
+    assert (await h.one()).message.message_id == "after"
+
+
+@on_every(ADAPTERS, SIZES)
+async def test_a_message_that_is_too_large_is_refused_alone(h: Harness) -> None:
+    await h.subscribe()
+    large = Message("large", {"text": "x" * 2_000_000})
+    for batch in ([large], [Message("before", {}), large]):
+        with pytest.raises(PublishRefusedError, match="large"):
+            await h.bus.publish(h.topic(), batch)
+    assert await h.nothing()
+    await h.publish("after")
+    assert (await h.one()).message.message_id == "after"

@@ -19,7 +19,9 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Fault
 from lucius.core.json_faults import json_faults
+from lucius.core.notices import notice
 from lucius.core.plan import StepPlan, output_folders
+from lucius.core.trace_context import is_traceparent
 from lucius.core.wire import (
     CUT_MARK,
     MAX_STRING,
@@ -254,7 +256,7 @@ def test_a_later_step_is_told_the_results_of_earlier_stages() -> None:
     story.succeed("b", ref="of b")
     story.sent("c")
     body = directive(story.job, *story.lease("c"))
-    assert body["previous"] == {"a": "of a", "b": "of b"}
+    assert body["previous"] == {"a": {"uri": "of a"}, "b": {"uri": "of b"}}
     assert body["final_step"] is True
 
 
@@ -314,3 +316,43 @@ def test_an_effect_key_is_that_of_the_root_job_and_of_what_is_done() -> None:
     assert key == effect_key("root", "a", "in", {"dpi": 300.0})
     assert key != effect_key("root", "a", "in", {"dpi": 301})
     assert key != effect_key("root", "b", "in", {"dpi": 300})
+
+
+def test_a_message_id_fits_every_bus_and_stays_unique() -> None:
+    """Service Bus takes 128 characters. Rows of the outbox are found by the job id in front."""
+    job_id, lease = f"job_{'0' * 32}", "f" * 36
+    made = {
+        message_id(job_id, "s" * 63 + last, attempt, lease, kind)
+        for last in "ab"
+        for attempt in (1, 2)
+        for kind in ("DIRECTIVE", "ACK", "HEARTBEAT:1", "HEARTBEAT:2")
+    }
+    assert len(made) == 16
+    assert {len(each) for each in made} == {128}
+    assert all(each.startswith(f"{job_id}:sss") for each in made)
+    told, *_ = notice("LEASE_ENDED", (job_id, "s" * 64, 20, lease), ())
+    again, *_ = notice("LEASE_ENDED", (job_id, "s" * 64, 20, lease), ())
+    assert len(told) == len(again) == 128
+    assert told != again
+    assert len(message_id("j" * 256, "s" * 256, 10**300, "l" * 256, "ACK")) == 128
+
+
+def test_references_of_a_directive_are_objects() -> None:
+    """As the specification has them, whatever the client and the services before have given."""
+    story = Story()
+    plan = replace(story.job.plan, input_ref="s3://b/in", output_ref={"uri": "s3://b/o", "v": 1})
+    body = directive(replace(story.sent().job, plan=plan), *LEASE)
+    assert body["input_ref"] == {"uri": "s3://b/in"}
+    assert body["output_ref"] == {"uri": "s3://b/o", "v": 1}
+    assert body["workspace_ref"] == {"uri": plan.workspace_ref}
+
+
+def test_a_directive_has_a_correlation_id_and_a_trace_though_the_client_gave_none() -> None:
+    job = Story().sent().job
+    bare = replace(job, plan=replace(job.plan, correlation_id=None, traceparent=None))
+    first, again = directive(bare, *LEASE), directive(bare, *LEASE)
+    assert first == again
+    assert first["correlation_id"] == job.job_id
+    assert is_traceparent(first["traceparent"])
+    other = replace(bare, plan=replace(bare.plan, job_id="job_2"))
+    assert directive(other, *LEASE)["traceparent"] != first["traceparent"]

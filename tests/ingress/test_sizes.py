@@ -1,18 +1,25 @@
 """A request that would not fit the narrowest backend is refused on every backend, with 413."""
 
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from lucius.admission.ingress import IngressPolicy
+from lucius.api.tokens import CallbackTokens
+from lucius.bootstrap.reply_tokens import ReplyTokens
+from lucius.core.decide import submit
 from lucius.core.limits import (
     ENTITY_BYTES,
     MAX_PAYLOAD_BYTES,
     MAX_STEPS,
+    MESSAGE_BYTES,
     PROPERTY_CHARACTERS,
     directive_room,
     fits_property,
 )
+from lucius.core.wire import MAX_REF, directive, directive_properties
 from tests.ingress.requests import STEPS, admit, refused, request, wide
 
 LONG = "x" * (PROPERTY_CHARACTERS + 1)
@@ -63,6 +70,33 @@ def test_a_directive_must_fit_even_if_all_earlier_results_are_long() -> None:
     error = refused(given, config=wide({}, count))
     assert [at for at, _ in error.faults] == [f"/payload/steps/s{count - 1}"]
     assert str(directive_room(count - 1)) in error.faults[0][1]
+
+
+def test_the_largest_directive_that_is_admitted_fits_a_message_of_service_bus() -> None:
+    """With all that rendering adds: objects around references, ids that the client did not give."""
+    count = MAX_STEPS
+    given = request(
+        request_type="WIDE",
+        payload={"steps": {f"s{count - 1}": {"note": "é" * 15_000}}},
+        input_ref="s3://b/" + "x" * 2_041,
+        output_ref="s3://b/" + "y" * 2_041,
+        extra="é" * 17_500,
+    )
+    for name in ("correlation_id", "traceparent"):
+        given.pop(name, None)
+    plan = admit(given, config=wide({}, count)).plan
+    job = submit(plan, plan.accepted_at).job
+    longest = replace(job.steps[0], result_ref="é" * MAX_REF)
+    rendered = replace(job, steps=(longest,) * count)
+    body = directive(rendered, f"s{count - 1}", 20, "f" * 36)
+    tokens = CallbackTokens({"k": b"s" * 32})
+    url = "https://" + "h" * 200
+    decorated = ReplyTokens(tokens, url, required=False, prefix="p" * 64).decorate(body)
+    assert decorated["previous"]["s0"] == {"uri": "é" * MAX_REF}
+    sizes = (len(orjson.dumps(each)) for each in (decorated, directive_properties(body)))
+    assert sum(sizes) < MESSAGE_BYTES - 4096
+    given["extra"] += "é" * 1500
+    refused(given, config=wide({}, count))
 
 
 def test_characters_are_counted_as_azure_does() -> None:

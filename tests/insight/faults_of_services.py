@@ -42,6 +42,31 @@ async def nobody_is_there_for_the_second_step(ward: Ward) -> str:
     return job_id
 
 
+def _refuses(*given: object) -> str:
+    return "the reply carries no callback token"
+
+
+@fault("BAD_TOKEN", "ocr", guard=_refuses)
+async def its_replies_are_refused(ward: Ward) -> str:
+    job_id = await ward.submit()
+    await asyncio.sleep(5)
+    return job_id
+
+
+@fault("BAD_TOKEN", "ocr", guard=_refuses)
+async def its_replies_are_refused_and_it_waits_for_its_second_attempt(ward: Ward) -> str:
+    job_id = await ward.submit()
+    await asyncio.sleep(45)
+    return job_id
+
+
+@fault("BAD_TOKEN", "ocr", guard=_refuses)
+async def its_replies_were_refused_and_it_failed(ward: Ward) -> str:
+    job_id = await ward.submit()
+    await ward.ended(job_id)
+    return job_id
+
+
 async def _worked_once(ward: Ward) -> None:
     await ward.ended(await ward.submit())
     await ward.stop("ocr")

@@ -226,6 +226,8 @@ SYSTEM = {
     "nobody was ever there": ["NO_WORKER_EVER"],
     "nobody was ever there and it waits for its second attempt": ["NO_WORKER_EVER"],
     "nobody was ever there and it failed": [],
+    "its replies are refused": ["BAD_TOKEN"],
+    "its replies are refused and it waits for its second attempt": ["BAD_TOKEN"],
     "workers went away": ["WORKERS_SILENT"],
     "workers went away and it waits for its second attempt": ["WORKERS_SILENT"],
     "a worker was killed with all its slots taken": ["WORKERS_SILENT"],

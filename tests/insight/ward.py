@@ -16,6 +16,7 @@ from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.core.plan import Sla, StepPlan
 from lucius.engines.outbox.ownership import EMBEDDED
+from lucius.engines.outbox.replies import Guard
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import FatalError, Output, RetryableError, Service, ServiceRunner, Task
 from lucius.ports.bus import Delivery, Message
@@ -135,6 +136,7 @@ class Ward:
     slots: int = 4
     sla: Sla = field(default_factory=Sla)
     subscribed: bool = True
+    guard: Guard = lambda body, job_id, received: None
     limits: Limits = NO_LIMITS
     runners: dict[str, ServiceRunner] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
@@ -150,6 +152,7 @@ class Ward:
             Ingress(self.config, IngressPolicy(sla=self.sla)),
             now=self.now,
             limits=lambda tenant_id: self.limits,
+            guard=self.guard,
             listeners=self.heard.listeners,
             held_back=self.heard.paused,
             observers=self.heard.observers,

@@ -8,6 +8,7 @@ from secrets import token_hex
 from typing import Any
 
 import pytest
+import yaml
 
 from lucius.core.routing import reply_topic
 from lucius.engines.outbox.replies import REPLIES
@@ -129,14 +130,90 @@ async def state_after(lucius: Live, job_id: str, version: int) -> str:
     return job.state.value
 
 
+def unmoved(job: Mapping[str, Any]) -> dict[str, Any]:
+    """All of a job but what the record of a refused reply changes."""
+    return {name: value for name, value in job.items() if name not in ("version", "updated_at")}
+
+
+async def refusals(lucius: Live, job_id: str) -> list[dict[str, Any]]:
+    events = (await lucius.client.get(f"/v1/jobs/{job_id}/events")).json()["events"]
+    said = [{"event_type": event["event_type"], **(event["payload"] or {})} for event in events]
+    return [each for each in said if each.get("outcome") == "refused"]
+
+
 async def test_a_bus_reply_without_token_is_set_aside_where_one_is_needed(tmp_path: Path) -> None:
     async with live(tmp_path, require_reply_token="true") as lucius:
         directive = await given_out(lucius)
-        before = await lucius.job(directive["jobId"])
+        job_id = directive["jobId"]
+        before = await lucius.job(job_id)
         assert await set_aside(lucius, directive) == ["BAD_TOKEN"]
-        assert await lucius.job(directive["jobId"]) == before
+        after = await lucius.job(job_id)
+        assert unmoved(after) == unmoved(before)
+        (refusal,) = await refusals(lucius, job_id)
+        assert (refusal["event_type"], refusal["fault"]) == ("ack", "BAD_TOKEN")
+        assert refusal["message"] == "the reply carries no callback token"
         await sent(lucius, directive, callback_token=directive["callback_token"])
-        assert await state_after(lucius, directive["jobId"], before["version"]) == "IN_PROGRESS"
+        assert await state_after(lucius, job_id, after["version"]) == "IN_PROGRESS"
+
+
+async def test_a_worker_whose_replies_are_refused_is_not_said_to_be_absent(tmp_path: Path) -> None:
+    """`why` and `services` name the token, not NO_WORKER_EVER; also for a job that has failed by it."""
+    file = tmp_path / "protocols.yaml"
+    retries = {"max_attempts": 1, "ack_timeout_seconds": 1}
+    steps = [{"type": "OCR", **retries}]
+    content = {
+        "step_types": {"OCR": {"service": "ocr"}},
+        "protocols": [{"request_type": "OCR", "protocol_id": "ocr_v1", "steps": steps}],
+    }
+    file.write_text(yaml.safe_dump(content))
+    given: dict[str, Any] = {"require_reply_token": "true", "protocols": str(file)}
+    async with live(tmp_path / "data", **given) as lucius:
+        job_id = await lucius.accepted()
+        job = await lucius.runtime.engine.job(job_id)
+        assert job is not None
+        run = job.steps[0].execution
+        assert run is not None
+        routing = job.plan.routing
+        bound = {"jobId": job_id, "stepId": "ocr", "attempt_no": 1, "lease_id": run.exec_id}
+        directive = {**bound, "lane": routing.lane, "reply_topic": routing.reply_topic}
+        assert await set_aside(lucius, directive) == ["BAD_TOKEN"]
+        (service,) = (await lucius.client.get("/v1/services")).json()["services"]
+        assert service["refused_at"] is not None
+        assert service["last_seen"] is None
+        assert (await why(lucius, job_id))["cause"] == "BAD_TOKEN"
+        await lucius.client.get(f"/v1/jobs/{job_id}", params={"wait_seconds": 20})
+        found = await why(lucius, job_id)
+        assert ((await lucius.job(job_id))["error_code"], found["cause"]) == (
+            "ACK_TIMEOUT",
+            "BAD_TOKEN",
+        )
+
+
+async def why(lucius: Live, job_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = (await lucius.client.get(f"/v1/jobs/{job_id}/why")).json()
+    return found
+
+
+async def test_a_stale_reply_with_a_bad_token_is_recorded_too(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        first = await given_out(lucius)
+        await lucius.reply("release", first)
+        (second,) = await lucius.pull()
+        fields = {"type": "RESULT", "status": "SUCCEEDED", "callback_token": "x"}
+        assert await set_aside(lucius, first, **fields) == ["BAD_TOKEN"]
+        (refusal,) = await refusals(lucius, first["jobId"])
+        assert (refusal["event_type"], refusal["fault"]) == ("success", "BAD_TOKEN")
+        await lucius.answer(second)
+
+
+async def test_a_flood_of_refused_replies_stops_being_recorded(tmp_path: Path) -> None:
+    async with live(tmp_path, require_reply_token="true") as lucius:
+        directive = await given_out(lucius)
+        for number in range(25):
+            letters = await set_aside(lucius, directive)
+            assert len(letters) == number + 1
+        assert len(await refusals(lucius, directive["jobId"])) == 20
+        await lucius.answer(directive)
 
 
 async def test_a_bus_reply_without_token_counts_where_none_is_needed(tmp_path: Path) -> None:
@@ -153,7 +230,7 @@ async def test_a_bus_reply_with_a_bad_token_never_counts(tmp_path: Path, token: 
         directive = await given_out(lucius)
         before = await lucius.job(directive["jobId"])
         assert await set_aside(lucius, directive, callback_token=token) == ["BAD_TOKEN"]
-        assert await lucius.job(directive["jobId"]) == before
+        assert unmoved(await lucius.job(directive["jobId"])) == unmoved(before)
 
 
 @pytest.mark.parametrize("tenant", ["tenant_b", "", 7, {"a": 1}], ids=str)

@@ -1,9 +1,11 @@
 """The stand-in as the real SDK sees it: locks, counts, dead letters, expiry, duplicates, sessions."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusSubQueue
+from azure.servicebus._common import message
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageSizeExceededError,
@@ -94,6 +96,40 @@ async def test_what_is_not_there_or_too_large_is_refused_by_name() -> None:
         async with client.get_topic_sender("t") as sender:
             with pytest.raises(MessageSizeExceededError):
                 await sender.send_messages(ServiceBusMessage(b"x" * 300_000))
+
+
+@pytest.mark.parametrize("name", ["message_id", "session_id"])
+async def test_an_id_of_more_than_128_characters_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The SDK looks at it too. Other clients may not."""
+    monkeypatch.setattr(message, "MESSAGE_PROPERTY_MAX_LENGTH", 1000)
+    async with connected() as (_, client), client.get_topic_sender("t") as sender:
+        long: dict[str, Any] = {name: "x" * 129}
+        with pytest.raises(ServiceBusError, match="longer than 128 characters"):
+            await sender.send_messages(ServiceBusMessage(b"{}", **long))
+        longest: dict[str, Any] = {name: "x" * 128}
+        await sender.send_messages(ServiceBusMessage(b"{}", **longest))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [({"a": 1}, "type of property p is not supported"), ([1, 2], "not supported")],
+)
+async def test_a_property_of_a_compound_type_is_refused(value: Any, said: str) -> None:
+    async with connected() as (_, client), client.get_topic_sender("t") as sender:
+        with pytest.raises(ServiceBusError, match=said):
+            await sender.send_messages(
+                ServiceBusMessage(b"{}", application_properties={"p": value})
+            )
+
+
+async def test_properties_beyond_the_quotas_are_refused() -> None:
+    async with connected() as (_, client), client.get_topic_sender("t") as sender:
+        for count, size in ((1, 32_768), (3, 30_000)):
+            given: dict[Any, Any] = {f"p{n}": "x" * size for n in range(count)}
+            with pytest.raises(MessageSizeExceededError):
+                await sender.send_messages(ServiceBusMessage(b"{}", application_properties=given))
 
 
 async def test_what_is_not_supported_says_so() -> None:

@@ -36,7 +36,7 @@ from lucius.settings import Settings
 from tests.temporal.server import shared_server
 from tests.temporal.test_both_engines import Gated, until
 from tests.temporal.test_crashes import LosingAnswers
-from tests.temporal.world import SERVICES, Scripted, ended, envelope, running, settings_of
+from tests.temporal.world import SERVICES, Scripted, closed, ended, envelope, running, settings_of
 
 HISTORIES = Path(__file__).parents[1] / "histories"
 NEWEST = HISTORIES / "asks_in_its_task"
@@ -101,6 +101,8 @@ STORIES: dict[str, tuple[Steer, dict[str, Any], dict[str, str]]] = {
     "together": (nothing, {"request_type": "TOGETHER"}, {}),
     "unanswered": (nothing, {}, {}),
     "continued": (nothing, {}, {}),
+    "failed_workflow": (nothing, {"beta": {"final": True}}, {}),
+    "cancelled_workflow": (told(CancelRequested()), {}, {}),
 }
 SILENT = ("timeout", "late_reply")
 
@@ -136,7 +138,7 @@ async def recorded(name: str) -> str:
             await asyncio.wait_for(steer(runtime, job_id, first), 60)
             await ended(runtime, job_id)
             handle = client.get_workflow_handle(job_id)
-            await handle.result()
+            await closed(handle)
             info = (await handle.describe()).raw_description.workflow_execution_info
             begun = client.get_workflow_handle(job_id, run_id=info.first_run_id)
             return (await begun.fetch_history()).to_json()

@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 from lucius.bootstrap.temporal import provision_temporal
 from lucius.bootstrap.temporal_server import ATTRIBUTES
 from lucius.cli.main import main
+from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.engines.temporal.attributes import (
     NAMES,
@@ -24,10 +25,20 @@ from lucius.engines.temporal.attributes import (
     missing_attributes,
     register_attributes,
 )
+from lucius.engines.temporal.metrics import BROKEN
 from tests.conformance.jobs import make
 from tests.temporal.server import shared_server
+from tests.temporal.test_bad_input import workflows_in
 from tests.temporal.test_both_engines import Gated
-from tests.temporal.world import SERVICES, Scripted, ended, envelope, running, settings_of
+from tests.temporal.world import (
+    SERVICES,
+    Scripted,
+    closed,
+    ended,
+    envelope,
+    running,
+    settings_of,
+)
 
 pytestmark = pytest.mark.xdist_group("temporal")
 
@@ -139,3 +150,30 @@ def test_the_command_prints_what_it_registered(
     assert CliRunner().invoke(main, ["temporal", "provision"]).stdout == said
     as_json = CliRunner().invoke(main, ["temporal", "provision", "--json"]).stdout
     assert json.loads(as_json) == {"changes": added}
+
+
+async def test_a_failed_and_a_cancelled_job_are_found_by_the_status_of_their_workflow(
+    tmp_path: Path,
+) -> None:
+    server = shared_server()
+    client = await server.client()
+    first = Gated("alpha")
+    services = [first, *(Scripted(name) for name in SERVICES[1:])]
+    tenant = f"tenant-{uuid4().hex[:12]}"
+    mine = f"LuciusTenant = '{tenant}' AND ExecutionStatus"
+    async with running(settings_of(tmp_path, server), services) as (runtime, _):
+        given = {**envelope(), "tenant_id": tenant}
+        cancelled = (await runtime.engine.submit(given)).job_id
+        await asyncio.wait_for(first.began.wait(), 60)
+        await runtime.engine.apply(cancelled, CancelRequested(immediate=True))
+        first.gate.set()
+        failing = {**envelope(beta={"final": True}), "tenant_id": tenant}
+        failed = (await runtime.engine.submit(failing)).job_id
+        assert await closed(client.get_workflow_handle(cancelled)) == {"state": "CANCELLED"}
+        ended_as = await closed(client.get_workflow_handle(failed))
+        assert (ended_as["state"], ended_as["error"]["code"]) == ("FAILED_FINAL", "NO_GOOD")
+        await found(client, f"{mine} = 'Canceled'", cancelled)
+        await found(client, f"{mine} = 'Failed'", failed)
+        counted = workflows_in(runtime).instruments.ended.cells
+        assert counted[("CANCELLED",)] == counted[("FAILED_FINAL",)] == 1
+        assert counted[(BROKEN,)] == 0

@@ -32,6 +32,7 @@ from tests.temporal.test_crashes import ONE_EACH, directives
 from tests.temporal.world import (
     SERVICES,
     Scripted,
+    closed,
     ended,
     envelope,
     running,
@@ -202,7 +203,7 @@ async def test_an_answer_of_three_megabytes_reaches_the_workflow_cut_short(tmp_p
     async with running(settings_of(tmp_path, server), services) as (runtime, _):
         job = await ended(runtime, await submitted(runtime, envelope()))
         assert job.state is JobState.FAILED_FINAL
-        result = await client.get_workflow_handle(job.job_id).result()
+        result = await closed(client.get_workflow_handle(job.job_id))
         assert result["error"]["code"] == "TOO_MUCH_TO_SAY"
         assert await history_bytes(client, job.job_id) < LARGE
 

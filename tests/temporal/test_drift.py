@@ -16,7 +16,7 @@ from lucius.engines.temporal.workflows import TemporalWorkflows
 from lucius.settings import Settings
 from tests.temporal.server import TemporalServer
 from tests.temporal.test_both_engines import Gated
-from tests.temporal.world import ended, envelope, running, settings_of, submitted
+from tests.temporal.world import closed, ended, envelope, running, settings_of, submitted
 
 pytestmark = pytest.mark.xdist_group("temporal")
 
@@ -67,7 +67,7 @@ async def test_planted_differences_are_found_and_a_lost_end_is_told_again(
             await ended(runtime, job_id)
             await found(drift, job_id, "workflow_running")
         assert await drift.repair() == 1
-        assert (await client.get_workflow_handle(job_id).result())["state"] == "CANCELLED"
+        assert await closed(client.get_workflow_handle(job_id)) == {"state": "CANCELLED"}
 
 
 async def test_a_workflow_that_was_terminated_and_one_without_a_job_are_named(

@@ -46,6 +46,14 @@ def test_the_history_of_a_long_job_ends_with_a_new_one() -> None:
     assert len(of_kind("WORKFLOW_EXECUTION_CONTINUED_AS_NEW", NEWEST, "continued")) == 1
 
 
+def test_a_workflow_ends_as_its_job() -> None:
+    """Those of before the change are replayed as they were: they returned what became of the job."""
+    for name, kind in (("failed_workflow", "FAILED"), ("cancelled_workflow", "CANCELED")):
+        assert len(of_kind(f"WORKFLOW_EXECUTION_{kind}", NEWEST, name)) == 1
+    for name in ("timeout", "cancel"):
+        assert len(of_kind("WORKFLOW_EXECUTION_COMPLETED", NEWEST, name)) == 1
+
+
 @workflow.defn(name="LuciusJob", sandboxed=False)
 class Changed(JobWorkflow):
     """Asks for the time first, which no recorded job did."""

@@ -122,6 +122,50 @@ async def test_what_is_not_next_is_superseded(tmp_path: Path) -> None:
         assert directives(bus) == ["lease-1"]
 
 
+async def test_an_attempt_that_is_not_recorded_is_no_success(tmp_path: Path) -> None:
+    """409 with the outcome, for whoever calls it by the specification and looks at the status alone."""
+    async with invoking(tmp_path) as (runtime, _, remote, job_id):
+        await remote.attempt(attempt(job_id, publish=True))
+        transport = httpx.ASGITransport(invoker_app(runtime.invoker))
+        async with httpx.AsyncClient(transport=transport, base_url="http://invoker") as client:
+            wrong = attempt(job_id, 2)
+            for path, body in (("steps/attempt", wrong), ("publish", {"directive": wrong})):
+                answer = await client.post(f"/v1/internal/{path}", json=body)
+                told = answer.json()
+                assert (answer.status_code, told["status"]) == (409, 409)
+                assert (told["code"], told["outcome"]) == ("STALE_ATTEMPT", "superseded")
+                assert told["snapshot"]["steps"][0]["attempt_no"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "said"),
+    [
+        ("publish", {"lane": 0}, "/lane: job"),
+        ("steps/attempt", {"lease_expires_at": "tomorrow"}, "/lease_expires_at"),
+        ("steps/attempt", {"lease_expires_at": "2026-01-27T10:00:00"}, "/lease_expires_at"),
+    ],
+)
+async def test_a_wrong_lane_or_end_of_a_lease_is_named(
+    tmp_path: Path, path: str, changes: dict[str, Any], said: str
+) -> None:
+    async with invoking(tmp_path) as (runtime, bus, _, job_id):
+        job = await runtime.engine.job(job_id)
+        assert job is not None
+        lane = job.plan.routing.lane
+        transport = httpx.ASGITransport(invoker_app(runtime.invoker))
+        async with httpx.AsyncClient(transport=transport, base_url="http://invoker") as client:
+            await client.post("/v1/internal/steps/attempt", json=attempt(job_id))
+            asked = attempt(job_id) if path != "publish" else {"directive": attempt(job_id)}
+            wrong = {name: (lane + 1) % 16 if name == "lane" else v for name, v in changes.items()}
+            refused = await client.post(f"/v1/internal/{path}", json={**asked, **wrong})
+            assert (refused.status_code, refused.json()["code"]) == (422, "INVALID_BODY")
+            assert said in refused.json()["detail"]
+            assert directives(bus) == []
+            right = {"lane": lane, "lease_expires_at": "2026-01-27T10:00:00Z"}
+            taken = await client.post(f"/v1/internal/{path}", json={**asked, **right})
+            assert taken.status_code == 200
+
+
 async def test_an_attempt_is_held_while_the_window_is_closed(tmp_path: Path) -> None:
     async with invoking(tmp_path) as (runtime, bus, remote, job_id):
         runtime.outbox.windows.close()

@@ -16,7 +16,7 @@ from lucius.engines.temporal.workflow import RECORD
 from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
 from tests.conformance.jobs import at, make
 from tests.temporal.server import shared_server
-from tests.temporal.world import ended, envelope, running, settings_of, submitted
+from tests.temporal.world import closed, ended, envelope, running, settings_of, submitted
 
 pytestmark = pytest.mark.xdist_group("temporal")
 
@@ -46,7 +46,7 @@ async def test_a_silent_service_counts_the_timers_that_fired(tmp_path: Path) -> 
     )
     async with running(settings, ()) as (runtime, _):
         job = await ended(runtime, await submitted(runtime, envelope()))
-        await client.get_workflow_handle(job.job_id).result()
+        await closed(client.get_workflow_handle(job.job_id))
         assert isinstance(runtime.workflows, TemporalWorkflows)
         counted = runtime.workflows.instruments
         assert sum(counted.timeouts.cells.values()) >= 1

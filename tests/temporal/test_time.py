@@ -31,6 +31,7 @@ from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.lanes import BOTH_ENGINES
 from tests.engine.world import envelope
+from tests.temporal.world import closed
 from tests.wiring import outbox
 
 pytestmark = pytest.mark.xdist_group("temporal")
@@ -126,7 +127,7 @@ async def result(env: WorkflowEnvironment, parts: Outbox, job_id: str) -> Job:
     handle = env.client.get_workflow_handle(job_id, run_id=run_id)
     skipped = env.time_skipping_unlocked()  # type: ignore[attr-defined]
     async with skipped:
-        await handle.result()
+        await closed(handle)
     job = await parts.engine.job(job_id)
     assert job is not None
     return job

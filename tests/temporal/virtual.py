@@ -8,6 +8,7 @@ signals, and workflows that outlive their workers. `test_virtual.py` holds it ag
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -16,10 +17,11 @@ from zlib import crc32
 
 from temporalio import converter, workflow
 from temporalio.api.common.v1 import Payload, Payloads
-from temporalio.api.failure.v1 import ApplicationFailureInfo, Failure
-from temporalio.bridge.proto.activity_result import ActivityResolution, Success
+from temporalio.api.failure.v1 import ApplicationFailureInfo, CanceledFailureInfo, Failure
+from temporalio.bridge.proto.activity_result import ActivityResolution, Cancellation, Success
 from temporalio.bridge.proto.activity_result import Failure as ActivityFailure
 from temporalio.bridge.proto.workflow_activation import (
+    CancelWorkflow,
     FireTimer,
     InitializeWorkflow,
     QueryWorkflow,
@@ -62,8 +64,12 @@ class VirtualWorker:
         }
         self.tasks: set[asyncio.Task[Any]] = set()
 
-    def begin(self, name: str, body: Mapping[str, Any]) -> "asyncio.Task[Any]":
-        asked = ActivityEnvironment().run(self._activities[name], body)
+    def begin(
+        self, server: "VirtualServer", name: str, body: Mapping[str, Any]
+    ) -> "asyncio.Task[Any]":
+        environment = ActivityEnvironment(cast(Client, server))
+        environment.info = replace(environment.info, workflow_id=body["jobId"])
+        asked = environment.run(self._activities[name], body)
         task = asyncio.create_task(cast(Coroutine[Any, Any, Any], asked))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -155,6 +161,10 @@ class Handle:
         job = SignalWorkflow(signal_name=name, input=payloads, originating_event_id=1)
         execution.put(WorkflowActivationJob(signal_workflow=job))
 
+    async def cancel(self) -> None:
+        execution = self._server.found(self._id)
+        execution.put(WorkflowActivationJob(cancel_workflow=CancelWorkflow()))
+
     async def describe(self, **how: Any) -> SimpleNamespace:
         running = self._server.found(self._id).running
         status = WorkflowExecutionStatus.RUNNING if running else WorkflowExecutionStatus.COMPLETED
@@ -189,6 +199,7 @@ class Execution:
         self._run_id = str(uuid5(NAMESPACE_OID, f"{self.workflow_id} {self._runs}"))
         self._past: list[tuple[WorkflowActivation, list[bytes]]] = []
         self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._given_up: set[int] = set()
         self._instance: WorkflowInstance | None = None
         start = InitializeWorkflow(
             workflow_type="LuciusJob", workflow_id=self.workflow_id, arguments=arguments
@@ -263,7 +274,11 @@ class Execution:
             case "schedule_activity":
                 self._spawn(self._ask(command.schedule_activity))
             case "schedule_local_activity":
-                self._spawn(self._ask_at_once(command.schedule_local_activity))
+                local = command.schedule_local_activity
+                once = local.retry_policy.maximum_attempts == 1
+                self._spawn(self._ask_at_once(local) if once else self._ask(local))
+            case "request_cancel_local_activity":
+                self._give_up(command.request_cancel_local_activity.seq)
             case "start_timer":
                 timer = command.start_timer
                 seconds = timer.start_to_fire_timeout.ToTimedelta().total_seconds()
@@ -276,6 +291,14 @@ class Execution:
             case "complete_workflow_execution":
                 self.result = decoded(command.complete_workflow_execution.result)
                 self.running = False
+            case "fail_workflow_execution":
+                details = command.fail_workflow_execution.failure.application_failure_info.details
+                assert details.payloads, f"the workflow has failed: {command}"
+                self.result = decoded(details.payloads[0])
+                self.running = False
+            case "cancel_workflow_execution":
+                self.result = {"state": "CANCELLED"}
+                self.running = False
             case "continue_as_new_workflow_execution":
                 self._begin([*command.continue_as_new_workflow_execution.arguments])
             case other:
@@ -287,7 +310,7 @@ class Execution:
 
     # -- activities ----------------------------------------------------------------------------
 
-    async def _ask(self, asked: ScheduleActivity) -> None:
+    async def _ask(self, asked: ScheduleActivity | ScheduleLocalActivity) -> None:
         """Tried until it is answered; a try that a dead worker has is given up when its time is over."""
         body = decoded(asked.arguments[0])
         policy = RetryPolicy.from_proto(asked.retry_policy)
@@ -306,10 +329,20 @@ class Execution:
             resolution = ActivityResolution(failed=ActivityFailure(failure=said))
             self._resolve(asked, resolution)
 
+    def _give_up(self, seq: int) -> None:
+        """It counts as cancelled at once, whatever becomes of it."""
+        self._given_up.add(seq)
+        said = Failure(message="cancelled", canceled_failure_info=CanceledFailureInfo())
+        result = ActivityResolution(cancelled=Cancellation(failure=said))
+        resolved = ResolveActivity(seq=seq, result=result, is_local=True)
+        self.put(WorkflowActivationJob(resolve_activity=resolved))
+
     def _resolve(
         self, asked: ScheduleActivity | ScheduleLocalActivity, result: ActivityResolution
     ) -> None:
         is_local = isinstance(asked, ScheduleLocalActivity)
+        if is_local and asked.seq in self._given_up:
+            return
         resolved = ResolveActivity(seq=asked.seq, result=result, is_local=is_local)
         self.put(WorkflowActivationJob(resolve_activity=resolved))
 
@@ -318,7 +351,7 @@ class Execution:
     ) -> bool:
         worker = await self._server.worker()
         began_at = asyncio.get_running_loop().time()
-        task = worker.begin(asked.activity_type, body)
+        task = worker.begin(self._server, asked.activity_type, body)
         await asyncio.wait([task], timeout=longest)
         if not task.done() or task.cancelled():
             await asyncio.sleep(began_at + longest - asyncio.get_running_loop().time())

@@ -7,6 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.client import WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ApplicationError, CancelledError
 
 from lucius.bootstrap import building
 from lucius.bootstrap.building import build
@@ -126,3 +128,16 @@ async def ended(runtime: Runtime, job_id: str) -> Job:
 
 async def events_of(runtime: Runtime, job_id: str) -> list[Event]:
     return list(await runtime.engine.events(job_id, 0, 1000))
+
+
+async def closed(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+    """How a workflow ended: what it returned, or with what it failed, or that it was cancelled."""
+    try:
+        told: dict[str, Any] = await handle.result()
+    except WorkflowFailureError as failure:
+        if isinstance(failure.cause, CancelledError):
+            return {"state": "CANCELLED"}
+        if not isinstance(failure.cause, ApplicationError):
+            raise
+        told = failure.cause.details[0]
+    return told

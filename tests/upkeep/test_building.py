@@ -46,7 +46,7 @@ async def test_workers_elsewhere_may_have_a_workspace_elsewhere(tmp_path: Path) 
     async with live(tmp_path / "data", workspace_url="s3://bucket/work") as world:
         await world.accepted()
         (directive,) = await world.pull()
-    assert directive["workspace_ref"].startswith("s3://bucket/work/lucius/tenant_a/job_")
+    assert directive["workspace_ref"]["uri"].startswith("s3://bucket/work/lucius/tenant_a/job_")
 
 
 @pytest.mark.parametrize("folder", ["elsewhere", "with space", "linked"])

@@ -159,6 +159,11 @@ class Stack:
         if not self.on_nats:
             await self._provision()
         ports = [port or free_port(), *(free_port() for _ in range(1, ORCHESTRATORS))]
+        if host.strip(
+            "0.:"
+        ):  # else it is every interface, and an orchestrator asks for the setting
+            named = f"[{host}]" if ":" in host else host
+            self.environ.setdefault("LUCIUS_PUBLIC_URL", f"http://{named}:{ports[0]}")
         started = await asyncio.gather(
             *(self._orchestrator(n, host, each) for n, each in enumerate(ports, 1)),
             *self._movers(),

@@ -8,19 +8,26 @@ from lucius.core.inputs import Callback
 
 
 class ReplyTokens:
-    """`required`: a reply over the bus without a token is refused."""
+    """`required`: a reply over the bus without a token is refused.
 
-    def __init__(self, tokens: CallbackTokens, public_url: str, *, required: bool) -> None:
+    `public_url`: where the API is; empty: this process does not know, so directives name no URLs. `prefix`:
+    what the names of topics begin with on the broker.
+    """
+
+    def __init__(
+        self, tokens: CallbackTokens, public_url: str, *, required: bool, prefix: str = ""
+    ) -> None:
         self._tokens = tokens
-        self._urls = {
-            kind: f"{public_url.rstrip('/')}/v1/callbacks/{kind}"
-            for kind in ("ack", "result", "heartbeat", "release")
-        }
+        kinds = ("ack", "result", "heartbeat", "release") if public_url else ()
+        self._urls = {kind: f"{public_url.rstrip('/')}/v1/callbacks/{kind}" for kind in kinds}
         self._required = required
+        self._prefix = prefix
 
     def decorate(self, body: dict[str, Any]) -> dict[str, Any]:
         """What a directive needs to be answered; minted at publish, stored nowhere."""
-        body["callback_urls"] = dict(self._urls)
+        body["reply_topic"] = f"{self._prefix}{body['reply_topic']}"
+        if self._urls:
+            body["callback_urls"] = dict(self._urls)
         body["callback_token"] = self._tokens.mint(
             body["tenant_id"], body["jobId"], body["stepId"], body["attempt_no"], body["lease_id"]
         )

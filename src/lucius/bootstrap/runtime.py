@@ -129,7 +129,10 @@ class Runtime:
         incarnation = f"{home}{uuid4().hex[:8]}/"
         lost = LostServices(home, incarnation)
         reply_tokens = ReplyTokens(
-            self.tokens, settings.public_url, required=settings.require_reply_token
+            self.tokens,
+            settings.public_url,
+            required=settings.require_reply_token,
+            prefix=settings.servicebus_prefix if settings.bus_backend == "servicebus" else "",
         )
         self.webhooks = Webhooks(
             webhook_secret(settings),

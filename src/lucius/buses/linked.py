@@ -16,7 +16,7 @@ from orjson import Fragment
 from lucius.buses.packets import Packets, encoded
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
 from lucius.core.wire import ACK
-from lucius.ports.bus import Bus, Delivery, Message, Subscription
+from lucius.ports.bus import Bus, Delivery, Message, Subscription, check_ids
 
 log = logging.getLogger(__name__)
 ONE_WAY: Final = 0
@@ -49,6 +49,7 @@ class LinkedBus:
         await self._ask("ensure", [_plain(each) for each in subscriptions])
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        check_ids(messages)
         try:
             self.packets.send((ONE_WAY, "publish", topic, [_sendable(each) for each in messages]))
         except TypeError as error:

@@ -14,7 +14,7 @@ from lucius.buses.filters import accepts
 from lucius.buses.subscriptions import Group, Item, Queue, Waiter, wake
 from lucius.core.errors import BusError, LockLostError
 from lucius.core.packed import Packed
-from lucius.ports.bus import Delivery, Message, Subscription
+from lucius.ports.bus import Delivery, Message, Subscription, check_ids
 
 
 class MemoryBus:
@@ -65,6 +65,7 @@ class MemoryBus:
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         self._check("publish")
+        check_ids(messages)
         takers = self._takers.get(topic, ())
         for message in messages:
             taken = False

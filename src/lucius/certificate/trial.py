@@ -75,7 +75,7 @@ class Trial:
     def hand_blocked(self) -> Exam:
         """A directive whose step cannot write: a file stands where its folder belongs."""
         directive = self._directive(self.samples.works, {})
-        home = path_of(directive["workspace_ref"])
+        home = path_of(directive["workspace_ref"]["uri"])
         home.mkdir(parents=True)
         (home / directive["output_folder"]).write_text("in the way")
         exam = Exam(directive)
@@ -116,8 +116,8 @@ class Trial:
             exam, jobId=job_id, attempt_no=1, redrive_no=1, workspace_ref=self._workspace(job_id)
         )
 
-    def _workspace(self, job_id: str) -> str:
-        return f"{(self.folders.workspace / 'lucius' / TENANT / job_id).as_uri()}/"
+    def _workspace(self, job_id: str) -> dict[str, str]:
+        return {"uri": f"{(self.folders.workspace / 'lucius' / TENANT / job_id).as_uri()}/"}
 
     def _directive(self, sample: Sample, changes: Mapping[str, Any]) -> dict[str, Any]:
         job_id, step_type = _job_id(), self.examined.step_type
@@ -138,7 +138,9 @@ class Trial:
             "output_folder": step_id,
             "output_ref": {"uri": (self.folders.output / job_id / "result").as_uri()},
             "payload": sample.payload,
-            "previous": {k: self.folders.copied(v, "") for k, v in sample.previous.items()},
+            "previous": {
+                k: {"uri": self.folders.copied(v, "")} for k, v in sample.previous.items()
+            },
             "final_step": True,
             "redrive_no": 0,
             "effect_key": effect_key(job_id, step_id, source, sample.payload),
@@ -219,7 +221,7 @@ class Trial:
         return [p for p in _files(folder) if not p.relative_to(folder).parts[0].isdigit()]
 
     def home(self, exam: Exam) -> Path:
-        return path_of(exam.directive["workspace_ref"])
+        return path_of(exam.directive["workspace_ref"]["uri"])
 
     def wanted(self, exam: Exam) -> Path:
         return path_of(exam.directive["output_ref"]["uri"])

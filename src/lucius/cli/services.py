@@ -63,6 +63,8 @@ def _state(service: "ServiceShape") -> str:
         return "paused"
     if not service["subscribed"]:
         return "not subscribed"
+    if service["refused_at"] is not None:
+        return "BAD_TOKEN"
     return "never seen" if service["last_seen"] is None else "seen"
 
 

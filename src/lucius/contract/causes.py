@@ -105,6 +105,16 @@ _ALL: Final = (
         "See why the workers ended or hang, and start them again. Redrive what has failed meanwhile.",
     ),
     Cause(
+        "BAD_TOKEN",
+        Severity.PROBLEM,
+        "The replies of this service are refused",
+        "A worker answers, and its replies are set aside: their callback token is missing where"
+        " LUCIUS_REQUIRE_REPLY_TOKEN is true, or is not the one of the directive.",
+        "Attempts end after the ACK timeout and are repeated, until they are used up.",
+        "Let the worker send `callback_token` back as it stands in the directive, or set"
+        " LUCIUS_REQUIRE_REPLY_TOKEN=false where the broker's own rights are enough.",
+    ),
+    Cause(
         "NOT_SUBSCRIBED",
         Severity.PROBLEM,
         "Nobody is subscribed to these directives",
@@ -170,9 +180,11 @@ _ALL: Final = (
         "PUBLISH_REFUSED",
         Severity.PROBLEM,
         "The broker refused the directive",
-        "The broker said no to this message. It is tried again, and uses up an attempt each time.",
+        "The broker refuses the content of this message: its size, its id or its properties. No other job is"
+        " concerned. It is tried again, and uses up an attempt each time.",
         "It is published again when the backoff is over.",
-        "Look why the broker refuses (quota, size, rights); `lucius outbox retry` publishes at once.",
+        "The evidence says what the broker refused. Correct that in the request or raise the broker's limit;"
+        " `lucius outbox retry` publishes at once.",
     ),
     Cause(
         "WORKER_QUIET",

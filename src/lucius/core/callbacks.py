@@ -9,6 +9,7 @@ from lucius.core.inputs import (
     Callback,
     HeartbeatReceived,
     LeaseReturned,
+    ReplyRefused,
     ResultReceived,
     ResultStatus,
 )
@@ -26,8 +27,10 @@ from lucius.core.states import (
 from lucius.core.turn import Turn, speaks_for
 from lucius.core.wire import bounded
 
+BAD_TOKEN: Final = "BAD_TOKEN"
+"""Why a reply is refused: its callback token is missing where it is required, or is another one."""
 MAX_NOTED: Final = 20
-"""How many late, stale and duplicate callbacks a job records before it stops writing them down."""
+"""How many late, stale, refused and duplicate callbacks a job records before it stops writing them down."""
 MAX_NOTED_MESSAGE: Final = 512
 """Characters of the error message of such a callback."""
 
@@ -39,7 +42,7 @@ def callback(turn: Turn, received: Callback) -> Decision:
     turn.subject = (received.step_id, received.attempt_no, received.lease_id)
     standing = _standing(turn, turn.steps[index], received)
     if standing is not Outcome.APPLIED:
-        return _noted(turn, received, standing)
+        return _noted(turn, received, standing, _said(received))
     if isinstance(received, HeartbeatReceived):
         return _heartbeat(turn, index, received)
     if turn.steps[index].unacked:
@@ -52,6 +55,16 @@ def callback(turn: Turn, received: Callback) -> Decision:
         sequence.advance(turn)
     _stamp(turn, received)
     return turn.decision(Outcome.APPLIED)
+
+
+def refused(turn: Turn, received: ReplyRefused) -> Decision:
+    """Recorded as a stale one is, whatever the attempt is that it speaks for."""
+    reply = received.reply
+    if turn.job.plan.index_of(reply.step_id) is None:
+        return turn.unchanged(Outcome.REJECTED, "UNKNOWN_STEP")
+    turn.subject = (reply.step_id, reply.attempt_no, reply.lease_id)
+    said = {"fault": BAD_TOKEN, "message": received.message}
+    return _noted(turn, reply, Outcome.REFUSED, said)
 
 
 def _standing(turn: Turn, step: Step, received: Callback) -> Outcome:
@@ -95,11 +108,11 @@ def _answered(execution: Execution, received: Callback) -> bool:
     return False
 
 
-def _noted(turn: Turn, received: Callback, outcome: Outcome) -> Decision:
+def _noted(turn: Turn, received: Callback, outcome: Outcome, said: Json) -> Decision:
     """Recorded, never applied; a flood of them stops being recorded."""
     if isinstance(received, HeartbeatReceived) or turn.job.noted >= MAX_NOTED:
         return turn.unchanged(outcome)
-    turn.data = {"outcome": outcome.value, **_said(received)}
+    turn.data = {"outcome": outcome.value, **said}
     _stamp(turn, received)
     turn.own_job().noted += 1
     return turn.decision(outcome)

@@ -21,6 +21,7 @@ from lucius.core.inputs import (
     PublishConfirmed,
     PublishRefused,
     Redriven,
+    ReplyRefused,
     ResultReceived,
     ResumeRequested,
     RetryRequested,
@@ -75,6 +76,8 @@ def decide(job: Job, received: Input, now: datetime) -> Decision:
     match received:
         case AckReceived() | ResultReceived() | HeartbeatReceived() | LeaseReturned():
             return callbacks.callback(turn, received)
+        case ReplyRefused():
+            return callbacks.refused(turn, received)
         case AttemptRequested():
             return attempts.attempt(turn, received)
         case EntryReleased():

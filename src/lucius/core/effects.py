@@ -91,6 +91,8 @@ class Outcome(StrEnum):
     DUPLICATE = "duplicate"
     LATE = "late"
     STALE = "stale"
+    REFUSED = "refused"
+    """The reply does not prove that it comes from the worker of its attempt."""
     REJECTED = "rejected"
 
 

@@ -57,7 +57,7 @@ class BusError(LuciusError):
 
 
 class PublishRefusedError(BusError):
-    """The bus will not take this message, now or later."""
+    """The bus refuses a message for its content, now and later. Other messages are not concerned."""
 
 
 class BusUnavailableError(BusError):

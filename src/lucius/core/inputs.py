@@ -253,6 +253,20 @@ class Redriven:
 OrderInput = CancelRequested | PauseRequested | ResumeRequested | RetryRequested | Dismissed
 """What somebody asks for."""
 Callback = AckReceived | HeartbeatReceived | LeaseReturned | ResultReceived
+
+
+@record
+class ReplyRefused:
+    """A reply whose callback token is missing or wrong. It is recorded, and moves nothing."""
+
+    reply: Callback
+    message: str
+
+    @property
+    def kind(self) -> Kind:
+        return self.reply.kind
+
+
 Bound = Callback | AttemptRequested | PublishConfirmed | PublishRefused | DirectiveUnclaimed
 """Speaks of one attempt under one lease."""
 Input = (
@@ -262,6 +276,7 @@ Input = (
     | PublishRefused
     | DirectiveUnclaimed
     | Callback
+    | ReplyRefused
     | Ticked
     | BusRestarted
     | OrderInput

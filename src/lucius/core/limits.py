@@ -21,6 +21,7 @@ ENVELOPE_CHARACTERS: Final = (ENTITY_BYTES - ENTITY_HEADROOM) // 2
 MESSAGE_BYTES: Final = 262_144
 MESSAGE_HEADROOM: Final = 65_536
 """Broker headers and properties, and LUCIUS's own fields: ids, routing, callback URLs, token."""
+MESSAGE_ID_CHARACTERS: Final = 128
 RESULT_BYTES: Final = 8_448
 """The longest reference of an earlier step that a directive carries (2,048 characters) and its name."""
 

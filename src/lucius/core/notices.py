@@ -31,7 +31,7 @@ def notice(kind: str, attempt: tuple[str, str, int, str], tokens: Iterable[str])
     bound: dict[str, Any] = dict(zip(_BOUND, attempt, strict=True))
     proofs = [proof(token, kind) for token in tokens]
     return (
-        f"{message_id(*attempt, kind)}:{new_lease_id()}",
+        message_id(*attempt, f"{kind}:{new_lease_id()}"),
         {"type": kind, **bound, "proofs": proofs},
         {"type": kind, **bound},
     )

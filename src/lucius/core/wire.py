@@ -21,6 +21,7 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Fault, Job
 from lucius.core.json_faults import json_faults
+from lucius.core.limits import MESSAGE_ID_CHARACTERS
 from lucius.core.plan import output_folders
 
 MAX_STRING: Final = 4096
@@ -40,7 +41,15 @@ STATUSES: Final = {status.value: status for status in ResultStatus}
 
 
 def message_id(job_id: str, step_id: str, attempt_no: int, lease_id: str, kind: str) -> str:
-    return f"{job_id}:{step_id}:{attempt_no}:{lease_id}:{kind}"
+    """The same for the same arguments, and short enough for every bus: a long one ends with its hash.
+
+    It begins with the job id in both forms.
+    """
+    name = f"{job_id}:{step_id}:{attempt_no}:{lease_id}:{kind}"
+    if len(name) <= MESSAGE_ID_CHARACTERS:
+        return name
+    digest = sha256(name.encode("utf-8", "replace")).hexdigest()
+    return f"{name[: MESSAGE_ID_CHARACTERS - len(digest) - 1]}:{digest}"
 
 
 def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[str, Any]:
@@ -62,10 +71,10 @@ def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[st
         "service": planned.service,
         "attempt_no": attempt_no,
         "lease_id": lease_id,
-        "input_ref": plan.input_ref,
-        "workspace_ref": plan.workspace_ref,
+        "input_ref": reference(plan.input_ref),
+        "workspace_ref": reference(plan.workspace_ref),
         "output_folder": output_folders(plan.steps)[index],
-        "output_ref": plan.output_ref,
+        "output_ref": reference(plan.output_ref),
         "payload": payload,
         "previous": _previous(job, index),
         "final_step": index == len(plan.steps) - 1,
@@ -79,8 +88,8 @@ def directive(job: Job, step_id: str, attempt_no: int, lease_id: str) -> dict[st
         "reply_topic": routing.reply_topic,
         "schema_version": plan.schema_version,
         "doc_id": plan.doc_id,
-        "correlation_id": plan.correlation_id,
-        "traceparent": plan.traceparent,
+        "correlation_id": plan.correlation_id or plan.job_id,
+        "traceparent": plan.traceparent or _traceparent(plan.job_id),
         **({"pool": planned.pool} if planned.pool is not None else {}),
     }
 
@@ -100,11 +109,22 @@ _RESERVED: Final = frozenset(
 )
 
 
+def reference(given: Any) -> Any:
+    """A reference as directives have them: an object with a `uri`, also where a text was given."""
+    return {"uri": given} if isinstance(given, str) else given
+
+
+def _traceparent(job_id: str) -> str:
+    """Of a job that came without one: all its steps are one trace, whose root nobody has recorded."""
+    digest = sha256(job_id.encode("utf-8", "replace")).hexdigest()
+    return f"00-{digest[:32]}-{digest[32:48]}-01"
+
+
 def _previous(job: Job, index: int) -> dict[str, Any]:
     """Results of the stages before this one, by step id."""
     stage = job.plan.steps[index].stage
     return {
-        planned.step_id: step.result_ref
+        planned.step_id: reference(step.result_ref)
         for planned, step in zip(job.plan.steps, job.steps, strict=True)
         if planned.stage < stage
     }

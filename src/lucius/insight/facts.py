@@ -1,11 +1,11 @@
 """What the rules look at: gathered when someone asks, once for all the jobs of a question."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
-from lucius.core.effects import Event
+from lucius.core.effects import Event, Outcome
 from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL, StepPlan
 from lucius.core.record import record
@@ -67,6 +67,8 @@ class Clues:
     """By kind: `pause` or `cancel`."""
     progress: Mapping[str, str] = field(default_factory=dict)
     """By step: how far its worker said it is."""
+    refused: Mapping[str, datetime] = field(default_factory=dict)
+    """By step: when a reply was refused for its token last."""
 
 
 @record
@@ -117,3 +119,12 @@ def ordered(events: Collection[Event]) -> dict[str, Ordered]:
             said = event.data or {}
             found[event.type] = Ordered(event.at, said.get("by"), said.get("reason"))
     return found
+
+
+def refused_replies(events: Iterable[Event]) -> dict[str, datetime]:
+    """By step, when a reply was refused for its token last."""
+    return {
+        event.step_id: event.at
+        for event in events
+        if event.step_id is not None and (event.data or {}).get("outcome") == Outcome.REFUSED.value
+    }

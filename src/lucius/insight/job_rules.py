@@ -14,6 +14,7 @@ from lucius.insight.service_rules import (
     fails_alike,
     never_seen,
     not_subscribed,
+    replies_refused,
     silent,
 )
 from lucius.ports.diagnosis import Diagnosis, Evidence
@@ -82,7 +83,11 @@ def failed(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
 
 
 def _nobody_was_there(at: Situation) -> Diagnosis | None:
-    if at.step.fault is None or at.step.fault.code != "ACK_TIMEOUT":
+    if at.step.fault is None or at.step.fault.code not in SILENT:
+        return None
+    if (found := replies_refused(at, ended=True)) is not None:
+        return found
+    if at.step.fault.code != "ACK_TIMEOUT":
         return None
     run = at.run
     if run is not None and run.unclaimed_at is not None:

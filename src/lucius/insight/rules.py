@@ -28,6 +28,7 @@ from lucius.insight.service_rules import (
     never_seen,
     not_subscribed,
     paused,
+    replies_refused,
     silent,
 )
 from lucius.insight.step_rules import (
@@ -67,6 +68,7 @@ STEP_RULES: Final[tuple[StepCheck, ...]] = (
     fails_alike,
     not_subscribed,
     protocol_gone,
+    replies_refused,
     never_seen,
     silent,
     held_by_limit,

@@ -143,6 +143,28 @@ def unclaimed_service(
     )
 
 
+def replies_refused(at: Situation, *, ended: bool = False) -> Diagnosis | None:
+    """Workers are there and answer, and what they say is not accepted."""
+    since = at.clues.refused.get(at.plan.step_id)
+    if since is None and at.service.refused and not ended:
+        since = at.service.refused_at
+    if since is None or not _waits(at, timedelta(), ended=ended):
+        return None
+    return refused_service(at.service, since, _next(at, ended=ended))
+
+
+def refused_service(view: ServiceView, since: datetime | None, comes: Coming) -> Diagnosis:
+    return Diagnosis(
+        "BAD_TOKEN",
+        f"replies of {view.service} are refused: their callback token is missing or wrong",
+        since,
+        [Evidence("a reply was refused (BAD_TOKEN)", since)],
+        *comes,
+        "lucius services",
+        view.service,
+    )
+
+
 def never_seen(at: Situation, *, ended: bool = False) -> Diagnosis | None:
     if at.service.last_seen is not None or not _waits(at, MOMENT, ended=ended):
         return None

@@ -37,6 +37,7 @@ class KnownServices:
         step_types, paused = step_types_of(self._catalog()), await self._paused.all()
         seen, backlog = await self._sightings.known(), _summed(await self._backlog())
         unclaimed, untaken = await self._sightings.unclaimed(), await self._sightings.untaken()
+        refused = await self._sightings.refused()
         views = [
             self._view(
                 name, step_types.get(name, ()), seen.get(name), backlog[name], name in unclaimed
@@ -48,6 +49,7 @@ class KnownServices:
             replace(
                 view,
                 untaken=untaken.get(view.service),
+                refused_at=refused.get(view.service),
                 quiet=self._quiet(view, leases.get(view.service)),
             )
             for view in views

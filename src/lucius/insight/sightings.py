@@ -78,6 +78,15 @@ class Sightings:
                 found[service] = min(found.get(service, since), since)
         return found
 
+    async def refused(self) -> dict[str, datetime]:
+        """Services whose replies were refused for their token, and when last."""
+        found = dict(self._workers.refused)
+        for note in await self._others():
+            for service, seconds in note.get("refused", {}).items():
+                at = instant_of(seconds)
+                found[service] = max(found.get(service, at), at)
+        return found
+
     async def troubles(self) -> dict[str, str]:
         """What does not answer some process now."""
         found = dict(self._troubles())
@@ -108,6 +117,8 @@ class Sightings:
                 self._etag = row.etag
             if self._alone:
                 self._workers.recall(row.content["services"])
+                for service, seconds in row.content.get("refused", {}).items():
+                    self._workers.refused.setdefault(service, instant_of(seconds))
 
     async def run(self) -> NoReturn:
         while True:
@@ -120,7 +131,8 @@ class Sightings:
     async def write(self) -> None:
         """Nothing is written where there is no news."""
         untaken = {name: seconds_of(at) for name, at in self._workers.untaken().items()}
-        besides = (sorted(self._unclaimed()), dict(self._troubles()), untaken)
+        refused = {name: seconds_of(at) for name, at in self._workers.refused.items()}
+        besides = (sorted(self._unclaimed()), dict(self._troubles()), untaken, refused)
         troubled = bool(besides[1] or untaken) and not self._alone
         if not self._workers.changed and besides == self._wrote and not troubled:
             return
@@ -130,6 +142,7 @@ class Sightings:
             "unclaimed": besides[0],
             "troubles": besides[1],
             "untaken": untaken,
+            "refused": refused,
         }
         self._workers.changed = False
         self._etag = await self._store.put(LeaseRow(_SEEN + self._name, "", note, self._etag))

@@ -17,7 +17,7 @@ def publish_refused(at: Situation) -> Diagnosis | None:
         return None
     return Diagnosis(
         "PUBLISH_REFUSED",
-        f"the broker refused the directive of step {at.plan.step_id}",
+        f"the broker refused the directive of step {at.plan.step_id} of job {at.job.job_id}",
         at.step.updated_at,
         _fault(at),
         "it is published again",

@@ -9,6 +9,7 @@ from lucius.insight.service_rules import (
     absent_service,
     failing_service,
     paused_service,
+    refused_service,
     silent_service,
     unclaimed_service,
     unheard,
@@ -30,6 +31,8 @@ def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | 
         return _unnamed(view)
     comes: Coming = ("attempts end without an ACK, and are repeated", None)
     waits = _missed(view, now, MOMENT if view.last_seen is None else SILENCE)
+    if view.refused and waits:
+        return refused_service(view, view.refused_at, comes)
     if view.last_seen is None:
         return absent_service(view, min(waits), comes) if waits else None
     if any(unheard(view, since) for since in waits):

@@ -6,12 +6,13 @@ from datetime import datetime
 from typing import Final
 
 from lucius.contract.causes import CAUSES
+from lucius.core.effects import Event
 from lucius.core.errors import LedgerError
 from lucius.core.job import Job
 from lucius.core.plan import OUTBOX
 from lucius.core.routing import LANES
 from lucius.core.states import JobState
-from lucius.insight.facts import MOVER, Clues, Facts, LinePlace, Ordered, ordered
+from lucius.insight.facts import MOVER, Clues, Facts, LinePlace, ordered, refused_replies
 from lucius.insight.job_rules import outage
 from lucius.insight.rules import OUTAGES, diagnose
 from lucius.insight.service_rules import NO_FAULT
@@ -102,10 +103,10 @@ class Physician:
         return replace(facts, services=shown, troubles={**elsewhere, **facts.troubles}, owned=owned)
 
     async def _clues(self, job: Job, facts: Facts) -> Clues:
-        if job.terminal and job.state is not JobState.CANCELLED:
-            return Clues()
         try:
-            return Clues(await self._places(job), await self._orders(job), self._progress(job))
+            events = await self._events(job)
+            found = (await self._places(job), ordered(events), self._progress(job))
+            return Clues(*found, refused_replies(events))
         except LedgerError:
             return Clues()
 
@@ -117,11 +118,12 @@ class Physician:
                 found[planned.step_id] = said
         return found
 
-    async def _orders(self, job: Job) -> dict[str, Ordered]:
-        if job.state not in _ORDERED:
-            return {}
+    async def _events(self, job: Job) -> Sequence[Event]:
+        """The last ones, where orders or refused replies may be among them."""
+        if job.state not in _ORDERED and not job.noted:
+            return ()
         after = max(0, job.seq - LAST_EVENTS)
-        return ordered(await self._ledger.events(job.job_id, after, LAST_EVENTS))
+        return await self._ledger.events(job.job_id, after, LAST_EVENTS)
 
     async def _places(self, job: Job) -> dict[str, LinePlace]:
         found: dict[str, LinePlace] = {}

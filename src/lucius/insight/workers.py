@@ -4,16 +4,17 @@ It listens to commits and to the engine, and asks nothing. What it knows is in m
 writes it down now and then, for other processes and for the next start.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from heapq import nlargest
 from typing import Any, Final
 
-from lucius.core.effects import Decision, Outcome
+from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.fingerprint import failure_of
 from lucius.core.inputs import AckReceived, HeartbeatReceived, Input
 from lucius.core.job import Execution, Job, Step
 from lucius.core.states import AbortReason, StepState
+from lucius.insight.facts import refused_replies
 from lucius.insight.service_rules import SILENT
 from lucius.insight.sights import MOST_WORKERS, ServiceSight, WorkerSight, note_of, read_note
 from lucius.ports.lanes import Lanes
@@ -48,6 +49,8 @@ class Workers:
         """What the worker of such a lease said last."""
         self._untaken: dict[tuple[str, int], tuple[str, datetime, int]] = {}
         """Steps that are sent again, as nobody took them: service, since when, desk. Of the owned desks."""
+        self.refused: dict[str, datetime] = {}
+        """By service, when a reply was refused for its token last."""
         self._said: dict[str, tuple[int | None, str | None]] = {}
 
     # -- what is heard -----------------------------------------------------------------------
@@ -57,6 +60,8 @@ class Workers:
         if before is None:
             return
         job, earlier = decision.job, before.steps
+        if job.noted != before.noted:
+            self._mark_refused(job, decision.events)
         for index, step in enumerate(job.steps):
             was = earlier[index]
             if step is was:
@@ -108,6 +113,12 @@ class Workers:
         if desk in self._lanes.owned:
             since = step.updated_at or job.updated_at
             self._untaken[job.job_id, index] = (job.plan.steps[index].service, since, desk)
+
+    def _mark_refused(self, job: Job, events: Iterable[Event]) -> None:
+        for step_id, at in refused_replies(events).items():
+            index = job.plan.index_of(step_id)
+            if index is not None:
+                self.refused[job.plan.steps[index].service] = at
 
     def pulled(
         self, service: str, worker_id: str, at: datetime, slots: int | None, version: str | None

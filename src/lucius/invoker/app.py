@@ -25,7 +25,7 @@ from lucius.core.errors import (
 )
 from lucius.core.inputs import AttemptRequested
 from lucius.engines.temporal.inputs import input_of
-from lucius.engines.temporal.invoker import Answered, Invoker
+from lucius.engines.temporal.invoker import SUPERSEDED, Answered, Invoker
 from lucius.invoker.bodies import AttemptBody, PublishBody, SpokenBody, TimeoutBody
 from lucius.invoker.description import ATTEMPT, INPUTS, PUBLISH, TIMEOUT, description
 
@@ -38,6 +38,7 @@ ERRORS: dict[type[Exception], str] = {
     BusUnavailableError: "BUS_UNAVAILABLE",
     ValidationError: "INVALID_BODY",
 }
+STALE: Final = "STALE_ATTEMPT"
 UNSERVED: Final = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 MOST_BYTES: Final = 2 * 1024 * 1024
 """Twice what an orchestrator takes: it passes replies on in other words."""
@@ -86,9 +87,13 @@ class InternalApi:
         return self._told(answered)
 
     async def publish(self, request: Request) -> Response:
-        of = (await _read(request, PublishBody)).directive
+        body = await _read(request, PublishBody)
+        of = body.directive
         asked = AttemptRequested(of.stepId, of.attempt_no, of.lease_id)
-        return self._told(await self._invoker.publish(of.jobId, asked, tenant_id=of.tenant_id))
+        answered = await self._invoker.publish(
+            of.jobId, asked, tenant_id=of.tenant_id, lane=body.lane
+        )
+        return self._told(answered)
 
     async def timeout(self, request: Request) -> Response:
         body = await _read(request, TimeoutBody)
@@ -109,6 +114,10 @@ class InternalApi:
         if answered is None:
             said = "the tenant has no such job on Temporal, or the job has no such step"
             raise InvokerProblemError("JOB_NOT_FOUND", said)
+        if answered.outcome == SUPERSEDED:
+            said = "it is not what comes next, so nothing was done: the snapshot says what does"
+            told = self._invoker.told(answered)
+            return _problem(STALE, said, outcome=told["outcome"], snapshot=told["snapshot"])
         return JSONResponse(self._invoker.told(answered))
 
 
@@ -173,7 +182,7 @@ def _faults(error: ValidationError) -> Iterator[str]:
         yield f"{pointer or 'the body'}: {fault['msg']}"
 
 
-def _problem(code: str, detail: str) -> Response:
+def _problem(code: str, detail: str, **more: Any) -> Response:
     known = CODES[code]
     document: dict[str, Any] = {
         "type": f"urn:lucius:problem:{code}",
@@ -181,5 +190,6 @@ def _problem(code: str, detail: str) -> Response:
         "status": known.status,
         "code": code,
         "detail": detail or known.explanation,
+        **more,
     }
     return JSONResponse(document, known.status, media_type="application/problem+json")

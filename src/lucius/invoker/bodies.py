@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from lucius.core.bounds import MOST_ATTEMPTS
 
@@ -30,13 +30,16 @@ class _Bound(_OfAJob):
 class AttemptBody(_Bound):
     """`publish`: where the window has room, the directive goes out in the same round trip."""
 
-    lease_expires_at: str | None = None
-    """Taken and not used: the lease begins when the directive is out."""
+    lease_expires_at: AwareDatetime | None = None
+    """Checked and not used: the lease begins when the directive is out, and lasts as its step says."""
     publish: bool = False
 
 
 class PublishBody(_Body):
-    """Of a directive, what names its attempt is read; the rest is rendered from the job."""
+    """Of a directive, what names its attempt is read; the rest is rendered from the job.
+
+    `lane`: that of the job, where it is given.
+    """
 
     directive: _Bound
     lane: int | None = Field(None, ge=0, le=15)
@@ -55,7 +58,19 @@ class SpokenBody(BaseModel):
 
 class ToldBody(BaseModel):
     status: Literal["ok"] = "ok"
-    outcome: Literal["applied", "already", "held", "superseded"]
+    outcome: Literal["applied", "already", "held"]
+    snapshot: dict[str, Any]
+
+
+class SupersededBody(BaseModel):
+    """A problem document with what the answer would have been."""
+
+    type: str
+    title: str
+    status: Literal[409] = 409
+    code: Literal["STALE_ATTEMPT"] = "STALE_ATTEMPT"
+    detail: str
+    outcome: Literal["superseded"] = "superseded"
     snapshot: dict[str, Any]
 
 

@@ -11,6 +11,7 @@ from lucius.invoker.bodies import (
     AttemptBody,
     PublishBody,
     SpokenBody,
+    SupersededBody,
     TimeoutBody,
     ToldBody,
     ToldOutcomeBody,
@@ -48,7 +49,8 @@ _OPERATIONS: Final[dict[str, tuple[str, type[BaseModel], type[BaseModel]]]] = {
 @cache
 def description() -> dict[str, Any]:
     asked = [(body, "validation") for _, body, _ in _OPERATIONS.values()]
-    told = [(answer, "serialization") for answer in (ToldBody, ToldOutcomeBody)]
+    answers = (ToldBody, ToldOutcomeBody, SupersededBody)
+    told = [(answer, "serialization") for answer in answers]
     _, schemas = models_json_schema([*asked, *told], ref_template=_REF)  # type: ignore[list-item]
     return {
         "openapi": "3.1.0",
@@ -72,6 +74,7 @@ def _operation(path: str) -> dict[str, Any]:
         "requestBody": {"required": True, "content": _json(body)},
         "responses": {
             "200": {"description": "The outcome, and how the job stands", "content": _json(answer)},
+            **(_SUPERSEDED if path in (ATTEMPT, PUBLISH) else {}),
             **dict.fromkeys(("401", "403", "404", "413", "422", "503"), problem),
         },
     }
@@ -79,3 +82,11 @@ def _operation(path: str) -> dict[str, Any]:
 
 def _json(model: type[BaseModel]) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": _REF.format(model=model.__name__)}}}
+
+
+_SUPERSEDED: Final = {
+    "409": {
+        "description": "It is not what comes next; nothing was done",
+        "content": _json(SupersededBody),
+    }
+}

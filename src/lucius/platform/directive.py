@@ -141,11 +141,12 @@ def answerable(body: Mapping[str, Any]) -> Directive | None:
 
 
 def _reply_topic(body: Mapping[str, Any]) -> str:
+    """By the lane: the bus of the kit adds the prefix of its topics itself, which the name has already."""
     named, lane = body.get("reply_topic"), body.get("lane")
-    if isinstance(named, str) and named:
-        return named
     if type(lane) is int:
         return reply_topic(lane)
+    if isinstance(named, str) and named:
+        return named
     raise InvalidDirectiveError("/reply_topic: required")
 
 

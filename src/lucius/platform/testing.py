@@ -66,9 +66,9 @@ def executed(
         "lease_id": "lease",
         "attempt_no": 1,
         "reply_topic": "replies",
-        "workspace_ref": f"{_ROOT}/",
+        "workspace_ref": {"uri": f"{_ROOT}/"},
         "input_ref": {"uri": _INPUT},
-        "previous": {name: f"{_ROOT}/{name}" for name in previous or {}},
+        "previous": {name: {"uri": f"{_ROOT}/{name}"} for name in previous or {}},
         **fields,
     }
     given = {} if payload is None else payload

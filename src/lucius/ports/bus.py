@@ -5,6 +5,8 @@ from dataclasses import field
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
+from lucius.core.errors import PublishRefusedError
+from lucius.core.limits import MESSAGE_ID_CHARACTERS
 from lucius.core.record import record
 
 Property = str | int
@@ -93,6 +95,16 @@ class Delivery:
     count: int
 
 
+def check_ids(messages: Iterable[Message]) -> None:
+    """Refuse a message id that is too long for one of the buses, on every bus."""
+    for message in messages:
+        if len(message.message_id) > MESSAGE_ID_CHARACTERS:
+            raise PublishRefusedError(
+                f"the id of message {message.message_id} has {len(message.message_id)} characters:"
+                f" at most {MESSAGE_ID_CHARACTERS} are allowed"
+            )
+
+
 class Bus(Protocol):
     @property
     def volatile(self) -> bool:
@@ -108,7 +120,8 @@ class Bus(Protocol):
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         """Return once every message is taken, in order.
 
-        PublishRefusedError: none was taken and none will be. BusUnavailableError: unknown.
+        PublishRefusedError: the content of one of them is refused, now and later. If there are several,
+        send each alone: some of the others may have been taken. BusUnavailableError: unknown.
         """
 
     async def receive(

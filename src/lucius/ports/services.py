@@ -72,6 +72,15 @@ class ServiceView:
     """Where `failing` began after something else: all that failed since the last success."""
     failed_until: Streak | None = None
     """The last time that it failed every job, which is over."""
+    refused_at: datetime | None = None
+    """When a reply of it was refused last, because its callback token is missing or wrong."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing of it was accepted since."""
+        if self.refused_at is None:
+            return False
+        return self.last_seen is None or self.refused_at > self.last_seen
 
 
 class ServiceBook(Protocol):

@@ -249,9 +249,8 @@ class Security(Section):
     )
     require_reply_token: bool = setting(
         "REQUIRE_REPLY_TOKEN",
-        lambda others: "false" if others["bus_backend"] == "memory" else "true",
-        "Whether replies over the bus must carry their callback token",
-        shown="true, except on the memory bus",
+        "false",
+        "Whether replies over the bus must carry their callback token. One that they carry is always checked",
     )
     callback_keys: Keys = setting(
         "CALLBACK_KEYS",

@@ -55,6 +55,10 @@ PROPERTIES: Final[dict[str, tuple[str, Any]]] = {
         "The folder in which the steps of the job keep their work",
         f"s3://work/{JOB_ID}/",
     ),
+    "DirectiveShape.workspace_ref": (
+        "The folder in which the steps of the job keep their work",
+        {"uri": f"s3://work/{JOB_ID}/"},
+    ),
     "final_output": ("The result of the last step, once the job has succeeded", {"uri": OUTPUT}),
     "redrive_of": ("The failed job that this one took over from", None),
     "redriven_by": ("The job that took over from this failed one", None),

@@ -9,6 +9,10 @@ PROPERTIES: Final[dict[str, tuple[str, Any]]] = {
     "subscribed": ("Whether the bus keeps its directives for it", True),
     "paused": ("Who paused it, when and why; null if it is not paused", None),
     "first_seen": ("When a worker of it was seen first", AT),
+    "refused_at": (
+        "When a reply was refused for its callback token, if none was accepted since",
+        None,
+    ),
     "last_seen": ("When it was seen last", LATER),
     "waiting": ("Directives that are held or sent", 12),
     "sent": ("Those of them that are with the bus", 4),

@@ -48,6 +48,7 @@ def service_view(view: ServiceView, *, whole: bool) -> ServiceShape:
         "paused": _pause(view, whole=whole),
         "first_seen": instant(view.first_seen) if view.first_seen is not None else None,
         "last_seen": instant(view.last_seen) if view.last_seen is not None else None,
+        "refused_at": instant(view.refused_at) if view.refused and view.refused_at else None,
         "waiting": view.waiting if whole else None,
         "sent": view.sent if whole else None,
         "running": view.running if whole else None,

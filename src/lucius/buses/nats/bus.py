@@ -28,7 +28,7 @@ from lucius.buses.nats.routes import Row
 from lucius.buses.nats.standing import Standing
 from lucius.buses.nats.status import NothingDeliveredError
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
-from lucius.ports.bus import Delivery, Message, Subscription
+from lucius.ports.bus import Delivery, Message, Subscription, check_ids
 
 ACK: Final = b"+ACK"
 NAK: Final = b"-NAK"
@@ -73,6 +73,7 @@ class NatsBus:
     # -- publishing --------------------------------------------------------------------------
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        check_ids(messages)
         connected = await self._connection.get()
         sends: list[tuple[str, bytes, str]] = []
         for message in messages:
@@ -85,7 +86,7 @@ class NatsBus:
             size = len(payload) + len(copy_id) + HEADERS
             if size > connected.largest:
                 raise PublishRefusedError(
-                    f"the message has {size} bytes, and NATS takes {connected.largest}:"
+                    f"message {copy_id} has {size} bytes, and NATS takes {connected.largest}:"
                     " set max_payload of the server (and max_msg_size of the stream) higher"
                 )
         await connected.session.store(sends)

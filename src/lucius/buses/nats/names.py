@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lucius.core.errors import PublishRefusedError
 from lucius.core.record import record
 from lucius.ports.bus import Message
 
@@ -82,7 +83,11 @@ def consumer_name(name: str, topic: str | None = None) -> str:
 
 def encoded(message: Message, **more: str) -> bytes:
     parts = {"message_id": message.message_id, "properties": message.properties, **more}
-    return json.dumps({**parts, "body": message.body}, default=dict, separators=(",", ":")).encode()
+    try:
+        text = json.dumps({**parts, "body": message.body}, default=dict, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PublishRefusedError(f"message {message.message_id} is not JSON: {error}") from error
+    return text.encode()
 
 
 def decoded(data: bytes) -> tuple[Message, Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as Inbox
 from nats.js import JetStreamContext
 
-from lucius.core.errors import BusUnavailableError
+from lucius.core.errors import BusUnavailableError, PublishRefusedError
 
 T = TypeVar("T")
 
@@ -32,6 +32,8 @@ REFUSED: Final = (
 RIGHTS: Final = (
     "The user of this process needs the rights that docs/how-to/nats.md lists under Who may connect"
 )
+CONTENT_REFUSED: Final = (10054, 10097)
+"""JetStream's codes for a message or its header that is larger than the stream takes."""
 CONNECT: Final[Mapping[str, Any]] = {
     "allow_reconnect": False,
     "max_reconnect_attempts": 1,
@@ -124,7 +126,10 @@ class Session:
         ]
         for answer in await self.asked(asyncio.gather(*works)):
             if (error := json.loads(answer.data).get("error")) is not None:
-                raise BusUnavailableError(f"NATS did not store a message: {error}")
+                refused = error.get("err_code") in CONTENT_REFUSED
+                raise (PublishRefusedError if refused else BusUnavailableError)(
+                    f"NATS did not store a message: {error}"
+                )
 
     async def listen(self, subject: str, heard: Callable[[Msg], None]) -> Inbox:
         async def pass_on(message: Msg) -> None:
@@ -147,6 +152,8 @@ def foreign_errors(forbidden: str = "") -> Iterator[None]:
     """Turn errors of the library into those of the port. Whether the request had an effect is unknown."""
     try:
         yield
+    except nats.errors.MaxPayloadError as error:
+        raise PublishRefusedError(f"NATS: {error}") from error
     except (nats.errors.Error, OSError, TimeoutError) as error:
         if forbidden:
             raise BusUnavailableError(f"NATS: {forbidden}. {RIGHTS}") from error

@@ -8,6 +8,7 @@ from azure.servicebus.exceptions import (
     MessageAlreadySettled,
     MessageLockLostError,
     MessageNotFoundError,
+    MessageSizeExceededError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
     ServiceBusAuthenticationError,
@@ -21,6 +22,15 @@ from lucius.core.errors import BusUnavailableError, LockLostError
 LOST = (MessageLockLostError, SessionLockLostError, MessageAlreadySettled, MessageNotFoundError)
 NOT_ALLOWED = "amqp:not-allowed"
 UNKNOWN = (ServiceBusAuthenticationError, ClientAuthenticationError)
+
+
+CONTENT_REFUSED = (
+    "amqp:decode-error",
+    "amqp:invalid-field",
+    "com.microsoft:argument-error",
+    "com.microsoft:argument-out-of-range",
+)
+"""Conditions with which the broker refuses a message for its content. All others count as an outage."""
 
 
 class MissingEntityError(BusUnavailableError):
@@ -70,6 +80,13 @@ def mapped(subject: str) -> Iterator[None]:
         if getattr(error, "_condition", None) == NOT_ALLOWED:
             raise NotAllowedError(f"{subject}: {error}") from error
         raise BusUnavailableError(f"{subject}: {type(error).__name__}: {error}") from error
+
+
+def refuses_content(error: AzureError) -> bool:
+    """Whether a message is refused for its content, so that another one may be taken."""
+    if isinstance(error, MessageSizeExceededError):
+        return True
+    return getattr(error, "_condition", None) in CONTENT_REFUSED
 
 
 class SessionsDifferError(BusUnavailableError):

@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.core.exceptions import AzureError
+from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError
 
-from lucius.buses.service_bus.faults import mapped
+from lucius.buses.service_bus.faults import mapped, refuses_content
 from lucius.buses.service_bus.held import Held
 from lucius.buses.service_bus.wire import outgoing
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
-from lucius.ports.bus import Message
+from lucius.ports.bus import Message, check_ids
 
 
 class TopicSender:
@@ -28,6 +29,7 @@ class TopicSender:
 
     async def send(self, messages: Sequence[Message]) -> None:
         """Send. A sender that has lost its connection is replaced once: the broker may have restarted."""
+        check_ids(messages)
         async with self._turn:
             fresh = self._held is None
             try:
@@ -49,33 +51,42 @@ class TopicSender:
             raise
 
     async def _send(self, sender: ServiceBusSender, messages: Sequence[Message]) -> None:
-        """Make all batches before the first is sent: a message that is too large refuses all of them."""
-        sent = [outgoing(message, sessions=self._sessions) for message in messages]
-        batches = await self._batches(sender, sent)
-        for number, batch in enumerate(batches):
+        """Make all batches before the first is sent: what the SDK refuses is found before any is taken."""
+        batches = await self._batches(sender, messages)
+        for batch in batches:
             try:
                 await sender.send_messages(batch)
-            except MessageSizeExceededError as error:
-                if number:
-                    raise BusUnavailableError(
-                        f"{self._subject}: some were taken: {error}"
-                    ) from error
-                raise PublishRefusedError(f"{self._subject}: {error}") from error
+            except AzureError as error:
+                if refuses_content(error):
+                    raise PublishRefusedError(f"{self._subject}: {error}") from error
+                raise
 
     async def _batches(
-        self, sender: ServiceBusSender, messages: Sequence[ServiceBusMessage]
+        self, sender: ServiceBusSender, messages: Sequence[Message]
     ) -> list[ServiceBusMessageBatch]:
         batches: list[ServiceBusMessageBatch] = []
         for message in messages:
-            if batches and _fits(batches[-1], message):
+            if batches and self._fits(batches[-1], message):
                 continue
             batches.append(await sender.create_message_batch())
-            if not _fits(batches[-1], message):
+            if not self._fits(batches[-1], message):
                 raise PublishRefusedError(
                     f"{self._subject}: message {message.message_id} is larger than the"
                     f" {batches[-1].max_size_in_bytes} bytes that the namespace takes"
                 )
         return batches
+
+    def _fits(self, batch: ServiceBusMessageBatch, message: Message) -> bool:
+        """Encode it into the batch. This asks nobody, so every error but its size is for its content."""
+        try:
+            batch.add_message(outgoing(message, sessions=self._sessions))
+        except MessageSizeExceededError:
+            return False
+        except Exception as error:
+            raise PublishRefusedError(
+                f"{self._subject}: the SDK refuses message {message.message_id}: {error}"
+            ) from error
+        return True
 
     async def _drop(self) -> None:
         held, self._held = self._held, None
@@ -85,11 +96,3 @@ class TopicSender:
     async def close(self) -> None:
         async with self._turn:
             await self._drop()
-
-
-def _fits(batch: ServiceBusMessageBatch, message: ServiceBusMessage) -> bool:
-    try:
-        batch.add_message(message)
-    except MessageSizeExceededError:
-        return False
-    return True

@@ -4,6 +4,7 @@ from typing import Any, Final, cast
 
 import orjson
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+from azure.servicebus.amqp import AmqpMessageBodyType
 
 from lucius.ports.bus import Message, Property
 
@@ -45,9 +46,14 @@ def outgoing(message: Message, *, sessions: bool = False) -> ServiceBusMessage:
 
 
 def incoming(received: ServiceBusReceivedMessage) -> Message:
-    """The message of the port. Raises NotOursError if the body is no JSON object."""
+    """The message of the port. Raises NotOursError if the body is no JSON object.
+
+    JSON comes as data, or as one text or binary value: clients of JMS send text so.
+    """
     try:
-        body = orjson.loads(b"".join(received.body))
+        content = received.body
+        is_value = received.body_type is AmqpMessageBodyType.VALUE
+        body = orjson.loads(content if is_value else b"".join(content))
     except (ValueError, TypeError) as error:
         raise NotOursError(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):

@@ -32,8 +32,9 @@ CALLBACKS: Final = (
     ProblemCode(
         "STALE_ATTEMPT",
         409,
-        "The reply speaks for an attempt that is over",
-        "Another attempt of this step is the current one. The reply was recorded and changed nothing.",
+        "Another attempt is the current one",
+        "Another attempt of this step is the current one, or comes next. A reply was recorded and changed"
+        " nothing; an attempt that was asked for was not recorded.",
         "Stop working on this directive; do not repeat the reply.",
         answered_by=(Operations.CALLBACKS,),
     ),

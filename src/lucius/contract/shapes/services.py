@@ -38,7 +38,8 @@ class WorkerShape(TypedDict):
 class ServiceShape(TypedDict):
     """`waiting`: directives that are held or sent; `sent`: those of them that are with the bus, the oldest
     since `oldest_sent_at`. `rate_per_minute`: attempts that ended, lately, and `failure_rate` the part of
-    them that failed. Callers bound to tenants read neither numbers nor workers: they belong to all tenants.
+    them that failed. `refused_at`: when a reply was refused for its callback token, where none was accepted
+    since. Callers bound to tenants read neither numbers nor workers: they belong to all tenants.
     """
 
     service: str
@@ -47,6 +48,7 @@ class ServiceShape(TypedDict):
     paused: PauseShape | None
     first_seen: str | None
     last_seen: str | None
+    refused_at: str | None
     waiting: int | None
     sent: int | None
     running: int | None

@@ -33,8 +33,9 @@ class CallbackUrlsShape(TypedDict):
 class DirectiveShape(TypedDict):
     """One attempt of one step, as on the bus. Envelope fields that LUCIUS does not know are here too.
 
-    `previous` has the results of the stages before, by step id. `effect_key` is the same for every
-    attempt of a step, redrives included: whatever is done under it should be done once.
+    References are objects with a `uri`. `previous` has the results of the stages before, by step id.
+    `effect_key` is the same for every attempt of a step, redrives included: whatever is done under it
+    should be done once.
     """
 
     type: str
@@ -48,7 +49,7 @@ class DirectiveShape(TypedDict):
     attempt_no: int
     lease_id: str
     input_ref: Any
-    workspace_ref: str
+    workspace_ref: dict[str, str]
     output_folder: str
     output_ref: Any
     payload: Any
@@ -64,9 +65,9 @@ class DirectiveShape(TypedDict):
     reply_topic: str
     schema_version: str
     doc_id: str | None
-    correlation_id: str | None
-    traceparent: str | None
-    callback_urls: CallbackUrlsShape
+    correlation_id: str
+    traceparent: str
+    callback_urls: NotRequired[CallbackUrlsShape]
     callback_token: str
 
 

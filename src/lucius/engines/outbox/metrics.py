@@ -8,7 +8,7 @@ from typing import Final
 
 from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import LedgerError
-from lucius.core.inputs import Input, Kind
+from lucius.core.inputs import Input, Kind, ReplyRefused
 from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import Plan, mode_of, service_of
 from lucius.core.routing import LANES
@@ -84,7 +84,8 @@ class EngineMetrics(EngineInstruments, Observer):
                 self._event(event)
 
     def applied(self, received: Input, outcome: Outcome) -> None:
-        kind = REPLY_KINDS.get(type(received))
+        reply = received.reply if isinstance(received, ReplyRefused) else received
+        kind = REPLY_KINDS.get(type(reply))
         if kind is not None:
             self.replies.add(kind, outcome.value)
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from lucius.core.callbacks import BAD_TOKEN
 from lucius.core.errors import (
     BusUnavailableError,
     LedgerRowUnreadableError,
@@ -14,7 +15,7 @@ from lucius.core.errors import (
     LockLostError,
     RequestError,
 )
-from lucius.core.inputs import Callback, HeartbeatReceived
+from lucius.core.inputs import Callback, HeartbeatReceived, ReplyRefused
 from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
 from lucius.core.routing import LANES, lanes_of, reply_topic
@@ -197,8 +198,8 @@ class ReplyConsumer:
             return
         job_id = read[0][1][0]
         try:
-            if (job := await self._engine.job(job_id)) is not None:
-                read = [(d, reply) for d, reply in read if await self._concerns(d, job)]
+            job = await self._engine.job(job_id)
+            read = [(d, reply) for d, reply in read if await self._counts(d, *reply, job)]
             if read:
                 await self._applied(job_id, [(d, received) for d, (_, received) in read])
         except LedgerRowUnreadableError as error:
@@ -228,22 +229,25 @@ class ReplyConsumer:
             detail = "; ".join(f"{pointer}: {what}" for pointer, what in error.faults)
             await self._set_aside(delivery, error.code, detail)
             return None
-        refusal = self._guard(body, job_id, received)
-        if refusal is not None:
-            await self._set_aside(delivery, "BAD_TOKEN", refusal)
-            return None
         return job_id, received
 
-    async def _concerns(self, delivery: Delivery, job: Job) -> bool:
-        """Whether a reply is about this job, and the job is moved here. Others are settled.
+    async def _counts(
+        self, delivery: Delivery, job_id: str, received: Callback, job: Job | None
+    ) -> bool:
+        """Whether a reply proves itself and is about this job, and the job is moved here. Others are settled.
 
         A reply need not name a tenant. One that names another than its job's is not about that job.
         """
-        if self._only is not None and job.plan.engine != self._only:
+        if job is not None and self._only is not None and job.plan.engine != self._only:
             await self._bus.complete(delivery)
             return False
+        refusal = self._guard(delivery.message.body, job_id, received)
+        if refusal is not None:
+            await self._engine.apply(job_id, ReplyRefused(received, refusal))
+            await self._set_aside(delivery, BAD_TOKEN, refusal)
+            return False
         named = delivery.message.body.get("tenant_id")
-        if named is None or named == job.tenant_id:
+        if job is None or named is None or named == job.tenant_id:
             return True
         detail = f"it names the tenant {str(named)[:128]!r}, and {job.job_id} is another tenant's"
         await self._set_aside(delivery, "WRONG_TENANT", detail)

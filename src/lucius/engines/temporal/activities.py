@@ -8,7 +8,7 @@ from temporalio.exceptions import ApplicationError
 
 from lucius.engines.temporal.asking import Asking, Told
 from lucius.engines.temporal.metrics import UNANSWERED, UNKNOWN, TemporalInstruments
-from lucius.engines.temporal.workflow import PUBLISH, RECORD, TIMEOUT
+from lucius.engines.temporal.workflow import CANCEL, PUBLISH, RECORD, TIMEOUT
 
 Ask = Callable[[Mapping[str, Any]], Awaitable[Told | None]]
 
@@ -31,6 +31,13 @@ class Activities:
     async def report_timeout(self, body: dict[str, Any]) -> dict[str, Any]:
         return await self._told(TIMEOUT, self._invoker.timeout, body)
 
+    @activity.defn(name=CANCEL)
+    async def cancel_workflow(self, body: dict[str, Any]) -> None:
+        """Ask the server to cancel the workflow, whose job was cancelled."""
+        workflow_id = activity.info().workflow_id
+        assert workflow_id is not None, "it is asked by a workflow alone"
+        await activity.client().get_workflow_handle(workflow_id).cancel()
+
     async def _told(self, name: str, ask: Ask, body: dict[str, Any]) -> dict[str, Any]:
         """UNKNOWN_JOB is final: asking again would not change it."""
         if activity.info().attempt > 1 or not activity.info().is_local:
@@ -48,4 +55,5 @@ class Activities:
 
     @property
     def all(self) -> Sequence[Callable[..., Any]]:
-        return (self.record_attempt_lease, self.publish_directive, self.report_timeout)
+        asking = (self.record_attempt_lease, self.publish_directive, self.report_timeout)
+        return (*asking, self.cancel_workflow)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from lucius.core.effects import Outcome, PublishDirective
+from lucius.core.errors import RequestError
 from lucius.core.inputs import AttemptRequested, Input
 from lucius.core.job import Job, Step
 from lucius.core.record import record
@@ -78,13 +79,23 @@ class Invoker:
         return Answered(outcome, applied.job)
 
     async def publish(
-        self, job_id: str, asked: AttemptRequested, *, tenant_id: str | None = None
+        self,
+        job_id: str,
+        asked: AttemptRequested,
+        *,
+        tenant_id: str | None = None,
+        lane: int | None = None,
     ) -> Answered | None:
-        """Publish the directive of the current attempt, if it is not out yet. A refusal is an answer."""
+        """Publish the directive of the current attempt, if it is not out yet. A refusal is an answer.
+
+        RequestError: `lane` is not that of the job.
+        """
         job = await self._mine(job_id, tenant_id)
         step = _step(job, asked.step_id) if job is not None else None
         if job is None or step is None:
             return None
+        if lane not in (None, own := job.plan.routing.lane):
+            raise RequestError("INVALID_BODY", f"/lane: job {job_id} is on lane {own}, not {lane}")
         if not speaks_for(asked, step.execution):
             return Answered(SUPERSEDED, job)
         if not _unsent(step, asked):

@@ -1,5 +1,6 @@
 """What the Temporal engine does, counted: orchestrators start, invokers signal, workers ask."""
 
+import asyncio
 from typing import Any, Final
 
 from temporalio import workflow
@@ -108,14 +109,16 @@ class OutcomeCounter(Interceptor):
                     result = await super().execute_workflow(input)
                 except workflow.ContinueAsNewError:
                     raise
-                except Exception:
-                    _count(BROKEN)
+                except (Exception, asyncio.CancelledError):
+                    _count()
                     raise
-                _count(result["state"])
+                _count()
                 return result
 
-        def _count(state: str) -> None:
+        def _count() -> None:
+            """By the state of the job; a workflow that ends before its job is broken."""
+            standing = workflow.instance().standing()
             if not workflow.unsafe.is_replaying():
-                ended.add(state)
+                ended.add(standing["state"] if standing.get("terminal") else BROKEN)
 
         return Counting

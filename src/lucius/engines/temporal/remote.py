@@ -17,6 +17,8 @@ from lucius.engines.temporal.inputs import input_json
 
 PATIENCE: Final = 20.0
 NOT_FOUND: Final = 404
+SUPERSEDED: Final = 409
+"""An answer as well: with the outcome, and a snapshot that says what comes next."""
 CALLS: Final = 256
 """Connections, all of which are kept: more than a worker asks at once."""
 
@@ -69,7 +71,7 @@ class RemoteInvoker:
         answer = await self._asked("POST", path, orjson.dumps(body))
         if answer.status_code == NOT_FOUND:
             return None
-        if not answer.is_success:
+        if answer.status_code != SUPERSEDED and not answer.is_success:
             raise self._unavailable(f"{answer.status_code} {answer.text[:500]}")
         told: dict[str, Any] = orjson.loads(answer.content)
         return told

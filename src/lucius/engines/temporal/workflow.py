@@ -11,11 +11,17 @@ from uuid import UUID, uuid5
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
-from temporalio.exceptions import FailureError, is_cancelled_exception
+from temporalio.exceptions import (
+    ApplicationError,
+    CancelledError,
+    FailureError,
+    is_cancelled_exception,
+)
 
 RECORD = "record_attempt_lease"
 PUBLISH = "publish_directive"
 TIMEOUT = "report_timeout"
+CANCEL = "cancel_workflow"
 STATE = SearchAttributeKey.for_keyword("LuciusState")
 """The search attribute that follows the state of the job."""
 RETRY = RetryPolicy(
@@ -26,6 +32,8 @@ RETRY = RetryPolicy(
 ONE_TRY = timedelta(seconds=30)
 LOCAL = "asks-in-its-task"
 """The name of the change by which a workflow asks within its task first. Jobs that began before it do not."""
+ENDS = "ends-as-its-job"
+"""The name of the change by which a workflow fails or is cancelled with its job."""
 LOCAL_TRY = timedelta(seconds=5)
 ONCE = RetryPolicy(maximum_attempts=1)
 LOOK_AGAIN = 1.0
@@ -62,7 +70,29 @@ class JobWorkflow:
                 workflow.continue_as_new(again)
             await self._advance()
         self._show()
-        return {"state": self._snapshot["state"], "error": self._snapshot.get("error")}
+        return await self._ended()
+
+    async def _ended(self) -> dict[str, Any]:
+        """End as the job did, so that Temporal's own filters find failed and cancelled jobs."""
+        state, error = self._snapshot["state"], self._snapshot.get("error")
+        told = {"state": state, "error": error}
+        if state == "SUCCEEDED" or not workflow.patched(ENDS):
+            return told
+        if state == "CANCELLED":
+            await self._cancelled()
+        code, message = (error["code"], error["message"]) if error else (state, "")
+        raise ApplicationError(message, told, type=code, non_retryable=True)
+
+    async def _cancelled(self) -> None:
+        """Have it cancelled: only a request from outside does that, and an activity makes it.
+
+        Within the workflow task: then the request is all that comes after it.
+        """
+        await workflow.execute_local_activity(
+            CANCEL, self._job, start_to_close_timeout=LOCAL_TRY, retry_policy=RETRY
+        )
+        await workflow.wait_condition(lambda: workflow.cancellation_reason() is not None)
+        raise CancelledError("the job was cancelled")
 
     def _is_long(self, most: int) -> bool:
         """Signals that come meanwhile are not lost: the new history begins by asking how the job stands."""

@@ -17,8 +17,6 @@ from lucius.standins.service_bus.queue import Queue, QueueOptions
 
 DEFAULT_RULE: Final = "$Default"
 DEAD: Final = "/$deadletterqueue"
-MAX_MESSAGE: Final = 256 * 1024
-"""What a message of the Standard tier may have."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,6 @@ class TopicOptions:
     duplicate_window: timedelta | None = None
     """None: duplicates are not looked for."""
     ttl: timedelta | None = None
-    max_message: int = MAX_MESSAGE
 
 
 class SubscriptionState:

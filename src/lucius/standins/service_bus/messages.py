@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from uuid import UUID
 
 from lucius.standins.service_bus.codec import (
     CodecError,
@@ -19,6 +20,16 @@ HEADER, ANNOTATIONS, PROPERTIES, APPLICATION, DATA = 0x70, 0x72, 0x73, 0x74, 0x7
 VALUE: Final = 0x77
 BATCH_FORMAT: Final = 0x80013700
 """The message format of an envelope whose data sections are messages."""
+MAX_MESSAGE: Final = 256 * 1024
+MAX_NAME: Final = 128
+MAX_PROPERTY: Final = 32_767
+MAX_PROPERTIES: Final = 65_536
+"""Quotas of the Standard tier: bytes of a message or batch, characters of an id or key, bytes of one
+property and of all together."""
+TOO_LARGE: Final = "amqp:link:message-size-exceeded"
+ARGUMENT: Final = "com.microsoft:argument-error"
+_SIMPLE: Final = (str, bytes, bool, int, float, UUID, type(None))
+"""Types of application properties: AMQP's simple ones, so no list, map or array."""
 _PROPERTY_NAMES: Final = (
     "message_id",
     "user_id",
@@ -55,10 +66,6 @@ class Stored:
     def session_id(self) -> str | None:
         found = self.system.get("session_id")
         return None if found is None else str(found)
-
-    @property
-    def size(self) -> int:
-        return len(self.body) + len(self.raw_properties)
 
     def marked(self, **properties: str) -> "Stored":
         """With more application properties, as dead letters have. They do not expire."""
@@ -121,6 +128,26 @@ def unpacked(raw: bytes, message_format: int) -> list[Stored]:
     if message_format != BATCH_FORMAT:
         return [parse(raw)]
     return [parse(value) for code, value, _ in _sections(raw) if code == DATA]
+
+
+def refusal(message: Stored) -> tuple[str, str] | None:
+    """The condition and description with which Service Bus refuses a message; None: it takes it."""
+    names = {
+        "MessageId": message.message_id,
+        "SessionId": message.session_id,
+        "PartitionKey": message.annotations.get("x-opt-partition-key"),
+    }
+    for name, value in names.items():
+        if value is not None and len(str(value)) > MAX_NAME:
+            return ARGUMENT, f"{name} is longer than {MAX_NAME} characters."
+    for key, value in message.application.items():
+        if not isinstance(value, _SIMPLE):
+            return ARGUMENT, f"The type of property {key} is not supported."
+        if len(encode(value)) > MAX_PROPERTY:
+            return TOO_LARGE, f"Property {key} is larger than {MAX_PROPERTY} bytes."
+    if len(encode(message.application)) + len(message.raw_properties) > MAX_PROPERTIES:
+        return TOO_LARGE, f"The properties are larger than {MAX_PROPERTIES} bytes."
+    return None
 
 
 def value_of(raw: bytes) -> Any:

@@ -39,7 +39,14 @@ from lucius.standins.service_bus.management import (
     answer_of,
     token_answer,
 )
-from lucius.standins.service_bus.messages import parse, unpacked, value_of
+from lucius.standins.service_bus.messages import (
+    MAX_MESSAGE,
+    TOO_LARGE,
+    parse,
+    refusal,
+    unpacked,
+    value_of,
+)
 from lucius.standins.service_bus.queue import Queue
 from lucius.standins.service_bus.sessions import Waiting
 from lucius.standins.service_bus.settling import applied
@@ -149,7 +156,7 @@ class Session:
             said._replace(
                 is_receiver=not said.is_receiver,
                 initial_delivery_count=UInt(0) if said.is_receiver else None,
-                max_message_size=ULong(1024 * 1024),
+                max_message_size=ULong(MAX_MESSAGE),
                 desired=None,
                 **others,
             )
@@ -281,9 +288,12 @@ class Session:
 
 def _publish(topic: TopicState, raw: bytes, message_format: int) -> Described | None:
     """None: taken. Else why not."""
+    if len(raw) > MAX_MESSAGE:
+        return error(TOO_LARGE, "The message is too large.")
     messages = unpacked(raw, message_format)
-    if any(message.size > topic.options.max_message for message in messages):
-        return error("amqp:link:message-size-exceeded", "The message is too large.")
+    for message in messages:
+        if (problem := refusal(message)) is not None:
+            return error(*problem)
     topic.publish(messages)
     return None
 
