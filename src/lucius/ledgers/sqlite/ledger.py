@@ -33,6 +33,7 @@ from lucius.ledgers.sqlite.verify import verify_file
 from lucius.ledgers.sqlite.writer import Writer
 from lucius.ports.ledger import (
     NO_LIMITS,
+    Answered,
     Claim,
     CreateOutcome,
     Drift,
@@ -40,12 +41,15 @@ from lucius.ports.ledger import (
     Inflight,
     JobPage,
     JobQuery,
+    JobSave,
     LedgerCapabilities,
     Limits,
     Pruned,
     ReadyEntry,
     ReadyQueue,
     Taken,
+    Write,
+    WriteOutcome,
     looks_inside,
 )
 
@@ -136,6 +140,24 @@ class SqliteLedger:
     async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
         saved: bool = await self._writing().submit(Save(job, expected, events))
         return saved
+
+    async def save_all(self, writes: Sequence[Write], answered: Answered) -> None:
+        """One commit for all of them, and one answer."""
+        outcomes: list[WriteOutcome | None] = [None] * len(writes)
+        operations: dict[int, Save | Create] = {}
+        for place, write in enumerate(writes):
+            try:
+                operations[place] = _operation(write)
+            except Exception as error:  # its content cannot be stored: the others can
+                outcomes[place] = error
+        try:
+            await self._writing().submit_all(list(operations.values()))
+        except LedgerError as error:
+            outcomes = [outcome or error for outcome in outcomes]
+        else:
+            for place, operation in operations.items():
+                outcomes[place] = operation.outcome
+        answered([(w, o) for w, o in zip(writes, outcomes, strict=True) if o is not None])
 
     async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:
         """One short transaction, so that other writers do not wait long for it."""
@@ -246,6 +268,12 @@ class SqliteLedger:
     async def backup(self, target: Path | str) -> None:
         """Copy the ledger as it is now, while it is being written. The copy appears whole or not at all."""
         await asyncio.to_thread(write_backup, self.path, Path(target))
+
+
+def _operation(write: Write) -> Save | Create:
+    if isinstance(write, JobSave):
+        return Save(write.job, write.expected, write.events)
+    return Create(write.claim, write.job, write.events, write.limits)
 
 
 def _connect(path: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
