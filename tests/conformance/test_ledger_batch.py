@@ -48,7 +48,7 @@ async def test_creates_and_saves_of_one_batch_are_all_there(on: Harness) -> None
     old = await on.create(make(1, released=True))
     acked = decide(old, ack_of(old), at(1))
     new = [make(n) for n in (2, 3)]
-    writes = [JobSave(acked.job, old.version, acked.events), *map(created, new)]
+    writes: list[Write] = [JobSave(acked.job, old.version, acked.events), *map(created, new)]
     assert await outcomes(on.ledger, writes) == [True, Created(), Created()]
     assert await on.ledger.load(old.job_id) == acked.job
     for made in new:

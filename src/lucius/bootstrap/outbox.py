@@ -111,8 +111,6 @@ def outbox(
         ingress,
         releases,
         owed,
-        alarm,
-        nudges,
         metrics.rows if together else partial(backlog_of, lanes),
         now=now,
         limits=limits,
@@ -120,6 +118,9 @@ def outbox(
         pace=pace,
         observer=Observers((metrics, *observers)),
         listeners=(
+            releases.listen,
+            alarm.listen,
+            nudges.listen,
             metrics.listen,
             log_moves,
             unclaimed.listen,

@@ -3,6 +3,8 @@
 import asyncio
 from datetime import datetime
 
+from lucius.core.effects import Committed
+
 
 class Alarm:
     def __init__(self) -> None:
@@ -12,6 +14,11 @@ class Alarm:
     @property
     def at(self) -> datetime | None:
         return self._at
+
+    def listen(self, commit: Committed) -> None:
+        before, at = commit.before, commit.job.due_at
+        if commit.owned and at is not None and (before is None or before.due_at != at):
+            self.due(at)
 
     def due(self, at: datetime) -> None:
         """A job was committed that is due then."""

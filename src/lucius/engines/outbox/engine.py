@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lucius.admission.ingress import Admission, Ingress
 from lucius.core.decide import decide, submit
-from lucius.core.effects import Decision, Event, Outcome
+from lucius.core.effects import Committed, Decision, Event, Outcome, committed
 from lucius.core.errors import (
     LedgerUnavailableError,
     RequestError,
@@ -20,10 +20,7 @@ from lucius.core.handover import left_to_owner
 from lucius.core.ids import new_job_id
 from lucius.core.inputs import AttemptRequested, Callback, Input
 from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.cache import JobCache
-from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Observer
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.pace import Pace
@@ -59,8 +56,8 @@ SATURATED: Final = {
     " repeat the request when some have ended",
 }
 """The message of the 429, by the limit that is reached."""
-Listener = Callable[[Job | None, Decision], None]
-"""Told of every committed decision, with the job as it was before."""
+Listener = Callable[[Committed], None]
+"""Told of every commit."""
 ReadBacklog = Callable[[], Awaitable[Sequence[BacklogRow]]]
 Admit = Callable[[str, datetime], Admission]
 """Plans the job of a request under that id, as accepted at that moment."""
@@ -75,8 +72,6 @@ class OutboxEngine:
         ingress: Ingress,
         releases: Releases,
         owed: OwedEffects,
-        alarm: Alarm,
-        nudges: Nudges,
         backlog: ReadBacklog,
         *,
         now: Callable[[], datetime],
@@ -92,8 +87,6 @@ class OutboxEngine:
         self._ingress = ingress
         self._releases = releases
         self._owed = owed
-        self._alarm = alarm
-        self._nudges = nudges
         self._backlog = backlog
         self._now = now
         self._limits = limits
@@ -322,17 +315,12 @@ class OutboxEngine:
 
     def _committed(self, before: Job | None, decision: Decision, *, owned: bool) -> None:
         """The save is durable: tell everyone in this process who must know."""
-        job = decision.job
+        commit = committed(before, decision, owned=owned)
         if owned:
-            self._cache.put(job)
-            self._releases.committed(before, job)
-            if job.due_at is not None and (before is None or before.due_at != job.due_at):
-                self._alarm.due(job.due_at)
-        elif decision.events and job.state is not JobState.QUEUED:
-            self._nudges.put(job)
-        self._waits.moved(job)
+            self._cache.put(decision.job)
+        self._waits.listen(commit)
         for listener in self._listeners:
-            listener(before, decision)
+            listener(commit)
         self._perform(decision, owned=owned)
 
     def _perform(self, decision: Decision, *, owned: bool) -> None:

@@ -6,7 +6,7 @@ A durable bus may still hold the ACK of one. So it listens to commits, too, and 
 import asyncio
 from dataclasses import dataclass, field
 
-from lucius.core.effects import Decision
+from lucius.core.effects import Committed
 from lucius.core.job import Job
 from lucius.core.states import StepState
 
@@ -37,9 +37,9 @@ class LostServices:
         owners = {step.executions[-1].lease_owner or "" for step in at_work}
         return {o for o in owners if o.startswith(self.home) and not o.startswith(self.alive)}
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
-        if self.home != self.alive and self.owners(decision.job):
-            self._jobs[decision.job.job_id] = decision.job
+    def listen(self, commit: Committed) -> None:
+        if self.home != self.alive and self.owners(commit.job):
+            self._jobs[commit.job.job_id] = commit.job
             self._found.set()
 
     async def jobs(self) -> tuple[list[Job], bool]:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from heapq import nlargest
 from typing import Final
 
-from lucius.core.effects import Decision, Event, Outcome
+from lucius.core.effects import Committed, Event, Outcome
 from lucius.core.errors import LedgerError
 from lucius.core.inputs import Input, Kind
 from lucius.core.job import Execution, Job, Step
@@ -59,19 +59,18 @@ class EngineMetrics(EngineInstruments, Observer):
 
     # -- what is told ------------------------------------------------------------------------
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
-        job = decision.job
+    def listen(self, commit: Committed) -> None:
+        before, job = commit.before, commit.job
         self._moves += 1
         self._meet(job.plan)
         if before is None:
             self.accepted.add(job.plan.request_type)
-        for index, step in enumerate(job.steps):
+        for index in commit.steps:
             earlier = before.steps[index] if before is not None else None
-            if step is not earlier:
-                self._step(job, index, earlier, step)
+            self._step(job, index, earlier, job.steps[index])
         if job.terminal:
             self._ended(before, job)
-        for event in decision.events:
+        for event in commit.decision.events:
             if event.data is not None or event.type == Kind.TICK.value:
                 self._event(event)
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from lucius.core.effects import Decision, Event, Outcome
+from lucius.core.effects import Committed, Event, Outcome
 from lucius.core.job import Job, Step
 from lucius.core.states import JobState, StepState
 from lucius.telemetry.logs import job_fields
@@ -16,8 +16,8 @@ from lucius.telemetry.logs import job_fields
 log = logging.getLogger("lucius.jobs")
 
 
-def log_moves(before: Job | None, decision: Decision) -> None:
-    job = decision.job
+def log_moves(commit: Committed) -> None:
+    before, job, decision = commit.before, commit.job, commit.decision
     if job.terminal and not (before is not None and before.terminal):
         _ended(job)
     for event in decision.events:
@@ -25,7 +25,8 @@ def log_moves(before: Job | None, decision: Decision) -> None:
             _noted(job, event, event.data)
     if before is None or not log.isEnabledFor(logging.INFO):
         return
-    for index, step in enumerate(job.steps):
+    for index in commit.steps:
+        step = job.steps[index]
         if step.used > before.steps[index].used and _waits(step):
             _retried(job, index, step)
     if log.isEnabledFor(logging.DEBUG):

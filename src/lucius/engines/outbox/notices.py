@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from lucius.core.effects import Decision, Outcome
+from lucius.core.effects import Committed, Outcome
 from lucius.core.errors import BusError
 from lucius.core.inputs import HeartbeatReceived
 from lucius.core.job import Execution, Job, Step
@@ -37,9 +37,9 @@ class Notices:
         self._owed: list[tuple[str, Message]] = []
         self._some = asyncio.Event()
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
-        """Hears of every committed decision: a cancelled job's workers are told once."""
-        job = decision.job
+    def listen(self, commit: Committed) -> None:
+        """Hears of every commit: a cancelled job's workers are told once."""
+        before, job = commit.before, commit.job
         if before is None or job.cancel_requested_at is None:
             return
         asked_before = before.cancel_requested_at is not None

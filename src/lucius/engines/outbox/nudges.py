@@ -8,9 +8,11 @@ import logging
 from collections.abc import Sequence
 from typing import NoReturn
 
+from lucius.core.effects import Committed
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
 from lucius.core.job import Job
 from lucius.core.routing import reply_topic
+from lucius.core.states import JobState
 from lucius.core.wire import nudge
 from lucius.engines.outbox.observer import Incident, Observer
 from lucius.ports.bus import Bus, Message
@@ -27,6 +29,11 @@ class Nudges:
         self._timers: set[str] = set()
         """Jobs whose workflow has a timer that fired."""
         self._some = asyncio.Event()
+
+    def listen(self, commit: Committed) -> None:
+        """A job of somebody else's lane was moved here, and not only its lease extended."""
+        if not commit.owned and commit.decision.events and commit.job.state is not JobState.QUEUED:
+            self.put(commit.job)
 
     def put(self, job: Job, *, timer: bool = False) -> None:
         self._jobs[job.job_id] = job

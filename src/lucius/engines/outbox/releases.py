@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Collection, Container
 from math import inf
 
+from lucius.core.effects import Committed
 from lucius.core.ids import new_lease_id
 from lucius.core.inputs import EntryReleased
 from lucius.core.job import Execution, Job, Step
@@ -73,12 +74,14 @@ class Releases:
 
     # -- keeping in step ---------------------------------------------------------------------
 
-    def committed(self, before: Job | None, job: Job) -> None:
+    def listen(self, commit: Committed) -> None:
+        """Of every commit: on the owned lanes, what it let out or ended counts."""
+        if not commit.owned:
+            return
+        before, job = commit.before, commit.job
         plan = job.plan
-        for index, step in enumerate(job.steps):
-            earlier = before.steps[index] if before is not None else None
-            if step is earlier:
-                continue
+        for index in commit.steps:
+            earlier, step = before.steps[index] if before is not None else None, job.steps[index]
             planned = plan.steps[index]
             key = (plan.line_of(planned.service), plan.desk)
             self._follow(key, job.tenant_id, step)
