@@ -11,8 +11,9 @@ from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
-from lucius.engines.outbox.engine import Listener, OutboxEngine
+from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.held_back import HeldBack
+from lucius.engines.outbox.loop import Listener
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.engines.outbox.reconciler import Reconciler

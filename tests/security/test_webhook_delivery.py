@@ -19,7 +19,7 @@ from lucius.core.effects import Committed
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.retry import EFFECT_ATTEMPTS, EFFECT_BACKOFF
-from lucius.engines.outbox.engine import Listener
+from lucius.engines.outbox.loop import Listener
 from lucius.ports.ledger import Ledger
 from lucius.settings import load_settings
 from lucius.webhooks.outside import GuardedBackend

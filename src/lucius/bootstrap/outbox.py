@@ -11,10 +11,13 @@ from functools import partial
 
 from lucius.admission.ingress import Ingress
 from lucius.engines.outbox.alarm import Alarm
+from lucius.engines.outbox.cache import JobCache
 from lucius.engines.outbox.clock import LoopTime
 from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
-from lucius.engines.outbox.engine import A_TURN, Listener, OutboxEngine
+from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.held_back import HeldBack, Resumption
+from lucius.engines.outbox.inbox import Inbox
+from lucius.engines.outbox.loop import EngineLoop, Listener
 from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
 from lucius.engines.outbox.move_log import log_moves
@@ -23,7 +26,6 @@ from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Observer, Observers, Outage
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.ownership import Ownership
-from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.pulls import Pulls
 from lucius.engines.outbox.pump import Pump
 from lucius.engines.outbox.ready import ReadyQueues
@@ -34,6 +36,7 @@ from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.ticks import Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
+from lucius.engines.outbox.waits import Waits
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus
 from lucius.ports.lanes import FixedLanes, Lanes
@@ -51,7 +54,6 @@ class Outbox:
     ready: ReadyQueues
     releases: Releases
     owed: OwedEffects
-    pace: Pace
     tasks: Tasks
     pump: Pump
     pulls: Pulls
@@ -100,27 +102,28 @@ def outbox(
     """
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
     releases = Releases(windows, ready, lanes, held_back)
-    alarm, pace = Alarm(), Pace(A_TURN)
+    inbox, alarm, cache = Inbox(), Alarm(), JobCache(cache_bytes)
+    waits = Waits(lambda job: job.plan.desk in lanes.owned)
     unclaimed = UnclaimedServices()
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
     notices = Notices(bus, metrics, tokens, here)
     together = isinstance(lanes, FixedLanes)
-    engine = OutboxEngine(
+    loop = EngineLoop(
+        inbox,
         ledger,
-        ingress,
+        cache,
         releases,
         owed,
-        metrics.rows if together else partial(backlog_of, lanes),
-        now=now,
-        limits=limits,
+        tasks,
         lanes=lanes,
-        pace=pace,
+        now=now,
         observer=Observers((metrics, *observers)),
         listeners=(
             releases.listen,
             alarm.listen,
             nudges.listen,
+            waits.listen,
             metrics.listen,
             log_moves,
             unclaimed.listen,
@@ -128,7 +131,18 @@ def outbox(
             notices.listen,
             *listeners,
         ),
-        cache_bytes=cache_bytes,
+    )
+    engine = OutboxEngine(
+        inbox,
+        loop,
+        ledger,
+        ingress,
+        cache,
+        releases,
+        waits,
+        metrics.rows if together else partial(backlog_of, lanes),
+        now=now,
+        limits=limits,
     )
     pump = Pump(engine, releases, windows, ready, tasks)
     signaller = (
@@ -172,7 +186,6 @@ def outbox(
         outage,
         nudged=ticks.look,
         lanes=lanes,
-        pace=pace,
         observer=metrics,
         guard=guard,
         engine_name=engine_name,
@@ -211,7 +224,6 @@ def outbox(
         ready,
         releases,
         owed,
-        pace,
         tasks,
         pump,
         pulls,

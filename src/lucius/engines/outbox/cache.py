@@ -1,10 +1,9 @@
-"""Live aggregates of the owned lanes, as last committed, and one lock a job.
+"""Live aggregates of the owned lanes, as last committed.
 
 Readers see a job only after its commit: a decision that is still being saved is nowhere here.
 """
 
-import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
@@ -62,7 +61,6 @@ class JobCache:
     def __init__(self, capacity: int) -> None:
         self._live = _Shelf(capacity - capacity // ENDED_SHARE)
         self._ended = _Shelf(capacity // ENDED_SHARE)
-        self._locks: dict[str, deque[asyncio.Future[None]]] = {}
 
     def get(self, job_id: str) -> Job | None:
         return self._live.get(job_id) or self._ended.get(job_id)
@@ -96,43 +94,3 @@ class JobCache:
 
     def __len__(self) -> int:
         return len(self._live) + len(self._ended)
-
-    def lock(self, job_id: str) -> "JobLock":
-        """Decisions about one job follow one another; those about different jobs do not wait."""
-        return JobLock(self._locks, job_id)
-
-
-class JobLock:
-    """`async with`; a lock exists only while someone holds it or waits for it."""
-
-    __slots__ = ("_job_id", "_locks")
-
-    def __init__(self, locks: dict[str, deque[asyncio.Future[None]]], job_id: str) -> None:
-        self._locks = locks
-        self._job_id = job_id
-
-    async def __aenter__(self) -> None:
-        waiters = self._locks.get(self._job_id)
-        if waiters is None:
-            self._locks[self._job_id] = deque()
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiters.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._pass_on()
-            raise
-
-    async def __aexit__(self, *error: object) -> None:
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        waiters = self._locks[self._job_id]
-        while waiters:
-            turn = waiters.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        del self._locks[self._job_id]

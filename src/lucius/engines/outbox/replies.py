@@ -24,7 +24,6 @@ from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.notices import Notices
 from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
-from lucius.engines.outbox.pace import Pace
 from lucius.engines.outbox.tasks import Tasks
 from lucius.ports.bus import Bus, Delivery, Subscription
 from lucius.ports.lanes import Lanes
@@ -58,7 +57,6 @@ class ReplyConsumer:
         *,
         nudged: Callable[[str, bool], Awaitable[None]],
         lanes: Lanes,
-        pace: Pace,
         observer: Observer,
         guard: Guard,
         engine_name: str | None,
@@ -75,7 +73,6 @@ class ReplyConsumer:
         self._ledger_outage = ledger_outage
         self._nudged = nudged
         self._lanes = lanes
-        self._pace = pace
         self._observer = observer
         self._guard = guard
         self._only = engine_name
@@ -160,7 +157,6 @@ class ReplyConsumer:
     async def _replies(self, deliveries: Sequence[Delivery]) -> None:
         """Replies about one job that came together: an ACK and its RESULT are one save."""
         try:
-            await self._pace.turn()
             await persistently(lambda: self._try_to_settle(deliveries))
         except (LockLostError, BusUnavailableError) as error:
             log.info("a reply will be delivered again: %s", error)

@@ -19,12 +19,14 @@ class Tasks:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Count and log a task that failed. Its job stays due, so the reconciler comes back to it."""
         self._running.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if isinstance(error, LedgerRowUnreadableError):  # the ledger has named that already
-            return
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.report(error)
+
+    def report(self, error: BaseException) -> None:
+        """Count and log what nobody waits for. Its job stays due, so the reconciler comes back to it."""
+        if isinstance(error, LedgerRowUnreadableError | asyncio.CancelledError):
+            return  # the ledger has named that already, or the process ends
         self._observer.incident(Incident.TASK_FAILED, "engine")
         asyncio.get_running_loop().call_exception_handler(
             {"message": "a task of the engine failed", "exception": error}
