@@ -58,10 +58,6 @@ class Driver:
         self.outbox = make_outbox(self.ledger, Asked(self._future))
         self.engine = self.outbox.engine
 
-    def start(self) -> None:
-        """What does not fit the windows at once is released beside the load."""
-        self.outbox.tasks.spawn(self.outbox.pump.run())
-
     def _future(self, job_id: str, step_id: str) -> "asyncio.Future[PublishDirective]":
         key = (job_id, step_id)
         if key not in self.asked:
@@ -118,7 +114,6 @@ async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> Num
         for number in numbers:
             await driver.run_job(number)
 
-    driver.start()
     with spending() as spent:
         await asyncio.gather(*(worker() for _ in range(in_flight)))
     await driver.outbox.tasks.close()
@@ -161,7 +156,6 @@ async def idle(folder: Path, jobs: int = 50) -> float:
     """Median milliseconds of one transition on an idle ledger."""
     ledger = await SqliteLedger.open(folder / "idle-engine.db")
     driver = Driver(ledger)
-    driver.start()
     for number in range(jobs):
         await driver.run_job(number)
     await ledger.close()

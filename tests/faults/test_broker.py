@@ -28,7 +28,7 @@ def unknown_is_failed() -> Any:
         self: Dispatcher, error: Exception, batch: list[tuple[Job, PublishDirective]]
     ) -> None:
         for job, effect in batch:
-            await self._refused(job, effect, error)
+            self._refused(job, effect, error)
 
     publish = Dispatcher.publish
 

@@ -10,12 +10,10 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from lucius.admission.ingress import Ingress
-from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.cache import JobCache
 from lucius.engines.outbox.clock import LoopTime
 from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.held_back import HeldBack, Resumption
 from lucius.engines.outbox.inbox import Inbox
 from lucius.engines.outbox.loop import EngineLoop, Listener
 from lucius.engines.outbox.lost_services import LostServices
@@ -26,15 +24,12 @@ from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.observer import Observer, Observers, Outage
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.ownership import Ownership
-from lucius.engines.outbox.pulls import Pulls
-from lucius.engines.outbox.pump import Pump
-from lucius.engines.outbox.ready import ReadyQueues
 from lucius.engines.outbox.reconciler import Reconciler
-from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.releases import HeldBack, Pulls, ReadyQueues, Releases
 from lucius.engines.outbox.replies import Guard, ReplyConsumer
 from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
-from lucius.engines.outbox.ticks import Ticks
+from lucius.engines.outbox.ticks import Alarm, Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
 from lucius.engines.outbox.waits import Waits
 from lucius.engines.outbox.windows import Windows
@@ -55,7 +50,6 @@ class Outbox:
     releases: Releases
     owed: OwedEffects
     tasks: Tasks
-    pump: Pump
     pulls: Pulls
     dispatcher: Dispatcher
     ticks: Ticks
@@ -101,12 +95,12 @@ def outbox(
     workflows are started here, too.
     """
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
-    releases = Releases(windows, ready, lanes, held_back)
     inbox, alarm, cache = Inbox(), Alarm(), JobCache(cache_bytes)
     waits = Waits(lambda job: job.plan.desk in lanes.owned)
     unclaimed = UnclaimedServices()
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
+    releases = Releases(inbox, windows, ready, tasks, lanes, held_back)
     notices = Notices(bus, metrics, tokens, here)
     together = isinstance(lanes, FixedLanes)
     loop = EngineLoop(
@@ -144,7 +138,6 @@ def outbox(
         now=now,
         limits=limits,
     )
-    pump = Pump(engine, releases, windows, ready, tasks)
     signaller = (
         Signaller(engine, workflows, starts=engine_name is None, observer=metrics)
         if workflows is not None
@@ -183,8 +176,8 @@ def outbox(
         bus,
         tasks,
         notices,
+        ticks,
         outage,
-        nudged=ticks.look,
         lanes=lanes,
         observer=metrics,
         guard=guard,
@@ -208,15 +201,14 @@ def outbox(
     reconciler = Reconciler(
         ownership,
         dispatcher,
-        pump,
+        releases,
         ticks,
         replies,
         reporter,
         nudges,
         notices,
-        Resumption(held_back, releases),
     )
-    pulls = Pulls(releases, windows, pump)
+    pulls = Pulls(releases, windows)
     return Outbox(
         engine,
         metrics,
@@ -225,7 +217,6 @@ def outbox(
         releases,
         owed,
         tasks,
-        pump,
         pulls,
         dispatcher,
         ticks,

@@ -26,8 +26,8 @@ from lucius.core.job import Fault, Job
 from lucius.core.packed import Packed
 from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.inbox import OUTAGE_PAUSE, Told
 from lucius.engines.outbox.observer import Observer, Outage
-from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
 from lucius.engines.outbox.owed import OwedDirective, OwedEffects
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.signaller import Signaller
@@ -118,7 +118,7 @@ class Dispatcher:
                 for single in batch:
                     await self._publish(topic, [single])
             else:
-                self._tasks.spawn(self._refused(*batch[0], error))
+                self._refused(*batch[0], error)
         except BusUnavailableError as error:
             await self._outage(error, batch)
         else:
@@ -159,10 +159,10 @@ class Dispatcher:
         )
         return Message(name, self._decorate(body), directive_properties(body))
 
-    async def _refused(self, job: Job, effect: PublishDirective, error: Exception) -> None:
+    def _refused(self, job: Job, effect: PublishDirective, error: Exception) -> None:
         fault = Fault("PUBLISH_REFUSED", str(error))
         refused = PublishRefused(effect.step_id, effect.attempt_no, effect.lease_id, fault)
-        await persistently(lambda: self._engine.apply(job.job_id, refused))
+        self._engine.post(Told(job.job_id, refused, keeps=True))
 
     async def _outage(self, error: Exception, batch: list[OwedDirective]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
@@ -192,7 +192,7 @@ class Dispatcher:
             while self._sent and self._sent[0][0] <= loop.time():
                 _, job_id, sent = self._sent.popleft()
                 if self._windows.is_open(sent.lease_id):
-                    self._tasks.spawn(self._confirm(job_id, sent))
+                    self._engine.post(Told(job_id, sent))
                     self._watch(job_id, sent.lease_id)
             self._look_again(loop.time())
 
@@ -211,13 +211,7 @@ class Dispatcher:
         while self._open and self._open[0][0] <= now:
             _, job_id, lease_id = self._open.popleft()
             if self._windows.is_open(lease_id):
-                self._tasks.spawn(self._look(job_id))
-
-    async def _look(self, job_id: str) -> None:
-        await self._engine.look(job_id)
-
-    async def _confirm(self, job_id: str, sent: PublishConfirmed) -> None:
-        await self._engine.apply(job_id, sent)
+                self._engine.post(Told(job_id, fresh=True))
 
     # -- other effects -----------------------------------------------------------------------
 

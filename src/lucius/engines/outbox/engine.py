@@ -16,7 +16,7 @@ from lucius.core.ids import new_job_id
 from lucius.core.inputs import Callback, Input
 from lucius.core.job import Job
 from lucius.engines.outbox.cache import JobCache
-from lucius.engines.outbox.inbox import Asked, Inbox, NewJob, Submission
+from lucius.engines.outbox.inbox import Asked, Heard, Inbox, NewJob, Request, Submission
 from lucius.engines.outbox.loop import EngineLoop
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.waits import Waits
@@ -128,10 +128,21 @@ class OutboxEngine:
         for received in inputs:
             if isinstance(received, Callback):
                 self._releases.heard(received.lease_id)
-        asked = Asked(job_id, list(zip_longest(inputs, heard_at)))
+        given = list(zip_longest(inputs, heard_at))
+        return await self.ask(job_id, lambda job: given)
+
+    async def ask(
+        self, job_id: str, given: Callable[[Job], Sequence[Heard]]
+    ) -> list[Applied] | None:
+        """As `apply_all`, for inputs that depend on how the job stands when they are decided."""
+        asked = Asked(job_id, given)
         self._inbox.post(asked)
         job, applied = await asked.answer
         return list(applied) if job is not None else None
+
+    def post(self, request: Request) -> None:
+        """Have it decided in one of the next turns. Whoever asked hears of it by the request itself."""
+        self._inbox.post(request)
 
     async def job(self, job_id: str) -> Job | None:
         """From memory if its lane is owned here, else from the ledger."""
@@ -209,7 +220,7 @@ class OutboxEngine:
 
     async def look(self, job_id: str) -> Job | None:
         """Read a job that another process may have moved, and bring windows and queues in step with it."""
-        asked = Asked(job_id, (), fresh=True)
+        asked = Asked(job_id, lambda job: (), fresh=True)
         self._inbox.post(asked)
         return (await asked.answer)[0]
 

@@ -5,7 +5,6 @@ in the order in which their inputs came, and no job waits for another.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -18,8 +17,6 @@ from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.ports.engine import Applied
 from lucius.ports.ledger import CreateOutcome, Limits
-
-log = logging.getLogger("lucius.engine")
 
 A_TURN: Final = 16
 """Jobs that one turn takes: more would keep who only wants to read a job waiting."""
@@ -54,9 +51,30 @@ class Request:
     def answered(self, job: Job | None, applied: Sequence[Applied]) -> None:
         """The inputs are decided, and what they changed is durable. No job: there is none."""
 
-    def failed(self, error: BaseException) -> None:
-        """Nothing of it is known to be saved."""
-        raise NotImplementedError
+    def failed(self, error: BaseException) -> bool:
+        """Nothing of it is known to be saved. True: try again after a pause. What is raised is reported."""
+        raise error
+
+
+class Told(Request):
+    """An input that nobody waits for, or a second look. `keeps`: it is tried until the ledger has it."""
+
+    __slots__ = ("_keeps", "_received")
+
+    def __init__(
+        self, job_id: str, *received: Input, keeps: bool = False, fresh: bool = False
+    ) -> None:
+        super().__init__(job_id, fresh=fresh)
+        self._received = [(each, None) for each in received]
+        self._keeps = keeps
+
+    def inputs(self, job: Job) -> Sequence[Heard]:
+        return self._received
+
+    def failed(self, error: BaseException) -> bool:
+        if self._keeps and isinstance(error, LedgerUnavailableError):
+            return True
+        raise error
 
 
 class Asked(Request):
@@ -64,7 +82,9 @@ class Asked(Request):
 
     __slots__ = ("_given", "answer")
 
-    def __init__(self, job_id: str, given: Sequence[Heard], *, fresh: bool = False) -> None:
+    def __init__(
+        self, job_id: str, given: Callable[[Job], Sequence[Heard]], *, fresh: bool = False
+    ) -> None:
         super().__init__(job_id, fresh=fresh)
         self._given = given
         self.answer: asyncio.Future[tuple[Job | None, Sequence[Applied]]] = (
@@ -75,14 +95,15 @@ class Asked(Request):
         return not self.answer.done()
 
     def inputs(self, job: Job) -> Sequence[Heard]:
-        return self._given
+        return self._given(job)
 
     def answered(self, job: Job | None, applied: Sequence[Applied]) -> None:
         if not self.answer.done():
             self.answer.set_result((job, applied))
 
-    def failed(self, error: BaseException) -> None:
+    def failed(self, error: BaseException) -> bool:
         _fail(self.answer, error)
+        return False
 
 
 class NewJob(NamedTuple):
@@ -155,7 +176,6 @@ class Inbox:
             mail.append(request)
 
     def post_later(self, request: Request) -> None:
-        """The ledger is away: the same again after a pause."""
         pause = OUTAGE_PAUSE.total_seconds()
         asyncio.get_running_loop().call_later(pause, self.post, request)
 
@@ -194,37 +214,6 @@ class Inbox:
             self.put(job_id)
         else:
             del self._mail[job_id]
-
-
-class Told(Request):
-    """An input that nobody waits for. `keeps`: it is tried until the ledger has it."""
-
-    __slots__ = ("_inbox", "_keeps", "_received", "_report")
-
-    def __init__(
-        self,
-        job_id: str,
-        received: Input,
-        inbox: Inbox,
-        report: Callable[[BaseException], None],
-        *,
-        keeps: bool = False,
-    ) -> None:
-        super().__init__(job_id)
-        self._received = received
-        self._inbox = inbox
-        self._report = report
-        self._keeps = keeps
-
-    def inputs(self, job: Job) -> Sequence[Heard]:
-        return ((self._received, None),)
-
-    def failed(self, error: BaseException) -> None:
-        if self._keeps and isinstance(error, LedgerUnavailableError):
-            log.warning("the ledger is unavailable: %s", error)
-            self._inbox.post_later(self)
-        else:
-            self._report(error)
 
 
 def _fail(answer: "asyncio.Future[Any]", error: BaseException) -> None:

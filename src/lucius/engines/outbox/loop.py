@@ -125,6 +125,7 @@ class EngineLoop:
     # -- turn --------------------------------------------------------------------------------
 
     def _turn(self) -> None:
+        self._releases.take_turn()
         batch: list[_Save] = []
         for item in self._inbox.take():
             if isinstance(item, Submission):
@@ -138,7 +139,7 @@ class EngineLoop:
 
     def _move(self, job_id: str, batch: list[_Save]) -> None:
         """Decide what came for a job that is in memory; read any other first."""
-        mail = [request for request in self._inbox.mail_of(job_id) if _opened(request)]
+        mail = [request for request in self._inbox.mail_of(job_id) if self._opened(request)]
         if not mail:
             self._inbox.free(job_id)
         elif any(request.fresh for request in mail):
@@ -147,6 +148,13 @@ class EngineLoop:
             self._decide(job, mail, batch)
         else:
             self._tasks.spawn(self._read(job_id, mail, fresh=False))
+
+    def _opened(self, request: Request) -> bool:
+        try:
+            return request.open()
+        except Exception as error:
+            self._fail(request, error)
+            return False
 
     def known(self, job_id: str) -> Job | None:
         """The job from memory, if its lane is owned here."""
@@ -187,7 +195,7 @@ class EngineLoop:
             try:
                 self._add(draft, request, now, owned=owned)
             except Exception as error:
-                request.failed(error)
+                self._fail(request, error)
         if not draft.changed:
             self._perform(draft.job, draft.effects, owned=owned)
             self._answer(draft, draft.job)
@@ -289,15 +297,22 @@ class EngineLoop:
             request.races += 1
             if request.races == RACES:
                 said = f"job {job_id} is being moved by others faster than by us"
-                request.failed(LedgerUnavailableError(said))
+                self._fail(request, LedgerUnavailableError(said))
         self._read_again(job_id, [request for request in draft.mail if request.races < RACES])
 
     def _failed(self, job_id: str, mail: Sequence[Request], error: BaseException) -> None:
         """Nobody knows what is stored, so the next one reads it."""
         self._cache.drop(job_id)
         for request in mail:
-            request.failed(error)
+            self._fail(request, error)
         self._inbox.free(job_id)
+
+    def _fail(self, request: Request, error: BaseException) -> None:
+        try:
+            if request.failed(error):
+                self._inbox.post_later(request)
+        except BaseException as unheard:
+            self._tasks.report(unheard)
 
     # -- effects -----------------------------------------------------------------------------
 
@@ -340,11 +355,3 @@ class EngineLoop:
         self._observer.forgot(lanes)
         for lane in lanes:
             self._releases.forget(lane)
-
-
-def _opened(request: Request) -> bool:
-    try:
-        return request.open()
-    except Exception as error:
-        request.failed(error)
-        return False

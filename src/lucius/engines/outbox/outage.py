@@ -3,14 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from lucius.core.errors import LedgerUnavailableError
+from lucius.engines.outbox.inbox import OUTAGE_PAUSE
 
 log = logging.getLogger("lucius.engine")
 
-OUTAGE_PAUSE: Final = timedelta(seconds=1)
 T = TypeVar("T")
 
 

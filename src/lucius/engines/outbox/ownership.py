@@ -10,14 +10,13 @@ from typing import Final
 from lucius.core.errors import LedgerRowUnreadableError, LedgerUnavailableError
 from lucius.core.inputs import BusRestarted
 from lucius.core.job import Job
-from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.outage import persistently
-from lucius.engines.outbox.ready import ReadyQueues
-from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.releases import ReadyQueues, Releases
 from lucius.engines.outbox.tasks import Tasks
+from lucius.engines.outbox.ticks import Alarm
 from lucius.ports.bus import Bus
 from lucius.ports.lanes import LaneRows, Lanes
 from lucius.ports.ledger import DueJob, Ledger

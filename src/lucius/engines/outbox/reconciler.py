@@ -3,11 +3,10 @@
 import asyncio
 
 from lucius.engines.outbox.dispatcher import Dispatcher
-from lucius.engines.outbox.held_back import Resumption
 from lucius.engines.outbox.notices import Notices
 from lucius.engines.outbox.nudges import Nudges
 from lucius.engines.outbox.ownership import Ownership
-from lucius.engines.outbox.pump import Pump
+from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.replies import ReplyConsumer
 from lucius.engines.outbox.ticks import Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter
@@ -20,19 +19,18 @@ class Reconciler:
         self,
         ownership: Ownership,
         dispatcher: Dispatcher,
-        pump: Pump,
+        releases: Releases,
         ticks: Ticks,
         replies: ReplyConsumer,
         unclaimed: UnclaimedReporter,
         nudges: Nudges,
         notices: Notices,
-        resumption: Resumption,
     ) -> None:
         self._ownership = ownership
         self._unclaimed = unclaimed
         self._replies = replies
         told = (nudges, notices)
-        self._parts = (dispatcher, pump, ticks, replies, unclaimed, *told, ownership, resumption)
+        self._parts = (dispatcher, releases, ticks, replies, unclaimed, *told, ownership)
 
     async def prepare(self) -> None:
         """Make the topology, take up what is out, and fill the ready queues."""
