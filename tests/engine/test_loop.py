@@ -25,7 +25,7 @@ from lucius.engines.outbox import inbox, loop
 from lucius.engines.outbox.inbox import A_TURN, Inbox, Request
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.engine import Applied
-from lucius.ports.ledger import Answered, CreateOutcome, Write
+from lucius.ports.ledger import AnswerWrites, CreateOutcome, Write
 from tests.engine.world import World, envelope
 from tests.virtual import VirtualLoop, run_virtually
 
@@ -56,7 +56,7 @@ class SlowLedger(MemoryLedger):
         finally:
             self.saving[job.job_id] -= 1
 
-    async def save_all(self, writes: Sequence[Write], answered: Answered) -> None:
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
         self.batches += 1
         await super().save_all(writes, answered)
 

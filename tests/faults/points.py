@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from lucius.ports.ledger import Answered, Ledger, Write, save_each
+from lucius.ports.ledger import AnswerWrites, Ledger, Write, save_each
 
 T = TypeVar("T")
 When = Callable[..., bool]
@@ -98,7 +98,7 @@ class _Pointed:
                 return number
         return len(objects)
 
-    async def save_all(self, writes: Sequence[Write], answered: Answered) -> None:
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
         """As a ledger does it that has no better way: each job passes the points of its own save."""
         await save_each(cast(Ledger, self), writes, answered)
 

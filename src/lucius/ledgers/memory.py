@@ -32,7 +32,7 @@ from lucius.ledgers.rules import (
 from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import (
     NO_LIMITS,
-    Answered,
+    AnswerWrites,
     Claim,
     Created,
     CreateOutcome,
@@ -117,7 +117,7 @@ class MemoryLedger:
         self._store(record._replace(job=job))
         return True
 
-    async def save_all(self, writes: Sequence[Write], answered: Answered) -> None:
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
         await save_each(self, writes, answered)
 
     def _store(self, record: StoredJob) -> None:

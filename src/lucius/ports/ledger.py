@@ -113,7 +113,7 @@ class JobSave:
 Write = JobCreate | JobSave
 WriteOutcome = CreateOutcome | bool | Exception
 """What `create` or `save` would have returned or raised."""
-Answered = Callable[[Sequence[tuple[Write, WriteOutcome]]], None]
+AnswerWrites = Callable[[Sequence[tuple[Write, WriteOutcome]]], None]
 
 
 @record
@@ -268,7 +268,7 @@ class Ledger(Protocol):
         nothing was written. Raises LedgerUnavailableError if nobody knows.
         """
 
-    async def save_all(self, writes: Sequence[Write], answered: Answered) -> None:
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
         """Create and save jobs that have nothing to do with one another, each as if it came alone.
 
         A job is in a batch once. `answered` is called with every write exactly once: with many together
@@ -339,7 +339,7 @@ class Ledger(Protocol):
     async def close(self) -> None: ...
 
 
-async def save_each(ledger: Ledger, writes: Sequence[Write], answered: Answered) -> None:
+async def save_each(ledger: Ledger, writes: Sequence[Write], answered: AnswerWrites) -> None:
     """`save_all` of a ledger that has no better way: job by job, concurrently."""
 
     async def save(write: Write) -> None:

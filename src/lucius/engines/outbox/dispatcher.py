@@ -26,7 +26,7 @@ from lucius.core.job import Fault, Job
 from lucius.core.packed import Packed
 from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.inbox import OUTAGE_PAUSE, Told
+from lucius.engines.outbox.inbox import OUTAGE_PAUSE, kept, told
 from lucius.engines.outbox.observer import Observer, Outage
 from lucius.engines.outbox.owed import OwedDirective, OwedEffects
 from lucius.engines.outbox.releases import Releases
@@ -162,7 +162,7 @@ class Dispatcher:
     def _refused(self, job: Job, effect: PublishDirective, error: Exception) -> None:
         fault = Fault("PUBLISH_REFUSED", str(error))
         refused = PublishRefused(effect.step_id, effect.attempt_no, effect.lease_id, fault)
-        self._engine.post(Told(job.job_id, refused, keeps=True))
+        self._engine.post(kept(job.job_id, refused))
 
     async def _outage(self, error: Exception, batch: list[OwedDirective]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
@@ -192,7 +192,7 @@ class Dispatcher:
             while self._sent and self._sent[0][0] <= loop.time():
                 _, job_id, sent = self._sent.popleft()
                 if self._windows.is_open(sent.lease_id):
-                    self._engine.post(Told(job_id, sent))
+                    self._engine.post(told(job_id, sent))
                     self._watch(job_id, sent.lease_id)
             self._look_again(loop.time())
 
@@ -211,7 +211,7 @@ class Dispatcher:
         while self._open and self._open[0][0] <= now:
             _, job_id, lease_id = self._open.popleft()
             if self._windows.is_open(lease_id):
-                self._engine.post(Told(job_id, fresh=True))
+                self._engine.post(told(job_id, fresh=True))
 
     # -- other effects -----------------------------------------------------------------------
 

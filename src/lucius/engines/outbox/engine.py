@@ -3,6 +3,7 @@
 On a lane that another process owns it loads, decides, saves and tells the owner: nothing else.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
@@ -16,7 +17,7 @@ from lucius.core.ids import new_job_id
 from lucius.core.inputs import Callback, Input
 from lucius.core.job import Job
 from lucius.engines.outbox.cache import JobCache
-from lucius.engines.outbox.inbox import Asked, Heard, Inbox, NewJob, Request, Submission
+from lucius.engines.outbox.inbox import Inbox, NewJob, Request, Submission, TimedInput, answer
 from lucius.engines.outbox.loop import EngineLoop
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.waits import Waits
@@ -129,16 +130,34 @@ class OutboxEngine:
             if isinstance(received, Callback):
                 self._releases.heard(received.lease_id)
         given = list(zip_longest(inputs, heard_at))
-        return await self.ask(job_id, lambda job: given)
+        job, applied = await self.ask(job_id, lambda job: given)
+        return list(applied) if job is not None else None
 
     async def ask(
-        self, job_id: str, given: Callable[[Job], Sequence[Heard]]
-    ) -> list[Applied] | None:
-        """As `apply_all`, for inputs that depend on how the job stands when they are decided."""
-        asked = Asked(job_id, given)
-        self._inbox.post(asked)
-        job, applied = await asked.answer
-        return list(applied) if job is not None else None
+        self, job_id: str, inputs: Callable[[Job], Sequence[TimedInput]], *, fresh: bool = False
+    ) -> tuple[Job | None, Sequence[Applied]]:
+        """Decide inputs that depend on how the job stands by then, and wait until that is durable.
+
+        `fresh`: read the job from the ledger first.
+        """
+        asked: asyncio.Future[tuple[Job | None, Sequence[Applied]]]
+        asked = asyncio.get_running_loop().create_future()
+
+        def failed(error: BaseException) -> bool:
+            answer(asked, error)
+            return False
+
+        self._inbox.post(
+            Request(
+                job_id,
+                inputs,
+                lambda job, applied: answer(asked, (job, applied)),
+                failed,
+                open=lambda: not asked.done(),  # who has given up waiting is not served
+                fresh=fresh,
+            )
+        )
+        return await asked
 
     def post(self, request: Request) -> None:
         """Have it decided in one of the next turns. Whoever asked hears of it by the request itself."""
@@ -220,9 +239,7 @@ class OutboxEngine:
 
     async def look(self, job_id: str) -> Job | None:
         """Read a job that another process may have moved, and bring windows and queues in step with it."""
-        asked = Asked(job_id, lambda job: (), fresh=True)
-        self._inbox.post(asked)
-        return (await asked.answer)[0]
+        return (await self.ask(job_id, lambda job: (), fresh=True))[0]
 
     def found(self, job: Job) -> None:
         """A job of a lane that is taken over: what is out counts here from now on."""

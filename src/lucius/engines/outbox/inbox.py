@@ -22,88 +22,63 @@ A_TURN: Final = 16
 """Jobs that one turn takes: more would keep who only wants to read a job waiting."""
 OUTAGE_PAUSE: Final = timedelta(seconds=1)
 """How long after a failure of storage or broker the same is tried again."""
-Heard = tuple[Input, datetime | None]
+TimedInput = tuple[Input, datetime | None]
 """An input, and when it came if that was before now."""
 
 
 class Request:
-    """Inputs for one job that came together, and who is told what became of them.
+    """Inputs for one job that came together, and who is told what became of them."""
 
-    `fresh`: another process may have moved the job, so it is read from the ledger first.
-    """
+    __slots__ = ("answered", "failed", "fresh", "inputs", "job_id", "open", "races")
 
-    __slots__ = ("fresh", "job_id", "races")
+    def __init__(
+        self,
+        job_id: str,
+        inputs: Callable[[Job], Sequence[TimedInput]],
+        answered: Callable[[Job | None, Sequence[Applied]], None],
+        failed: Callable[[BaseException], bool],
+        *,
+        open: Callable[[], bool] = lambda: True,
+        fresh: bool = False,
+    ) -> None:
+        """`inputs`: what is to be decided, given the job. It may be asked again, after a lost race.
 
-    def __init__(self, job_id: str, *, fresh: bool = False) -> None:
+        `answered`: they are decided, and what they changed is durable. No job: there is none.
+        `failed`: nothing is known to be saved. True: try again after a pause. What it raises is reported.
+        `open`: asked when a turn takes it, before the job is read. False: there is nothing to decide.
+        `fresh`: another process may have moved the job, so it is read from the ledger first.
+        """
         self.job_id = job_id
+        self.inputs = inputs
+        self.answered = answered
+        self.failed = failed
+        self.open = open
         self.fresh = fresh
         self.races = 0
         """How often someone else saved the job first."""
 
-    def open(self) -> bool:
-        """Called when a turn takes it, before the job is read. False: there is nothing to decide."""
-        return True
 
-    def inputs(self, job: Job) -> Sequence[Heard]:
-        """What is to be decided, now that the job is known. It may be asked again, after a lost race."""
-        raise NotImplementedError
-
-    def answered(self, job: Job | None, applied: Sequence[Applied]) -> None:
-        """The inputs are decided, and what they changed is durable. No job: there is none."""
-
-    def failed(self, error: BaseException) -> bool:
-        """Nothing of it is known to be saved. True: try again after a pause. What is raised is reported."""
-        raise error
+def told(job_id: str, *received: Input, fresh: bool = False) -> Request:
+    """Inputs that nobody waits for; with none, a second look. A failure is reported: the job stays due."""
+    inputs = [(each, None) for each in received]
+    return Request(job_id, lambda job: inputs, lambda job, applied: None, report, fresh=fresh)
 
 
-class Told(Request):
-    """An input that nobody waits for, or a second look. `keeps`: it is tried until the ledger has it."""
+def kept(job_id: str, received: Input, ended: Callable[[], None] = lambda: None) -> Request:
+    """An input that nobody waits for and that is tried until the ledger has it, or cannot take it."""
+    inputs = [(received, None)]
 
-    __slots__ = ("_keeps", "_received")
-
-    def __init__(
-        self, job_id: str, *received: Input, keeps: bool = False, fresh: bool = False
-    ) -> None:
-        super().__init__(job_id, fresh=fresh)
-        self._received = [(each, None) for each in received]
-        self._keeps = keeps
-
-    def inputs(self, job: Job) -> Sequence[Heard]:
-        return self._received
-
-    def failed(self, error: BaseException) -> bool:
-        if self._keeps and isinstance(error, LedgerUnavailableError):
+    def failed(error: BaseException) -> bool:
+        if isinstance(error, LedgerUnavailableError):
             return True
+        ended()
         raise error
 
+    return Request(job_id, lambda job: inputs, lambda job, applied: ended(), failed)
 
-class Asked(Request):
-    """Somebody waits for the answer. Who has given up waiting is not served."""
 
-    __slots__ = ("_given", "answer")
-
-    def __init__(
-        self, job_id: str, given: Callable[[Job], Sequence[Heard]], *, fresh: bool = False
-    ) -> None:
-        super().__init__(job_id, fresh=fresh)
-        self._given = given
-        self.answer: asyncio.Future[tuple[Job | None, Sequence[Applied]]] = (
-            asyncio.get_running_loop().create_future()
-        )
-
-    def open(self) -> bool:
-        return not self.answer.done()
-
-    def inputs(self, job: Job) -> Sequence[Heard]:
-        return self._given(job)
-
-    def answered(self, job: Job | None, applied: Sequence[Applied]) -> None:
-        if not self.answer.done():
-            self.answer.set_result((job, applied))
-
-    def failed(self, error: BaseException) -> bool:
-        _fail(self.answer, error)
-        return False
+def report(error: BaseException) -> bool:
+    raise error
 
 
 class NewJob(NamedTuple):
@@ -117,28 +92,25 @@ class NewJob(NamedTuple):
 class Submission:
     """Somebody waits for a new job. `plan` makes it, or raises why it is refused."""
 
-    __slots__ = ("_new", "_plan", "answer")
+    __slots__ = ("answer", "plan")
 
     def __init__(self, plan: Callable[[datetime], NewJob]) -> None:
-        self._plan = plan
-        self._new: NewJob | None = None
+        self.plan = plan
         self.answer: asyncio.Future[tuple[NewJob, CreateOutcome]] = (
             asyncio.get_running_loop().create_future()
         )
 
-    def planned(self, now: datetime) -> NewJob:
-        self._new = self._plan(now)
-        return self._new
 
-    def settled(self, saved: Decision, outcome: Any) -> None:
-        """`saved`: the job as the ledger was given it."""
-        if isinstance(outcome, BaseException):
-            self.failed(outcome)
-        elif self._new is not None and not self.answer.done():
-            self.answer.set_result((self._new._replace(decision=saved), outcome))
-
-    def failed(self, error: BaseException) -> None:
-        _fail(self.answer, error)
+def answer(future: "asyncio.Future[Any]", value: Any) -> None:
+    """Tell who waits, unless it has given up. An error is raised there."""
+    if future.done():
+        return
+    if isinstance(value, asyncio.CancelledError):
+        future.cancel()
+    elif isinstance(value, BaseException):
+        future.set_exception(value)
+    else:
+        future.set_result(value)
 
 
 class Loaded(NamedTuple):
@@ -148,13 +120,13 @@ class Loaded(NamedTuple):
     mail: list[Request]
 
 
-Item = Submission | Loaded | str
+InboxItem = Submission | Loaded | str
 """What a turn takes: a new job, one that was read, or the id of one that has mail."""
 
 
 class Inbox:
     def __init__(self) -> None:
-        self._items: deque[Item] = deque()
+        self._items: deque[InboxItem] = deque()
         self._mail: dict[str, list[Request]] = {}
         """By job that waits for a turn, or that is being read or saved."""
         self._turn: Callable[[], None] | None = None
@@ -179,7 +151,7 @@ class Inbox:
         pause = OUTAGE_PAUSE.total_seconds()
         asyncio.get_running_loop().call_later(pause, self.post, request)
 
-    def put(self, item: Item) -> None:
+    def put(self, item: InboxItem) -> None:
         self._items.append(item)
         self.wake()
 
@@ -198,7 +170,7 @@ class Inbox:
 
     # -- the reader --------------------------------------------------------------------------
 
-    def take(self) -> list[Item]:
+    def take(self) -> list[InboxItem]:
         """What one turn takes, the oldest first."""
         return [self._items.popleft() for _ in range(min(A_TURN, len(self._items)))]
 
@@ -214,12 +186,3 @@ class Inbox:
             self.put(job_id)
         else:
             del self._mail[job_id]
-
-
-def _fail(answer: "asyncio.Future[Any]", error: BaseException) -> None:
-    if answer.done():
-        return
-    if isinstance(error, asyncio.CancelledError):
-        answer.cancel()
-    else:
-        answer.set_exception(error)

@@ -6,16 +6,24 @@ ledger one batch. When a save has returned, its effects are performed: who liste
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from lucius.core.decide import decide
 from lucius.core.effects import Committed, Decision, Effect, Event, Outcome, committed
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.handover import left_to_owner
-from lucius.core.inputs import AttemptRequested, Input
+from lucius.core.inputs import AttemptRequested
 from lucius.core.job import Job
 from lucius.engines.outbox.cache import JobCache
-from lucius.engines.outbox.inbox import Inbox, Loaded, Request, Submission
+from lucius.engines.outbox.inbox import (
+    Inbox,
+    Loaded,
+    NewJob,
+    Request,
+    Submission,
+    TimedInput,
+    answer,
+)
 from lucius.engines.outbox.observer import Observer
 from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.releases import Releases
@@ -23,14 +31,7 @@ from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.windows import Share
 from lucius.ports.engine import Applied
 from lucius.ports.lanes import Lanes
-from lucius.ports.ledger import (
-    Created,
-    JobCreate,
-    JobSave,
-    Ledger,
-    Write,
-    WriteOutcome,
-)
+from lucius.ports.ledger import Created, JobCreate, JobSave, Ledger, Write, WriteOutcome
 
 RACES: Final = 20
 """How often a lost compare-and-swap is tried again before the caller is told."""
@@ -38,29 +39,37 @@ Listener = Callable[[Committed], None]
 """Told of every commit."""
 
 
-class _Decided(NamedTuple):
-    """One request, its inputs and what was decided about each."""
+class _Save:
+    """A job as a turn leaves it: all decisions of one save, and who is told of them."""
 
-    request: Request
-    inputs: Sequence[Input]
-    decisions: Sequence[Decision]
+    __slots__ = (
+        "before",
+        "changed",
+        "decided",
+        "decision",
+        "effects",
+        "events",
+        "job",
+        "new",
+        "outcome",
+        "owned",
+        "reserved",
+        "submission",
+    )
 
-
-class _Draft:
-    """A job as a turn leaves it, from where it was before: all decisions of one save."""
-
-    __slots__ = ("before", "changed", "decided", "effects", "events", "job", "outcome", "reserved")
-
-    def __init__(self, before: Job | None, job: Job) -> None:
+    def __init__(self, before: Job | None, job: Job, *, owned: bool) -> None:
         self.before = before
         self.job = job
+        self.owned = owned
         self.outcome: Outcome | None = None
         self.events: tuple[Event, ...] = ()
         self.effects: tuple[Effect, ...] = ()
         self.changed = False
         self.reserved: list[Share] = []
         """Room in windows that is taken until the save has ended."""
-        self.decided: list[_Decided] = []
+        self.decided: list[tuple[Request, Sequence[TimedInput], Sequence[Decision]]] = []
+        self.submission: Submission | None = None
+        self.new: NewJob | None = None
 
     def add(self, decisions: Sequence[Decision]) -> None:
         """The events and effects of all, the outcome of the first, the job of the last."""
@@ -71,25 +80,16 @@ class _Draft:
             self.effects += decision.effects
             self.changed = self.changed or decision.changed
 
-    def decision(self, *, owned: bool) -> Decision:
-        """As it is saved: what others than the owner leave is due at once."""
+    def sealed(self) -> Decision:
+        """As it is saved: what others than the owner leave to do is due at once."""
         outcome = self.outcome or Outcome.ALREADY
         decision = Decision(self.job, outcome, self.events, self.effects, self.changed)
-        return decision if owned else left_to_owner(self.before, decision)
+        self.decision = decision if self.owned else left_to_owner(self.before, decision)
+        return self.decision
 
     @property
     def mail(self) -> list[Request]:
-        return [each.request for each in self.decided]
-
-
-class _Save(NamedTuple):
-    """A write that is under way, and what follows from it. `submission`: it is a new job."""
-
-    draft: _Draft
-    decision: Decision
-    write: Write
-    owned: bool
-    submission: Submission | None = None
+        return [request for request, _, _ in self.decided]
 
 
 class EngineLoop:
@@ -126,7 +126,7 @@ class EngineLoop:
 
     def _turn(self) -> None:
         self._releases.take_turn()
-        batch: list[_Save] = []
+        batch: list[tuple[Write, _Save]] = []
         for item in self._inbox.take():
             if isinstance(item, Submission):
                 self._create(item, batch)
@@ -137,7 +137,7 @@ class EngineLoop:
         if batch:
             self._tasks.spawn(self._save(batch))
 
-    def _move(self, job_id: str, batch: list[_Save]) -> None:
+    def _move(self, job_id: str, batch: list[tuple[Write, _Save]]) -> None:
         """Decide what came for a job that is in memory; read any other first."""
         mail = [request for request in self._inbox.mail_of(job_id) if self._opened(request)]
         if not mail:
@@ -159,9 +159,9 @@ class EngineLoop:
     def known(self, job_id: str) -> Job | None:
         """The job from memory, if its lane is owned here."""
         kept = self._cache.get(job_id)
-        return kept if kept is not None and self.owns(kept) else None
+        return kept if kept is not None and self._owns(kept) else None
 
-    def owns(self, job: Job) -> bool:
+    def _owns(self, job: Job) -> bool:
         return job.plan.desk in self._lanes.owned
 
     def _read_again(self, job_id: str, mail: list[Request]) -> None:
@@ -174,98 +174,102 @@ class EngineLoop:
             job = await self._ledger.load(job_id)
         except BaseException as error:
             self._failed(job_id, mail, error)
-            if not isinstance(error, Exception):
-                raise
-            return
+            if isinstance(error, Exception):
+                return
+            raise
         if job is None:
-            for request in mail:
-                request.answered(None, ())
-            self._inbox.free(job_id)
+            self._answer(job_id, None, [(request, (), ()) for request in mail])
             return
-        if fresh and self.owns(job):
+        if fresh and self._owns(job):
             self._releases.overtaken(job)
             self._observer.took_up(job)
         self._inbox.put(Loaded(job, mail))
 
     # -- deciding ----------------------------------------------------------------------------
 
-    def _decide(self, job: Job, mail: list[Request], batch: list[_Save]) -> None:
-        draft, owned, now = _Draft(job, job), self.owns(job), self._now()
+    def _decide(self, job: Job, mail: list[Request], batch: list[tuple[Write, _Save]]) -> None:
+        save, now = _Save(job, job, owned=self._owns(job)), self._now()
         for request in mail:
             try:
-                self._add(draft, request, now, owned=owned)
+                self._add(save, request, now)
             except Exception as error:
                 self._fail(request, error)
-        if not draft.changed:
-            self._perform(draft.job, draft.effects, owned=owned)
-            self._answer(draft, draft.job)
+        if not save.changed:
+            self._unreserve(save)
+            self._perform(save.job, save.effects, owned=save.owned)
+            self._answer(job.job_id, save.job, save.decided)
             return
         try:
-            decision = draft.decision(owned=owned)
+            decision = save.sealed()
         except Exception as error:
-            self._failed(job.job_id, draft.mail, error)
+            self._unreserve(save)
+            self._failed(job.job_id, save.mail, error)
             return
-        write = JobSave(decision.job, job.version, decision.events)
-        batch.append(_Save(draft, decision, write, owned))
+        batch.append((JobSave(decision.job, job.version, decision.events), save))
 
-    def _add(self, draft: _Draft, request: Request, now: datetime, *, owned: bool) -> None:
+    def _add(self, save: _Save, request: Request, now: datetime) -> None:
         """Decide the inputs of one request one by one, each from where the one before it has led."""
-        given, job = request.inputs(draft.job), draft.job
+        given, job = request.inputs(save.job), save.job
         decisions: list[Decision] = []
         for received, at in given:
             decision = decide(job, received, at or now)
             decisions.append(decision)
             job = decision.job
-        inputs = [received for received, _ in given]
         releases: Sequence[Decision] = ()
-        if owned and any(decision.changed for decision in decisions):
-            told = any(isinstance(received, AttemptRequested) for received in inputs)
-            releases = self._released_at_once(draft, job, told=told)
-        draft.add(decisions)
-        draft.add(releases)
-        draft.decided.append(_Decided(request, inputs, decisions))
+        if save.owned and any(decision.changed for decision in decisions):
+            told = any(isinstance(received, AttemptRequested) for received, _ in given)
+            releases = self._released_at_once(save, job, told=told)
+        save.add(decisions)
+        save.add(releases)
+        save.decided.append((request, given, decisions))
 
-    def _released_at_once(self, draft: _Draft, job: Job, *, told: bool) -> list[Decision]:
+    def _released_at_once(self, save: _Save, job: Job, *, told: bool) -> list[Decision]:
         """Release what has room in the same save. The shares are reserved until that save has ended.
 
         `told`: a workflow asked for it, and hears of what goes out in the answer.
         """
         releases: list[Decision] = []
         for share, released in self._releases.at_once(job, told=told):
-            draft.reserved.append(share)
+            save.reserved.append(share)
             release = decide(job, released, self._now())
             if release.outcome is Outcome.APPLIED:
                 releases.append(release)
                 job = release.job
         return releases
 
-    def _create(self, submission: Submission, batch: list[_Save]) -> None:
+    def _create(self, submission: Submission, batch: list[tuple[Write, _Save]]) -> None:
         if submission.answer.done():
             return
         try:
-            new = submission.planned(self._now())
-            draft, owned = _Draft(None, new.decision.job), self.owns(new.decision.job)
-            draft.add([new.decision])
-            if owned:
-                draft.add(self._released_at_once(draft, draft.job, told=False))
-            decision = draft.decision(owned=owned)
+            new = submission.plan(self._now())
         except Exception as error:
-            submission.failed(error)
+            answer(submission.answer, error)
             return
-        write = JobCreate(new.admission.claim, decision.job, decision.events, new.limits)
-        batch.append(_Save(draft, decision, write, owned, submission))
+        save = _Save(None, new.decision.job, owned=self._owns(new.decision.job))
+        try:
+            save.add([new.decision])
+            if save.owned:
+                save.add(self._released_at_once(save, save.job, told=False))
+            decision = save.sealed()
+        except Exception as error:
+            self._unreserve(save)
+            answer(submission.answer, error)
+            return
+        save.submission, save.new = submission, new._replace(decision=decision)
+        claim, limits = new.admission.claim, new.limits
+        batch.append((JobCreate(claim, decision.job, decision.events, limits), save))
 
     # -- commit ------------------------------------------------------------------------------
 
-    async def _save(self, batch: list[_Save]) -> None:
-        saves = {id(save.write): save for save in batch}
+    async def _save(self, batch: list[tuple[Write, _Save]]) -> None:
+        saves = {id(write): save for write, save in batch}
 
         def answered(writes: Sequence[tuple[Write, WriteOutcome]]) -> None:
             for write, outcome in writes:
                 self._saved(saves.pop(id(write)), outcome)
 
         try:
-            await self._ledger.save_all([save.write for save in batch], answered)
+            await self._ledger.save_all([write for write, _ in batch], answered)
         except BaseException as error:
             for save in saves.values():
                 self._saved(save, error)
@@ -273,32 +277,36 @@ class EngineLoop:
                 raise
 
     def _saved(self, save: _Save, outcome: WriteOutcome | BaseException) -> None:
-        draft, job = save.draft, save.decision.job
-        for share in draft.reserved:
-            self._releases.unreserve(share)
+        job = save.decision.job
+        self._unreserve(save)
         if outcome is True or isinstance(outcome, Created):
             try:
                 self._committed(save)
             except Exception as error:  # it is saved, and somebody was not told
                 outcome = error
         if save.submission is not None:
-            save.submission.settled(save.decision, outcome)
+            failed = isinstance(outcome, BaseException)
+            answer(save.submission.answer, outcome if failed else (save.new, outcome))
         elif outcome is True:
-            self._answer(draft, job)
+            self._answer(job.job_id, job, save.decided)
         elif outcome is False:
-            self._overtaken(job.job_id, draft)
+            self._overtaken(job.job_id, save.mail)
         else:
             assert isinstance(outcome, BaseException), f"{outcome!r} is no answer to a save"
-            self._failed(job.job_id, draft.mail, outcome)
+            self._failed(job.job_id, save.mail, outcome)
 
-    def _overtaken(self, job_id: str, draft: _Draft) -> None:
+    def _unreserve(self, save: _Save) -> None:
+        for share in save.reserved:
+            self._releases.unreserve(share)
+
+    def _overtaken(self, job_id: str, mail: list[Request]) -> None:
         """Another process saved the job first: read it and decide again, unless that goes on and on."""
-        for request in draft.mail:
+        for request in mail:
             request.races += 1
             if request.races == RACES:
                 said = f"job {job_id} is being moved by others faster than by us"
                 self._fail(request, LedgerUnavailableError(said))
-        self._read_again(job_id, [request for request in draft.mail if request.races < RACES])
+        self._read_again(job_id, [request for request in mail if request.races < RACES])
 
     def _failed(self, job_id: str, mail: Sequence[Request], error: BaseException) -> None:
         """Nobody knows what is stored, so the next one reads it."""
@@ -318,7 +326,7 @@ class EngineLoop:
 
     def _committed(self, save: _Save) -> None:
         """The save is durable: tell everyone in this process who must know."""
-        commit = committed(save.draft.before, save.decision, owned=save.owned)
+        commit = committed(save.before, save.decision, owned=save.owned)
         if save.owned:
             self._cache.put(commit.job)
         for listener in self._listeners:
@@ -330,17 +338,22 @@ class EngineLoop:
             for effect in effects:
                 self._owed.put(job, effect)
 
-    def _answer(self, draft: _Draft, job: Job) -> None:
-        """`job`: as it is saved. It is free for what came meanwhile, whatever the answers lead to."""
-        for request, inputs, decisions in draft.decided:
-            applied = [Applied(one.outcome, job, one.code) for one in decisions]
+    def _answer(
+        self,
+        job_id: str,
+        job: Job | None,
+        decided: Sequence[tuple[Request, Sequence[TimedInput], Sequence[Decision]]],
+    ) -> None:
+        """Tell who asked. The job is free for what came meanwhile, whatever the answers lead to."""
+        for request, given, decisions in decided:
             try:
-                for received, one in zip(inputs, decisions, strict=True):
+                for (received, _), one in zip(given, decisions, strict=True):
                     self._observer.applied(received, one.outcome)
+                applied = [Applied(one.outcome, job, one.code) for one in decisions] if job else ()
                 request.answered(job, applied)
             except Exception as error:
                 self._tasks.report(error)
-        self._inbox.free(job.job_id)
+        self._inbox.free(job_id)
 
     # -- what other processes do -------------------------------------------------------------
 

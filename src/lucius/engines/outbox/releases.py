@@ -6,7 +6,7 @@ engine: as the windows have room for it, or as a worker that pulls has.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -20,12 +20,11 @@ from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import service_of
 from lucius.core.record import record
 from lucius.core.states import AbortReason, StepState
-from lucius.engines.outbox.inbox import A_TURN, Heard, Inbox, Request
+from lucius.engines.outbox.inbox import A_TURN, Inbox, kept
 from lucius.engines.outbox.outage import persistently
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.windows import Key, Share, Windows
 from lucius.ports.bus import BoundTenants
-from lucius.ports.engine import Applied
 from lucius.ports.lanes import Lanes
 from lucius.ports.ledger import Ledger
 
@@ -305,9 +304,10 @@ class Releases:
 
     def _start(self, share: Share, waiting: Waiting) -> None:
         self._windows.reserve(share)
-        self._inbox.post(_Release(self, share, waiting))
+        released = EntryReleased(waiting.step_id, new_lease_id())
+        self._inbox.post(kept(waiting.job_id, released, partial(self._ended, share, waiting)))
 
-    def ended(self, share: Share, waiting: Waiting) -> None:
+    def _ended(self, share: Share, waiting: Waiting) -> None:
         """It is released, or turned out to be gone."""
         self._ready.settle(waiting)
         self.unreserve(share)
@@ -368,31 +368,6 @@ class Releases:
                 if len(found) >= room:
                     break
         return deque(found.items())
-
-
-class _Release(Request):
-    """One held entry that goes out. While the ledger is away, its place in the window stays taken."""
-
-    __slots__ = ("_released", "_releases", "_share", "_waiting")
-
-    def __init__(self, releases: Releases, share: Share, waiting: Waiting) -> None:
-        super().__init__(waiting.job_id)
-        self._releases = releases
-        self._share = share
-        self._waiting = waiting
-        self._released = EntryReleased(waiting.step_id, new_lease_id())
-
-    def inputs(self, job: Job) -> Sequence[Heard]:
-        return ((self._released, None),)
-
-    def answered(self, job: Job | None, applied: Sequence[Applied]) -> None:
-        self._releases.ended(self._share, self._waiting)
-
-    def failed(self, error: BaseException) -> bool:
-        if isinstance(error, LedgerUnavailableError):
-            return True
-        self._releases.ended(self._share, self._waiting)
-        raise error
 
 
 class Pulls:

@@ -21,7 +21,7 @@ from lucius.core.plan import TEMPORAL
 from lucius.core.routing import LANES, lanes_of, reply_topic
 from lucius.core.wire import ACK, NUDGE, parse_reply
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.inbox import OUTAGE_PAUSE, Heard, Request
+from lucius.engines.outbox.inbox import OUTAGE_PAUSE, Request, TimedInput
 from lucius.engines.outbox.notices import Notices
 from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.tasks import Tasks
@@ -147,7 +147,10 @@ class ReplyConsumer:
         return bool(deliveries)
 
     def _post(self, job_id: str, came: Sequence[Came]) -> None:
-        self._engine.post(Replies(self, job_id, came))
+        replies = ReplyGroup(self, job_id, came)
+        given = (replies.inputs, replies.answered, replies.failed)
+        nudged = any(delivery.message.body.get("type") == NUDGE for delivery, _ in came)
+        self._engine.post(Request(job_id, *given, open=replies.open, fresh=nudged))
 
     async def _open_below(self, most: int) -> None:
         while self._open >= most:
@@ -205,7 +208,7 @@ class ReplyConsumer:
         self.set_aside(delivery, "WRONG_TENANT", detail)
         return False
 
-    def nudged(self, job: Job, *, timer: bool) -> Sequence[Heard]:
+    def nudged(self, job: Job, *, timer: bool) -> Sequence[TimedInput]:
         return self._ticks.nudged(job, timer=timer)
 
     def beat(self, received: HeartbeatReceived, answer: Applied) -> None:
@@ -265,15 +268,15 @@ class ReplyConsumer:
                 self.leave(delivery)
 
 
-class Replies(Request):
+class ReplyGroup:
     """Messages about one job that came together: an ACK and its RESULT are one save."""
 
-    __slots__ = ("_came", "_consumer", "_nudges", "_replies", "_spans", "_ticks")
+    __slots__ = ("_came", "_consumer", "_job_id", "_nudges", "_replies", "_spans", "_ticks")
 
     def __init__(self, consumer: ReplyConsumer, job_id: str, came: Sequence[Came]) -> None:
-        super().__init__(job_id)
         self._consumer = consumer
-        self._came: Sequence[Came] | None = came
+        self._job_id = job_id
+        self._came = came
         self._nudges: list[Delivery] = []
         self._replies: list[tuple[Delivery, Callback, datetime | None]] = []
         self._ticks = 0
@@ -281,20 +284,19 @@ class Replies(Request):
 
     def open(self) -> bool:
         """Read the messages, once. Those that are faulty are set aside, and the job is not read for them."""
-        for delivery, at in self._came or ():
+        came, self._came = self._came, ()
+        for delivery, at in came:
             if delivery.message.body.get("type") == NUDGE:
                 self._nudges.append(delivery)
-                self.fresh = True
             elif (read := self._consumer.read(delivery)) is not None:
                 self._replies.append((delivery, read[1], at))
-        self._came = None
         return bool(self._nudges or self._replies)
 
-    def inputs(self, job: Job) -> Sequence[Heard]:
+    def inputs(self, job: Job) -> Sequence[TimedInput]:
         self._replies = [each for each in self._replies if self._consumer.concerns(each[0], job)]
         if self._spans is None and active():
             self._spans = [applying(d.message.body, received) for d, received, _ in self._replies]
-        ticks: Sequence[Heard] = ()
+        ticks: Sequence[TimedInput] = ()
         if self._nudges:
             timer = any(each.message.body.get("timer") is True for each in self._nudges)
             ticks = self._consumer.nudged(job, timer=timer)
@@ -306,7 +308,7 @@ class Replies(Request):
             self._consumer.complete(nudge)
         if job is None:
             for delivery, _, _ in self._replies:
-                self._consumer.set_aside(delivery, "UNKNOWN_JOB", f"there is no job {self.job_id}")
+                self._consumer.set_aside(delivery, "UNKNOWN_JOB", f"there is no job {self._job_id}")
             return
         for (delivery, received, _), answer in zip(
             self._replies, applied[self._ticks :], strict=True

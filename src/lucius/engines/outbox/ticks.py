@@ -12,7 +12,7 @@ from lucius.core.inputs import Ticked
 from lucius.core.job import Job
 from lucius.engines.outbox.clock import LOOK, StallWatch
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.inbox import OUTAGE_PAUSE, Heard, Request
+from lucius.engines.outbox.inbox import OUTAGE_PAUSE, Request, TimedInput, answer
 from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.engine import Applied
@@ -162,20 +162,20 @@ class Ticks:
 
     async def _ticked(self, found: Sequence[DueJob], deaf_until: datetime | None) -> bool:
         """Post a tick for each, and wait for the last. True: at least one job has moved."""
-        page = _Page(len(found))
+        page = _Page(self, found, deaf_until)
         for due in found:
             fresh = self._engine.is_stale(due.job_id, due.due_at)
-            self._engine.post(_Tick(self, page, due, deaf_until, fresh=fresh))
+            self._engine.post(page.tick(due, fresh=fresh))
         return await page.moved
 
     # -- what others ask for -----------------------------------------------------------------
 
     async def asked(self, job_id: str, *, told: bool) -> Applied | None:
         """The timer of a workflow has fired. `told`: it hears of what follows in the answer."""
-        applied = await self._engine.ask(job_id, lambda job: self._timer_fired(job, told=told))
-        return applied[0] if applied is not None else None
+        _, applied = await self._engine.ask(job_id, lambda job: self._timer_fired(job, told=told))
+        return applied[0] if applied else None
 
-    def nudged(self, job: Job, *, timer: bool) -> Sequence[Heard]:
+    def nudged(self, job: Job, *, timer: bool) -> Sequence[TimedInput]:
         """Another process has moved it. What it left to do is due already.
 
         `timer`: it was told that a timer of the job's workflow has fired.
@@ -187,7 +187,7 @@ class Ticks:
             return ((self.tick(job, None), None),)
         return ()
 
-    def _timer_fired(self, job: Job, *, told: bool) -> Sequence[Heard]:
+    def _timer_fired(self, job: Job, *, told: bool) -> Sequence[TimedInput]:
         deaf_until = self._watch.deaf_until(self._observer)
         queued, on_hold = self._queued(job), self._on_hold(job)
         return ((Ticked(False, queued, deaf_until, on_hold, asked=True, told=told), None),)
@@ -217,53 +217,34 @@ class Ticks:
 
 
 class _Page:
-    """Ticks that were posted together: one future for all."""
+    """Ticks that are posted together: one future for all."""
 
-    def __init__(self, ticks: int) -> None:
-        self._left = ticks
-        self._any = False
+    def __init__(self, ticks: Ticks, found: Sequence[DueJob], deaf_until: datetime | None) -> None:
+        self._ticks = ticks
+        self._deaf_until = deaf_until
+        self._left = len(found)
+        self._moved = False
         self._error: BaseException | None = None
         self.moved: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-    def ended(self, *, moved: bool = False, error: BaseException | None = None) -> None:
-        """One of them has moved its job, or not; `error`: the ledger is away."""
+    def tick(self, due: DueJob, *, fresh: bool) -> Request:
+        def answered(job: Job | None, applied: Sequence[Applied]) -> None:
+            self._ended(moved=job is not None and job.due_at != due.due_at)
+
+        def failed(error: BaseException) -> bool:
+            if isinstance(error, LedgerUnavailableError | asyncio.CancelledError):
+                self._error = error
+            elif not isinstance(error, LedgerRowUnreadableError):
+                self._ticks.defect(due.job_id, error)
+            # What cannot be read the ledger has named, and leaves it out from now on.
+            self._ended(moved=isinstance(error, LedgerRowUnreadableError))
+            return False
+
+        inputs = lambda job: ((self._ticks.tick(job, self._deaf_until), None),)  # noqa: E731
+        return Request(due.job_id, inputs, answered, failed, fresh=fresh)
+
+    def _ended(self, *, moved: bool) -> None:
         self._left -= 1
-        self._any = self._any or moved
-        self._error = self._error or error
-        if self._left or self.moved.done():
-            return
-        if isinstance(self._error, asyncio.CancelledError):
-            self.moved.cancel()
-        elif self._error is not None:
-            self.moved.set_exception(self._error)
-        else:
-            self.moved.set_result(self._any)
-
-
-class _Tick(Request):
-    __slots__ = ("_deaf_until", "_due", "_page", "_ticks")
-
-    def __init__(
-        self, ticks: Ticks, page: _Page, due: DueJob, deaf_until: datetime | None, *, fresh: bool
-    ) -> None:
-        super().__init__(due.job_id, fresh=fresh)
-        self._ticks = ticks
-        self._page = page
-        self._due = due
-        self._deaf_until = deaf_until
-
-    def inputs(self, job: Job) -> Sequence[Heard]:
-        return ((self._ticks.tick(job, self._deaf_until), None),)
-
-    def answered(self, job: Job | None, applied: Sequence[Applied]) -> None:
-        self._page.ended(moved=job is not None and job.due_at != self._due.due_at)
-
-    def failed(self, error: BaseException) -> bool:
-        if isinstance(error, LedgerUnavailableError | asyncio.CancelledError):
-            self._page.ended(error=error)
-        elif isinstance(error, LedgerRowUnreadableError):
-            self._page.ended(moved=True)  # the ledger has named it, and leaves it out from now on
-        else:
-            self._ticks.defect(self.job_id, error)
-            self._page.ended()
-        return False
+        self._moved = self._moved or moved
+        if not self._left:
+            answer(self.moved, self._error or self._moved)

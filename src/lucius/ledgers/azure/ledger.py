@@ -29,7 +29,7 @@ from lucius.ledgers.sqlite.unreadable import Unreadable
 from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ports.ledger import (
     NO_LIMITS,
-    Answered,
+    AnswerWrites,
     Claim,
     Created,
     CreateOutcome,
@@ -148,7 +148,7 @@ class AzureLedger:
             self._levels.add(group_of(job), -1)
         return saved
 
-    async def save_all(self, writes: Sequence[Write], answered: Answered) -> None:
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
         await save_each(self, writes, answered)
 
     async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:

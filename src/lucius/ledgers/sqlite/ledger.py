@@ -33,7 +33,7 @@ from lucius.ledgers.sqlite.verify import verify_file
 from lucius.ledgers.sqlite.writer import Writer
 from lucius.ports.ledger import (
     NO_LIMITS,
-    Answered,
+    AnswerWrites,
     Claim,
     CreateOutcome,
     Drift,
@@ -141,7 +141,7 @@ class SqliteLedger:
         saved: bool = await self._writing().submit(Save(job, expected, events))
         return saved
 
-    async def save_all(self, writes: Sequence[Write], answered: Answered) -> None:
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
         """One commit for all of them, and one answer."""
         outcomes: list[WriteOutcome | None] = [None] * len(writes)
         operations: dict[int, Save | Create] = {}
