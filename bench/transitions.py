@@ -102,7 +102,9 @@ class Asked(OwedEffects):
 
 def make_outbox(ledger: Ledger, owed: OwedEffects | None = None) -> Outbox:
     ingress = Ingress(FileConfig(), IngressPolicy())
-    return outbox(ledger, MemoryBus(), ingress, now=lambda: datetime.now(UTC), owed=owed)
+    return outbox(
+        ledger, MemoryBus(), ingress, now=lambda: datetime.now(UTC), owed=owed or OwedEffects()
+    )
 
 
 async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> Numbers:

@@ -80,6 +80,7 @@ class Dispatcher:
         self._signaller = signaller
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
         self._open: deque[tuple[float, str, str]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.outage = Outage("bus", "dispatch pauses", log)
 
@@ -91,7 +92,6 @@ class Dispatcher:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publish_forever())
-            tasks.create_task(self._confirm_forever())
             tasks.create_task(self._perform_forever())
 
     # -- publishing --------------------------------------------------------------------------
@@ -128,6 +128,7 @@ class Dispatcher:
                 self._windows.published(effect.lease_id)
                 sent = PublishConfirmed(effect.step_id, effect.attempt_no, effect.lease_id)
                 self._sent.append((due, job.job_id, sent))
+            self._set_timer()
 
     async def publish(
         self, job: Job, effect: PublishDirective
@@ -182,23 +183,30 @@ class Dispatcher:
             self._windows.reopen()
             self._releases.pump_all()
 
-    async def _confirm_forever(self) -> None:
+    def _set_timer(self) -> None:
+        """One timer, for what is next to be confirmed or looked at."""
+        first = min([queue[0][0] for queue in (self._sent, self._open) if queue], default=None)
+        if first is None or (self._timer is not None and self._timer.when() <= first):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(first, self._confirm)
+
+    def _confirm(self) -> None:
         """Write SENT for what was published and is still not acknowledged: its ACK clock starts."""
-        loop = asyncio.get_running_loop()
-        while True:
-            pause = self._sent[0][0] - loop.time() if self._sent else SENT_DELAY.total_seconds()
-            if pause > 0:
-                await asyncio.sleep(pause)
-            while self._sent and self._sent[0][0] <= loop.time():
-                _, job_id, sent = self._sent.popleft()
-                if self._windows.is_open(sent.lease_id):
-                    self._engine.post(told(job_id, sent))
-                    self._watch(job_id, sent.lease_id)
-            self._look_again(loop.time())
+        self._timer, now = None, asyncio.get_running_loop().time()
+        while self._sent and self._sent[0][0] <= now:
+            _, job_id, sent = self._sent.popleft()
+            if self._windows.is_open(sent.lease_id):
+                self._engine.post(told(job_id, sent))
+                self._watch(job_id, sent.lease_id)
+        self._look_again(now)
+        self._set_timer()
 
     def _watch(self, job_id: str, lease_id: str) -> None:
         heard_by = asyncio.get_running_loop().time() + UNHEARD.total_seconds()
         self._open.append((heard_by, job_id, lease_id))
+        self._set_timer()
 
     def _watch_let_out(self, job: Job) -> None:
         """Watch the directives of a workflow's job: any invoker may publish them and take their ACK."""
