@@ -21,7 +21,7 @@ from lucius.core.effects import Effect, PublishDirective
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
 from lucius.core.states import JobState
-from lucius.engines.outbox.owed import OwedEffects
+from lucius.engines.outbox.loop import OwedEffects
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Ledger
 from tests.wiring import outbox

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lucius.api.metrics import HttpInstruments
-from lucius.engines.outbox.metric_table import EngineInstruments
+from lucius.engines.outbox.metrics import EngineInstruments
 from lucius.engines.temporal.metrics import TemporalInstruments
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.platform.measures import ServiceInstruments

@@ -13,7 +13,7 @@ from lucius.core.states import JobState
 from lucius.engines.outbox import loop
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.metrics import EngineMetrics
-from lucius.engines.outbox.nudges import Nudges
+from lucius.engines.outbox.notices import Nudges
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.lanes import LaneRows
 from tests.engine.apart import Apart, Process

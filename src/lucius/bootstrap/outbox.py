@@ -3,6 +3,7 @@
 What only keeps something comes first, then the engine that writes to it, then those that act on it.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,22 +13,16 @@ from functools import partial
 from lucius.admission.ingress import Ingress
 from lucius.engines.outbox.cache import JobCache
 from lucius.engines.outbox.clock import LoopTime
-from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
+from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify, Signaller
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.inbox import Inbox
-from lucius.engines.outbox.loop import EngineLoop, Listener
-from lucius.engines.outbox.lost_services import LostServices
+from lucius.engines.outbox.loop import EngineLoop, Listener, OwedEffects
 from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
-from lucius.engines.outbox.move_log import log_moves
-from lucius.engines.outbox.notices import Notices, Tokens
-from lucius.engines.outbox.nudges import Nudges
-from lucius.engines.outbox.observer import Observer, Observers, Outage
-from lucius.engines.outbox.owed import OwedEffects
-from lucius.engines.outbox.ownership import Ownership
-from lucius.engines.outbox.reconciler import Reconciler
+from lucius.engines.outbox.notices import Notices, Nudges, Tokens
+from lucius.engines.outbox.observer import Observer, Observers, Outage, log_moves
+from lucius.engines.outbox.ownership import LostServices, Ownership
 from lucius.engines.outbox.releases import HeldBack, Pulls, ReadyQueues, Releases
 from lucius.engines.outbox.replies import Guard, ReplyConsumer
-from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.ticks import Alarm, Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
@@ -37,6 +32,38 @@ from lucius.ports.bus import Bus
 from lucius.ports.lanes import FixedLanes, Lanes
 from lucius.ports.ledger import Ledger, Limits
 from lucius.ports.workflows import Workflows
+
+
+class Reconciler:
+    """All that happens by itself on the owned lanes. `prepare` it, then `run` it until it is cancelled."""
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        dispatcher: Dispatcher,
+        releases: Releases,
+        ticks: Ticks,
+        replies: ReplyConsumer,
+        unclaimed: UnclaimedReporter,
+        nudges: Nudges,
+        notices: Notices,
+    ) -> None:
+        self._ownership = ownership
+        self._unclaimed = unclaimed
+        self._replies = replies
+        told = (nudges, notices)
+        self._parts = (dispatcher, releases, ticks, replies, unclaimed, *told, ownership)
+
+    async def prepare(self) -> None:
+        """Make the topology, take up what is out, and fill the ready queues."""
+        await self._replies.prepare()
+        await self._unclaimed.prepare()
+        await self._ownership.prepare()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for part in self._parts:
+                tasks.create_task(part.run())
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from lucius.bootstrap.own_services import ended_leases
 from lucius.buses.linked import BusLink
 from lucius.core.effects import Committed
 from lucius.core.errors import LuciusError
-from lucius.engines.outbox.lost_services import LostServices
+from lucius.engines.outbox.ownership import LostServices
 from lucius.platform.isolation.forks import told_exit
 from lucius.ports.bus import Bus
 from lucius.settings import Settings

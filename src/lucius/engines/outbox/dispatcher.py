@@ -20,20 +20,76 @@ from lucius.core.errors import (
     BusUnavailableError,
     EffectRefusedError,
     PublishRefusedError,
+    WorkflowsUnavailableError,
 )
 from lucius.core.inputs import EffectSettled, PublishConfirmed, PublishRefused, Redriven
 from lucius.core.job import Fault, Job
 from lucius.core.packed import Packed
+from lucius.core.turn import ACK
 from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.inbox import OUTAGE_PAUSE, kept, told
-from lucius.engines.outbox.observer import Observer, Outage
-from lucius.engines.outbox.owed import OwedDirective, OwedEffects
+from lucius.engines.outbox.loop import OwedDirective, OwedEffects
+from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.releases import Releases
-from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus, Message
+from lucius.ports.workflows import Workflows
+
+signal_log = logging.getLogger("lucius.signaller")
+
+ACK_DELAY: Final = timedelta(seconds=1)
+"""How long the signal of an ACK waits: the RESULT that may follow tells the workflow the same."""
+SETTLE_DELAY: Final = timedelta(seconds=1)
+"""How long a delivered signal stays owed: the next question of its workflow usually settles it before."""
+
+
+class Signaller:
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        workflows: Workflows,
+        *,
+        starts: bool,
+        observer: Observer,
+    ) -> None:
+        """`starts`: whether workflows are started here; else by orchestrators alone."""
+        self._engine = engine
+        self._workflows = workflows
+        self._starts = starts
+        self._observer = observer
+
+    async def perform(self, job: Job, effect: SignalWorkflow | StartWorkflow) -> None:
+        """Start or signal the workflow. What cannot be delivered now stays owed."""
+        try:
+            if isinstance(effect, SignalWorkflow):
+                await self._signal(job, effect)
+            elif self._starts:
+                await self._workflows.start(job)  # settled by the first thing that it asks for
+        except WorkflowsUnavailableError as error:
+            cause = "start" if isinstance(effect, StartWorkflow) else "signal"
+            self._observer.incident(Incident.WORKFLOW_UNREACHED, cause)
+            signal_log.info("the workflow of job %s is told later: %s", job.job_id, error)
+
+    async def _signal(self, job: Job, effect: SignalWorkflow) -> None:
+        """A workflow that has ended needs no signal."""
+        newest: Job | None = job
+        if effect.signal == ACK:
+            newest = await self._still_owing(job, effect, ACK_DELAY)
+        if newest is None:
+            return
+        await self._workflows.signal(newest, effect)
+        if job.terminal or await self._still_owing(job, effect, SETTLE_DELAY) is not None:
+            await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
+
+    async def _still_owing(self, job: Job, effect: SignalWorkflow, delay: timedelta) -> Job | None:
+        """The job after a pause, if the signal is still owed; None: something else has told the workflow."""
+        await asyncio.sleep(delay.total_seconds())
+        newest = await self._engine.job(job.job_id)
+        owed = newest.owed if newest is not None else ()
+        return newest if any(each.owed_id == effect.owed_id for each in owed) else None
+
 
 log = logging.getLogger("lucius.dispatcher")
 

@@ -4,12 +4,23 @@ A turn takes what is in the inbox up to a bound, decides each input in the order
 ledger one batch. When a save has returned, its effects are performed: who listens and who waits is told.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from lucius.core.decide import decide
-from lucius.core.effects import Committed, Decision, Effect, Event, Outcome, committed
+from lucius.core.effects import (
+    Committed,
+    Decision,
+    Effect,
+    Event,
+    Outcome,
+    PublishDirective,
+    committed,
+)
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.handover import left_to_owner
 from lucius.core.inputs import AttemptRequested
@@ -25,13 +36,60 @@ from lucius.engines.outbox.inbox import (
     answer,
 )
 from lucius.engines.outbox.observer import Observer
-from lucius.engines.outbox.owed import OwedEffects
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.windows import Share
 from lucius.ports.engine import Applied
 from lucius.ports.lanes import Lanes
 from lucius.ports.ledger import Created, JobCreate, JobSave, Ledger, Write, WriteOutcome
+
+OwedDirective = tuple[Job, PublishDirective]
+
+
+class OwedEffects:
+    """Directives by lease, in order: one that is asked for again while it waits is published once."""
+
+    def __init__(self) -> None:
+        self._directives: dict[str, OwedDirective] = {}
+        self._others: deque[tuple[Job, Effect]] = deque()
+        self._directive = asyncio.Event()
+        self._other = asyncio.Event()
+
+    def put(self, job: Job, effect: Effect) -> None:
+        if isinstance(effect, PublishDirective):
+            self._directives[effect.lease_id] = (job, effect)
+            self._directive.set()
+        else:
+            self._others.append((job, effect))
+            self._other.set()
+
+    def put_back(self, directives: list[OwedDirective]) -> None:
+        """Put directives first again: they could not be published."""
+        again = {effect.lease_id: (job, effect) for job, effect in directives}
+        self._directives = again | self._directives
+        self._directive.set()
+
+    def directives(self, most: int) -> list[OwedDirective]:
+        return [self._directives.pop(lease_id) for lease_id in list(islice(self._directives, most))]
+
+    async def directive_came(self) -> None:
+        """Wait until another directive is put here."""
+        self._directive.clear()
+        await self._directive.wait()
+
+    @property
+    def has_directives(self) -> bool:
+        return bool(self._directives)
+
+    async def others(self) -> list[tuple[Job, Effect]]:
+        """Wait for effects other than directives, and take all of them."""
+        while not self._others:
+            self._other.clear()
+            await self._other.wait()
+        found = list(self._others)
+        self._others.clear()
+        return found
+
 
 RACES: Final = 20
 """How often a lost compare-and-swap is tried again before the caller is told."""

@@ -21,8 +21,7 @@ from lucius.core.plan import service_of
 from lucius.core.record import record
 from lucius.core.states import AbortReason, StepState
 from lucius.engines.outbox.inbox import A_TURN, Inbox, kept
-from lucius.engines.outbox.outage import persistently
-from lucius.engines.outbox.tasks import Tasks
+from lucius.engines.outbox.tasks import Tasks, persistently
 from lucius.engines.outbox.windows import Key, Share, Windows
 from lucius.ports.bus import BoundTenants
 from lucius.ports.lanes import Lanes

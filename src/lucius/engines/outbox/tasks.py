@@ -1,10 +1,12 @@
-"""Work beside what goes on: tasks that nobody awaits, with one place for what goes wrong in them."""
+"""Work beside what goes on: tasks that nobody awaits, and calls that are repeated while storage is away."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
-from lucius.core.errors import LedgerRowUnreadableError
+from lucius.core.errors import LedgerRowUnreadableError, LedgerUnavailableError
+from lucius.engines.outbox.inbox import OUTAGE_PAUSE
 from lucius.engines.outbox.observer import Incident, Observer
 
 
@@ -36,3 +38,21 @@ class Tasks:
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+
+
+log = logging.getLogger("lucius.engine")
+
+T = TypeVar("T")
+
+
+async def persistently(act: Callable[[], Awaitable[T]]) -> T:
+    """Repeat until the ledger answers."""
+    failures = 0
+    while True:
+        try:
+            return await act()
+        except LedgerUnavailableError as error:
+            if not failures:
+                log.warning("the ledger is unavailable: %s", error)
+            failures += 1
+        await asyncio.sleep(OUTAGE_PAUSE.total_seconds())

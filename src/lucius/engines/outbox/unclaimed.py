@@ -17,7 +17,7 @@ from lucius.core.wire import whole
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.inbox import OUTAGE_PAUSE
 from lucius.engines.outbox.observer import Incident, Observer
-from lucius.engines.outbox.outage import persistently
+from lucius.engines.outbox.tasks import persistently
 from lucius.ports.bus import Bus, Delivery, Subscription
 from lucius.ports.lanes import Lanes
 from lucius.telemetry.logs import message_fields
