@@ -185,7 +185,7 @@ def outbox(
     reporter = UnclaimedReporter(
         engine, bus, unclaimed, lanes=lanes, topologies=topologies, now=now, observer=metrics
     )
-    outage = Outage("ledger", "what is due waits", logging.getLogger("lucius.reconciler"))
+    outage = Outage("ledger", "what is due waits", logging.getLogger("lucius.reconciler"), metrics)
     ticks = Ticks(
         engine,
         ledger,
@@ -215,15 +215,12 @@ def outbox(
         ledger,
         bus,
         releases,
-        ready,
         alarm,
         lost,
         tasks,
         outage,
         lanes=lanes,
         backlog=metrics.by_lane,
-        now=now,
-        observer=metrics,
     )
     reconciler = Reconciler(
         ownership,

@@ -136,9 +136,10 @@ class Dispatcher:
         self._signaller = signaller
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
         self._open: deque[tuple[float, str, str]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: tuple[float, asyncio.TimerHandle] | None = None
+        """When it rings, and how it is cancelled."""
         self._closed = False
-        self.outage = Outage("bus", "dispatch pauses", log)
+        self.outage = Outage("bus", "dispatch pauses", log, observer)
 
     def close(self) -> None:
         """The process is about to end: nothing more is released or published before the next start."""
@@ -197,7 +198,7 @@ class Dispatcher:
             self._available()
             return PublishRefused(*bound, Fault("PUBLISH_REFUSED", str(error)))
         except BusUnavailableError as error:
-            self.outage.began(error, self._observer)
+            self.outage.began(error)
             self._windows.close()
             asyncio.get_running_loop().call_later(OUTAGE_PAUSE.total_seconds(), self._reopen)
             raise
@@ -223,7 +224,7 @@ class Dispatcher:
 
     async def _outage(self, error: Exception, batch: list[OwedDirective]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
-        self.outage.began(error, self._observer)
+        self.outage.began(error)
         self._windows.close()
         self._owed.put_back(batch)
         await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
@@ -242,11 +243,11 @@ class Dispatcher:
     def _set_timer(self) -> None:
         """One timer, for what is next to be confirmed or looked at."""
         first = min([queue[0][0] for queue in (self._sent, self._open) if queue], default=None)
-        if first is None or (self._timer is not None and self._timer.when() <= first):
+        if first is None or (self._timer is not None and self._timer[0] <= first):
             return
         if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(first, self._confirm)
+            self._timer[1].cancel()
+        self._timer = first, asyncio.get_running_loop().call_at(first, self._confirm)
 
     def _confirm(self) -> None:
         """Write SENT for what was published and is still not acknowledged: its ACK clock starts."""

@@ -6,7 +6,6 @@ On a lane that another process owns it loads, decides, saves and tells the owner
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from itertools import zip_longest
 from typing import Any, Final
 
 from lucius.admission.ingress import Admission, Ingress
@@ -116,22 +115,10 @@ class OutboxEngine:
         return self._now()
 
     async def apply(self, job_id: str, received: Input) -> Applied | None:
-        applied = await self.apply_all(job_id, (received,))
-        return applied[0] if applied is not None else None
-
-    async def apply_all(
-        self, job_id: str, inputs: Sequence[Input], heard_at: Sequence[datetime | None] = ()
-    ) -> list[Applied] | None:
-        """Decide inputs that came together one by one, in order, and save the outcome once.
-
-        `heard_at`: when each of them came, where that was before now.
-        """
-        for received in inputs:
-            if isinstance(received, Callback):
-                self._releases.heard(received.lease_id)
-        given = list(zip_longest(inputs, heard_at))
-        job, applied = await self.ask(job_id, lambda job: given)
-        return list(applied) if job is not None else None
+        if isinstance(received, Callback):
+            self._releases.heard(received.lease_id)
+        _, applied = await self.ask(job_id, lambda job: ((received, None),))
+        return applied[0] if applied else None
 
     async def ask(
         self, job_id: str, inputs: Callable[[Job], Sequence[TimedInput]], *, fresh: bool = False

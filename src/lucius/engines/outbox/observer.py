@@ -80,18 +80,19 @@ class Observers(Observer):
 class Outage:
     """Says once that a dependency is down and once that it is back."""
 
-    def __init__(self, dependency: str, what: str, log: logging.Logger) -> None:
+    def __init__(self, dependency: str, what: str, log: logging.Logger, observer: Observer) -> None:
         self._dependency = dependency
         self._what = what
         self._log = log
+        self._observer = observer
         self.on = False
         self.why = ""
         """What was said when it began."""
 
-    def began(self, error: BaseException, observer: Observer) -> None:
+    def began(self, error: BaseException) -> None:
         if not self.on:
             self.on = True
-            observer.incident(Incident.OUTAGE, self._dependency)
+            self._observer.incident(Incident.OUTAGE, self._dependency)
             self.why = str(error) or type(error).__name__
             self._log.warning("outage of the %s: %s: %s", self._dependency, self._what, self.why)
 

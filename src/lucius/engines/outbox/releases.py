@@ -235,6 +235,10 @@ class Releases:
             if not out:
                 self._follow(key, job.tenant_id, step)
 
+    async def recover(self, lanes: Collection[int]) -> None:
+        """Lanes are taken over: every queue that the ledger holds may have entries."""
+        await self._ready.recover(lanes)
+
     def forget(self, lane: int) -> None:
         """Forget a lane: another process owns it now."""
         self._windows.forget(lane)

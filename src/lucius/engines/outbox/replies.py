@@ -102,7 +102,7 @@ class ReplyConsumer:
         self._ended: deque[tuple[Delivery, str | None, str]] = deque()
         """What is to be settled, and why it is set aside if it is."""
         self._settling = False
-        self.outage = Outage("bus", "replies pause", log)
+        self.outage = Outage("bus", "replies pause", log, observer)
 
     async def prepare(self) -> None:
         topics = map(reply_topic, range(LANES))
@@ -116,7 +116,7 @@ class ReplyConsumer:
                 await self._consume()
                 self.outage.ended()
             except (BusUnavailableError, LedgerUnavailableError, TimeoutError) as error:
-                self.outage.began(error, self._observer)
+                self.outage.began(error)
                 await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
 
     async def _consume(self) -> None:
@@ -227,7 +227,7 @@ class ReplyConsumer:
 
     def stall(self, deliveries: Sequence[Delivery], error: LedgerUnavailableError) -> None:
         """Keep them while the ledger is away: given back too often, they pass for faulty."""
-        self._ledger_outage.began(error, self._observer)
+        self._ledger_outage.began(error)
         self._stalled.update(delivery.lock_token for delivery in deliveries)
 
     def leave(self, delivery: Delivery) -> None:

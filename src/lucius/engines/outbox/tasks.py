@@ -12,7 +12,7 @@ from lucius.engines.outbox.observer import Incident, Observer
 
 class Tasks:
     def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+        self.observer = observer
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -29,7 +29,7 @@ class Tasks:
         """Count and log what nobody waits for. Its job stays due, so the reconciler comes back to it."""
         if isinstance(error, LedgerRowUnreadableError | asyncio.CancelledError):
             return  # the ledger has named that already, or the process ends
-        self._observer.incident(Incident.TASK_FAILED, "engine")
+        self.observer.incident(Incident.TASK_FAILED, "engine")
         asyncio.get_running_loop().call_exception_handler(
             {"message": "a task of the engine failed", "exception": error}
         )

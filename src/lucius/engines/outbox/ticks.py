@@ -117,7 +117,7 @@ class Ticks:
             try:
                 moved = await self._looked()
             except LedgerUnavailableError as error:
-                self._outage.began(error, self._observer)
+                self._outage.began(error)
                 await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
                 continue
             self._outage.ended()
