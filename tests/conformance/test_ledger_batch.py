@@ -27,11 +27,11 @@ from tests.conformance.on_every import on_every
 
 async def outcomes(ledger: Ledger, writes: Sequence[Write]) -> list[WriteOutcome]:
     """In the order of the writes. Each was answered once, before `save_all` returned."""
-    found: list[tuple[Write, WriteOutcome]] = []
+    found: list[tuple[int, WriteOutcome]] = []
     await ledger.save_all(writes, found.extend)
     assert len(found) == len(writes)
-    by_write = {id(write): outcome for write, outcome in found}
-    return [by_write[id(write)] for write in writes]
+    by_place = dict(found)
+    return [by_place[place] for place in range(len(writes))]
 
 
 def created(made: Made, limits: Limits | None = None) -> JobCreate:

@@ -113,7 +113,8 @@ class JobSave:
 Write = JobCreate | JobSave
 WriteOutcome = CreateOutcome | bool | Exception
 """What `create` or `save` would have returned or raised."""
-AnswerWrites = Callable[[Sequence[tuple[Write, WriteOutcome]]], None]
+AnswerWrites = Callable[[Sequence[tuple[int, WriteOutcome]]], None]
+"""Called with places in the batch, and what became of the writes there."""
 
 
 @record
@@ -342,7 +343,7 @@ class Ledger(Protocol):
 async def save_each(ledger: Ledger, writes: Sequence[Write], answered: AnswerWrites) -> None:
     """`save_all` of a ledger that has no better way: job by job, concurrently."""
 
-    async def save(write: Write) -> None:
+    async def save(place: int, write: Write) -> None:
         outcome: WriteOutcome
         try:
             if isinstance(write, JobSave):
@@ -351,9 +352,9 @@ async def save_each(ledger: Ledger, writes: Sequence[Write], answered: AnswerWri
                 outcome = await ledger.create(write.claim, write.job, write.events, write.limits)
         except Exception as error:
             outcome = error
-        answered([(write, outcome)])
+        answered([(place, outcome)])
 
     if len(writes) == 1:
-        await save(writes[0])
+        await save(0, writes[0])
     else:
-        await asyncio.gather(*map(save, writes))
+        await asyncio.gather(*(save(place, write) for place, write in enumerate(writes)))

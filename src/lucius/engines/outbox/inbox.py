@@ -122,6 +122,7 @@ class Loaded(NamedTuple):
 
 InboxItem = Submission | Loaded | str
 """What a turn takes: a new job, one that was read, or the id of one that has mail."""
+TurnOfItems = Callable[[list[InboxItem]], None]
 
 
 class Inbox:
@@ -129,11 +130,11 @@ class Inbox:
         self._items: deque[InboxItem] = deque()
         self._mail: dict[str, list[Request]] = {}
         """By job that waits for a turn, or that is being read or saved."""
-        self._turn: Callable[[], None] | None = None
+        self._turn: TurnOfItems | None = None
         self._awake = False
 
-    def read_by(self, turn: Callable[[], None]) -> None:
-        """The one reader. It is called soon after something came, and again while something is left."""
+    def read_by(self, turn: TurnOfItems) -> None:
+        """The one reader. It is given what came, the oldest first, as long as something is left."""
         assert self._turn is None, "an inbox has one reader"
         self._turn = turn
 
@@ -164,15 +165,12 @@ class Inbox:
     def _wakes(self) -> None:
         self._awake = False
         assert self._turn is not None, "an inbox without a reader"
-        self._turn()
-        if self._items:
+        items = self._items
+        self._turn([items.popleft() for _ in range(min(A_TURN, len(items)))])
+        if items:
             self.wake()
 
     # -- the reader --------------------------------------------------------------------------
-
-    def take(self) -> list[InboxItem]:
-        """What one turn takes, the oldest first."""
-        return [self._items.popleft() for _ in range(min(A_TURN, len(self._items)))]
 
     def mail_of(self, job_id: str) -> list[Request]:
         """Take what there is for the job. What comes from now on waits for `free`."""

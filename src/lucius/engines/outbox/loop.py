@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from lucius.core.decide import decide
 from lucius.core.effects import (
@@ -28,6 +28,7 @@ from lucius.core.job import Job
 from lucius.engines.outbox.cache import JobCache
 from lucius.engines.outbox.inbox import (
     Inbox,
+    InboxItem,
     Loaded,
     NewJob,
     Request,
@@ -150,6 +151,17 @@ class _Save:
         return [request for request, _, _ in self.decided]
 
 
+class _Batch(NamedTuple):
+    """What a turn hands to the ledger: a save for each write, at the same place."""
+
+    saves: list[_Save]
+    writes: list[Write]
+
+    def add(self, save: _Save, write: Write) -> None:
+        self.saves.append(save)
+        self.writes.append(write)
+
+
 class EngineLoop:
     """One per process. It releases, publishes and remembers on its own lanes; it may save any job."""
 
@@ -182,45 +194,42 @@ class EngineLoop:
 
     # -- turn --------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
+    def _turn(self, items: list[InboxItem]) -> None:
         self._releases.take_turn()
-        batch: list[tuple[Write, _Save]] = []
-        for item in self._inbox.take():
+        batch = _Batch([], [])
+        for item in items:
             if isinstance(item, Submission):
                 self._create(item, batch)
             elif isinstance(item, Loaded):
                 self._decide(item.job, item.mail, batch)
             else:
                 self._move(item, batch)
-        if batch:
+        if batch.saves:
             self._tasks.spawn(self._save(batch))
 
-    def _move(self, job_id: str, batch: list[tuple[Write, _Save]]) -> None:
+    def _move(self, job_id: str, batch: _Batch) -> None:
         """Decide what came for a job that is in memory; read any other first."""
-        mail = [request for request in self._inbox.mail_of(job_id) if self._opened(request)]
+        mail, fresh = list[Request](), False
+        for request in self._inbox.mail_of(job_id):
+            try:
+                if request.open():
+                    mail.append(request)
+                    fresh = fresh or request.fresh
+            except Exception as error:
+                self._fail(request, error)
         if not mail:
             self._inbox.free(job_id)
-        elif any(request.fresh for request in mail):
+        elif fresh:
             self._read_again(job_id, mail)
         elif (job := self.known(job_id)) is not None:
             self._decide(job, mail, batch)
         else:
             self._tasks.spawn(self._read(job_id, mail, fresh=False))
 
-    def _opened(self, request: Request) -> bool:
-        try:
-            return request.open()
-        except Exception as error:
-            self._fail(request, error)
-            return False
-
     def known(self, job_id: str) -> Job | None:
         """The job from memory, if its lane is owned here."""
         kept = self._cache.get(job_id)
-        return kept if kept is not None and self._owns(kept) else None
-
-    def _owns(self, job: Job) -> bool:
-        return job.plan.desk in self._lanes.owned
+        return kept if kept is not None and kept.plan.desk in self._lanes.owned else None
 
     def _read_again(self, job_id: str, mail: list[Request]) -> None:
         self._cache.drop(job_id)
@@ -238,15 +247,15 @@ class EngineLoop:
         if job is None:
             self._answer(job_id, None, [(request, (), ()) for request in mail])
             return
-        if fresh and self._owns(job):
+        if fresh and job.plan.desk in self._lanes.owned:
             self._releases.overtaken(job)
             self._observer.took_up(job)
         self._inbox.put(Loaded(job, mail))
 
     # -- deciding ----------------------------------------------------------------------------
 
-    def _decide(self, job: Job, mail: list[Request], batch: list[tuple[Write, _Save]]) -> None:
-        save, now = _Save(job, job, owned=self._owns(job)), self._now()
+    def _decide(self, job: Job, mail: list[Request], batch: _Batch) -> None:
+        save, now = _Save(job, job, owned=job.plan.desk in self._lanes.owned), self._now()
         for request in mail:
             try:
                 self._add(save, request, now)
@@ -254,7 +263,8 @@ class EngineLoop:
                 self._fail(request, error)
         if not save.changed:
             self._unreserve(save)
-            self._perform(save.job, save.effects, owned=save.owned)
+            for effect in save.effects if save.owned else ():
+                self._owed.put(save.job, effect)
             self._answer(job.job_id, save.job, save.decided)
             return
         try:
@@ -263,19 +273,19 @@ class EngineLoop:
             self._unreserve(save)
             self._failed(job.job_id, save.mail, error)
             return
-        batch.append((JobSave(decision.job, job.version, decision.events), save))
+        batch.add(save, JobSave(decision.job, job.version, decision.events))
 
     def _add(self, save: _Save, request: Request, now: datetime) -> None:
         """Decide the inputs of one request one by one, each from where the one before it has led."""
         given, job = request.inputs(save.job), save.job
-        decisions: list[Decision] = []
+        decisions, changed, told = list[Decision](), False, False
         for received, at in given:
             decision = decide(job, received, at or now)
             decisions.append(decision)
-            job = decision.job
+            job, changed = decision.job, changed or decision.changed
+            told = told or isinstance(received, AttemptRequested)
         releases: Sequence[Decision] = ()
-        if save.owned and any(decision.changed for decision in decisions):
-            told = any(isinstance(received, AttemptRequested) for received, _ in given)
+        if save.owned and changed:
             releases = self._released_at_once(save, job, told=told)
         save.add(decisions)
         save.add(releases)
@@ -295,7 +305,7 @@ class EngineLoop:
                 job = release.job
         return releases
 
-    def _create(self, submission: Submission, batch: list[tuple[Write, _Save]]) -> None:
+    def _create(self, submission: Submission, batch: _Batch) -> None:
         if submission.answer.done():
             return
         try:
@@ -303,7 +313,8 @@ class EngineLoop:
         except Exception as error:
             answer(submission.answer, error)
             return
-        save = _Save(None, new.decision.job, owned=self._owns(new.decision.job))
+        owned = new.decision.job.plan.desk in self._lanes.owned
+        save = _Save(None, new.decision.job, owned=owned)
         try:
             save.add([new.decision])
             if save.owned:
@@ -315,21 +326,21 @@ class EngineLoop:
             return
         save.submission, save.new = submission, new._replace(decision=decision)
         claim, limits = new.admission.claim, new.limits
-        batch.append((JobCreate(claim, decision.job, decision.events, limits), save))
+        batch.add(save, JobCreate(claim, decision.job, decision.events, limits))
 
     # -- commit ------------------------------------------------------------------------------
 
-    async def _save(self, batch: list[tuple[Write, _Save]]) -> None:
-        saves = {id(write): save for write, save in batch}
+    async def _save(self, batch: _Batch) -> None:
+        left = dict(enumerate(batch.saves))
 
-        def answered(writes: Sequence[tuple[Write, WriteOutcome]]) -> None:
-            for write, outcome in writes:
-                self._saved(saves.pop(id(write)), outcome)
+        def answered(outcomes: Sequence[tuple[int, WriteOutcome]]) -> None:
+            for place, outcome in outcomes:
+                self._saved(left.pop(place), outcome)
 
         try:
-            await self._ledger.save_all([write for write, _ in batch], answered)
+            await self._ledger.save_all(batch.writes, answered)
         except BaseException as error:
-            for save in saves.values():
+            for save in left.values():
                 self._saved(save, error)
             if not isinstance(error, Exception):
                 raise
@@ -389,12 +400,9 @@ class EngineLoop:
             self._cache.put(commit.job)
         for listener in self._listeners:
             listener(commit)
-        self._perform(commit.job, save.decision.effects, owned=save.owned)
-
-    def _perform(self, job: Job, effects: Sequence[Effect], *, owned: bool) -> None:
-        if owned:
-            for effect in effects:
-                self._owed.put(job, effect)
+        if save.owned:
+            for effect in save.decision.effects:
+                self._owed.put(commit.job, effect)
 
     def _answer(
         self,

@@ -149,8 +149,7 @@ class ReplyConsumer:
     def _post(self, job_id: str, came: Sequence[Came]) -> None:
         replies = ReplyGroup(self, job_id, came)
         given = (replies.inputs, replies.answered, replies.failed)
-        nudged = any(delivery.message.body.get("type") == NUDGE for delivery, _ in came)
-        self._engine.post(Request(job_id, *given, open=replies.open, fresh=nudged))
+        self._engine.post(Request(job_id, *given, open=replies.open, fresh=replies.nudged))
 
     async def _open_below(self, most: int) -> None:
         while self._open >= most:
@@ -199,7 +198,7 @@ class ReplyConsumer:
         A reply need not name a tenant. One that names another than its job's is not about that job.
         """
         if self._only is not None and job.plan.engine != self._only:
-            self.complete(delivery)
+            self.end(delivery)
             return False
         named = delivery.message.body.get("tenant_id")
         if named is None or named == job.tenant_id:
@@ -216,14 +215,11 @@ class ReplyConsumer:
 
     # -- settling ----------------------------------------------------------------------------
 
-    def complete(self, delivery: Delivery) -> None:
-        self._end(delivery, None, "")
-
     def set_aside(self, delivery: Delivery, reason: str, detail: str) -> None:
         self._observer.incident(Incident.REPLY_SET_ASIDE, reason)
         fields = message_fields(delivery.message.body)
         log.warning("a reply is set aside (%s): %s", reason, detail, extra=fields)
-        self._end(delivery, reason, detail)
+        self.end(delivery, reason, detail)
 
     def stall(self, deliveries: Sequence[Delivery], error: LedgerUnavailableError) -> None:
         """Keep them while the ledger is away: given back too often, they pass for faulty."""
@@ -236,7 +232,8 @@ class ReplyConsumer:
         self._open -= 1
         self._settled.set()
 
-    def _end(self, delivery: Delivery, reason: str | None, detail: str) -> None:
+    def end(self, delivery: Delivery, reason: str | None = None, detail: str = "") -> None:
+        """Settle it, or set it aside for that reason."""
         self._ended.append((delivery, reason, detail))
         if not self._settling:
             self._settling = True
@@ -247,8 +244,11 @@ class ReplyConsumer:
         try:
             while self._ended:
                 ended, self._ended = self._ended, deque()
-                many = 1 if self._bus.volatile else min(AT_ONCE, len(ended))
-                await asyncio.gather(*(self._settle_each(ended) for _ in range(many)))
+                if self._bus.volatile:  # it is in this process: no call takes time
+                    await self._settle_each(ended)
+                else:
+                    many = range(min(AT_ONCE, len(ended)))
+                    await asyncio.gather(*(self._settle_each(ended) for _ in many))
         finally:
             self._settling = False
 
@@ -271,12 +271,22 @@ class ReplyConsumer:
 class ReplyGroup:
     """Messages about one job that came together: an ACK and its RESULT are one save."""
 
-    __slots__ = ("_came", "_consumer", "_job_id", "_nudges", "_replies", "_spans", "_ticks")
+    __slots__ = (
+        "_came",
+        "_consumer",
+        "_job_id",
+        "_nudges",
+        "_replies",
+        "_spans",
+        "_ticks",
+        "nudged",
+    )
 
     def __init__(self, consumer: ReplyConsumer, job_id: str, came: Sequence[Came]) -> None:
         self._consumer = consumer
         self._job_id = job_id
         self._came = came
+        self.nudged = NUDGE in [delivery.message.body.get("type") for delivery, _ in came]
         self._nudges: list[Delivery] = []
         self._replies: list[tuple[Delivery, Callback, datetime | None]] = []
         self._ticks = 0
@@ -301,11 +311,11 @@ class ReplyGroup:
             timer = any(each.message.body.get("timer") is True for each in self._nudges)
             ticks = self._consumer.nudged(job, timer=timer)
         self._ticks = len(ticks)
-        return [*ticks, *((received, at) for _, received, at in self._replies)]
+        return [*ticks, *[(received, at) for _, received, at in self._replies]]
 
     def answered(self, job: Job | None, applied: Sequence[Applied]) -> None:
         for nudge in self._nudges:
-            self._consumer.complete(nudge)
+            self._consumer.end(nudge)
         if job is None:
             for delivery, _, _ in self._replies:
                 self._consumer.set_aside(delivery, "UNKNOWN_JOB", f"there is no job {self._job_id}")
@@ -315,7 +325,7 @@ class ReplyGroup:
         ):
             if isinstance(received, HeartbeatReceived):
                 self._consumer.beat(received, answer)
-            self._consumer.complete(delivery)
+            self._consumer.end(delivery)
         for span in self._spans or ():
             span.end()
 
@@ -331,7 +341,7 @@ class ReplyGroup:
             span.end()
         if isinstance(error, LedgerRowUnreadableError):
             for nudge in self._nudges:
-                self._consumer.complete(nudge)
+                self._consumer.end(nudge)
             for delivery, _, _ in self._replies:
                 self._consumer.set_aside(delivery, "JOB_UNREADABLE", str(error))
             return False

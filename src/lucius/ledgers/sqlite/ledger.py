@@ -143,21 +143,27 @@ class SqliteLedger:
 
     async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
         """One commit for all of them, and one answer."""
-        outcomes: list[WriteOutcome | None] = [None] * len(writes)
-        operations: dict[int, Save | Create] = {}
+        answers: list[tuple[int, WriteOutcome]] = []
+        operations: list[Save | Create] = []
+        places: list[int] = []
         for place, write in enumerate(writes):
             try:
-                operations[place] = _operation(write)
+                if isinstance(write, JobSave):
+                    operations.append(Save(write.job, write.expected, write.events))
+                else:
+                    operations.append(Create(write.claim, write.job, write.events, write.limits))
+                places.append(place)
             except Exception as error:  # its content cannot be stored: the others can
-                outcomes[place] = error
+                answers.append((place, error))
         try:
-            await self._writing().submit_all(list(operations.values()))
+            await self._writing().submit_all(operations)
         except LedgerError as error:
-            outcomes = [outcome or error for outcome in outcomes]
+            answers += [(place, error) for place in places]
         else:
-            for place, operation in operations.items():
-                outcomes[place] = operation.outcome
-        answered([(w, o) for w, o in zip(writes, outcomes, strict=True) if o is not None])
+            for place, operation in zip(places, operations, strict=True):
+                assert operation.outcome is not None, "it was committed"
+                answers.append((place, operation.outcome))
+        answered(answers)
 
     async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:
         """One short transaction, so that other writers do not wait long for it."""
@@ -268,12 +274,6 @@ class SqliteLedger:
     async def backup(self, target: Path | str) -> None:
         """Copy the ledger as it is now, while it is being written. The copy appears whole or not at all."""
         await asyncio.to_thread(write_backup, self.path, Path(target))
-
-
-def _operation(write: Write) -> Save | Create:
-    if isinstance(write, JobSave):
-        return Save(write.job, write.expected, write.events)
-    return Create(write.claim, write.job, write.events, write.limits)
 
 
 def _connect(path: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
