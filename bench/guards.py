@@ -67,7 +67,6 @@ async def one_job() -> tuple[list[Call], list[Call], list[Call]]:
         recorded(Window, "room", "take", "leave", "enqueue", "dequeue", "heard") as flows,
     ):
         driver = Driver(MemoryLedger())
-        driver.start()
         await driver.run_job(1)
         await driver.outbox.tasks.close()
     return secrets, cache, flows

@@ -21,7 +21,7 @@ from lucius.core.effects import Effect, PublishDirective
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
 from lucius.core.states import JobState
-from lucius.engines.outbox.owed import OwedEffects
+from lucius.engines.outbox.loop import OwedEffects
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Ledger
 from tests.wiring import outbox
@@ -57,10 +57,6 @@ class Driver:
     def __post_init__(self) -> None:
         self.outbox = make_outbox(self.ledger, Asked(self._future))
         self.engine = self.outbox.engine
-
-    def start(self) -> None:
-        """What does not fit the windows at once is released beside the load."""
-        self.outbox.tasks.spawn(self.outbox.pump.run())
 
     def _future(self, job_id: str, step_id: str) -> "asyncio.Future[PublishDirective]":
         key = (job_id, step_id)
@@ -106,7 +102,9 @@ class Asked(OwedEffects):
 
 def make_outbox(ledger: Ledger, owed: OwedEffects | None = None) -> Outbox:
     ingress = Ingress(FileConfig(), IngressPolicy())
-    return outbox(ledger, MemoryBus(), ingress, now=lambda: datetime.now(UTC), owed=owed)
+    return outbox(
+        ledger, MemoryBus(), ingress, now=lambda: datetime.now(UTC), owed=owed or OwedEffects()
+    )
 
 
 async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> Numbers:
@@ -118,7 +116,6 @@ async def load(ledger: Ledger, jobs: int, in_flight: int, first: int = 0) -> Num
         for number in numbers:
             await driver.run_job(number)
 
-    driver.start()
     with spending() as spent:
         await asyncio.gather(*(worker() for _ in range(in_flight)))
     await driver.outbox.tasks.close()
@@ -161,7 +158,6 @@ async def idle(folder: Path, jobs: int = 50) -> float:
     """Median milliseconds of one transition on an idle ledger."""
     ledger = await SqliteLedger.open(folder / "idle-engine.db")
     driver = Driver(ledger)
-    driver.start()
     for number in range(jobs):
         await driver.run_job(number)
     await ledger.close()

@@ -11,9 +11,8 @@ from lucius.bootstrap.outbox import outbox as wired
 from lucius.bootstrap.runtime import Runtime
 from lucius.core.job import Job
 from lucius.core.routing import TOPOLOGIES
-from lucius.engines.outbox.lost_services import LostServices
-from lucius.engines.outbox.owed import OwedEffects
-from lucius.engines.outbox.ownership import EMBEDDED
+from lucius.engines.outbox.loop import OwedEffects
+from lucius.engines.outbox.ownership import EMBEDDED, LostServices
 from lucius.gateway.bus_gateway import Backlog, BusGateway
 from lucius.ports.bus import BoundTenants, Bus
 from lucius.ports.config import ConfigSource

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lucius.api.metrics import HttpInstruments
-from lucius.engines.outbox.metric_table import EngineInstruments
+from lucius.engines.outbox.metrics import EngineInstruments
 from lucius.engines.temporal.metrics import TemporalInstruments
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.platform.measures import ServiceInstruments
@@ -13,7 +13,7 @@ from lucius.telemetry.instruments import Instrument
 
 _HEAD: Final = """# Metrics
 
-Generated from `src/lucius/engines/outbox/metric_table.py`, `src/lucius/engines/temporal/metrics.py`,
+Generated from `src/lucius/engines/outbox/metrics.py`, `src/lucius/engines/temporal/metrics.py`,
 `src/lucius/api/metrics.py`, `src/lucius/server/connections.py`, `src/lucius/platform/measures.py` and
 `src/lucius/ledgers/azure/metrics.py`. Do not edit.
 

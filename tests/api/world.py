@@ -15,7 +15,7 @@ from lucius.api.context import ApiContext
 from lucius.api.tokens import CallbackTokens
 from lucius.bootstrap.insight import insight, listening
 from lucius.buses.memory import MemoryBus
-from lucius.core.effects import Decision, Event
+from lucius.core.effects import Committed, Event
 from lucius.core.inputs import EntryReleased, Input, PublishConfirmed, Redriven
 from lucius.core.job import Job
 from lucius.core.plan import StepPlan
@@ -209,13 +209,13 @@ class World:
         while self._links:
             await asyncio.wait(self._links)
 
-    def _committed(self, before: Job | None, decision: Decision) -> None:
+    def _committed(self, made: Committed) -> None:
         for commit in self._commits:
             commit.set_result(None)
         self._commits.clear()
-        old = decision.job.plan.redrive_of
-        if before is None and old is not None:  # what the dispatcher would do
-            link = asyncio.create_task(self.apply(old, Redriven(decision.job.job_id)))
+        old = made.job.plan.redrive_of
+        if made.before is None and old is not None:  # what the dispatcher would do
+            link = asyncio.create_task(self.apply(old, Redriven(made.job.job_id)))
             self._links.add(link)
             link.add_done_callback(self._links.discard)
 

@@ -1,6 +1,5 @@
-"""The cache: bounded in bytes; one lock a job, so that decisions about it take turns."""
+"""The cache: bounded in bytes."""
 
-import asyncio
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -134,55 +133,3 @@ async def test_its_size_is_a_setting(tmp_path: Path) -> None:
         for n in range(20):
             runtime.engine._cache.put(job_of(n))
         assert 900 * KIB < runtime.engine._cache.bytes <= 1024 * KIB
-
-
-# -- locks -----------------------------------------------------------------------------------
-
-
-async def test_decisions_about_one_job_follow_one_another() -> None:
-    cache, order = JobCache(ROOM), list[str]()
-
-    async def decide(name: str) -> None:
-        async with cache.lock("job"):
-            order.append(f"{name} in")
-            await asyncio.sleep(0)
-            order.append(f"{name} out")
-
-    await asyncio.gather(*(decide(name) for name in "abc"))
-    assert order == ["a in", "a out", "b in", "b out", "c in", "c out"]
-    assert not cache._locks
-
-
-async def test_decisions_about_different_jobs_do_not_wait() -> None:
-    cache = JobCache(ROOM)
-    async with cache.lock("one"), asyncio.timeout(1), cache.lock("other"):
-        pass
-
-
-@pytest.mark.parametrize("already_its_turn", [False, True])
-async def test_a_cancelled_waiter_leaves_the_lock_to_the_next(already_its_turn: bool) -> None:
-    cache = JobCache(ROOM)
-    entered: list[str] = []
-
-    async def decide(name: str) -> None:
-        async with cache.lock("job"):
-            entered.append(name)
-
-    async with cache.lock("job"):
-        waiting = [asyncio.create_task(decide(name)) for name in "ab"]
-        await asyncio.sleep(0)
-        if not already_its_turn:
-            waiting[0].cancel()
-    if already_its_turn:
-        waiting[0].cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    assert entered == ["b"]
-    assert not cache._locks
-
-
-async def test_an_error_inside_frees_the_lock() -> None:
-    cache = JobCache(ROOM)
-    with pytest.raises(ValueError):
-        async with cache.lock("job"):
-            raise ValueError
-    assert not cache._locks

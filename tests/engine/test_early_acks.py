@@ -9,8 +9,8 @@ from unittest.mock import patch
 from lucius.core.routing import directive_topics
 from lucius.core.states import StepState
 from lucius.core.wire import message_id
-from lucius.engines.outbox import early_acks, replies
-from lucius.engines.outbox.early_acks import PATIENCE, EarlyAcks
+from lucius.engines.outbox import replies
+from lucius.engines.outbox.replies import PATIENCE, EarlyAcks
 from lucius.ports.bus import Message, Subscription
 from tests.engine.test_together import CountingLedger
 from tests.engine.world import World, envelope
@@ -108,7 +108,7 @@ def test_without_the_patience_they_are_two_saves() -> None:
         await asyncio.sleep(MOMENT * 0.05)
         assert desk.ledger.saves == 2
 
-    with patch.object(early_acks, "PATIENCE", timedelta()):
+    with patch.object(replies, "PATIENCE", timedelta()):
         with_one_directive_out(check)
 
 
@@ -190,7 +190,7 @@ def test_there_is_one_timer_however_often_the_waiting_ends() -> None:
     async def check(desk: Desk) -> None:
         rings = 0
 
-        def due(acks: object) -> None:
+        def due(job_id: str, acks: object) -> None:
             nonlocal rings
             rings += 1
 

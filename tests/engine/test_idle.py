@@ -9,7 +9,7 @@ import pytest
 from lucius.core.states import JobState
 from lucius.engines.outbox import ticks
 from lucius.engines.outbox.metrics import REREAD
-from lucius.engines.outbox.nudges import Nudges
+from lucius.engines.outbox.notices import Nudges
 from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.store import Store

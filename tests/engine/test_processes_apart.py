@@ -10,10 +10,10 @@ from lucius.core.inputs import AckReceived, CancelRequested, PauseRequested, Res
 from lucius.core.job import Job
 from lucius.core.routing import LANES, lane_of
 from lucius.core.states import JobState
-from lucius.engines.outbox import engine as engines
+from lucius.engines.outbox import loop
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.metrics import EngineMetrics
-from lucius.engines.outbox.nudges import Nudges
+from lucius.engines.outbox.notices import Nudges
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.lanes import LaneRows
 from tests.engine.apart import Apart, Process
@@ -132,7 +132,7 @@ def test_a_lost_nudge_delays_a_job_until_the_owner_looks(monkeypatch: pytest.Mon
 
 def test_without_the_handover_such_a_job_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Nudges, "put", lambda self, job: None)
-    monkeypatch.setattr(engines, "left_to_owner", lambda before, decision: decision)
+    monkeypatch.setattr(loop, "left_to_owner", lambda before, decision: decision)
 
     async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
         job_id = await world.submit(asking[0])
@@ -212,6 +212,7 @@ def test_many_who_wait_elsewhere_are_one_poller(monkeypatch: pytest.MonkeyPatch)
 
     async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
         job_id = await world.submit(asking[0])
+        await asyncio.sleep(1)  # until its service is at work, so that it moves no more
         engine, load = asking[0].parts.engine, world.ledger.load
 
         async def counted(job_id: str) -> Job | None:
@@ -222,7 +223,7 @@ def test_many_who_wait_elsewhere_are_one_poller(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(world.ledger, "load", counted)
         waiting = [asyncio.create_task(engine.ended(job_id, 20)) for _ in range(100)]
         await asyncio.sleep(19)
-        assert reads["load"] < 300, "each reads once or twice itself, and one reads for all"
+        assert reads["load"] < 150, "each reads once itself, and one reads for all"
         jobs = await asyncio.gather(*waiting)
         assert {job.state for job in jobs if job} == {JobState.IN_PROGRESS}
 

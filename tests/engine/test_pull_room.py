@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lucius.core.states import JobState
-from lucius.engines.outbox.pulls import Pulls
+from lucius.engines.outbox.releases import Pulls
 from lucius.engines.outbox.visits import PULLED, Visits
 from lucius.engines.outbox.window import FIRST
 from lucius.engines.outbox.windows import Windows

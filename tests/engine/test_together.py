@@ -1,6 +1,6 @@
 """Inputs about one job that come together are decided one by one and saved once."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from lucius.core.effects import Outcome, PublishDirective
 from lucius.core.inputs import AckReceived, Input, LeaseReturned, ResultReceived, ResultStatus
@@ -10,6 +10,7 @@ from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.replies import by_job
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Delivery, Message
+from lucius.ports.engine import Applied
 from tests.engine.world import World, envelope
 from tests.virtual import VirtualLoop, run_virtually
 
@@ -24,6 +25,10 @@ class CountingLedger(MemoryLedger):
 
 
 Check = Callable[[OutboxEngine, CountingLedger, str, PublishDirective], Awaitable[None]]
+
+
+async def together(engine: OutboxEngine, job_id: str, inputs: Sequence[Input]) -> Sequence[Applied]:
+    return (await engine.ask(job_id, lambda job: [(received, None) for received in inputs]))[1]
 
 
 def with_one_directive_out(check: Check) -> None:
@@ -44,8 +49,7 @@ def test_an_ack_and_its_result_are_one_save_that_releases_the_next_step() -> Non
     ) -> None:
         bound = (out.step_id, out.attempt_no, out.lease_id)
         result = ResultReceived(*bound, ResultStatus.SUCCEEDED, "s3://bucket/out")
-        applied = await engine.apply_all(job_id, [AckReceived(*bound), result])
-        assert applied is not None
+        applied = await together(engine, job_id, [AckReceived(*bound), result])
         assert [one.outcome for one in applied] == [Outcome.APPLIED, Outcome.APPLIED]
         assert ledger.saves == 1
         stored = await ledger.load(job_id)
@@ -67,8 +71,7 @@ def test_each_input_gets_the_outcome_that_it_would_have_had_alone() -> None:
         bound = (out.step_id, out.attempt_no, out.lease_id)
         stale = LeaseReturned(out.step_id, out.attempt_no, "another lease")
         inputs: list[Input] = [AckReceived(*bound), AckReceived(*bound), stale]
-        applied = await engine.apply_all(job_id, inputs)
-        assert applied is not None
+        applied = await together(engine, job_id, inputs)
         assert [one.outcome for one in applied] == [
             Outcome.APPLIED,
             Outcome.DUPLICATE,
@@ -82,7 +85,7 @@ def test_inputs_for_a_job_that_is_not_there_have_no_answer() -> None:
     async def check(
         engine: OutboxEngine, ledger: CountingLedger, job_id: str, out: PublishDirective
     ) -> None:
-        assert await engine.apply_all("job_none", [AckReceived("ocr", 1, "lease")]) is None
+        assert not await together(engine, "job_none", [AckReceived("ocr", 1, "lease")])
 
     with_one_directive_out(check)
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from lucius.engines.outbox.ready import PAGE, ReadyQueues, Waiting
+from lucius.engines.outbox.releases import PAGE, ReadyQueues, Waiting
 from lucius.engines.outbox.window import FIRST, PASSES, Window
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.ledger import Ledger, ReadyEntry, ReadyQueue

@@ -8,14 +8,14 @@ from random import Random
 from typing import Any
 
 from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.bootstrap.outbox import Reconciler
 from lucius.bootstrap.services import runners_of
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
-from lucius.engines.outbox.engine import Listener, OutboxEngine
-from lucius.engines.outbox.held_back import HeldBack
-from lucius.engines.outbox.owed import OwedEffects
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.loop import Listener, OwedEffects
 from lucius.engines.outbox.ownership import EMBEDDED
-from lucius.engines.outbox.reconciler import Reconciler
+from lucius.engines.outbox.releases import HeldBack
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.bus import Message

@@ -7,7 +7,7 @@ from typing import Any
 
 from lucius.core.routing import directive_topics
 from lucius.core.wire import message_id
-from lucius.engines.outbox.early_acks import PATIENCE
+from lucius.engines.outbox.replies import PATIENCE
 from lucius.platform import CommitRecord, Commits, Output, Service, Task
 from lucius.platform.commit import record_uri
 from lucius.platform.directive import Directive

@@ -28,7 +28,7 @@ def unknown_is_failed() -> Any:
         self: Dispatcher, error: Exception, batch: list[tuple[Job, PublishDirective]]
     ) -> None:
         for job, effect in batch:
-            await self._refused(job, effect, error)
+            self._refused(job, effect, error)
 
     publish = Dispatcher.publish
 
@@ -156,11 +156,8 @@ async def test_fm_019_prevent_a_broker_that_is_still_away_closes_the_window_agai
 def refused_is_unknown() -> Any:
     """A publish that the bus refused is repeated, as if nobody knew how it ended."""
 
-    async def repeat(
-        self: Dispatcher, job: Job, effect: PublishDirective, error: Exception
-    ) -> None:
-        await asyncio.sleep(1)
-        self._owed.put_back([(job, effect)])
+    def repeat(self: Dispatcher, job: Job, effect: PublishDirective, error: Exception) -> None:
+        asyncio.get_running_loop().call_later(1, self._owed.put_back, [(job, effect)])
 
     publish = Dispatcher.publish
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from lucius.core.effects import Outcome
 from lucius.core.states import TERMINAL_JOB, AbortReason
-from lucius.engines.outbox.metric_table import CAUSES, REPLY_KINDS, TRACKS
+from lucius.engines.outbox.metrics import CAUSES, REPLY_KINDS, TRACKS
 from lucius.engines.outbox.observer import Incident
 from lucius.engines.temporal.metrics import (
     BROKEN,

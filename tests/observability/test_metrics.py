@@ -8,8 +8,7 @@ import pytest
 from bench.transitions import make_outbox
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.routing import lane_of
-from lucius.engines.outbox.metric_table import MAX_TENANTS, OTHERS
-from lucius.engines.outbox.metrics import _by_tenant
+from lucius.engines.outbox.metrics import MAX_TENANTS, OTHERS, _by_tenant
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import Task
 from lucius.ports.ledger import Inflight

@@ -15,11 +15,11 @@ from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.bootstrap.secrets import webhook_secret
-from lucius.core.effects import Decision
+from lucius.core.effects import Committed
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.retry import EFFECT_ATTEMPTS, EFFECT_BACKOFF
-from lucius.engines.outbox.engine import Listener
+from lucius.engines.outbox.loop import Listener
 from lucius.ports.ledger import Ledger
 from lucius.settings import load_settings
 from lucius.webhooks.outside import GuardedBackend
@@ -59,8 +59,8 @@ class Settled:
     def __init__(self) -> None:
         self._done = asyncio.Event()
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
-        if decision.job.terminal and not decision.job.owed:
+    def listen(self, commit: Committed) -> None:
+        if commit.job.terminal and not commit.job.owed:
             self._done.set()
 
     async def record(self, ledger: Ledger, job_id: str) -> dict[str, Any]:

@@ -330,7 +330,8 @@ async def test_what_another_invoker_held_is_released_by_the_owner_and_signalled(
         runtime.lanes.owned = owned  # type: ignore[misc]
         assert held is not None
         assert held["outcome"] == "held"
-        await runtime.outbox.ticks.look(job_id)
+        await runtime.engine.look(job_id)
+        assert await runtime.outbox.ticks.tick_due()
         job = await runtime.engine.job(job_id)
         assert job is not None
         assert job.steps[0].out

@@ -12,7 +12,7 @@ from lucius.configs.files import FileConfig
 from lucius.core.errors import WorkflowsUnavailableError
 from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
-from lucius.engines.outbox.engine import Listener
+from lucius.engines.outbox.loop import Listener
 from lucius.engines.temporal import starter
 from lucius.engines.temporal.starter import AT_ONCE, WorkflowStarter
 from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows

@@ -36,7 +36,13 @@ class Recorded(Stack):
         super().__init__(settings, {"LUCIUS_BUS_BACKEND": "nats", **environ})
         self.urls: dict[str, str | None] = {}
 
-    async def _start(self, name: str, command: Sequence[str], **how: Any) -> Any:
+    async def _start(
+        self,
+        name: str,
+        command: Sequence[str],
+        environ: Mapping[str, str] | None = None,
+        **how: Any,
+    ) -> Any:
         self.urls[name] = self.environ.get("LUCIUS_PUBLIC_URL")
         return SimpleNamespace(said='{"url": "http://x"}')
 

@@ -12,7 +12,7 @@ from lucius.core.effects import Outcome
 from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.core.plan import FIRST_DESK, OUTBOX
-from lucius.engines.outbox.engine import Listener
+from lucius.engines.outbox.loop import Listener
 from lucius.engines.outbox.observer import Observer
 from lucius.insight.failures import FailureBook
 from lucius.insight.pauses import PausedServices

@@ -3,6 +3,7 @@
 What only keeps something comes first, then the engine that writes to it, then those that act on it.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,35 +11,59 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from lucius.admission.ingress import Ingress
-from lucius.engines.outbox.alarm import Alarm
+from lucius.engines.outbox.cache import JobCache
 from lucius.engines.outbox.clock import LoopTime
-from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify
-from lucius.engines.outbox.engine import A_TURN, Listener, OutboxEngine
-from lucius.engines.outbox.held_back import HeldBack, Resumption
-from lucius.engines.outbox.lost_services import LostServices
+from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify, Signaller
+from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.inbox import Inbox
+from lucius.engines.outbox.loop import EngineLoop, Listener, OwedEffects
 from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
-from lucius.engines.outbox.move_log import log_moves
-from lucius.engines.outbox.notices import Notices, Tokens
-from lucius.engines.outbox.nudges import Nudges
-from lucius.engines.outbox.observer import Observer, Observers, Outage
-from lucius.engines.outbox.owed import OwedEffects
-from lucius.engines.outbox.ownership import Ownership
-from lucius.engines.outbox.pace import Pace
-from lucius.engines.outbox.pulls import Pulls
-from lucius.engines.outbox.pump import Pump
-from lucius.engines.outbox.ready import ReadyQueues
-from lucius.engines.outbox.reconciler import Reconciler
-from lucius.engines.outbox.releases import Releases
+from lucius.engines.outbox.notices import Notices, Nudges, Tokens
+from lucius.engines.outbox.observer import Observer, Observers, Outage, log_moves
+from lucius.engines.outbox.ownership import LostServices, Ownership
+from lucius.engines.outbox.releases import HeldBack, Pulls, ReadyQueues, Releases
 from lucius.engines.outbox.replies import Guard, ReplyConsumer
-from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
-from lucius.engines.outbox.ticks import Ticks
+from lucius.engines.outbox.ticks import Alarm, Ticks
 from lucius.engines.outbox.unclaimed import UnclaimedReporter, UnclaimedServices
+from lucius.engines.outbox.waits import Waits
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus
-from lucius.ports.lanes import FixedLanes, Lanes
+from lucius.ports.lanes import FixedLanes, LaneRows, Lanes
 from lucius.ports.ledger import Ledger, Limits
 from lucius.ports.workflows import Workflows
+
+
+class Reconciler:
+    """All that happens by itself on the owned lanes. `prepare` it, then `run` it until it is cancelled."""
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        dispatcher: Dispatcher,
+        releases: Releases,
+        ticks: Ticks,
+        replies: ReplyConsumer,
+        unclaimed: UnclaimedReporter,
+        nudges: Nudges,
+        notices: Notices,
+    ) -> None:
+        self._ownership = ownership
+        self._unclaimed = unclaimed
+        self._replies = replies
+        told = (nudges, notices)
+        self._parts = (dispatcher, releases, ticks, replies, unclaimed, *told, ownership)
+
+    async def prepare(self) -> None:
+        """Make the topology, take up what is out, and fill the ready queues."""
+        await self._replies.prepare()
+        await self._unclaimed.prepare()
+        await self._ownership.prepare()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for part in self._parts:
+                tasks.create_task(part.run())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +76,7 @@ class Outbox:
     ready: ReadyQueues
     releases: Releases
     owed: OwedEffects
-    pace: Pace
     tasks: Tasks
-    pump: Pump
     pulls: Pulls
     dispatcher: Dispatcher
     ticks: Ticks
@@ -99,27 +122,29 @@ def outbox(
     workflows are started here, too.
     """
     windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
-    releases = Releases(windows, ready, lanes, held_back)
-    alarm, pace = Alarm(), Pace(A_TURN)
+    inbox, alarm, cache = Inbox(), Alarm(), JobCache(cache_bytes)
+    waits = Waits(lambda job: job.plan.desk in lanes.owned)
     unclaimed = UnclaimedServices()
-    metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now, notice=releases.notice)
+    metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
     tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
+    releases = Releases(inbox, windows, ready, tasks, lanes, held_back)
     notices = Notices(bus, metrics, tokens, here)
     together = isinstance(lanes, FixedLanes)
-    engine = OutboxEngine(
+    loop = EngineLoop(
+        inbox,
         ledger,
-        ingress,
+        cache,
         releases,
         owed,
-        alarm,
-        nudges,
-        metrics.rows if together else partial(backlog_of, lanes),
-        now=now,
-        limits=limits,
+        tasks,
         lanes=lanes,
-        pace=pace,
+        now=now,
         observer=Observers((metrics, *observers)),
         listeners=(
+            releases.listen,
+            alarm.listen,
+            nudges.listen,
+            waits.listen,
             metrics.listen,
             log_moves,
             unclaimed.listen,
@@ -127,9 +152,19 @@ def outbox(
             notices.listen,
             *listeners,
         ),
-        cache_bytes=cache_bytes,
     )
-    pump = Pump(engine, releases, windows, ready, tasks)
+    engine = OutboxEngine(
+        inbox,
+        loop,
+        ledger,
+        ingress,
+        cache,
+        releases,
+        waits,
+        metrics.rows if together else partial(backlog_of, lanes),
+        now=now,
+        limits=limits,
+    )
     signaller = (
         Signaller(engine, workflows, starts=engine_name is None, observer=metrics)
         if workflows is not None
@@ -150,7 +185,7 @@ def outbox(
     reporter = UnclaimedReporter(
         engine, bus, unclaimed, lanes=lanes, topologies=topologies, now=now, observer=metrics
     )
-    outage = Outage("ledger", "what is due waits", logging.getLogger("lucius.reconciler"))
+    outage = Outage("ledger", "what is due waits", logging.getLogger("lucius.reconciler"), metrics)
     ticks = Ticks(
         engine,
         ledger,
@@ -168,41 +203,45 @@ def outbox(
         bus,
         tasks,
         notices,
+        ticks,
         outage,
-        nudged=ticks.look,
         lanes=lanes,
-        pace=pace,
         observer=metrics,
         guard=guard,
         engine_name=engine_name,
     )
+
+    async def backlog() -> LaneRows:
+        """Of the owned lanes, for others to read. What waits there and is not known here is taken up."""
+        before = metrics.held
+        rows = await metrics.by_lane()
+        if metrics.held is not before:
+            releases.notice(metrics.held)
+        return rows
+
     ownership = Ownership(
         engine,
         ledger,
         bus,
         releases,
-        ready,
         alarm,
         lost,
         tasks,
         outage,
         lanes=lanes,
-        backlog=metrics.by_lane,
-        now=now,
-        observer=metrics,
+        backlog=backlog,
     )
     reconciler = Reconciler(
         ownership,
         dispatcher,
-        pump,
+        releases,
         ticks,
         replies,
         reporter,
         nudges,
         notices,
-        Resumption(held_back, releases),
     )
-    pulls = Pulls(releases, windows, pump)
+    pulls = Pulls(releases, windows)
     return Outbox(
         engine,
         metrics,
@@ -210,9 +249,7 @@ def outbox(
         ready,
         releases,
         owed,
-        pace,
         tasks,
-        pump,
         pulls,
         dispatcher,
         ticks,

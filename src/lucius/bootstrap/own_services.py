@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from lucius.bootstrap.ending import say_stopping
 from lucius.bootstrap.services import check_services, runners_of
-from lucius.core.effects import Decision
-from lucius.core.job import Job
+from lucius.core.effects import Committed
 from lucius.core.states import StepState
 from lucius.platform import Service
 from lucius.platform.isolation.forks import ForkServer
@@ -91,15 +90,15 @@ class OwnServices:
         """The service that the task belongs to."""
         return next((runner.name for runner in self.runners if runner.serves(task)), None)
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
+    def listen(self, commit: Committed) -> None:
         """Services that live here hear of a cancellation directly, others by notices or heartbeats.
 
         A lease that the ledger has ended ends here too: nothing more is committed under it.
         """
+        before, job = commit.before, commit.job
         if before is None or not self.runners:
             return
-        job = decision.job
-        for lease_id in ended_leases(before, job):
+        for lease_id in ended_leases(commit):
             for runner in self.runners:
                 runner.end_lease(lease_id)
         if job.cancel_requested_at is not None and before.state != job.state:
@@ -107,14 +106,17 @@ class OwnServices:
                 runner.request_cancel(job.job_id)
 
 
-def ended_leases(before: Job, job: Job) -> list[str]:
+def ended_leases(commit: Committed) -> list[str]:
     """Leases that were the current ones and are no more: replaced, or their job has ended without them.
 
     During a backoff the last attempt is still the current one: its late success counts.
     """
+    if commit.before is None:
+        return []
+    job, pairs = commit.job, zip(commit.before.steps, commit.job.steps, strict=True)
     return [
         old.execution.exec_id
-        for old, new in zip(before.steps, job.steps, strict=True)
+        for old, new in pairs
         if old.execution is not None
         and new.execution is not None
         and old.state is not StepState.SUCCEEDED

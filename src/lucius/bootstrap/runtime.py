@@ -55,9 +55,8 @@ from lucius.core.errors import (
 )
 from lucius.core.plan import OUTBOX, TEMPORAL
 from lucius.engines.outbox.clock import SteadyClock, StorageClock
-from lucius.engines.outbox.engine import Listener
-from lucius.engines.outbox.lost_services import LostServices
-from lucius.engines.outbox.owed import OwedEffects
+from lucius.engines.outbox.loop import Listener, OwedEffects
+from lucius.engines.outbox.ownership import LostServices
 from lucius.engines.outbox.publish_now import OutboxRetry
 from lucius.engines.temporal.engine import TemporalEngine
 from lucius.engines.temporal.invoker import Invoker

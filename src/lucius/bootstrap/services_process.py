@@ -20,10 +20,9 @@ from lucius.bootstrap.ending import say_stopping
 from lucius.bootstrap.loop_watch import Block
 from lucius.bootstrap.own_services import ended_leases
 from lucius.buses.linked import BusLink
-from lucius.core.effects import Decision
+from lucius.core.effects import Committed
 from lucius.core.errors import LuciusError
-from lucius.core.job import Job
-from lucius.engines.outbox.lost_services import LostServices
+from lucius.engines.outbox.ownership import LostServices
 from lucius.machine import python_command
 from lucius.platform.isolation.forks import told_exit
 from lucius.ports.bus import Bus
@@ -276,12 +275,13 @@ class ServicesProcess:
 
     # -- what it is told -----------------------------------------------------------------------
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
+    def listen(self, commit: Committed) -> None:
         """As services of this process hear it: a job is being cancelled, or a lease has ended."""
+        before, job = commit.before, commit.job
         if before is None or self._life is None:
             return
-        job, link = decision.job, self._life.link
-        for lease_id in ended_leases(before, job):
+        link = self._life.link
+        for lease_id in ended_leases(commit):
             link.order(END_LEASE, lease_id)
         if job.cancel_requested_at is not None and before.state != job.state:
             link.order(CANCEL, job.job_id)

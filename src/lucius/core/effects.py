@@ -106,3 +106,31 @@ class Decision:
     effects: tuple[Effect, ...] = ()
     changed: bool = True
     code: str | None = None
+
+
+@record
+class Committed:
+    """A decision that is durable: what a process tells its listeners, once, as one value.
+
+    `before` is the job as it was, none for a new one. `owned`: this process owns the lane of the job.
+    """
+
+    before: Job | None
+    decision: Decision
+    owned: bool
+    steps: tuple[int, ...]
+    """Places of the steps that are not what they were."""
+
+    @property
+    def job(self) -> Job:
+        return self.decision.job
+
+
+def committed(before: Job | None, decision: Decision, *, owned: bool) -> Committed:
+    """Compare the steps. A step that did not change is the same object."""
+    steps = decision.job.steps
+    if before is None:
+        return Committed(None, decision, owned, tuple(range(len(steps))))
+    pairs = enumerate(zip(before.steps, steps, strict=True))
+    changed = tuple([place for place, (was, step) in pairs if step is not was])
+    return Committed(before, decision, owned, changed)

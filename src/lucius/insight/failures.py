@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
-from lucius.core.effects import Decision
+from lucius.core.effects import Committed
 from lucius.core.errors import LedgerError
 from lucius.core.fingerprint import StepFailure, failure_of, normal
 from lucius.core.job import Job, Step
@@ -100,11 +100,12 @@ class FailureBook:
 
     # -- counting ----------------------------------------------------------------------------
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
-        if before is None:
+    def listen(self, commit: Committed) -> None:
+        if commit.before is None:
             return
-        job, earlier = decision.job, before.steps
-        for index, step in enumerate(job.steps):
+        job, earlier = commit.job, commit.before.steps
+        for index in commit.steps:
+            step = job.steps[index]
             if step.fault is not None and _has_failed(earlier[index], step):
                 planned = job.plan.steps[index]
                 self._count(job, failure_of(planned.step_id, planned.service, step.fault))

@@ -9,7 +9,7 @@ from datetime import datetime
 from heapq import nlargest
 from typing import Any, Final
 
-from lucius.core.effects import Decision, Event, Outcome
+from lucius.core.effects import Committed, Event, Outcome
 from lucius.core.fingerprint import failure_of
 from lucius.core.inputs import AckReceived, HeartbeatReceived, Input
 from lucius.core.job import Execution, Job, Step
@@ -55,17 +55,15 @@ class Workers:
 
     # -- what is heard -----------------------------------------------------------------------
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
+    def listen(self, commit: Committed) -> None:
         """Of every commit: it does nothing where no attempt began, went on or ended."""
-        if before is None:
+        if commit.before is None:
             return
-        job, earlier = decision.job, before.steps
-        if job.noted != before.noted:
-            self._mark_refused(job, decision.events)
-        for index, step in enumerate(job.steps):
-            was = earlier[index]
-            if step is was:
-                continue
+        job, earlier = commit.job, commit.before.steps
+        if job.noted != commit.before.noted:
+            self._mark_refused(job, commit.decision.events)
+        for index in commit.steps:
+            was, step = earlier[index], job.steps[index]
             if was.state is StepState.FAILED_RETRY:
                 self._untaken.pop((job.job_id, index), None)
             if step.executions is not was.executions:

@@ -32,6 +32,7 @@ from lucius.ledgers.rules import (
 from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import (
     NO_LIMITS,
+    AnswerWrites,
     Claim,
     Created,
     CreateOutcome,
@@ -46,6 +47,8 @@ from lucius.ports.ledger import (
     ReadyEntry,
     ReadyQueue,
     Taken,
+    Write,
+    save_each,
 )
 
 ClaimKey = tuple[str, str]
@@ -113,6 +116,9 @@ class MemoryLedger:
         self.history[job.job_id].extend(events)
         self._store(record._replace(job=job))
         return True
+
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
+        await save_each(self, writes, answered)
 
     def _store(self, record: StoredJob) -> None:
         job = record.job

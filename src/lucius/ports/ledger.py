@@ -1,6 +1,7 @@
 """The ledger port: the durable memory of jobs. It stores decisions; it never makes one."""
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -94,6 +95,32 @@ class Unfinished:
 
 Taken = Duplicate | KeyReused | Unfinished
 CreateOutcome = Created | Taken | Saturated
+
+
+@record
+class JobCreate:
+    """One job of a batch that is to be created. See `Ledger.create`."""
+
+    claim: Claim
+    job: Job
+    events: Sequence[Event]
+    limits: Limits = NO_LIMITS
+
+
+@record
+class JobSave:
+    """One job of a batch that is to be saved. See `Ledger.save`."""
+
+    job: Job
+    expected: int
+    events: Sequence[Event]
+
+
+Write = JobCreate | JobSave
+WriteOutcome = CreateOutcome | bool | Exception
+"""What `create` or `save` would have returned or raised."""
+AnswerWrites = Callable[[Sequence[tuple[int, WriteOutcome]]], None]
+"""Called with places in the batch, and what became of the writes there."""
 
 
 @record
@@ -251,6 +278,14 @@ class Ledger(Protocol):
         nothing was written. Raises LedgerUnavailableError if nobody knows.
         """
 
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
+        """Create and save jobs that have nothing to do with one another, each as if it came alone.
+
+        A job is in a batch once. `answered` is called with every write exactly once: with many together
+        where one commit holds them, and as soon as it is durable. A write that fails fails alone. Returns
+        when all are answered.
+        """
+
     async def due(
         self,
         before: datetime,
@@ -312,3 +347,23 @@ class Ledger(Protocol):
         """Read everything and report what contradicts itself."""
 
     async def close(self) -> None: ...
+
+
+async def save_each(ledger: Ledger, writes: Sequence[Write], answered: AnswerWrites) -> None:
+    """`save_all` of a ledger that has no better way: job by job, concurrently."""
+
+    async def save(place: int, write: Write) -> None:
+        outcome: WriteOutcome
+        try:
+            if isinstance(write, JobSave):
+                outcome = await ledger.save(write.job, write.expected, write.events)
+            else:
+                outcome = await ledger.create(write.claim, write.job, write.events, write.limits)
+        except Exception as error:
+            outcome = error
+        answered([(place, outcome)])
+
+    if len(writes) == 1:
+        await save(0, writes[0])
+    else:
+        await asyncio.gather(*(save(place, write) for place, write in enumerate(writes)))

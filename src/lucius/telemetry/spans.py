@@ -1,6 +1,6 @@
 """The spans of a job: each message on its way out, each execution, each reply that is applied."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Final
@@ -50,16 +50,6 @@ def applying(reply: Mapping[str, Any], received: Callback) -> NoSpan:
 def _open(name: str, above: Mapping[str, Any], kind: SpanKind, about: Attributes) -> NoSpan:
     parent, state = above.get("traceparent"), above.get("tracestate")
     return open_span(printable(name), parent, kind, about, state=state)
-
-
-def applying_together(replies: Iterable[tuple[Mapping[str, Any], Callback]]) -> NoSpan | ExitStack:
-    """Open a span for each of several replies that are applied in one save."""
-    if not active():
-        return NO_SPAN
-    with ExitStack() as spans:
-        for body, received in replies:
-            spans.enter_context(applying(body, received))
-        return spans.pop_all()
 
 
 class TracedBus:

@@ -65,6 +65,9 @@ class NoSpan:
 
     def failed(self, reason: str) -> None: ...
 
+    def end(self) -> None:
+        """For a span that is not entered: what it stands for begins and ends in different places."""
+
 
 NO_SPAN: Final = NoSpan()
 
@@ -101,6 +104,9 @@ class OpenSpan(NoSpan):
         contexts.detach(self._token)
         if kind is not None:
             self.failed(kind.__name__)
+        self._span.end()
+
+    def end(self) -> None:
         self._span.end()
 
     def note(self, name: str, value: str | int) -> None:

@@ -1,15 +1,15 @@
-"""Live aggregates of the owned lanes, as last committed, and one lock a job.
+"""Live aggregates of the owned lanes, as last committed.
 
 Readers see a job only after its commit: a decision that is still being saved is nowhere here.
 """
 
-import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from sys import getsizeof
+from typing import Any, Final, NamedTuple
 
 from lucius.core.job import Job
-from lucius.engines.outbox.weight import growth, weight_of
+from lucius.core.packed import Packed
 
 ENDED_SHARE: Final = 16
 """One part in sixteen of the room is for jobs that have ended: whoever waited reads them once more."""
@@ -62,7 +62,6 @@ class JobCache:
     def __init__(self, capacity: int) -> None:
         self._live = _Shelf(capacity - capacity // ENDED_SHARE)
         self._ended = _Shelf(capacity // ENDED_SHARE)
-        self._locks: dict[str, deque[asyncio.Future[None]]] = {}
 
     def get(self, job_id: str) -> Job | None:
         return self._live.get(job_id) or self._ended.get(job_id)
@@ -97,42 +96,43 @@ class JobCache:
     def __len__(self) -> int:
         return len(self._live) + len(self._ended)
 
-    def lock(self, job_id: str) -> "JobLock":
-        """Decisions about one job follow one another; those about different jobs do not wait."""
-        return JobLock(self._locks, job_id)
+
+OF_PLAN: Final = 4_000
+"""Bytes of a plan and its job without their steps, references and payloads."""
+OF_STEP: Final = 1_500
+OF_EXECUTION: Final = 700
 
 
-class JobLock:
-    """`async with`; a lock exists only while someone holds it or waits for it."""
+def weight_of(job: Job) -> int:
+    plan = job.plan
+    given = (plan.payload, plan.extra, plan.input_ref, plan.output_ref, plan.callback_urls)
+    carried = sum(_weight(each.result_ref) for each in plan.carried.values())
+    weight = OF_PLAN + OF_STEP * len(plan.steps) + sum(map(_weight, given)) + carried
+    for step in job.steps:
+        weight += OF_EXECUTION * len(step.executions)
+        weight += _weight(step.result_ref) if step.result_ref is not None else 0
+    return weight
 
-    __slots__ = ("_job_id", "_locks")
 
-    def __init__(self, locks: dict[str, deque[asyncio.Future[None]]], job_id: str) -> None:
-        self._locks = locks
-        self._job_id = job_id
+def growth(before: Job, job: Job) -> int:
+    """How much heavier the job became from one commit to the next. Of its steps, one or two have changed."""
+    grown = 0
+    for was, step in zip(before.steps, job.steps, strict=True):
+        if step is not was:
+            if step.executions is not was.executions:
+                grown += OF_EXECUTION * (len(step.executions) - len(was.executions))
+            if step.result_ref is not was.result_ref:
+                grown += _weight(step.result_ref) - _weight(was.result_ref)
+    return grown
 
-    async def __aenter__(self) -> None:
-        waiters = self._locks.get(self._job_id)
-        if waiters is None:
-            self._locks[self._job_id] = deque()
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiters.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._pass_on()
-            raise
 
-    async def __aexit__(self, *error: object) -> None:
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        waiters = self._locks[self._job_id]
-        while waiters:
-            turn = waiters.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        del self._locks[self._job_id]
+def _weight(value: Any) -> int:
+    """Bytes of a JSON value with all that is in it."""
+    if type(value) is Packed:
+        return getsizeof(value.text)
+    size = getsizeof(value)
+    if isinstance(value, dict):
+        return size + sum(map(getsizeof, value)) + sum(map(_weight, value.values()))
+    if isinstance(value, list | tuple):
+        return size + sum(map(_weight, value))
+    return size

@@ -20,20 +20,76 @@ from lucius.core.errors import (
     BusUnavailableError,
     EffectRefusedError,
     PublishRefusedError,
+    WorkflowsUnavailableError,
 )
 from lucius.core.inputs import EffectSettled, PublishConfirmed, PublishRefused, Redriven
 from lucius.core.job import Fault, Job
 from lucius.core.packed import Packed
+from lucius.core.turn import ACK
 from lucius.core.wire import directive, directive_properties, message_id
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.observer import Observer, Outage
-from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
-from lucius.engines.outbox.owed import OwedDirective, OwedEffects
+from lucius.engines.outbox.inbox import OUTAGE_PAUSE, kept, told
+from lucius.engines.outbox.loop import OwedDirective, OwedEffects
+from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.releases import Releases
-from lucius.engines.outbox.signaller import Signaller
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.bus import Bus, Message
+from lucius.ports.workflows import Workflows
+
+signal_log = logging.getLogger("lucius.signaller")
+
+ACK_DELAY: Final = timedelta(seconds=1)
+"""How long the signal of an ACK waits: the RESULT that may follow tells the workflow the same."""
+SETTLE_DELAY: Final = timedelta(seconds=1)
+"""How long a delivered signal stays owed: the next question of its workflow usually settles it before."""
+
+
+class Signaller:
+    def __init__(
+        self,
+        engine: OutboxEngine,
+        workflows: Workflows,
+        *,
+        starts: bool,
+        observer: Observer,
+    ) -> None:
+        """`starts`: whether workflows are started here; else by orchestrators alone."""
+        self._engine = engine
+        self._workflows = workflows
+        self._starts = starts
+        self._observer = observer
+
+    async def perform(self, job: Job, effect: SignalWorkflow | StartWorkflow) -> None:
+        """Start or signal the workflow. What cannot be delivered now stays owed."""
+        try:
+            if isinstance(effect, SignalWorkflow):
+                await self._signal(job, effect)
+            elif self._starts:
+                await self._workflows.start(job)  # settled by the first thing that it asks for
+        except WorkflowsUnavailableError as error:
+            cause = "start" if isinstance(effect, StartWorkflow) else "signal"
+            self._observer.incident(Incident.WORKFLOW_UNREACHED, cause)
+            signal_log.info("the workflow of job %s is told later: %s", job.job_id, error)
+
+    async def _signal(self, job: Job, effect: SignalWorkflow) -> None:
+        """A workflow that has ended needs no signal."""
+        newest: Job | None = job
+        if effect.signal == ACK:
+            newest = await self._still_owing(job, effect, ACK_DELAY)
+        if newest is None:
+            return
+        await self._workflows.signal(newest, effect)
+        if job.terminal or await self._still_owing(job, effect, SETTLE_DELAY) is not None:
+            await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
+
+    async def _still_owing(self, job: Job, effect: SignalWorkflow, delay: timedelta) -> Job | None:
+        """The job after a pause, if the signal is still owed; None: something else has told the workflow."""
+        await asyncio.sleep(delay.total_seconds())
+        newest = await self._engine.job(job.job_id)
+        owed = newest.owed if newest is not None else ()
+        return newest if any(each.owed_id == effect.owed_id for each in owed) else None
+
 
 log = logging.getLogger("lucius.dispatcher")
 
@@ -80,8 +136,10 @@ class Dispatcher:
         self._signaller = signaller
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
         self._open: deque[tuple[float, str, str]] = deque()
+        self._timer: tuple[float, asyncio.TimerHandle] | None = None
+        """When it rings, and how it is cancelled."""
         self._closed = False
-        self.outage = Outage("bus", "dispatch pauses", log)
+        self.outage = Outage("bus", "dispatch pauses", log, observer)
 
     def close(self) -> None:
         """The process is about to end: nothing more is released or published before the next start."""
@@ -91,7 +149,6 @@ class Dispatcher:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publish_forever())
-            tasks.create_task(self._confirm_forever())
             tasks.create_task(self._perform_forever())
 
     # -- publishing --------------------------------------------------------------------------
@@ -118,7 +175,7 @@ class Dispatcher:
                 for single in batch:
                     await self._publish(topic, [single])
             else:
-                self._tasks.spawn(self._refused(*batch[0], error))
+                self._refused(*batch[0], error)
         except BusUnavailableError as error:
             await self._outage(error, batch)
         else:
@@ -128,6 +185,7 @@ class Dispatcher:
                 self._windows.published(effect.lease_id)
                 sent = PublishConfirmed(effect.step_id, effect.attempt_no, effect.lease_id)
                 self._sent.append((due, job.job_id, sent))
+            self._set_timer()
 
     async def publish(
         self, job: Job, effect: PublishDirective
@@ -140,7 +198,7 @@ class Dispatcher:
             self._available()
             return PublishRefused(*bound, Fault("PUBLISH_REFUSED", str(error)))
         except BusUnavailableError as error:
-            self.outage.began(error, self._observer)
+            self.outage.began(error)
             self._windows.close()
             asyncio.get_running_loop().call_later(OUTAGE_PAUSE.total_seconds(), self._reopen)
             raise
@@ -166,14 +224,14 @@ class Dispatcher:
         )
         return Message(name, self._decorate(body), directive_properties(body))
 
-    async def _refused(self, job: Job, effect: PublishDirective, error: Exception) -> None:
+    def _refused(self, job: Job, effect: PublishDirective, error: Exception) -> None:
         fault = Fault("PUBLISH_REFUSED", str(error))
         refused = PublishRefused(effect.step_id, effect.attempt_no, effect.lease_id, fault)
-        await persistently(lambda: self._engine.apply(job.job_id, refused))
+        self._engine.post(kept(job.job_id, refused))
 
     async def _outage(self, error: Exception, batch: list[OwedDirective]) -> None:
         """Unknown is not failed: nothing new is released, and the same attempts are published again."""
-        self.outage.began(error, self._observer)
+        self.outage.began(error)
         self._windows.close()
         self._owed.put_back(batch)
         await asyncio.sleep(OUTAGE_PAUSE.total_seconds())
@@ -189,23 +247,30 @@ class Dispatcher:
             self._windows.reopen()
             self._releases.pump_all()
 
-    async def _confirm_forever(self) -> None:
+    def _set_timer(self) -> None:
+        """One timer, for what is next to be confirmed or looked at."""
+        first = min([queue[0][0] for queue in (self._sent, self._open) if queue], default=None)
+        if first is None or (self._timer is not None and self._timer[0] <= first):
+            return
+        if self._timer is not None:
+            self._timer[1].cancel()
+        self._timer = first, asyncio.get_running_loop().call_at(first, self._confirm)
+
+    def _confirm(self) -> None:
         """Write SENT for what was published and is still not acknowledged: its ACK clock starts."""
-        loop = asyncio.get_running_loop()
-        while True:
-            pause = self._sent[0][0] - loop.time() if self._sent else SENT_DELAY.total_seconds()
-            if pause > 0:
-                await asyncio.sleep(pause)
-            while self._sent and self._sent[0][0] <= loop.time():
-                _, job_id, sent = self._sent.popleft()
-                if self._windows.is_open(sent.lease_id):
-                    self._tasks.spawn(self._confirm(job_id, sent))
-                    self._watch(job_id, sent.lease_id)
-            self._look_again(loop.time())
+        self._timer, now = None, asyncio.get_running_loop().time()
+        while self._sent and self._sent[0][0] <= now:
+            _, job_id, sent = self._sent.popleft()
+            if self._windows.is_open(sent.lease_id):
+                self._engine.post(told(job_id, sent))
+                self._watch(job_id, sent.lease_id)
+        self._look_again(now)
+        self._set_timer()
 
     def _watch(self, job_id: str, lease_id: str) -> None:
         heard_by = asyncio.get_running_loop().time() + UNHEARD.total_seconds()
         self._open.append((heard_by, job_id, lease_id))
+        self._set_timer()
 
     def _watch_let_out(self, job: Job) -> None:
         """Watch the directives of a workflow's job: any invoker may publish them and take their ACK."""
@@ -218,13 +283,7 @@ class Dispatcher:
         while self._open and self._open[0][0] <= now:
             _, job_id, lease_id = self._open.popleft()
             if self._windows.is_open(lease_id):
-                self._tasks.spawn(self._look(job_id))
-
-    async def _look(self, job_id: str) -> None:
-        await self._engine.look(job_id)
-
-    async def _confirm(self, job_id: str, sent: PublishConfirmed) -> None:
-        await self._engine.apply(job_id, sent)
+                self._engine.post(told(job_id, fresh=True))
 
     # -- other effects -----------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""Tells workers over the bus that the job of their step is being cancelled, or that their lease has ended.
+"""What others are told over the bus: workers that their lease is over, owners of lanes that a job was moved.
 
-A notice may be lost. Whoever beats its heart over the bus afterwards is told again, as one that beats it
-over HTTP is answered.
+Both may be lost. Whoever beats its heart over the bus afterwards is told again, and an owner finds by itself
+what is due.
 """
 
 import asyncio
@@ -9,11 +9,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from lucius.core.effects import Decision, Outcome
+from lucius.core.effects import Committed, Outcome
+from lucius.core.errors import BusUnavailableError, PublishRefusedError
 from lucius.core.inputs import HeartbeatReceived
 from lucius.core.job import Execution, Job, Step
 from lucius.core.notices import CANCEL, LEASE_ENDED, notice
-from lucius.core.states import AbortReason, ExecutionState
+from lucius.core.routing import reply_topic
+from lucius.core.states import AbortReason, ExecutionState, JobState
+from lucius.core.wire import nudge
 from lucius.engines.outbox.observer import Incident, Observer
 from lucius.ports.bus import Bus, Message
 
@@ -36,9 +39,9 @@ class Notices:
         self._owed: list[tuple[str, Message]] = []
         self._some = asyncio.Event()
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
-        """Hears of every committed decision: a cancelled job's workers are told once."""
-        job = decision.job
+    def listen(self, commit: Committed) -> None:
+        """Hears of every commit: a cancelled job's workers are told once."""
+        before, job = commit.before, commit.job
         if before is None or job.cancel_requested_at is None:
             return
         asked_before = before.cancel_requested_at is not None
@@ -93,3 +96,49 @@ class Notices:
 
 def _at_work(step: Step) -> bool:
     return step.execution is not None and step.execution.state is ExecutionState.IN_PROGRESS
+
+
+nudge_log = logging.getLogger("lucius.nudges")
+
+
+class Nudges:
+    def __init__(self, bus: Bus, observer: Observer) -> None:
+        self._bus = bus
+        self._observer = observer
+        self._jobs: dict[str, Job] = {}
+        """By job: its newest version."""
+        self._timers: set[str] = set()
+        """Jobs whose workflow has a timer that fired."""
+        self._some = asyncio.Event()
+
+    def listen(self, commit: Committed) -> None:
+        """A job of somebody else's lane was moved here, and not only its lease extended."""
+        if not commit.owned and commit.decision.events and commit.job.state is not JobState.QUEUED:
+            self.put(commit.job)
+
+    def put(self, job: Job, *, timer: bool = False) -> None:
+        self._jobs[job.job_id] = job
+        if timer:
+            self._timers.add(job.job_id)
+        self._some.set()
+
+    async def run(self) -> NoReturn:
+        while True:
+            while not self._jobs:
+                self._some.clear()
+                await self._some.wait()
+            by_lane: dict[int, list[Message]] = {}
+            for job in self._jobs.values():
+                lane, timer = job.plan.routing.lane, job.job_id in self._timers
+                message = Message(*nudge(job.job_id, job.version, lane, timer=timer))
+                by_lane.setdefault(lane, []).append(message)
+            self._jobs.clear()
+            self._timers.clear()
+            await asyncio.gather(*(self._send(lane, each) for lane, each in by_lane.items()))
+
+    async def _send(self, lane: int, messages: Sequence[Message]) -> None:
+        try:
+            await self._bus.publish(reply_topic(lane), messages)
+        except (BusUnavailableError, PublishRefusedError) as error:
+            self._observer.incident(Incident.NUDGE_LOST, "bus")
+            nudge_log.info("owners will find %d jobs by themselves: %s", len(messages), error)

@@ -4,20 +4,20 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from lucius.core.effects import Committed
 from lucius.core.errors import LedgerRowUnreadableError, LedgerUnavailableError
 from lucius.core.inputs import BusRestarted
 from lucius.core.job import Job
-from lucius.engines.outbox.alarm import Alarm
+from lucius.core.states import StepState
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.lost_services import LostServices
-from lucius.engines.outbox.observer import Incident, Observer, Outage
-from lucius.engines.outbox.outage import persistently
-from lucius.engines.outbox.ready import ReadyQueues
+from lucius.engines.outbox.observer import Incident, Outage
 from lucius.engines.outbox.releases import Releases
-from lucius.engines.outbox.tasks import Tasks
+from lucius.engines.outbox.tasks import Tasks, persistently
+from lucius.engines.outbox.ticks import Alarm
 from lucius.ports.bus import Bus
 from lucius.ports.lanes import LaneRows, Lanes
 from lucius.ports.ledger import DueJob, Ledger
@@ -29,7 +29,53 @@ EMBEDDED: Final = "embedded/"
 PAGE: Final = 512
 AT_ONCE: Final = 64
 """Jobs that are taken up together; they are in memory with their payloads."""
+PAST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FOREVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class LostServices:
+    """Services that died with an earlier process of this installation: their leases hold nothing.
+
+    A durable bus may still hold the ACK of one. So it listens to commits, too, and the reconciler looks.
+    `home`: worker ids of all services that ever lived in this installation's process begin so.
+
+    `alive`: those of the services that live now.
+    """
+
+    home: str
+    alive: str
+    _jobs: dict[str, Job] = field(default_factory=dict)
+    _look: bool = False
+    _found: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def died(self, alive: str) -> None:
+        """Those that lived until now. Others take their place, and every lease is to be looked at."""
+        self.alive, self._look = alive, True
+        self._found.set()
+
+    def owners(self, job: Job) -> set[str]:
+        """Worker ids of the dead that hold a lease of this job."""
+        if self.home == self.alive:
+            return set()
+        at_work = (step for step in job.steps if step.state is StepState.IN_PROGRESS)
+        owners = {step.executions[-1].lease_owner or "" for step in at_work}
+        return {o for o in owners if o.startswith(self.home) and not o.startswith(self.alive)}
+
+    def listen(self, commit: Committed) -> None:
+        if self.home != self.alive and self.owners(commit.job):
+            self._jobs[commit.job.job_id] = commit.job
+            self._found.set()
+
+    async def jobs(self) -> tuple[list[Job], bool]:
+        """Wait for jobs that have a lease of the dead, and return them; True: there may be others."""
+        while not self._jobs and not self._look:
+            self._found.clear()
+            await self._found.wait()
+        found, look = list(self._jobs.values()), self._look
+        self._jobs.clear()
+        self._look = False
+        return found, look
 
 
 class Ownership:
@@ -39,7 +85,6 @@ class Ownership:
         ledger: Ledger,
         bus: Bus,
         releases: Releases,
-        ready: ReadyQueues,
         alarm: Alarm,
         lost: LostServices,
         tasks: Tasks,
@@ -47,23 +92,18 @@ class Ownership:
         *,
         lanes: Lanes,
         backlog: Callable[[], Awaitable[LaneRows]],
-        now: Callable[[], datetime],
-        observer: Observer,
     ) -> None:
         """`backlog`: what is said of the owned lanes when their leases are renewed."""
         self._engine = engine
         self._ledger = ledger
         self._bus = bus
         self._releases = releases
-        self._ready = ready
         self._alarm = alarm
         self._lost = lost
         self._tasks = tasks
         self._outage = outage
         self._lanes = lanes
         self._backlog = backlog
-        self._now = now
-        self._observer = observer
         self._held: frozenset[int] = frozenset()
         self._said: LaneRows = {}
         """The backlog of the owned lanes as it was last counted, for others to read."""
@@ -85,7 +125,7 @@ class Ownership:
             try:
                 gained = await self._renew()
             except LedgerUnavailableError as error:
-                self._outage.began(error, self._observer)
+                self._outage.began(error)
                 continue
             if gained:
                 self._tasks.spawn(self._take_over(gained))
@@ -113,7 +153,7 @@ class Ownership:
         await persistently(lambda: self._recover(lanes))
         self._lanes.took_over(lanes & self._held)
         self._releases.pump_all()
-        self._alarm.due(self._now())
+        self._alarm.due(PAST)
 
     async def _recover(self, lanes: frozenset[int]) -> None:
         """Whatever is out, however long its leases still run; what has waited longest goes first."""
@@ -121,7 +161,7 @@ class Ownership:
         left = sorted([job_id async for job_id in self._delivering(lanes)])
         for start in range(0, len(left), AT_ONCE):
             await asyncio.gather(*map(self._take_up, left[start : start + AT_ONCE]))
-        await self._ready.recover(lanes)
+        await self._releases.recover(lanes)
         if left:
             log.info("looked at %d jobs on %d lanes that are owned now", len(left), len(lanes))
 
@@ -156,7 +196,7 @@ class Ownership:
         except LedgerRowUnreadableError:
             return  # the ledger has named it
         except Exception:
-            self._observer.incident(Incident.TASK_FAILED, "recovery")
+            self._tasks.observer.incident(Incident.TASK_FAILED, "recovery")
             log.exception("a job cannot be taken up", extra={"jobId": job_id})
 
     # -- services that died ------------------------------------------------------------------

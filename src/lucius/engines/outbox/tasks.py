@@ -1,16 +1,18 @@
-"""Work beside what goes on: tasks that nobody awaits, with one place for what goes wrong in them."""
+"""Work beside what goes on: tasks that nobody awaits, and calls that are repeated while storage is away."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
-from lucius.core.errors import LedgerRowUnreadableError
+from lucius.core.errors import LedgerRowUnreadableError, LedgerUnavailableError
+from lucius.engines.outbox.inbox import OUTAGE_PAUSE
 from lucius.engines.outbox.observer import Incident, Observer
 
 
 class Tasks:
     def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+        self.observer = observer
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -19,13 +21,15 @@ class Tasks:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Count and log a task that failed. Its job stays due, so the reconciler comes back to it."""
         self._running.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if isinstance(error, LedgerRowUnreadableError):  # the ledger has named that already
-            return
-        self._observer.incident(Incident.TASK_FAILED, "engine")
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.report(error)
+
+    def report(self, error: BaseException) -> None:
+        """Count and log what nobody waits for. Its job stays due, so the reconciler comes back to it."""
+        if isinstance(error, LedgerRowUnreadableError | asyncio.CancelledError):
+            return  # the ledger has named that already, or the process ends
+        self.observer.incident(Incident.TASK_FAILED, "engine")
         asyncio.get_running_loop().call_exception_handler(
             {"message": "a task of the engine failed", "exception": error}
         )
@@ -34,3 +38,21 @@ class Tasks:
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+
+
+log = logging.getLogger("lucius.engine")
+
+T = TypeVar("T")
+
+
+async def persistently(act: Callable[[], Awaitable[T]]) -> T:
+    """Repeat until the ledger answers."""
+    failures = 0
+    while True:
+        try:
+            return await act()
+        except LedgerUnavailableError as error:
+            if not failures:
+                log.warning("the ledger is unavailable: %s", error)
+            failures += 1
+        await asyncio.sleep(OUTAGE_PAUSE.total_seconds())

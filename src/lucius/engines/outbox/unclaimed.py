@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from lucius.core.bounds import ATTEMPT_NO
-from lucius.core.effects import Decision, Outcome
+from lucius.core.effects import Committed, Outcome
 from lucius.core.errors import BusUnavailableError, LockLostError
 from lucius.core.inputs import DirectiveUnclaimed
-from lucius.core.job import Job
 from lucius.core.routing import LANES, TOPOLOGIES, every_directive_topic, lanes_of
 from lucius.engines.outbox.engine import OutboxEngine
+from lucius.engines.outbox.inbox import OUTAGE_PAUSE
 from lucius.engines.outbox.observer import Incident, Observer
-from lucius.engines.outbox.outage import OUTAGE_PAUSE, persistently
+from lucius.engines.outbox.tasks import persistently
 from lucius.ports.bus import Bus, Delivery, Subscription
 from lucius.ports.lanes import Lanes
 from lucius.telemetry.logs import message_fields
@@ -51,9 +51,9 @@ class UnclaimedServices:
         self._left[service] = at
         return news
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
+    def listen(self, commit: Committed) -> None:
         if self._left:
-            job = decision.job
+            job = commit.job
             for planned, step in zip(job.plan.steps, job.steps, strict=True):
                 if step.execution is not None and step.execution.started_at is not None:
                     self._taken(planned.service, step.execution.started_at)

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from lucius.core.effects import Committed
 from lucius.core.errors import LedgerError
 from lucius.core.job import Job
 
@@ -36,8 +37,9 @@ class Waits:
     async def for_end(self, read: Read, job_id: str, seconds: float) -> Job | None:
         return await self._until(self._enders, read, job_id, seconds, lambda job: job.terminal)
 
-    def moved(self, job: Job) -> None:
-        """Wake whoever waits for this job: it was committed."""
+    def listen(self, commit: Committed) -> None:
+        """Wake whoever waits for this job."""
+        job = commit.job
         if job.job_id in self._watchers:
             _wake(self._watchers, job.job_id)
         if job.terminal and job.job_id in self._enders:

@@ -17,7 +17,7 @@ from lucius.core.states import EntryState, StepState
 from lucius.core.turn import speaks_for
 from lucius.engines.outbox.dispatcher import Dispatcher
 from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.nudges import Nudges
+from lucius.engines.outbox.notices import Nudges
 from lucius.engines.outbox.ticks import Ticks
 from lucius.engines.temporal.snapshot import snapshot
 from lucius.ports.engine import Applied

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from lucius.core.effects import Decision
+from lucius.core.effects import Committed
 from lucius.core.errors import (
     LedgerRowUnreadableError,
     LedgerUnavailableError,
@@ -43,10 +43,10 @@ class WorkflowStarter:
         self._now = now
         self._new: asyncio.Queue[Job] = asyncio.Queue(MOST_WAITING)
 
-    def listen(self, before: Job | None, decision: Decision) -> None:
+    def listen(self, commit: Committed) -> None:
         """A job that was created here."""
-        if before is None and owes_start(decision.job) and not self._new.full():
-            self._new.put_nowait(decision.job)
+        if commit.before is None and owes_start(commit.job) and not self._new.full():
+            self._new.put_nowait(commit.job)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -33,6 +33,7 @@ from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import (
     NO_LIMITS,
+    AnswerWrites,
     Claim,
     Created,
     CreateOutcome,
@@ -47,6 +48,8 @@ from lucius.ports.ledger import (
     ReadyEntry,
     ReadyQueue,
     Taken,
+    Write,
+    save_each,
 )
 
 MOST_OFFERED: Final = 20_000
@@ -165,6 +168,9 @@ class AzureLedger:
         if saved and job.terminal and before is not None and not before.terminal:
             self._levels.add(group_of(job), -1)
         return saved
+
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
+        await save_each(self, writes, answered)
 
     async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:
         return await self._pruning.page(before, limit, cursor)

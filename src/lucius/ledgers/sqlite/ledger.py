@@ -35,6 +35,7 @@ from lucius.ledgers.sqlite.writer import Writer
 from lucius.machine import private_folder
 from lucius.ports.ledger import (
     NO_LIMITS,
+    AnswerWrites,
     Claim,
     CreateOutcome,
     Drift,
@@ -42,12 +43,15 @@ from lucius.ports.ledger import (
     Inflight,
     JobPage,
     JobQuery,
+    JobSave,
     LedgerCapabilities,
     Limits,
     Pruned,
     ReadyEntry,
     ReadyQueue,
     Taken,
+    Write,
+    WriteOutcome,
     looks_inside,
 )
 
@@ -138,6 +142,30 @@ class SqliteLedger:
     async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
         saved: bool = await self._writing().submit(Save(job, expected, events))
         return saved
+
+    async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
+        """One commit for all of them, and one answer."""
+        answers: list[tuple[int, WriteOutcome]] = []
+        operations: list[Save | Create] = []
+        places: list[int] = []
+        for place, write in enumerate(writes):
+            try:
+                if isinstance(write, JobSave):
+                    operations.append(Save(write.job, write.expected, write.events))
+                else:
+                    operations.append(Create(write.claim, write.job, write.events, write.limits))
+                places.append(place)
+            except Exception as error:  # its content cannot be stored: the others can
+                answers.append((place, error))
+        try:
+            await self._writing().submit_all(operations)
+        except LedgerError as error:
+            answers += [(place, error) for place in places]
+        else:
+            for place, operation in zip(places, operations, strict=True):
+                assert operation.outcome is not None, "it was committed"
+                answers.append((place, operation.outcome))
+        answered(answers)
 
     async def prune(self, before: datetime, limit: int, cursor: str | None = None) -> Pruned:
         """One short transaction, so that other writers do not wait long for it."""

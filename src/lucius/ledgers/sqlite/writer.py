@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -74,13 +75,25 @@ class Writer:
 
     def submit(self, operation: Any) -> asyncio.Future[Any]:
         """Queue an operation. Its future resolves once the commit that holds it has returned."""
+        future = operation.future = self._loop.create_future()
+        self._queue_up([operation])
+        return future
+
+    async def submit_all(self, operations: Sequence[WriterCall]) -> None:
+        """Queue operations of one commit. Each has its `outcome` when this returns."""
+        if operations:
+            future: asyncio.Future[Any] = self._loop.create_future()
+            operations[-1].future = future  # they are committed together, so one answers for all
+            self._queue_up(operations)
+            with suppress(LedgerError):
+                await future
+
+    def _queue_up(self, operations: Sequence[WriterCall]) -> None:
         if self._closed:
             raise LedgerUnavailableError(f"{self._path} is closed")
-        future = operation.future = self._loop.create_future()
         if not self._pending:
             self._loop.call_soon(self._wait_for_more, TURNS)
-        self._pending.append(operation)
-        return future
+        self._pending += operations
 
     def _wait_for_more(self, turns: int) -> None:
         """A few turns of the loop: no time at all while it is idle, and a fuller batch while it is not."""
