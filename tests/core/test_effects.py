@@ -99,7 +99,7 @@ def test_a_redrive_starts_at_the_failed_step_and_keeps_earlier_results() -> None
     assert story.step("a").result_ref == "kept"
     story.started("b")
     body = directive(story.job, *story.lease("b"))
-    assert body["previous"] == {"a": "kept"}
+    assert body["previous"] == {"a": {"uri": "kept"}}
     assert body["effect_key"].startswith("job-0:b:")
 
 

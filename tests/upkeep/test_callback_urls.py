@@ -1,7 +1,7 @@
 """The URLs for replies over HTTP are absolute, whichever process publishes a directive."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
