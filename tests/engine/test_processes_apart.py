@@ -14,6 +14,7 @@ from lucius.engines.outbox import engine as engines
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.metrics import EngineMetrics
 from lucius.engines.outbox.nudges import Nudges
+from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.lanes import LaneRows
 from tests.engine.apart import Apart, Process
@@ -133,6 +134,7 @@ def test_a_lost_nudge_delays_a_job_until_the_owner_looks(monkeypatch: pytest.Mon
 def test_without_the_handover_such_a_job_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Nudges, "put", lambda self, job: None)
     monkeypatch.setattr(engines, "left_to_owner", lambda before, decision: decision)
+    monkeypatch.setattr(Releases, "notice", lambda self, queues: None)
 
     async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
         job_id = await world.submit(asking[0])
