@@ -11,11 +11,13 @@ from lucius.core.inputs import RetryRequested
 from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.engines.outbox.lane_leases import LeasedLanes
+from lucius.ledgers.azure.heads import StepsHead
 from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.records import TableRecords
 from lucius.ledgers.azure.repairing import PAUSE
 from lucius.ledgers.azure.store import Change, Etags, Refused
+from lucius.ledgers.azure.tenants import Tenants
 from lucius.ledgers.azure.wakeups import DESKS, LaneTable
 from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.records import MINE, OTHERS
@@ -90,6 +92,24 @@ async def test_the_last_job_that_a_tenant_may_have_is_not_turned_away_because_of
     await ledger.close()
     assert (await ledger.inflight()).total == 1
     assert await ledger.verify() == []
+
+
+async def test_one_job_that_two_end_at_once_keeps_no_other_from_its_tenants_rows() -> None:
+    """A save whose lists are behind, and a look at its wake-up row: Azure takes a row once in a request."""
+    tables = SlowTables()
+    tables.go_on.set()
+    tenants, one, two = Tenants(tables, "tenants"), make(1), make(2)
+    heads = [StepsHead(made.claim.claim_hash, made.claim.body_hash, True, 1) for made in (one, two)]
+    for made, head in zip((one, two), heads, strict=True):
+        assert await tenants.admit(made.job, head, None) is None
+    tables.go_on.clear()
+    first = asyncio.ensure_future(tenants.end(two.job, heads[1]))
+    await asyncio.sleep(0)
+    others = [asyncio.ensure_future(tenants.end(one.job, heads[0])) for _ in range(2)]
+    await asyncio.sleep(0)
+    tables.go_on.set()
+    await asyncio.gather(first, *others)
+    assert (await tenants.live("tenant_a")).total() == 0
 
 
 async def test_a_lane_whose_renewal_is_not_answered_is_still_the_holders_at_the_next() -> None:

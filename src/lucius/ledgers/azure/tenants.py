@@ -57,6 +57,10 @@ class Wish:
     cell: InflightGroup | None = None
     limit: int | None = None
 
+    @property
+    def keys(self) -> set[str]:
+        return {change.row[ROW] for change in self.changes}
+
 
 @dataclass(eq=False)
 class _Waiting:
@@ -106,11 +110,14 @@ class Partition:
             raise
 
     def _next_batch(self) -> list[_Waiting]:
-        size, batch = 0, list[_Waiting]()
+        """In the order in which they came, as many as fit; no row twice, though two may end one job."""
+        size, keys, batch = 0, set[str](), list[_Waiting]()
         while self._queue:
-            size += len(self._queue[0].wish.changes) + 1
-            if batch and size > MOST_CHANGES:
+            wish = self._queue[0].wish
+            size += len(wish.changes) + 1
+            if batch and (size > MOST_CHANGES or keys & wish.keys):
                 break
+            keys |= wish.keys
             batch.append(self._queue.pop(0))
         return batch
 

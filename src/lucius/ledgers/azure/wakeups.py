@@ -129,8 +129,10 @@ class LaneTable:
     # -- writing -----------------------------------------------------------------------------
 
     async def announce(self, wakeup: Wakeup, ready: Sequence[str]) -> None:
-        """Durable when this returns. Drops of the lane go with it."""
+        """Durable when this returns. Drops of the lane go with it, but for rows that are wanted again."""
         partition = partition_of(wakeup.lane)
+        for row in ready:
+            self._drops[wakeup.lane].pop(row, None)
         rows = [row_of(partition, wakeup.row, _columns(wakeup, ready))]
         rows += [row_of(partition, row, _ready_columns(wakeup)) for row in ready]
         await self._write(wakeup.lane, [Change(Act.UPSERT, row) for row in rows])
