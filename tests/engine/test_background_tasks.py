@@ -1,16 +1,21 @@
 """One tenant's row, worker or plan ends no background task, and none of these makes the process unready."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lucius.bootstrap.standing_tasks import VITAL, StandingTasks
-from lucius.core.errors import LuciusError, WorkspaceRefusedError
+from lucius.core.errors import LedgerRowUnreadableError, LuciusError, WorkspaceRefusedError
+from lucius.core.job import Job
 from lucius.engines.outbox.notices import AT_ONCE, Notices
 from lucius.engines.outbox.observer import Incident, Observer
+from lucius.engines.temporal.drift import WorkflowDrift
+from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Message
+from lucius.ports.workflows import Fate
 from lucius.upkeep.job_workspaces import JobWorkspaces
 from tests.api.live import live
 from tests.insight.ward import Ward
@@ -134,3 +139,30 @@ async def test_a_workspace_that_cannot_be_removed_keeps_no_other_from_it() -> No
     for folder in ("mem://w/loud/", "mem://w/quiet/"):
         await workspaces.remove(folder)
     assert stubborn.removed == ["mem://w/quiet/"]
+
+
+class Running:
+    """Two workflows run: the job of one cannot be read, and the other has none."""
+
+    async def running(self) -> AsyncIterator[str]:
+        for job_id in ("job_unreadable", "job_gone"):
+            yield job_id
+
+    async def fate(self, job_id: str) -> Fate:
+        return Fate.RUNNING
+
+
+class Unreadable(MemoryLedger):
+    async def load(self, job_id: str) -> Job | None:
+        if job_id == "job_unreadable":
+            raise LedgerRowUnreadableError(job_id, "it is damaged")
+        return await super().load(job_id)
+
+
+async def at_once(seconds: float) -> None:
+    """Nobody waits here."""
+
+
+async def test_a_job_that_cannot_be_read_keeps_no_other_workflow_from_repair() -> None:
+    drift = WorkflowDrift(Running(), Unreadable(), pause=at_once)  # type: ignore[arg-type]
+    assert [each.subject for each in await drift.found()] == ["job_gone"]
