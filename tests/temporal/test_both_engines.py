@@ -39,6 +39,7 @@ PLAIN: dict[str, dict[str, Any]] = {
 }
 CHANGING = {
     "jobId",
+    "correlation_id",
     "lease_id",
     "callback_token",
     "workspace_ref",
