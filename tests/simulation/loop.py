@@ -83,6 +83,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._graveyard: list[Step] = []
         """Steps of dead processes. Kept, so that nothing of theirs is collected while the run lasts."""
         self._closed = False
+        self.stopped = False
 
     # -- processes ---------------------------------------------------------------------------
 
@@ -123,13 +124,15 @@ class SimLoop(asyncio.AbstractEventLoop):
     # -- the loop ----------------------------------------------------------------------------
 
     def run(self, done: Callable[[], bool]) -> None:
-        """Run until it is done, checked after each step."""
-        before, spun = self._time, 0
+        """Run until it is done, asked whenever time goes on, or until someone sets `stopped`."""
+        before, spun = -1.0, 0
         events._set_running_loop(self)
         try:
-            while not done():
+            while not self.stopped:
                 if self._time != before:
                     before, spun = self._time, 0
+                    if done():
+                        break
                 spun += 1
                 if spun > SPINNING:
                     raise SpinError(f"nothing waits at {self._time}: {self._spinners()}")
@@ -231,7 +234,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         *,
         soon: bool,
     ) -> Step:
-        step = Step(when, callback, args, self, context or copy_context())
+        step = Step(when, callback, args, self, copy_context() if context is None else context)
         step.process = process = step._context.get(PROCESS, self.world)
         if self._closed or not process.alive:
             self._graveyard.append(step)

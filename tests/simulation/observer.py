@@ -74,6 +74,7 @@ class Observer:
         """The first one counts: the run stops there."""
         if self.broken is None:
             self.broken = text
+            self.trace.loop.stopped = True
             self.trace.add(f"BROKEN {text}")
 
     def require(self, holds: bool, text: str) -> None:

@@ -6,6 +6,7 @@ A plan follows from its seed alone. A run is a function of the plan, so a failin
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from random import Random
 from typing import Any, Final
 
@@ -79,7 +80,7 @@ class Plan:
     def kinds(self) -> frozenset[str]:
         return frozenset(action.kind for action in self.actions)
 
-    @property
+    @cached_property
     def calm_at(self) -> float:
         """When the last action has been taken and the last fault is over."""
         return max((a.at + float(a.args.get("seconds", 0)) for a in self.actions), default=0.0)
@@ -183,15 +184,18 @@ def _faults(random: Random, setup: Setup) -> Iterator[Action]:
 def _details(random: Random, kind: str, setup: Setup) -> dict[str, Any]:
     if kind in WINDOWS:
         seconds = round(random.choice((0.5, 3.0, random.uniform(1, 25))), 3)
+        if kind == "webhook.fail":
+            seconds = 3.0  # a webhook that fails twice is tried again after minutes
         return {"seconds": seconds, "chance": random.choice((0.1, 0.3, 0.7, 1.0))}
     which = random.randint(0, setup.servers - 1)
     if kind in EVENTS:
         back = round(random.choice((0.05, random.uniform(0, 3), random.uniform(0, 30))), 3)
-        return {"which": which, "steps": random.choice((1, random.randint(1, 40), random.randint(1, 400))), "back": back}
+        steps = random.choice((1, random.randint(1, 40), random.randint(1, 400)))
+        return {"which": which, "steps": steps, "seconds": 3.0, "back": back}
     if kind == "hold":
         return {"service": random.choice(SERVICES), "seconds": round(random.uniform(1, 30), 3)}
     if kind == "clock":
-        jump = random.choice((-3600.0, -20.0, -2.0, 2.0, 20.0, 3600.0))
+        jump = random.choice((-60.0, -20.0, -2.0, 2.0, 20.0, 600.0))
         return {"jump": jump}
     seconds = round(random.choice((random.uniform(1, 5), random.uniform(5, 80))), 3)
     return {"which": which, "seconds": seconds}

@@ -15,8 +15,8 @@ from tests.simulation.verdict import examine
 from tests.simulation.wiring import seeded
 from tests.simulation.world import PATIENCE, World
 
-SETTLING = 12.0
-"""Virtual seconds after the last job has ended, in which what is said of backlogs becomes true."""
+SETTLING = 120.0
+"""Virtual seconds after the last job has ended, in which all that is counted must have come to zero."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ def _go(world: World) -> None:
     loop.in_process(loop.world, world.watch_over)
     give_up_at = world.plan.calm_at + PATIENCE
     try:
-        loop.run(lambda: observer.broken is not None or world.rest() or loop.time() > give_up_at)
+        loop.run(lambda: world.rest() or loop.time() > give_up_at)
         if observer.broken is None and not world.rest():
             observer.fail(f"after {PATIENCE:.0f} s not all has ended: {_unended(world)}")
-        settled_at = loop.time() + SETTLING
-        loop.run(lambda: observer.broken is not None or loop.time() > settled_at)
+        settled = loop.spawn(loop.world, world.settled(SETTLING))
+        loop.run(settled.done)
     except SpinError as error:
         observer.fail(str(error))
     _check_failures(world)
     if observer.broken is None:
         task = loop.spawn(loop.world, examine(world))
-        loop.run(lambda: task.done() or observer.broken is not None)
+        loop.run(task.done)
         if task.done() and (error := task.exception()) is not None:
             observer.fail(f"the examination failed: {error!r}")
 

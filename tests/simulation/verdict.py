@@ -127,9 +127,8 @@ def _check_attempts(world: "World") -> None:
 async def _check_backlog(world: "World") -> None:
     """Everything has ended, so nothing is held, released or in progress any more."""
     for server in world.servers.values():
-        for row in await server.backlog():
-            left = {name: row[name] for name in ("held", "released", "in_progress") if row[name]}
-            world.observer.require(not left, f"{server.process} still counts {left} of {row}")
+        left = await world.left_over(server)
+        world.observer.require(not left, f"{server.process} still counts {left}")
 
 
 async def _check_outputs(world: "World") -> None:

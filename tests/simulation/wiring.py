@@ -215,7 +215,7 @@ class Server:
 
     async def start(self) -> None:
         """As the composition root does it: services first, then what is due."""
-        if self.services is not None:
+        if self.services is not None and self.services.process is self.process:
             await self.services.start()
         if self._owns:
             await self._parts.reconciler.prepare()
@@ -250,7 +250,7 @@ class Server:
         self.ready = False
         self._parts.engine.end_waits()
         self._parts.dispatcher.close()
-        if self.services is not None:
+        if self.services is not None and self.services.process is self.process:
             await self.services.stop()
         if self._owns:
             await self._parts.replies.drained()

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
@@ -29,8 +30,15 @@ from lucius.ledgers.memory_leases import MemoryLeases
 from lucius.ports.engine import Engine
 from lucius.ports.ledger import JobQuery, Ledger
 from tests.simulation.disk import Disk
-from tests.simulation.faults import EmbeddedStore, Faults, RemoteStore, SimBus, SimWorkspace
-from tests.simulation.loop import Process, SimLoop
+from tests.simulation.faults import (
+    EmbeddedStore,
+    Faults,
+    RemoteStore,
+    SimBus,
+    SimWorkspace,
+    settle,
+)
+from tests.simulation.loop import Process, SimLoop, context_of
 from tests.simulation.observer import Observer, Trace, short
 from tests.simulation.plan import WINDOWS, Action, Plan
 from tests.simulation.services import KitService, RawService
@@ -179,7 +187,7 @@ class World:
             await server.start()
         except LuciusError as error:
             self.trace.add(f"cannot start: {error}")
-            self.loop.call_later(1.0, self.start_server, number, context=_plain())
+            self.loop.call_later(1.0, self.start_server, number, context=context_of(self.loop.world))
             self.loop.kill(process)
             return
         self.trace.add("is up")
@@ -285,14 +293,15 @@ class World:
             match deed:
                 case "kill":
                     process.dies_at = process.steps + args["steps"]
-                    process.on_death.append(lambda again=again: self._later(args["back"], again))  # type: ignore[misc]
+                    process.on_death.append(partial(self._later, args["back"], again))
+                    self.loop.call_later(args["seconds"], self.loop.kill, process)
                 case "stop":
                     self._stop(process, args["back"], again)
                 case "freeze":
                     self.loop.freeze(process, args["seconds"])
 
     def _later(self, seconds: float, again: Callable[[], None]) -> None:
-        self.loop.call_later(seconds, again, context=_plain())
+        self.loop.call_later(seconds, again, context=context_of(self.loop.world))
 
     def _victims(self, whom: str, which: int) -> list[tuple[Process, Callable[[], None]]]:
         found: list[tuple[Process, Callable[[], None]]] = []
@@ -314,7 +323,10 @@ class World:
     async def _stopped(self, server: Server, number: int, back: float) -> None:
         apart = self.services if self.plan.setup.bus == "volatile" else None
         if apart is not None and apart.process.alive:
-            await self.loop.spawn(apart.process, apart.stop())
+            ended = self.loop.create_future()
+            self.loop.spawn(apart.process, _resolved(apart.stop(), ended))
+            apart.process.on_death.append(partial(settle, ended, None))
+            await ended
         await server.stop()
         self.trace.add("has stopped")
         self._later(back, lambda: self.start_server(number))
@@ -343,7 +355,7 @@ class World:
             await asyncio.sleep(0.5)
         server = self._random.choice(up)
         answer = self.loop.create_future()
-        self.loop.spawn(server.process, _answered(work(server.engine), answer))
+        self.loop.spawn(server.process, _answered(work, server.engine, answer))
         server.process.on_death.append(lambda: _died(answer))
         return await answer
 
@@ -482,7 +494,20 @@ class World:
         """Whether all is quiet. Paused jobs are resumed once nothing goes wrong any more."""
         if not self.calm or self._busy:
             return False
-        return self.observer.quiet() and bool(self.servers)
+        setup, up = self.plan.setup, [server for server in self.servers.values() if server.ready]
+        return self.observer.quiet() and len(up) == setup.servers + setup.api
+
+    async def settled(self, seconds: float) -> None:
+        """Return when nothing counts as held, released or in progress any more, or after so long."""
+        give_up_at = self.loop.time() + seconds
+        while self.loop.time() < give_up_at:
+            await asyncio.sleep(4)
+            if not any([await self.left_over(server) for server in self.servers.values()]):
+                return
+
+    async def left_over(self, server: Server) -> list[dict[str, Any]]:
+        """Rows of the backlog that are not at zero."""
+        return [row for row in await server.backlog() if row["held"] or row["released"] or row["in_progress"]]
 
     async def resume_all(self) -> None:
         """A paused job always resumes."""
@@ -497,16 +522,12 @@ class World:
         self.loop.spawn(self._clients, self.resume_all())
 
 
-def _plain() -> Any:
-    from contextvars import Context
-
-    return Context()
-
-
-async def _answered(work: Awaitable[Any], answer: "asyncio.Future[Any]") -> None:
+async def _answered(
+    work: Callable[[Engine], Awaitable[Any]], engine: Engine, answer: "asyncio.Future[Any]"
+) -> None:
     found: Any
     try:
-        found = await work
+        found = await work(engine)
     except Exception as error:
         found = error
     if answer.done():
@@ -515,6 +536,11 @@ async def _answered(work: Awaitable[Any], answer: "asyncio.Future[Any]") -> None
         answer.set_exception(found)
     else:
         answer.set_result(found)
+
+
+async def _resolved(work: Awaitable[None], ended: "asyncio.Future[None]") -> None:
+    await work
+    settle(ended, None)
 
 
 def _died(answer: "asyncio.Future[Any]") -> None:

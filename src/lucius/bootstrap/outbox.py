@@ -98,7 +98,8 @@ def outbox(
     `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all, and
     workflows are started here, too.
     """
-    windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
+    windows = Windows(LoopTime(), by_mode=topologies[0] == "filtered")
+    ready = ReadyQueues(ledger)
     releases = Releases(windows, ready, lanes, held_back)
     alarm, pace = Alarm(), Pace(A_TURN)
     unclaimed = UnclaimedServices()

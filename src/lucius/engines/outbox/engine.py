@@ -4,6 +4,7 @@ On a lane that another process owns it loads, decides, saves and tells the owner
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import reduce
 from itertools import zip_longest
@@ -13,6 +14,7 @@ from lucius.admission.ingress import Admission, Ingress
 from lucius.core.decide import decide, submit
 from lucius.core.effects import Decision, Event, Outcome
 from lucius.core.errors import (
+    LedgerRowUnreadableError,
     LedgerUnavailableError,
     RequestError,
 )
@@ -103,6 +105,8 @@ class OutboxEngine:
         self._listeners = listeners
         self._cache = JobCache(cache_bytes)
         self._waits = Waits(self._is_owned)
+        self._doubtful: dict[str, None] = {}
+        """Jobs whose last write may or may not be stored: the ledger did not say."""
 
     # -- the port ----------------------------------------------------------------------------
 
@@ -256,6 +260,9 @@ class OutboxEngine:
             outcome = await self._ledger.create(
                 admission.claim, decision.job, decision.events, limits
             )
+        except BaseException:
+            self._doubt(decision.job.job_id, owned=owned)
+            raise
         finally:
             for share in reserved:
                 self._releases.unreserve(share)
@@ -284,6 +291,7 @@ class OutboxEngine:
             saved = await self._ledger.save(decision.job, job.version, decision.events)
         except BaseException:
             self._cache.drop(job.job_id)
+            self._doubt(job.job_id, owned=owned)
             raise
         finally:
             for share in reserved:
@@ -339,6 +347,24 @@ class OutboxEngine:
         if owned:
             for effect in decision.effects:
                 self._owed.put(decision.job, effect)
+
+    def _doubt(self, job_id: str, *, owned: bool) -> None:
+        """Nobody knows whether the write is stored. What another process does not own is due there anyway."""
+        if owned:
+            self._doubtful[job_id] = None
+            self._alarm.due(self._now())
+
+    async def settle_doubts(self) -> None:
+        """Read the jobs whose last write is in doubt: what is held or out by now counts from here on."""
+        for job_id in tuple(self._doubtful):
+            async with self._cache.lock(job_id):
+                with suppress(LedgerRowUnreadableError):  # the ledger has named it
+                    job = await self._ledger.load(job_id)
+                    if job is not None and self._is_owned(job):
+                        self._releases.caught_up(job)
+                        self._observer.took_up(job)
+                        self._waits.moved(job)
+                self._doubtful.pop(job_id, None)
 
     # -- what other processes do -------------------------------------------------------------
 

@@ -88,6 +88,7 @@ class Ticks:
     async def _looked(self) -> bool:
         """Tick what is due. True: something has moved."""
         self._alarm.forget()
+        await self._engine.settle_doubts()
         at = await self._ledger.next_due(self._lanes.owned)
         if at is not None and at <= self._now() and await self.tick_due():
             return True
