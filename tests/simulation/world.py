@@ -45,6 +45,8 @@ from tests.simulation.services import KitService, RawService
 from tests.simulation.wiring import Broker, Server, Services, SimConfig
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+BEGINNING: Final = 0.5
+"""Virtual seconds before the first action: by then every process is up."""
 PATIENCE: Final = 3 * 3600.0
 """Virtual seconds after the last fault in which every job must have ended."""
 ORDERS: Final[dict[str, Input]] = {
@@ -134,7 +136,7 @@ class World:
 
     @property
     def calm(self) -> bool:
-        return self.loop.time() > self.plan.calm_at
+        return self.loop.time() > BEGINNING + self.plan.calm_at
 
     # -- processes ---------------------------------------------------------------------------
 
@@ -150,7 +152,7 @@ class World:
         if self.plan.setup.bus == "durable":
             self.start_services()
         for action in self.plan.actions:
-            self.loop.call_later(action.at, self._act, action)
+            self.loop.call_later(BEGINNING + action.at, self._act, action)
 
     def start_server(self, number: int) -> None:
         if number not in self.servers:
@@ -461,9 +463,11 @@ class World:
             await self._redrive(job_id)
             return
         received = ORDERS[order]
-        applied = await self._persistently(lambda engine: engine.apply(str(job_id), received))
+        applied, read = await self._persistently(partial(_applied, job_id, received))
         self.observer.require(applied is not None, f"1: {short(job_id)} is gone")
         if applied is not None:
+            old = f"{short(job_id)} is read at {read.version}, and was told at {applied.job.version}"
+            self.observer.require(read.version >= applied.job.version, old)
             self.observer.answered(job_id, applied.job.version, order)
             self.done[f"{order}.{applied.outcome.value}"] += 1
             self.trace.add(f"{order} {short(job_id)}: {applied.outcome} {applied.job.state}")
@@ -536,6 +540,11 @@ async def _answered(
         answer.set_exception(found)
     else:
         answer.set_result(found)
+
+
+async def _applied(job_id: str, received: Input, engine: Engine) -> tuple[Any, Any]:
+    """What came of an order, and the job as it is read afterwards."""
+    return await engine.apply(job_id, received), await engine.job(job_id)
 
 
 async def _resolved(work: Awaitable[None], ended: "asyncio.Future[None]") -> None:

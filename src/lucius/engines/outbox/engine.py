@@ -327,6 +327,7 @@ class OutboxEngine:
         if job is not None and self._is_owned(job):
             self._releases.overtaken(job)
             self._observer.took_up(job)
+            self._waits.moved(job)
 
     def _committed(self, before: Job | None, decision: Decision, *, owned: bool) -> None:
         """The save is durable: tell everyone in this process who must know."""
@@ -336,7 +337,10 @@ class OutboxEngine:
             self._releases.committed(before, job)
             if job.due_at is not None and (before is None or before.due_at != job.due_at):
                 self._alarm.due(job.due_at)
-        elif decision.events and job.state is not JobState.QUEUED:
+        else:  # the lease of the lane may have lapsed only: it may be trusted again without a takeover
+            self._cache.drop(job.job_id)
+            self._releases.left(job)
+        if decision.events and job.state is not JobState.QUEUED and not self._is_owned(job):
             self._nudges.put(job)
         self._waits.moved(job)
         for listener in self._listeners:

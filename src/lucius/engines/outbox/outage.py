@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from typing import Final, TypeVar
 
@@ -12,6 +12,17 @@ log = logging.getLogger("lucius.engine")
 
 OUTAGE_PAUSE: Final = timedelta(seconds=1)
 T = TypeVar("T")
+
+
+async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
+    """Their answers, once all have ended; then the first error. None goes on while it is tried again."""
+    found = await asyncio.gather(*work, return_exceptions=True)
+    answers: list[T] = []
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+        answers.append(each)
+    return answers
 
 
 async def persistently(act: Callable[[], Awaitable[T]]) -> T:

@@ -14,7 +14,7 @@ from lucius.engines.outbox.alarm import Alarm
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.lost_services import LostServices
 from lucius.engines.outbox.observer import Incident, Observer, Outage
-from lucius.engines.outbox.outage import persistently
+from lucius.engines.outbox.outage import all_of, persistently
 from lucius.engines.outbox.ready import ReadyQueues
 from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.tasks import Tasks
@@ -120,7 +120,7 @@ class Ownership:
         self._engine.forget(lanes)
         left = sorted([job_id async for job_id in self._delivering(lanes)])
         for start in range(0, len(left), AT_ONCE):
-            await asyncio.gather(*map(self._take_up, left[start : start + AT_ONCE]))
+            await all_of(map(self._take_up, left[start : start + AT_ONCE]))
         await self._ready.recover(lanes)
         if left:
             log.info("looked at %d jobs on %d lanes that are owned now", len(left), len(lanes))
