@@ -42,7 +42,8 @@ class LockstepThread:
     def _main(self) -> None:
         _current.thread = self
         try:
-            self._context.run(self._target)
+            with suppress(SystemExit):
+                self._context.run(self._target)
         finally:
             self._over = True
             self._parked.release()

@@ -56,9 +56,12 @@ class Observer:
     """`jobs`: the newest version of each that is known to be durable.
 
     `punctual`: nothing in this run explains that a job is moved much later than it was due.
+    `attentive`: nor that the lease of a dead worker is left to run out.
     """
 
-    def __init__(self, trace: Trace, now: Callable[[], datetime], *, punctual: bool) -> None:
+    def __init__(
+        self, trace: Trace, now: Callable[[], datetime], *, punctual: bool, attentive: bool
+    ) -> None:
         self.trace = trace
         self.jobs: dict[str, Job] = {}
         self.seen: Counter[str] = Counter()
@@ -67,6 +70,9 @@ class Observer:
         """When the end of a job became durable, by the loop's time."""
         self._now = now
         self._punctual = punctual
+        self._attentive = attentive
+        self._dead: dict[str, float] = {}
+        """When workers died, by what their ids begin with."""
         self._results: set[str] = set()
         """Leases with a RESULT that was accepted."""
 
@@ -112,6 +118,7 @@ class Observer:
             self.require(same, f"1: {short(job.job_id)} had ended as {known.state}, and changes")
         self.require(job.plan.routing == known.plan.routing, "5: the routing of a job changes")
         self._check_due(known)
+        self._check_dead(known, job)
         self._follow(job, machines_of(known), known.seq, events)
         self._note(job, events)
 
@@ -120,6 +127,21 @@ class Observer:
         if self._punctual and known.due_at is not None and not known.terminal:
             late = self._now() - known.due_at
             self.require(late < LATE, f"{short(known.job_id)} was due {late} before it was moved")
+
+    def worker_died(self, worker_ids: str) -> None:
+        self._dead[worker_ids] = self.trace.loop.time()
+
+    def _check_dead(self, known: Job, job: Job) -> None:
+        """A lease that died with its worker ends when that is known, and does not run out."""
+        if not self._attentive:
+            return
+        long_dead = [name for name, at in self._dead.items() if at < self.trace.loop.time() - 15]
+        for before, step in zip(known.steps, job.steps, strict=True):
+            last = step.execution
+            if before.out and last is not None and last.reason is AbortReason.LEASE_EXPIRED:
+                owner = last.lease_owner or ""
+                dead = any(owner.startswith(name) for name in long_dead)
+                self.require(not dead, f"the lease of {owner} ran out, and it was long dead")
 
     def _follow(
         self, job: Job, machines: Machines, seq: int, events: Sequence[Event]

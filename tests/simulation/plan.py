@@ -185,7 +185,7 @@ def _details(random: Random, kind: str, setup: Setup) -> dict[str, Any]:
     if kind in WINDOWS:
         seconds = round(random.choice((0.5, 3.0, random.uniform(1, 25))), 3)
         if kind == "webhook.fail":
-            seconds = 3.0  # a webhook that fails twice is tried again after minutes
+            seconds = 15.0  # a webhook that fails three times is tried again after minutes
         return {"seconds": seconds, "chance": random.choice((0.1, 0.3, 0.7, 1.0))}
     which = random.randint(0, setup.servers - 1)
     if kind in EVENTS:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from lucius.core.errors import LuciusError
+from lucius.core.errors import IllegalMoveError, LuciusError
 from lucius.core.states import JobState
 from tests.simulation.disk import lockstep
 from tests.simulation.loop import NoGarbage, SimLoop, SpinError
@@ -81,7 +81,7 @@ def _check_failures(world: World) -> None:
             world.observer.fail(f"{server.process} ended by itself: {server.failure!r}")
     for failure in world.loop.failures:
         error = failure.get("exception")
-        if not isinstance(error, LuciusError):
+        if not isinstance(error, LuciusError) or isinstance(error, IllegalMoveError):
             world.observer.fail(f"{failure.get('message')}: {error!r}")
 
 

@@ -47,7 +47,7 @@ from tests.simulation.wiring import Broker, Server, Services, SimConfig
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 BEGINNING: Final = 0.5
 """Virtual seconds before the first action: by then every process is up."""
-PATIENCE: Final = 3 * 3600.0
+PATIENCE: Final = 3000.0
 """Virtual seconds after the last fault in which every job must have ended."""
 ORDERS: Final[dict[str, Input]] = {
     "cancel": CancelRequested(),
@@ -104,7 +104,9 @@ class World:
         self.loop = loop
         self.trace = Trace(loop)
         self.faults = Faults(loop, Random(f"faults {plan.seed}"))
-        self.observer = Observer(self.trace, self.now, punctual=punctual(plan))
+        self.observer = Observer(
+            self.trace, self.now, punctual=punctual(plan), attentive=attentive(plan)
+        )
         self.done: Counter[str] = Counter()
         self.requests: dict[int, Request] = {}
         self.servers: dict[int, Server] = {}
@@ -183,6 +185,7 @@ class World:
         )
         self.servers[number] = server
         process.on_death.append(lambda: self._server_died(number, server))
+        process.on_death.append(partial(self.observer.worker_died, server.home))
         if setup.inside:
             server.services = self._made_services(process, server)
         try:
@@ -222,6 +225,7 @@ class World:
             server.services = self.services
             server.services_live_as(self.services.worker_ids)
             process.on_death.append(self._services_died)
+            process.on_death.append(partial(self.observer.worker_died, self.services.worker_ids))
         self.loop.spawn(process, self.services.start())
 
     def _services_died(self) -> None:
@@ -326,7 +330,7 @@ class World:
         apart = self.services if self.plan.setup.bus == "volatile" else None
         if apart is not None and apart.process.alive:
             ended = self.loop.create_future()
-            self.loop.spawn(apart.process, _resolved(apart.stop(), ended))
+            self.loop.spawn(apart.process, _resolved(apart.stop, ended))
             apart.process.on_death.append(partial(settle, ended, None))
             await ended
         await server.stop()
@@ -547,8 +551,10 @@ async def _applied(job_id: str, received: Input, engine: Engine) -> tuple[Any, A
     return await engine.apply(job_id, received), await engine.job(job_id)
 
 
-async def _resolved(work: Awaitable[None], ended: "asyncio.Future[None]") -> None:
-    await work
+async def _resolved(
+    work: Callable[[], Awaitable[None]], ended: "asyncio.Future[None]"
+) -> None:
+    await work()
     settle(ended, None)
 
 
@@ -560,6 +566,15 @@ def _died(answer: "asyncio.Future[Any]") -> None:
 UNPUNCTUAL: Final = frozenset(
     (*WINDOWS, "kill_server", "kill_both", "stop_server", "freeze_server", "clock", "hold")
 )
+
+
+INATTENTIVE: Final = frozenset(("freeze_server", "clock", "hold"))
+
+
+def attentive(plan: Plan) -> bool:
+    """Whether the server hears at once that services which it has started are dead."""
+    away = any(kind.startswith("ledger.") for kind in plan.kinds)
+    return plan.setup.bus == "volatile" and not away and not plan.kinds & INATTENTIVE
 
 
 def punctual(plan: Plan) -> bool:

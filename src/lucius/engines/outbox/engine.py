@@ -337,11 +337,10 @@ class OutboxEngine:
             self._releases.committed(before, job)
             if job.due_at is not None and (before is None or before.due_at != job.due_at):
                 self._alarm.due(job.due_at)
-        else:  # the lease of the lane may have lapsed only: it may be trusted again without a takeover
+        else:  # a lease that has lapsed may be trusted again without a takeover
             self._cache.drop(job.job_id)
-            self._releases.left(job)
         if decision.events and job.state is not JobState.QUEUED and not self._is_owned(job):
-            self._nudges.put(job)
+            self._nudges.put(job)  # also where the lane was lost during the save: its new owner may not know
         self._waits.moved(job)
         for listener in self._listeners:
             listener(before, decision)

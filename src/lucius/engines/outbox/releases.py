@@ -92,13 +92,6 @@ class Releases:
             key = (job.plan.line_of(planned.service), job.plan.desk)
             self._follow(key, job.tenant_id, step)
 
-    def left(self, job: Job) -> None:
-        """It was moved here while its lane was not owned: what still counts here counts rightly."""
-        for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            if any(self._windows.counts(execution.exec_id) for execution in step.executions):
-                key = (job.plan.line_of(planned.service), job.plan.desk)
-                self._follow(key, job.tenant_id, step)
-
     def caught_up(self, job: Job) -> None:
         """A job whose last write was in doubt: what is out counts, and what is held waits here.
 
