@@ -50,7 +50,9 @@ def _many(first: int, number: int, *, shorten: bool) -> int:
                 print(f"failed: {some}", flush=True)
     for seed in failed[:3]:
         print(told(shrunk(plan_of(seed)) if shorten else run(plan_of(seed))))
-    print(f"{number} seeds in {time.monotonic() - began:.0f} s; {len(failed)} failed: {failed[:50]}")
+    print(
+        f"{number} seeds in {time.monotonic() - began:.0f} s; {len(failed)} failed: {failed[:50]}"
+    )
     print(" ".join(f"{name}={times}" for name, times in sorted(seen.items())))
     return 1 if failed else 0
 

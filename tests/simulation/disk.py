@@ -4,8 +4,11 @@ Its writer keeps its own thread, but that runs only when the loop says so, and t
 commit is one step of its process. So a process dies before a commit or after it.
 """
 
+import asyncio
+import atexit
 import shutil
 import sqlite3
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -17,9 +20,6 @@ from queue import Empty
 from random import Random
 from typing import Any
 from unittest.mock import patch
-
-import asyncio
-import tempfile
 
 from lucius.ledgers.sqlite import writer
 from lucius.ledgers.sqlite.ledger import SqliteLedger
@@ -104,9 +104,10 @@ class LockstepQueue:
 
 
 @cache
-def _template() -> Path:
-    """An empty ledger, made once: each run copies it."""
+def template() -> Path:
+    """An empty ledger, made once, before the first run: each run copies it."""
     folder = Path(tempfile.mkdtemp(prefix="lucius-sim-"))
+    atexit.register(shutil.rmtree, folder)
 
     async def make() -> None:
         await (await SqliteLedger.open(folder / "ledger.db")).close()
@@ -122,7 +123,7 @@ class Disk:
         self._folder = folder
         self._lives = 0
         self._ledgers: list[SqliteLedger] = []
-        shutil.copytree(_template(), folder / "0")
+        shutil.copytree(template(), folder / "0")
 
     async def open(self) -> SqliteLedger:
         ledger = await SqliteLedger.open(self._folder / str(self._lives) / "ledger.db")
@@ -144,6 +145,7 @@ class Disk:
 @contextmanager
 def lockstep(random: Random) -> Iterator[None]:
     """The writers of all ledgers that are opened meanwhile run in lockstep with the loop."""
+    template()
     connections: list[sqlite3.Connection] = []
     connect = sqlite3.connect
 

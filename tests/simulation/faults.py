@@ -286,9 +286,7 @@ class SimBus:
     async def close(self) -> None:
         """The broker lives on, or dies with its process."""
 
-    async def _ask(
-        self, work: Callable[[], Coroutine[Any, Any, Any]], unheard: Any = None
-    ) -> Any:
+    async def _ask(self, work: Callable[[], Coroutine[Any, Any, Any]], unheard: Any = None) -> Any:
         """Have the broker do it. Inside of the broker's own process it is a plain call."""
         caller = PROCESS.get()
         if caller is self._broker:

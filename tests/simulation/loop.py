@@ -14,7 +14,7 @@ from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 T = TypeVar("T")
 PROCESS: Final[ContextVar["Process"]] = ContextVar("PROCESS")
@@ -47,12 +47,18 @@ class Step(asyncio.TimerHandle):
 
     __slots__ = ("process",)
     process: Process
+    _args: tuple[Any, ...]
+    _callback: Callable[..., object]
+    _cancelled: bool
+    _context: Context
+    _scheduled: bool
 
 
 class SimTask(asyncio.Task[Any]):
     """Its hash is its number, so that sets of tasks have the same order in every run."""
 
     serial = 0
+    _log_destroy_pending: bool
 
     def __hash__(self) -> int:
         return self.serial
@@ -67,8 +73,11 @@ class SimFuture(asyncio.Future[Any]):
         return self.serial
 
 
-class SimLoop(asyncio.AbstractEventLoop):
-    """`random` orders the processes. Within one process, what became ready first runs first."""
+class SimLoop:
+    """What asyncio needs of a loop, as far as the program under test uses it.
+
+    `random` orders the processes. Within one process, what became ready first runs first.
+    """
 
     def __init__(self, random: Random) -> None:
         self.world = Process("world")
@@ -126,7 +135,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def run(self, done: Callable[[], bool]) -> None:
         """Run until it is done, asked whenever time goes on, or until someone sets `stopped`."""
         before, spun = -1.0, 0
-        events._set_running_loop(self)
+        events._set_running_loop(cast(Any, self))
         try:
             while not self.stopped:
                 if self._time != before:
@@ -185,7 +194,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 task._log_destroy_pending = False
                 for _ in range(9):
                     with suppress(BaseException):
-                        task.get_coro().close()  # type: ignore[union-attr]
+                        cast(Any, task.get_coro()).close()
                         break
         for kept in (self._tasks, self._graveyard, self._timers, self.processes):
             kept.clear()
@@ -221,7 +230,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self.call_at(self._time + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
     ) -> Step:
         return self._made(when, callback, args, context, soon=False)
 
@@ -234,7 +247,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         *,
         soon: bool,
     ) -> Step:
-        step = Step(when, callback, args, self, copy_context() if context is None else context)
+        step = Step(
+            when, callback, args, cast(Any, self), copy_context() if context is None else context
+        )
         step.process = process = step._context.get(PROCESS, self.world)
         if self._closed or not process.alive:
             self._graveyard.append(step)
@@ -249,7 +264,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """It is left out when its time comes."""
 
     def create_future(self) -> "asyncio.Future[Any]":
-        future = SimFuture(loop=self)
+        future = SimFuture(loop=cast(Any, self))
         future.serial = next(self._serial)
         return future
 
@@ -263,7 +278,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> "asyncio.Task[Any]":
         number = next(self._serial)
         SimTask.serial = number  # it is hashed while it is made
-        task = SimTask(coro, loop=self, name=name or f"task {number}", context=context)
+        task = SimTask(coro, loop=cast(Any, self), name=name or f"task {number}", context=context)
         task.serial = number
         self._tasks.append(task)
         return task
@@ -286,9 +301,7 @@ def context_of(process: Process) -> Context:
     return context
 
 
-def _answer(
-    future: "asyncio.Future[Any]", func: Callable[..., Any], args: tuple[Any, ...]
-) -> None:
+def _answer(future: "asyncio.Future[Any]", func: Callable[..., Any], args: tuple[Any, ...]) -> None:
     if future.cancelled():
         return
     try:

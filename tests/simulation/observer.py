@@ -143,9 +143,7 @@ class Observer:
                 dead = any(owner.startswith(name) for name in long_dead)
                 self.require(not dead, f"the lease of {owner} ran out, and it was long dead")
 
-    def _follow(
-        self, job: Job, machines: Machines, seq: int, events: Sequence[Event]
-    ) -> None:
+    def _follow(self, job: Job, machines: Machines, seq: int, events: Sequence[Event]) -> None:
         """The events alone tell how the job got from where it was to where it is."""
         name = short(job.job_id)
         numbers = [event.seq for event in events]
@@ -210,8 +208,10 @@ class Observer:
             body = message.body
             kind = str(body.get("type"))
             self.seen[f"message.{kind}"] += 1
-            self.trace.add(f"publishes {kind} {short(body.get('jobId'))} {body.get('stepId', '')}"
-                           f" {body.get('attempt_no', '')} {short(body.get('lease_id', ''))}")
+            self.trace.add(
+                f"publishes {kind} {short(body.get('jobId'))} {body.get('stepId', '')}"
+                f" {body.get('attempt_no', '')} {short(body.get('lease_id', ''))}"
+            )
             if kind == "DIRECTIVE":
                 self._check_directive(topic, body)
 

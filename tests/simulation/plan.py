@@ -30,12 +30,29 @@ RAW_DEEDS: Final = (
     *("ok", "ok", "ok", "twice", "early", "silent", "mute", "late", "release"),
     *("beats", "retry", "final", "other_tenant", "slow"),
 )
-ORDERS: Final = ("cancel", "cancel_now", "pause", "pause", "retry_now", "publish_now", "dismiss", "redrive")
+ORDERS: Final = (
+    "cancel",
+    "cancel_now",
+    "pause",
+    "pause",
+    "retry_now",
+    "publish_now",
+    "dismiss",
+    "redrive",
+)
 BULK: Final = ("cancel", "pause", "resume", "redrive", "dismiss")
 
 WINDOWS: Final = (
     *("ledger.fail", "ledger.lost_answer", "ledger.hang", "ledger.slow"),
-    *("bus.fail", "bus.refuse", "bus.lost_answer", "bus.double", "bus.late", "bus.receive", "bus.settle"),
+    *(
+        "bus.fail",
+        "bus.refuse",
+        "bus.lost_answer",
+        "bus.double",
+        "bus.late",
+        "bus.receive",
+        "bus.settle",
+    ),
     *("notice.lost", "workspace.fail", "webhook.fail"),
 )
 """Faults that hit some of the calls in a span of time."""
@@ -162,7 +179,10 @@ def _script(random: Random, step: str, *, plain: bool) -> list[str]:
     deeds = RAW_DEEDS if step == "gamma" else KIT_DEEDS
     if plain:
         return [random.choice(("ok", "ok", "slow"))]
-    return [*(random.choice(deeds) for _ in range(random.randint(0, 2))), random.choice(("ok", "ok", deeds[-1]))]
+    return [
+        *(random.choice(deeds) for _ in range(random.randint(0, 2))),
+        random.choice(("ok", "ok", deeds[-1])),
+    ]
 
 
 # -- faults ----------------------------------------------------------------------------------

@@ -4,7 +4,15 @@ The simulator must find every one of them. Whoever rewrites a part of the engine
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -38,7 +46,12 @@ from lucius.platform.commit import Commits
 from lucius.platform.lease import Lease
 from lucius.ports.bus import Delivery
 from lucius.ports.ledger import Claim, DueJob
-from tests.faults.sabotage import no_compare_and_swap, no_lease_check, no_second_thought, standing_of
+from tests.faults.sabotage import (
+    no_compare_and_swap,
+    no_lease_check,
+    no_second_thought,
+    standing_of,
+)
 
 Planted = Callable[[], AbstractContextManager[Any]]
 
@@ -272,7 +285,11 @@ def answered_before_saved() -> AbstractContextManager[Any]:
     commit = OutboxEngine._commit
 
     async def hastily(self: OutboxEngine, job: Job, decision: Decision, **named: Any) -> Job | None:
-        if decision.changed and job.cancel_requested_at is None and decision.job.cancel_requested_at:
+        if (
+            decision.changed
+            and job.cancel_requested_at is None
+            and decision.job.cancel_requested_at
+        ):
             asyncio.get_running_loop().create_task(commit(self, job, decision, **named))
             return decision.job
         return await commit(self, job, decision, **named)
@@ -371,7 +388,9 @@ def lanes_trusted_for_ever() -> AbstractContextManager[Any]:
 def second_commit() -> AbstractContextManager[Any]:
     """An attempt commits its output whether or not another one has."""
 
-    async def always(self: Commits, directive: Any, worker_id: str, output: Any, staged: Any) -> Any:
+    async def always(
+        self: Commits, directive: Any, worker_id: str, output: Any, staged: Any
+    ) -> Any:
         proposed = self._proposal(directive, worker_id, output, tuple(staged.values()))
         for promotion, target in proposed.places():
             await self._workspace.write(target, promotion.content or b"")

@@ -1,4 +1,4 @@
-"""Run one plan, and say what it has shown: the trace, what occurred, and the first thing that did not hold."""
+"""Run one plan, and report on it: the trace, what occurred, and the first thing that did not hold."""
 
 import logging
 from collections import Counter
@@ -60,8 +60,8 @@ def _go(world: World) -> None:
     if observer.broken is None:
         task = loop.spawn(loop.world, examine(world))
         loop.run(task.done)
-        if task.done() and (error := task.exception()) is not None:
-            observer.fail(f"the examination failed: {error!r}")
+        if task.done() and (failure := task.exception()) is not None:
+            observer.fail(f"the examination failed: {failure!r}")
 
 
 def _unended(world: World) -> str:
@@ -90,7 +90,9 @@ def _report(world: World) -> Report:
     seen = observer.seen + world.done + world.faults.seen
     for reason, number in observer.aborted().items():
         seen[f"aborted.{reason.value}"] += number
-    if any(job.plan.redrive_of and job.state is JobState.SUCCEEDED for job in observer.jobs.values()):
+    if any(
+        job.plan.redrive_of and job.state is JobState.SUCCEEDED for job in observer.jobs.values()
+    ):
         seen["redrive.succeeded"] += 1
     return Report(
         world.plan,

@@ -23,9 +23,9 @@ Told = Callable[[str], None]
 
 def deed_of(directive: Mapping[str, Any]) -> str:
     """What to do to this attempt. A redrive goes on where the job before it has stopped."""
-    script: list[str] = directive["payload"]["script"][directive["stepId"]]
+    script: list[str] = directive["payload"]["script"].get(directive["stepId"], ["ok"])
     number = directive["attempt_no"] - 1 + 3 * directive.get("redrive_no", 0)
-    return script[min(number, len(script) - 1)]
+    return script[min(int(number), len(script) - 1)]
 
 
 class KitService(Service):
@@ -41,12 +41,16 @@ class KitService(Service):
         deed = deed_of(task.directive)
         self._done[f"deed.{deed}"] += 1
         self._told(f"executes {task.job_id[-6:]} {task.step_id} {task.attempt_no} {deed}")
-        await asyncio.sleep({"slow": 4.0, "long": 2.2 * LEASE, "beats": 1.1 * LEASE}.get(deed, 0.02))
+        await asyncio.sleep(
+            {"slow": 4.0, "long": 2.2 * LEASE, "beats": 1.1 * LEASE}.get(deed, 0.02)
+        )
         if deed == "retry":
             raise RetryableError("try again")
         if deed == "final":
             raise FatalError("it will never work")
-        await task.stage("out.txt", f"{task.tenant_id} {task.job_id} {task.step_id} {task.lease_id}")
+        await task.stage(
+            "out.txt", f"{task.tenant_id} {task.job_id} {task.step_id} {task.lease_id}"
+        )
         return Output()
 
 
@@ -56,7 +60,9 @@ class RawService:
     name = "gamma"
     step_type = "GAMMA"
 
-    def __init__(self, bus: Bus, worker_id: str, slots: int, done: Counter[str], told: Told) -> None:
+    def __init__(
+        self, bus: Bus, worker_id: str, slots: int, done: Counter[str], told: Told
+    ) -> None:
         self._bus = bus
         self._worker_id = worker_id
         self._slots = asyncio.Semaphore(slots)

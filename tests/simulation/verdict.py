@@ -1,11 +1,11 @@
-"""What must hold when a run is over: nothing is lost, nothing is left over, and outputs match their records."""
+"""The end of a run, examined: nothing is lost, nothing is left over, and outputs match their records."""
 
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from lucius.core.job import Job
-from lucius.core.ticks import PATIENCE
 from lucius.core.states import UNSUCCESSFUL_JOB, AbortReason, JobState, StepState
+from lucius.core.ticks import PATIENCE
 from lucius.platform.commit import COMMITS, CommitRecord
 from lucius.ports.ledger import JobQuery
 from lucius.upkeep.effects import check_effects
@@ -35,7 +35,7 @@ async def examine(world: "World") -> None:
     await _check_outputs(world)
 
 
-def _server(world: "World"): # type: ignore[no-untyped-def]
+def _server(world: "World"):  # type: ignore[no-untyped-def]
     return next(iter(world.servers.values()))
 
 
@@ -69,7 +69,9 @@ async def _check_events(world: "World") -> None:
             machines.apply(event)
         told = machines_of(job)
         for step_id, states in machines.executions.items():
-            machines.executions[step_id] = states[-len(told.executions[step_id]) :] if told.executions[step_id] else []
+            machines.executions[step_id] = (
+                states[-len(told.executions[step_id]) :] if told.executions[step_id] else []
+            )
         world.observer.require(machines == told, f"7: {short(job_id)} is {told}, not {machines}")
 
 

@@ -1,4 +1,4 @@
-"""How today's LUCIUS is put together in a simulated process. Whoever changes the engine's wiring changes this.
+"""How today's LUCIUS is put together in a simulated process. A change of the engine's wiring changes this.
 
 The rest of the simulator knows the ports, the kit and what is here: `Server`, `Services`, `seeded`.
 """
@@ -25,7 +25,6 @@ from lucius.core.effects import Decision
 from lucius.core.errors import LuciusError
 from lucius.core.job import Job
 from lucius.core.references import EMBEDDED_SCHEMES, ReferencePolicy
-from lucius.core.routing import TOPOLOGIES
 from lucius.engines.outbox.clock import SteadyClock
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.lost_services import LostServices
@@ -336,6 +335,3 @@ class Broker(MemoryBus):
     """A bus that outlives every process of LUCIUS."""
 
     volatile = False
-
-
-assert TOPOLOGIES[0] == "shared"

@@ -118,7 +118,9 @@ class World:
         self._random = Random(f"clients {plan.seed}")
         self._clients = loop.process("clients")
         self._broker = loop.process("broker")
-        self._folder = Path(tempfile.mkdtemp(prefix="lucius-sim-")) if plan.setup.ledger == "sqlite" else None
+        self._folder = (
+            Path(tempfile.mkdtemp(prefix="lucius-sim-")) if plan.setup.ledger == "sqlite" else None
+        )
         self._disk = Disk(self._folder / "disk") if self._folder is not None else None
         self._stored = MemoryLedger()
         self._leases = MemoryLeases()
@@ -192,7 +194,9 @@ class World:
             await server.start()
         except LuciusError as error:
             self.trace.add(f"cannot start: {error}")
-            self.loop.call_later(1.0, self.start_server, number, context=context_of(self.loop.world))
+            self.loop.call_later(
+                1.0, self.start_server, number, context=context_of(self.loop.world)
+            )
             self.loop.kill(process)
             return
         self.trace.add("is up")
@@ -217,7 +221,9 @@ class World:
     def start_services(self) -> None:
         server = self.servers.get(0)
         volatile = self.plan.setup.bus == "volatile"
-        if (self.services is not None and self.services.process.alive) or (volatile and server is None):
+        if (self.services is not None and self.services.process.alive) or (
+            volatile and server is None
+        ):
             return
         process = self._life("services")
         self.services = self._made_services(process, server if volatile else None)
@@ -236,7 +242,9 @@ class World:
             self.loop.in_process(server.process, server.services_died, following)
 
     def _made_services(self, process: Process, server: Server | None) -> Services:
-        broker = self._broker if self.plan.setup.bus == "durable" or server is None else server.process
+        broker = (
+            self._broker if self.plan.setup.bus == "durable" or server is None else server.process
+        )
         bus = SimBus(self._bus, broker, self.loop, self.faults, self.observer)
         number = self._lives["services"]
         worker_ids = f"outside-{number}-" if server is None else f"{server.home}{number}/"
@@ -357,7 +365,7 @@ class World:
 
     async def _ask(self, work: Callable[[Engine], Awaitable[Any]]) -> Any:
         """Have a server do it. DiedError: it died over it."""
-        while not (up := [s for s in self.servers.values() if s.ready]):
+        while not (up := [s for s in self.servers.values() if s.ready]):  # noqa: ASYNC110
             await asyncio.sleep(0.5)
         server = self._random.choice(up)
         answer = self.loop.create_future()
@@ -457,7 +465,9 @@ class World:
         if not self.observer._punctual:
             return
         late = self.loop.time() - self.observer.ended_at[job_id]
-        self.observer.require(late < 5, f"whoever waits for {short(job_id)} is woken {late:.1f} s late")
+        self.observer.require(
+            late < 5, f"whoever waits for {short(job_id)} is woken {late:.1f} s late"
+        )
 
     async def _order(self, number: int, order: str) -> None:
         job_id = await self._job_of(number)
@@ -470,7 +480,9 @@ class World:
         applied, read = await self._persistently(partial(_applied, job_id, received))
         self.observer.require(applied is not None, f"1: {short(job_id)} is gone")
         if applied is not None:
-            old = f"{short(job_id)} is read at {read.version}, and was told at {applied.job.version}"
+            old = (
+                f"{short(job_id)} is read at {read.version}, and was told at {applied.job.version}"
+            )
             self.observer.require(read.version >= applied.job.version, old)
             self.observer.answered(job_id, applied.job.version, order)
             self.done[f"{order}.{applied.outcome.value}"] += 1
@@ -489,7 +501,11 @@ class World:
         query = JobQuery(tenant_ids=None if tenant is None else (tenant,))
 
         async def give(engine: Engine) -> Any:
-            each = order_to_redrive(engine) if order == "redrive" else order_to_move(engine, ORDERS[order])
+            each = (
+                order_to_redrive(engine)
+                if order == "redrive"
+                else order_to_move(engine, ORDERS[order])
+            )
             return await order_matching(engine, query, lambda job: True, each, 1000)
 
         tally = await self._persistently(give)
@@ -515,7 +531,11 @@ class World:
 
     async def left_over(self, server: Server) -> list[dict[str, Any]]:
         """Rows of the backlog that are not at zero."""
-        return [row for row in await server.backlog() if row["held"] or row["released"] or row["in_progress"]]
+        return [
+            row
+            for row in await server.backlog()
+            if row["held"] or row["released"] or row["in_progress"]
+        ]
 
     async def resume_all(self) -> None:
         """A paused job always resumes."""
@@ -551,9 +571,7 @@ async def _applied(job_id: str, received: Input, engine: Engine) -> tuple[Any, A
     return await engine.apply(job_id, received), await engine.job(job_id)
 
 
-async def _resolved(
-    work: Callable[[], Awaitable[None]], ended: "asyncio.Future[None]"
-) -> None:
+async def _resolved(work: Callable[[], Awaitable[None]], ended: "asyncio.Future[None]") -> None:
     await work()
     settle(ended, None)
 

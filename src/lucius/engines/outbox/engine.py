@@ -340,7 +340,9 @@ class OutboxEngine:
         else:  # a lease that has lapsed may be trusted again without a takeover
             self._cache.drop(job.job_id)
         if decision.events and job.state is not JobState.QUEUED and not self._is_owned(job):
-            self._nudges.put(job)  # also where the lane was lost during the save: its new owner may not know
+            self._nudges.put(
+                job
+            )  # also where the lane was lost during the save: its new owner may not know
         self._waits.moved(job)
         for listener in self._listeners:
             listener(before, decision)
