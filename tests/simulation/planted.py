@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from lucius.admission import ingress
 from lucius.core import control
-from lucius.core.effects import Decision, Effect, Outcome
+from lucius.core.effects import Decision, Effect, Outcome, PublishDirective
 from lucius.core.ids import new_lease_id
 from lucius.core.inputs import Callback, EffectSettled, ResultReceived
 from lucius.core.job import Job, Step
@@ -72,9 +72,10 @@ def lost_wake_up() -> AbstractContextManager[Any]:
     put = OwedEffects.put
 
     def quietly(self: OwedEffects, job: Job, effect: Effect) -> None:
-        put(self, job, effect)
-        if len(self._directives) == 1:
-            self._directive.clear()
+        if isinstance(effect, PublishDirective) and not self._directives:
+            self._directives[effect.lease_id] = (job, effect)
+        else:
+            put(self, job, effect)
 
     return patch.object(OwedEffects, "put", quietly)
 

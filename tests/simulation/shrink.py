@@ -1,4 +1,4 @@
-"""A failing plan made shorter: actions are left out, many at a time, then one by one, while it still fails."""
+"""A failing plan made shorter: actions are left out, many at once, then one by one, while it still fails."""
 
 import re
 from collections.abc import Callable

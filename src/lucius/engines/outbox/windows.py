@@ -41,7 +41,7 @@ class Windows:
     """While the broker is down, or the process ends, all are closed: nothing has room."""
 
     def __init__(self, clock: Callable[[], float], *, by_mode: bool = False) -> None:
-        """`by_mode`: a worker serves one mode alone. Otherwise work in one mode keeps the other waiting, too."""
+        """`by_mode`: a worker serves one mode alone. Otherwise work in one mode keeps the other waiting."""
         self._clock = clock
         self._by_mode = by_mode
         self._windows: dict[Key, Window] = {}
