@@ -378,6 +378,11 @@ def zombie_says_nothing() -> AbstractContextManager[Any]:
     return patch.object(OutboxEngine, "_committed", quietly)
 
 
+def lapsed_lane_not_followed() -> AbstractContextManager[Any]:
+    """What ends while the lease of its lane has lapsed counts for ever."""
+    return patch.object(Releases, "left", _nothing)
+
+
 def lanes_trusted_for_ever() -> AbstractContextManager[Any]:
     """A lane is taken for owned though another process has it: sound, because every save is compared."""
     return patch.object(LeasedLanes, "owned", property(lambda self: self._taken_over))
@@ -446,6 +451,7 @@ FAULTS: Final[dict[Planted, int]] = {
     nudge_is_needed: 0,
     takeover_left_half_done: 0,
     zombie_says_nothing: 0,
+    lapsed_lane_not_followed: 0,
     second_commit: 0,
     no_heartbeats: 0,
 }

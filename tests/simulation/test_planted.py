@@ -1,4 +1,4 @@
-"""The simulator can fail: it finds each fault that is planted in the engine, by a seed that holds otherwise."""
+"""The simulator can fail: it finds each fault that is planted in the engine, by a seed that else holds."""
 
 from functools import partial
 

@@ -191,6 +191,8 @@ class World:
         if setup.inside:
             server.services = self._made_services(process, server)
         try:
+            if setup.bus == "volatile" and not setup.inside:
+                await self._started_services()
             await server.start()
         except LuciusError as error:
             self.trace.add(f"cannot start: {error}")
@@ -200,8 +202,6 @@ class World:
             self.loop.kill(process)
             return
         self.trace.add("is up")
-        if setup.bus == "volatile" and not setup.inside:
-            self.start_services()
 
     async def _ledger(self) -> Ledger:
         if self._disk is None:
@@ -233,6 +233,14 @@ class World:
             process.on_death.append(self._services_died)
             process.on_death.append(partial(self.observer.worker_died, self.services.worker_ids))
         self.loop.spawn(process, self.services.start())
+
+    async def _started_services(self) -> None:
+        """The server waits for the services that it has started, unless they die over it."""
+        self.start_services()
+        for _ in range(100):
+            if self.services is None or self.services.ready or not self.services.process.alive:
+                return
+            await asyncio.sleep(0.01)
 
     def _services_died(self) -> None:
         """The server that has started them sees that their process is gone."""

@@ -324,10 +324,14 @@ class OutboxEngine:
         """Another process moved the job: read it, and bring windows and queues in step with it."""
         self._cache.drop(job_id)
         job = await self._ledger.load(job_id)
-        if job is not None and self._is_owned(job):
-            self._releases.overtaken(job)
-            self._observer.took_up(job)
-            self._waits.moved(job)
+        if job is None:
+            return
+        if not self._is_owned(job):
+            self._releases.left(job)
+            return
+        self._releases.overtaken(job)
+        self._observer.took_up(job)
+        self._waits.moved(job)
 
     def _committed(self, before: Job | None, decision: Decision, *, owned: bool) -> None:
         """The save is durable: tell everyone in this process who must know."""

@@ -92,6 +92,13 @@ class Releases:
             key = (job.plan.line_of(planned.service), job.plan.desk)
             self._follow(key, job.tenant_id, step)
 
+    def left(self, job: Job) -> None:
+        """A job of a lane whose lease has lapsed. It may be trusted again, so what ended counts no more."""
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            if any(self._windows.counts(execution.exec_id) for execution in step.executions):
+                key = (job.plan.line_of(planned.service), job.plan.desk)
+                self._follow(key, job.tenant_id, step)
+
     def caught_up(self, job: Job) -> None:
         """A job whose last write was in doubt: what is out counts, and what is held waits here.
 
