@@ -73,6 +73,9 @@ class Observer:
         self._attentive = attentive
         self._dead: dict[str, float] = {}
         """When workers died, by what their ids begin with."""
+        self._leases: set[str] = set()
+        self._unpublished: dict[str, float] = {}
+        """Leases whose directive has not gone out, by the loop's time at which they became durable."""
         self._results: set[str] = set()
         """Leases with a RESULT that was accepted."""
 
@@ -175,9 +178,13 @@ class Observer:
             self._results.add(event.lease_id)
 
     def _note(self, job: Job, events: Sequence[Event]) -> None:
-        self.jobs[job.job_id] = job
         said = ", ".join(f"{e.type} {' '.join(e.moves)}".strip() for e in events)
         self.trace.add(f"stored {short(job.job_id)} v{job.version} {job.state.value}: {said}")
+        for step in job.steps:
+            if step.execution is not None and step.execution.exec_id not in self._leases:
+                self._leases.add(step.execution.exec_id)
+                self._unpublished[step.execution.exec_id] = self.trace.loop.time()
+        self.jobs[job.job_id] = job
         for kind, detail in audit(job):
             self.fail(f"{short(job.job_id)}: {kind}: {detail}")
         try:
@@ -224,6 +231,11 @@ class Observer:
         attempt = _attempt(job, body)
         what = f"a directive of {name} goes out under a lease that is not durable"
         self.require(attempt is not None and attempt[1].attempt_no == body["attempt_no"], what)
+        late = self.trace.loop.time() - self._unpublished.pop(
+            body["lease_id"], self.trace.loop.time()
+        )
+        prompt = late < LATE.total_seconds() or not self._punctual
+        self.require(prompt, f"a directive of {name} goes out {late:.1f} s after it was released")
         self.require(body["tenant_id"] == job.tenant_id, f"8: {name} goes out for another tenant")
         pinned = (job.plan.routing.topic, job.plan.routing.lane)
         self.require((topic, body["lane"]) == pinned, f"5: {name} goes out on {topic}")
