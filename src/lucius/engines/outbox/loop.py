@@ -190,6 +190,8 @@ class EngineLoop:
         self._now = now
         self._observer = observer
         self._listeners = listeners
+        self._doubtful: set[str] = set()
+        """Jobs whose last write may or may not be stored: the ledger did not say."""
         inbox.read_by(self._turn)
 
     # -- turn --------------------------------------------------------------------------------
@@ -250,6 +252,8 @@ class EngineLoop:
         if fresh and job.plan.desk in self._lanes.owned:
             self._releases.overtaken(job)
             self._observer.took_up(job)
+        elif fresh:
+            self._releases.left(job)
         self._inbox.put(Loaded(job, mail))
 
     # -- deciding ----------------------------------------------------------------------------
@@ -348,6 +352,8 @@ class EngineLoop:
     def _saved(self, save: _Save, outcome: WriteOutcome | BaseException) -> None:
         job = save.decision.job
         self._unreserve(save)
+        if save.owned and isinstance(outcome, Exception):
+            self._doubt(job.job_id)
         if outcome is True or isinstance(outcome, Created):
             try:
                 self._committed(save)
@@ -367,6 +373,29 @@ class EngineLoop:
     def _unreserve(self, save: _Save) -> None:
         for share in save.reserved:
             self._releases.unreserve(share)
+
+    def _doubt(self, job_id: str) -> None:
+        """Nobody knows whether the write is stored. What is held or out by now counts once it is read.
+
+        What another process owns is due there anyway.
+        """
+        if job_id in self._doubtful:
+            return
+        self._doubtful.add(job_id)
+
+        def inputs(job: Job) -> Sequence[TimedInput]:
+            if job.plan.desk in self._lanes.owned:
+                self._releases.caught_up(job)
+            return ()
+
+        def failed(error: BaseException) -> bool:
+            if isinstance(error, LedgerUnavailableError):
+                return True
+            self._doubtful.discard(job_id)
+            raise error
+
+        known = lambda job, applied: self._doubtful.discard(job_id)  # noqa: E731
+        self._inbox.post(Request(job_id, inputs, known, failed, fresh=True))
 
     def _overtaken(self, job_id: str, mail: list[Request]) -> None:
         """Another process saved the job first: read it and decide again, unless that goes on and on."""
@@ -398,6 +427,8 @@ class EngineLoop:
         commit = committed(save.before, save.decision, owned=save.owned)
         if save.owned:
             self._cache.put(commit.job)
+        else:  # a lease that has lapsed may be trusted again without a takeover
+            self._cache.drop(commit.job.job_id)
         for listener in self._listeners:
             listener(commit)
         if save.owned:
