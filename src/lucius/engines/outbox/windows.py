@@ -40,7 +40,7 @@ class _Open:
 class Windows:
     """While the broker is down, or the process ends, all are closed: nothing has room."""
 
-    def __init__(self, clock: Callable[[], float], *, by_mode: bool = False) -> None:
+    def __init__(self, clock: Callable[[], float], *, by_mode: bool) -> None:
         """`by_mode`: a worker serves one mode alone. Otherwise work in one mode keeps the other waiting."""
         self._clock = clock
         self._by_mode = by_mode
