@@ -18,7 +18,9 @@ from typing import Any, Final, TypeVar, cast
 
 T = TypeVar("T")
 PROCESS: Final[ContextVar["Process"]] = ContextVar("PROCESS")
-SPINNING: Final = 200_000
+MOST_STEPS: Final = 300_000
+"""Steps of one run: twenty times as many as most take."""
+SPINNING: Final = 100_000
 """Steps at one moment of virtual time: more than this is a program that never waits."""
 
 
@@ -93,6 +95,7 @@ class SimLoop:
         """Steps of dead processes. Kept, so that nothing of theirs is collected while the run lasts."""
         self._closed = False
         self.stopped = False
+        self.steps = 0
 
     # -- processes ---------------------------------------------------------------------------
 
@@ -143,6 +146,9 @@ class SimLoop:
                     if done():
                         break
                 spun += 1
+                self.steps += 1
+                if self.steps > MOST_STEPS:
+                    raise SpinError(f"it does not come to rest in {MOST_STEPS} steps")
                 if spun > SPINNING:
                     raise SpinError(f"nothing waits at {self._time}: {self._spinners()}")
                 self._run_one()

@@ -100,5 +100,5 @@ def _report(world: World) -> Report:
         world.trace.lines,
         world.trace.digest,
         seen,
-        sum(process.steps for process in world.loop.processes),
+        world.loop.steps,
     )
