@@ -19,7 +19,7 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: azurite help setup demo check format test explore bench docs lock clean
+.PHONY: azurite help setup demo check format test explore simulate bench docs lock clean
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ test: $(DEV_STAMP) $(AZURITE_STAMP) $(BROWSER_STAMP) ## Run the tests (ARGS= is 
 
 explore: $(DEV_STAMP) ## Explore the core's state space in depth
 	$(BIN)/python -m tests.core.explore --deep $(ARGS)
+
+simulate: $(DEV_STAMP) ## Simulate the engine under faults (ARGS="--seeds 1000", "--seed 7 --trace")
+	$(BIN)/python -m tests.simulation $(ARGS)
 
 bench: $(DEV_STAMP) ## Run the benchmarks
 	$(BIN)/python -m bench $(ARGS)

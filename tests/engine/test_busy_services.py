@@ -41,6 +41,18 @@ async def every_lane(world: World) -> list[str]:
     return [await world.submit(number=n, mode="BURST", doc_id=f"doc-{n}") for n in range(300)]
 
 
+async def both_modes(world: World) -> list[str]:
+    """One worker takes directives of both modes, so a long step in one keeps the other waiting."""
+    burst = await world.submit(number=0, mode="BURST", doc_id="doc-0")
+    return [burst, *[await world.submit(number=n) for n in range(1, 4)]]
+
+
+def test_a_slot_that_is_busy_in_one_mode_fails_no_job_of_the_other() -> None:
+    jobs = finished(1, 3 * SLOW, both_modes)
+    assert {job.state for job in jobs} == {JobState.SUCCEEDED}
+    assert attempts_used(jobs) == 0
+
+
 def test_jobs_queue_for_one_slow_slot_and_none_fails_for_it() -> None:
     jobs = finished(1, SLOW, one_tenant)
     assert {job.state for job in jobs} == {JobState.SUCCEEDED}

@@ -85,7 +85,7 @@ def test_a_slow_worker_loses_no_attempt_of_what_waits_for_it() -> None:
 
 
 def test_a_lone_tenant_may_use_the_whole_window() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     key = ("ocr", 3)
     for number in range(4):
         assert windows.room(key, A)
@@ -95,7 +95,7 @@ def test_a_lone_tenant_may_use_the_whole_window() -> None:
 
 
 def test_what_is_out_is_bounded_however_many_tenants_there_are() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     key, out = ("ocr", 3), 0
     for round_of_all in range(5):
         for number in range(10_000):
@@ -106,7 +106,7 @@ def test_what_is_out_is_bounded_however_many_tenants_there_are() -> None:
 
 
 def test_silence_of_one_tenant_does_not_shrink_the_window() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     key = ("ocr", 3)
     before = windows.of(key).limit
     for number in range(50):
@@ -116,7 +116,7 @@ def test_silence_of_one_tenant_does_not_shrink_the_window() -> None:
 
 
 def test_what_others_have_passed_fills_the_window_no_more() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     key, window = ("ocr", 3), windows.of(("ocr", 3))
     for number in range(4):
         windows.opened(key, A, f"silent {number}")

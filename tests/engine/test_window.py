@@ -21,7 +21,7 @@ class Filled:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.windows = Windows(lambda: self.now)
+        self.windows = Windows(lambda: self.now, by_mode=False)
         self.window = self.windows.of(KEY)
         self._leases = count()
         self._out: deque[str] = deque()
@@ -57,7 +57,7 @@ def test_a_window_shrinks_to_a_short_queue_when_a_service_is_the_bottleneck() ->
 
 
 def test_a_window_that_is_not_used_does_not_grow() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     for number in range(100):
         windows.opened(KEY, A, f"lease {number}")
         windows.acknowledged(f"lease {number}")
@@ -65,7 +65,7 @@ def test_a_window_that_is_not_used_does_not_grow() -> None:
 
 
 def test_a_silent_tenant_has_one_out_at_a_time_until_it_is_heard() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     for lease in ("silent", "next"):
         windows.opened(KEY, A, lease)
     windows.timed_out("silent")
@@ -94,14 +94,14 @@ def test_a_tenant_whose_directive_others_pass_by_has_no_more_out_until_it_is_hea
 
 
 def test_a_window_is_closed_while_the_broker_is_down() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     assert windows.room(KEY, A)
     windows.close()
     assert not windows.room(KEY, A)
 
 
 def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     windows.opened(KEY, A, "waits")
     assert not windows.queued("waits"), "nothing of the service is in progress"
     windows.runs(("ocr", 9), A, "at work")
@@ -112,7 +112,7 @@ def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> N
 
 
 def test_a_directive_that_was_overtaken_or_handed_out_is_not_queued() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     windows.runs(KEY, A, "at work")
     for lease in ("lost", "taken", "handed out"):
         windows.opened(KEY, A, lease)
@@ -126,7 +126,7 @@ def test_a_directive_that_was_overtaken_or_handed_out_is_not_queued() -> None:
 
 
 def test_a_lease_counts_once_however_often_it_is_reported() -> None:
-    windows = Windows(lambda: 0.0)
+    windows = Windows(lambda: 0.0, by_mode=False)
     windows.opened(KEY, A, "lease")
     windows.opened(KEY, A, "lease")
     assert windows.of(KEY).open == 1

@@ -159,6 +159,7 @@ def test_someone_stops_a_plan_and_nothing_more_is_redriven() -> None:
             stopped = await plans.stop(plan.plan_id, "bert")
             assert stopped is not None
             assert stopped.said == "stopped by bert"
+            await asyncio.sleep(0.1)  # the last one is linked
             before = await ward.ledger.count(QUERY)
             await asyncio.sleep(timedelta(hours=1).total_seconds())
             running.cancel()

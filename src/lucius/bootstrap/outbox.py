@@ -121,12 +121,13 @@ def outbox(
     `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all, and
     workflows are started here, too.
     """
-    windows, ready = Windows(LoopTime()), ReadyQueues(ledger)
+    windows = Windows(LoopTime(), by_mode=topologies[0] == "filtered")
+    ready = ReadyQueues(ledger)
     inbox, alarm, cache = Inbox(), Alarm(), JobCache(cache_bytes)
     waits = Waits(lambda job: job.plan.desk in lanes.owned)
     unclaimed = UnclaimedServices()
     metrics = EngineMetrics(ledger, windows, lanes=lanes, now=now)
-    tasks, nudges = Tasks(metrics), Nudges(bus, metrics)
+    tasks, nudges = Tasks(metrics), Nudges(bus, metrics, lanes)
     releases = Releases(inbox, windows, ready, tasks, lanes, held_back)
     notices = Notices(bus, metrics, tokens, here)
     together = isinstance(lanes, FixedLanes)
@@ -139,7 +140,7 @@ def outbox(
         tasks,
         lanes=lanes,
         now=now,
-        observer=Observers((metrics, *observers)),
+        observer=Observers((metrics, alarm, waits, *observers)),
         listeners=(
             releases.listen,
             alarm.listen,

@@ -62,7 +62,7 @@ class Lease:
         return asyncio.get_running_loop().time() < self._expires_at
 
     def stop(self) -> None:
-        self._lease_timer.leases.discard(self)
+        self._lease_timer.leases.pop(self, None)
         if self._sending is not None:
             self._sending.cancel()
 
@@ -101,12 +101,13 @@ class LeaseTimer:
     """One timer for all leases of a runner: most attempts end long before their first heartbeat."""
 
     def __init__(self) -> None:
-        self.leases: set[Lease] = set()
+        self.leases: dict[Lease, None] = {}
+        """In the order in which they were added, so that heartbeats go out in the same order each time."""
         self._rings_at = inf
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, lease: Lease) -> None:
-        self.leases.add(lease)
+        self.leases[lease] = None
         if lease.due_at < self._rings_at:
             self._arm(lease.due_at)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from lucius.admission.ingress import Admission, Ingress
 from lucius.core.decide import submit
 from lucius.core.effects import Event
-from lucius.core.errors import LedgerError, LedgerUnavailableError, RequestError
+from lucius.core.errors import LedgerUnavailableError, RequestError
 from lucius.core.ids import new_job_id
 from lucius.core.inputs import Callback, Input, RetryRequested
 from lucius.core.job import Job
@@ -237,16 +237,6 @@ class OutboxEngine:
             job = await self.look(job_id)
             if job is not None:
                 self._loop.repaired(job)
-
-    async def look_again(self) -> None:
-        """Read the jobs whose saves got no answer, and bring windows and queues in step with them."""
-        for job_id in list(self._loop.unheard):
-            try:
-                await self.look(job_id)
-            except LedgerUnavailableError:
-                raise
-            except LedgerError:
-                self._loop.unheard.discard(job_id)  # the ledger has named it
 
     def found(self, job: Job) -> None:
         """A job of a lane that is taken over: what is out counts here from now on."""

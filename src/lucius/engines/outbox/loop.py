@@ -190,8 +190,8 @@ class EngineLoop:
         self._now = now
         self._observer = observer
         self._listeners = listeners
-        self.unheard: set[str] = set()
-        """Jobs of saves that got no answer: they may have landed. A fresh look settles it."""
+        self._doubtful: set[str] = set()
+        """Jobs whose last write may or may not be stored: the ledger did not say."""
         inbox.read_by(self._turn)
 
     # -- turn --------------------------------------------------------------------------------
@@ -246,18 +246,14 @@ class EngineLoop:
             if isinstance(error, Exception):
                 return
             raise
-        unheard = fresh and job_id in self.unheard
-        if unheard:
-            self.unheard.discard(job_id)
         if job is None:
             self._answer(job_id, None, [(request, (), ()) for request in mail])
             return
         if fresh and job.plan.desk in self._lanes.owned:
-            if unheard:
-                self._releases.found(job)
-            else:
-                self._releases.overtaken(job)
+            self._releases.overtaken(job)
             self._observer.took_up(job)
+        elif fresh:
+            self._releases.left(job)
         self._inbox.put(Loaded(job, mail))
 
     # -- deciding ----------------------------------------------------------------------------
@@ -356,6 +352,8 @@ class EngineLoop:
     def _saved(self, save: _Save, outcome: WriteOutcome | BaseException) -> None:
         job = save.decision.job
         self._unreserve(save)
+        if save.owned and isinstance(outcome, Exception):
+            self._doubt(job.job_id)
         if outcome is True or isinstance(outcome, Created):
             try:
                 self._committed(save)
@@ -370,13 +368,34 @@ class EngineLoop:
             self._overtaken(job.job_id, save.mail)
         else:
             assert isinstance(outcome, BaseException), f"{outcome!r} is no answer to a save"
-            if save.owned:
-                self.unheard.add(job.job_id)
             self._failed(job.job_id, save.mail, outcome)
 
     def _unreserve(self, save: _Save) -> None:
         for share in save.reserved:
             self._releases.unreserve(share)
+
+    def _doubt(self, job_id: str) -> None:
+        """Nobody knows whether the write is stored. What is held or out by now counts once it is read.
+
+        What another process owns is due there anyway.
+        """
+        if job_id in self._doubtful:
+            return
+        self._doubtful.add(job_id)
+
+        def inputs(job: Job) -> Sequence[TimedInput]:
+            if job.plan.desk in self._lanes.owned:
+                self._releases.caught_up(job)
+            return ()
+
+        def failed(error: BaseException) -> bool:
+            if isinstance(error, LedgerUnavailableError):
+                return True
+            self._doubtful.discard(job_id)
+            raise error
+
+        known = lambda job, applied: self._doubtful.discard(job_id)  # noqa: E731
+        self._inbox.post(Request(job_id, inputs, known, failed, fresh=True))
 
     def _overtaken(self, job_id: str, mail: list[Request]) -> None:
         """Another process saved the job first: read it and decide again, unless that goes on and on."""
@@ -408,6 +427,8 @@ class EngineLoop:
         commit = committed(save.before, save.decision, owned=save.owned)
         if save.owned:
             self._cache.put(commit.job)
+        else:  # a lease that has lapsed may be trusted again without a takeover
+            self._cache.drop(commit.job.job_id)
         for listener in self._listeners:
             listener(commit)
         if save.owned:
@@ -441,8 +462,7 @@ class EngineLoop:
     def repaired(self, job: Job) -> None:
         """Its rows in the ledger were lost and are back: what is ready of it waits here again."""
         if job.plan.desk in self._lanes.owned:
-            unchanged = Decision(job, Outcome.ALREADY, changed=False)
-            self._releases.listen(committed(None, unchanged, owned=True))
+            self._releases.caught_up(job)
 
     def forget(self, lanes: Collection[int]) -> None:
         """Forget all that is known about these lanes: they were gained or lost."""

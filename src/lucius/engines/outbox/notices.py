@@ -19,6 +19,7 @@ from lucius.core.states import AbortReason, ExecutionState, JobState
 from lucius.core.wire import nudge
 from lucius.engines.outbox.observer import Incident, Observer
 from lucius.ports.bus import Bus, Message
+from lucius.ports.lanes import Lanes
 
 log = logging.getLogger("lucius.notices")
 AT_ONCE: Final = 64
@@ -102,9 +103,10 @@ nudge_log = logging.getLogger("lucius.nudges")
 
 
 class Nudges:
-    def __init__(self, bus: Bus, observer: Observer) -> None:
+    def __init__(self, bus: Bus, observer: Observer, lanes: Lanes) -> None:
         self._bus = bus
         self._observer = observer
+        self._lanes = lanes
         self._jobs: dict[str, Job] = {}
         """By job: its newest version."""
         self._timers: set[str] = set()
@@ -112,9 +114,14 @@ class Nudges:
         self._some = asyncio.Event()
 
     def listen(self, commit: Committed) -> None:
-        """A job of somebody else's lane was moved here, and not only its lease extended."""
-        if not commit.owned and commit.decision.events and commit.job.state is not JobState.QUEUED:
-            self.put(commit.job)
+        """A job of somebody else's lane was moved here, and not only its lease extended.
+
+        So it is where the lane was lost during the save: its new owner may not know.
+        """
+        job = commit.job
+        if commit.decision.events and job.state is not JobState.QUEUED:
+            if job.plan.desk not in self._lanes.owned:
+                self.put(job)
 
     def put(self, job: Job, *, timer: bool = False) -> None:
         self._jobs[job.job_id] = job

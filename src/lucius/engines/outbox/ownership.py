@@ -16,7 +16,7 @@ from lucius.core.states import StepState
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.observer import Incident, Outage
 from lucius.engines.outbox.releases import Releases
-from lucius.engines.outbox.tasks import Tasks, persistently
+from lucius.engines.outbox.tasks import Tasks, all_of, persistently
 from lucius.engines.outbox.ticks import Alarm
 from lucius.ports.bus import Bus
 from lucius.ports.lanes import LaneRows, Lanes
@@ -160,7 +160,7 @@ class Ownership:
         self._engine.forget(lanes)
         left = sorted([job_id async for job_id in self._delivering(lanes)])
         for start in range(0, len(left), AT_ONCE):
-            await asyncio.gather(*map(self._take_up, left[start : start + AT_ONCE]))
+            await all_of(map(self._take_up, left[start : start + AT_ONCE]))
         await self._releases.recover(lanes)
         if left:
             log.info("looked at %d jobs on %d lanes that are owned now", len(left), len(lanes))

@@ -244,6 +244,25 @@ class Releases:
             key = (job.plan.line_of(planned.service), job.plan.desk)
             self._follow(key, job.tenant_id, step)
 
+    def left(self, job: Job) -> None:
+        """A job of a lane whose lease has lapsed. It may be trusted again, so what ended counts no more."""
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            if any(self._windows.counts(execution.exec_id) for execution in step.executions):
+                key = (job.plan.line_of(planned.service), job.plan.desk)
+                self._follow(key, job.tenant_id, step)
+
+    def caught_up(self, job: Job) -> None:
+        """A job whose last write was in doubt: what is out counts, and what is held waits here.
+
+        An entry that waits here already is queued twice; the second time it is found to be gone.
+        """
+        self.found(job)
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            if step.ready:
+                key = (job.plan.line_of(planned.service), job.plan.desk)
+                self._ready.add(key, job.tenant_id, Waiting(job.job_id, planned.step_id))
+                self.pump(key)
+
     def overtaken(self, job: Job) -> None:
         """Someone else moved it: what they ended no longer counts. What they let out is theirs to count."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from lucius.core.errors import LedgerRowUnreadableError, LedgerUnavailableError
@@ -43,6 +43,16 @@ class Tasks:
 log = logging.getLogger("lucius.engine")
 
 T = TypeVar("T")
+
+
+async def all_of(work: Iterable[Awaitable[T]]) -> list[T]:
+    """Their answers, once all have ended; then the first error. None goes on while it is tried again."""
+    answers: list[T] = []
+    for each in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(each, BaseException):
+            raise each
+        answers.append(each)
+    return answers
 
 
 async def persistently(act: Callable[[], Awaitable[T]]) -> T:

@@ -26,8 +26,8 @@ QUIET: Final = timedelta(seconds=5)
 """How long between two looks at most, where nothing happens. What is known to be due is not late for it."""
 
 
-class Alarm:
-    """When the next job is due. It listens to commits, and `Ticks` waits for it."""
+class Alarm(Observer):
+    """When the next job is due. It listens to commits and to jobs that are taken up; `Ticks` waits for it."""
 
     def __init__(self) -> None:
         self._at: datetime | None = None
@@ -41,6 +41,10 @@ class Alarm:
         before, at = commit.before, commit.job.due_at
         if commit.owned and at is not None and (before is None or before.due_at != at):
             self.due(at)
+
+    def took_up(self, job: Job) -> None:
+        if job.due_at is not None:
+            self.due(job.due_at)
 
     def due(self, at: datetime) -> None:
         """A job was committed that is due then."""
@@ -129,7 +133,6 @@ class Ticks:
     async def _looked(self) -> bool:
         """Tick what is due. True: something has moved."""
         self._alarm.forget()
-        await self._engine.look_again()
         at = await self._ledger.next_due(self._lanes.owned)
         if at is not None and at <= self._now() and await self.tick_due():
             return True

@@ -10,6 +10,7 @@ from typing import Final
 from lucius.core.effects import Committed
 from lucius.core.errors import LedgerError
 from lucius.core.job import Job
+from lucius.engines.outbox.observer import Observer
 
 Waiters = dict[str, set[asyncio.Future[None]]]
 Read = Callable[[str], Awaitable[Job | None]]
@@ -20,7 +21,7 @@ LONGEST_PAUSE: Final = 1.0
 SLOWER: Final = 1.5
 
 
-class Waits:
+class Waits(Observer):
     def __init__(self, woken: Callable[[Job], bool]) -> None:
         """`woken`: whether the commits of a job happen here."""
         self._wakes = woken
@@ -38,8 +39,10 @@ class Waits:
         return await self._until(self._enders, read, job_id, seconds, lambda job: job.terminal)
 
     def listen(self, commit: Committed) -> None:
-        """Wake whoever waits for this job."""
-        job = commit.job
+        self.took_up(commit.job)
+
+    def took_up(self, job: Job) -> None:
+        """Wake whoever waits for this job: it was committed, here or elsewhere."""
         if job.job_id in self._watchers:
             _wake(self._watchers, job.job_id)
         if job.terminal and job.job_id in self._enders:

@@ -40,13 +40,15 @@ class _Open:
 class Windows:
     """While the broker is down, or the process ends, all are closed: nothing has room."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, by_mode: bool) -> None:
+        """`by_mode`: a worker serves one mode alone. Otherwise work in one mode keeps the other waiting."""
         self._clock = clock
+        self._by_mode = by_mode
         self._windows: dict[Key, Window] = {}
         self._open: dict[str, _Open] = {}
         self._running: dict[str, Share] = {}
         self._busy: dict[str, dict[str, int]] = {}
-        """How much of each line is in progress on all lanes, by tenant."""
+        """How much is in progress on all lanes with the workers of a line, by tenant."""
         self.visits = Visits(clock)
         self._closed = False
 
@@ -134,7 +136,7 @@ class Windows:
         if lease_id not in self._running:
             self._running[lease_id] = (key, tenant_id)
             self.of(key).running += 1
-            busy = self._busy.setdefault(key[0], {})
+            busy = self._busy.setdefault(self._workers(key[0]), {})
             busy[tenant_id] = busy.get(tenant_id, 0) + 1
 
     def rests(self, lease_id: str) -> None:
@@ -144,10 +146,14 @@ class Windows:
             return
         key, tenant_id = share
         self.of(key).running -= 1
-        busy = self._busy[key[0]]
+        busy = self._busy[self._workers(key[0])]
         busy[tenant_id] -= 1
         if not busy[tenant_id]:
             del busy[tenant_id]
+
+    def _workers(self, line: str) -> str:
+        """Names those who take the directives of a line: a service, or a service in one mode."""
+        return line if self._by_mode else service_of(line)
 
     def queued(self, lease_id: str) -> bool:
         """Whether an ACK that is missing is not overdue all the same.
@@ -166,7 +172,7 @@ class Windows:
         window, line, tenant_id = self.of(entry.key), entry.key[0], entry.tenant_id
         if entry.place < entry.flow.acked:
             return False
-        busy = self._busy.get(line, {})
+        busy = self._busy.get(self._workers(line), {})
         if tenant_id in busy or (busy and lease_id in window.queue):
             return True
         return self.visits.awaited(service_of(line), tenant_id, entry.since)
@@ -181,6 +187,10 @@ class Windows:
 
     def is_open(self, lease_id: str) -> bool:
         return lease_id in self._open
+
+    def counts(self, lease_id: str) -> bool:
+        """Whether it counts as out, or as in progress."""
+        return lease_id in self._open or lease_id in self._running
 
     def acknowledged(self, lease_id: str) -> Key | None:
         """What a worker took by itself tells how long it queued; what it was handed, that it had room."""

@@ -1,0 +1,456 @@
+"""Faults planted in the engine, one at a time: each is a context in which exactly that is broken.
+
+The simulator must find every one of them. Whoever rewrites a part of the engine plants its fault there anew.
+"""
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+from unittest.mock import patch
+
+from lucius.admission import ingress
+from lucius.core import control
+from lucius.core.effects import (
+    Committed,
+    Decision,
+    Effect,
+    Outcome,
+    PublishDirective,
+    committed,
+)
+from lucius.core.ids import new_lease_id
+from lucius.core.inputs import Callback, EffectSettled, ResultReceived
+from lucius.core.job import Job, Step
+from lucius.core.states import AbortReason, StepState
+from lucius.core.turn import Turn
+from lucius.engines.outbox import loop as loop_module
+from lucius.engines.outbox import ownership as ownership_module
+from lucius.engines.outbox.dispatcher import Dispatcher
+from lucius.engines.outbox.inbox import Loaded, Request, TimedInput
+from lucius.engines.outbox.loop import EngineLoop, OwedDirective, OwedEffects
+from lucius.engines.outbox.notices import Nudges
+from lucius.engines.outbox.ownership import Ownership
+from lucius.engines.outbox.releases import ReadyQueues, Releases
+from lucius.engines.outbox.replies import EarlyAcks, ReplyGroup
+from lucius.engines.outbox.ticks import Alarm, Ticks
+from lucius.engines.outbox.waits import Waits
+from lucius.engines.outbox.windows import Windows
+from lucius.platform.commit import Commits
+from lucius.platform.lease import Lease
+from lucius.ports.engine import Applied
+from lucius.ports.ledger import Claim, DueJob
+from tests.faults.sabotage import (
+    no_compare_and_swap,
+    no_lease_check,
+    standing_of,
+)
+
+Planted = Callable[[], AbstractContextManager[Any]]
+
+
+def _nothing(*args: Any, **named: Any) -> None:
+    """Instead of what should be done."""
+
+
+async def _nothing_async(*args: Any, **named: Any) -> None:
+    """As above."""
+
+
+# -- what is held, released and published --------------------------------------------------------
+
+
+def lost_wake_up() -> AbstractContextManager[Any]:
+    """A directive that is put where none waits wakes nobody."""
+    put = OwedEffects.put
+
+    def quietly(self: OwedEffects, job: Job, effect: Effect) -> None:
+        if isinstance(effect, PublishDirective) and not self._directives:
+            self._directives[effect.lease_id] = (job, effect)
+        else:
+            put(self, job, effect)
+
+    return patch.object(OwedEffects, "put", quietly)
+
+
+def published_before_commit() -> AbstractContextManager[Any]:
+    """Effects are performed as soon as they are decided."""
+    save = EngineLoop._save
+
+    async def hastily(self: EngineLoop, batch: Any) -> None:
+        for each in batch.saves:
+            if each.owned and each.before is not None:
+                self._releases.listen(committed(each.before, each.decision, owned=True))
+                for effect in each.decision.effects:
+                    self._owed.put(each.decision.job, effect)
+        await save(self, batch)
+
+    return patch.object(EngineLoop, "_save", hastily)
+
+
+def ack_clock_runs_while_queued() -> AbstractContextManager[Any]:
+    """A directive that waits behind others at a busy service passes for unanswered."""
+    return patch.object(Windows, "queued", lambda self, lease_id: False)
+
+
+def window_never_given_back() -> AbstractContextManager[Any]:
+    """What was cancelled before its ACK keeps its place in the window."""
+    return patch.object(Windows, "withdrawn", _nothing)
+
+
+def in_progress_never_ends() -> AbstractContextManager[Any]:
+    """What ends is still counted as in progress."""
+    return patch.object(Windows, "rests", _nothing)
+
+
+def pump_not_asked() -> AbstractContextManager[Any]:
+    """Room in the window that becomes free wakes nobody who waits for it."""
+    return patch.object(Releases, "pump", _nothing)
+
+
+def outage_taken_for_refusal() -> AbstractContextManager[Any]:
+    """A publish whose outcome is unknown uses up the attempt."""
+
+    async def refused(self: Dispatcher, error: Exception, batch: list[OwedDirective]) -> None:
+        for job, effect in batch:
+            self._refused(job, effect, error)
+
+    return patch.object(Dispatcher, "_outage", refused)
+
+
+def unknown_publish_forgotten() -> AbstractContextManager[Any]:
+    """A publish whose outcome is unknown passes for done."""
+
+    async def done(self: Dispatcher, error: Exception, batch: list[OwedDirective]) -> None:
+        await asyncio.sleep(0)
+
+    forgets = patch.object(Dispatcher, "_outage", done)
+    never_again = patch.object(Turn, "ask_publish_again", lambda self, index: _later(self, index))
+    return _together(forgets, never_again)
+
+
+def _later(turn: Turn, index: int) -> None:
+    turn.own_entry(index).asked_at = turn.now
+
+
+# -- time --------------------------------------------------------------------------------------
+
+
+def alarm_too_late() -> AbstractContextManager[Any]:
+    """The alarm rings ten seconds after a job is due."""
+    due = Alarm.due
+
+    def later(self: Alarm, at: datetime) -> None:
+        due(self, at + timedelta(seconds=10))
+
+    found = Alarm.found
+
+    def found_later(self: Alarm, at: datetime | None) -> None:
+        found(self, at + timedelta(seconds=10) if at is not None else None)
+
+    return _together(patch.object(Alarm, "due", later), patch.object(Alarm, "found", found_later))
+
+
+def tick_skipped() -> AbstractContextManager[Any]:
+    """A job of which a step waits for its retry is not ticked."""
+    ticked = Ticks._ticked
+
+    async def skipping(self: Ticks, found: Sequence[DueJob], deaf_until: datetime | None) -> bool:
+        kept = []
+        for due in found:
+            job = await self._engine.job(due.job_id)
+            if job is None or all(s.state is not StepState.FAILED_RETRY for s in job.steps):
+                kept.append(due)
+        return await ticked(self, kept, deaf_until) if kept else False
+
+    return patch.object(Ticks, "_ticked", skipping)
+
+
+# -- replies -----------------------------------------------------------------------------------
+
+
+def reply_applied_twice() -> AbstractContextManager[Any]:
+    """A failure that is told twice counts twice."""
+
+    def change(draft: Turn, step: Step, received: Callback, judged: Outcome) -> Outcome:
+        repeated = isinstance(received, ResultReceived) and judged is Outcome.DUPLICATE
+        failed = step.execution is not None and step.execution.reason is AbortReason.RESULT_FAILED
+        return Outcome.APPLIED if repeated and failed and not draft.job.terminal else judged
+
+    return standing_of(change)
+
+
+def lease_not_checked() -> AbstractContextManager[Any]:
+    """A reply counts while its step is out, whatever lease it speaks for."""
+    return no_lease_check()
+
+
+def reply_settled_before_saved() -> AbstractContextManager[Any]:
+    """A reply is taken off the bus before its job is saved."""
+    inputs = ReplyGroup.inputs
+
+    def first(self: ReplyGroup, job: Job) -> Sequence[TimedInput]:
+        given = inputs(self, job)
+        for delivery, _, _ in self._replies:
+            self._consumer._tasks.spawn(self._consumer._bus.complete(delivery))
+        return given
+
+    return patch.object(ReplyGroup, "inputs", first)
+
+
+def early_ack_lost_at_stop() -> AbstractContextManager[Any]:
+    """An ACK that waits for its RESULT is taken off the bus and forgotten when the process stops."""
+
+    def forget(self: EarlyAcks) -> None:
+        for _, acks in self._waiting.values():
+            consumer = self._due.__self__  # type: ignore[attr-defined]
+            for came in acks:
+                consumer._open -= 1
+                consumer._tasks.spawn(consumer._bus.complete(came.delivery))
+        self._waiting.clear()
+
+    return patch.object(EarlyAcks, "end", forget)
+
+
+def early_ack_forgotten() -> AbstractContextManager[Any]:
+    """An ACK that waits for its RESULT is saved only if that comes."""
+    return patch.object(EarlyAcks, "_ring", _nothing)
+
+
+# -- jobs --------------------------------------------------------------------------------------
+
+
+def duplicate_makes_second_job() -> AbstractContextManager[Any]:
+    """The claim of a request with a key is another one each time."""
+    claim = ingress._claim
+
+    def fresh(envelope: Mapping[str, Any], read: Any) -> Claim:
+        found = claim(envelope, read)
+        return replace(found, claim_hash=new_lease_id()) if found.keyed else found
+
+    return patch.object(ingress, "_claim", fresh)
+
+
+def cancel_still_releases() -> AbstractContextManager[Any]:
+    """A cancel leaves what is held where it is."""
+    drop = Turn.drop
+
+    def only_out(self: Turn, index: int) -> None:
+        if not self.steps[index].held:
+            drop(self, index)
+
+    return patch.object(Turn, "drop", only_out)
+
+
+def pause_not_saved() -> AbstractContextManager[Any]:
+    """A pause is answered, and the job goes on."""
+
+    def only_said(turn: Turn, received: Any) -> Decision:
+        told = replace(turn.job, version=turn.job.version + 1)
+        return replace(turn.unchanged(Outcome.APPLIED), job=told)
+
+    return patch.object(control, "pause", only_said)
+
+
+def stale_cache() -> AbstractContextManager[Any]:
+    """After a lost compare-and-swap the old copy of the job is served again."""
+    read_again = EngineLoop._read_again
+
+    def keep(self: EngineLoop, job_id: str, mail: list[Request]) -> None:
+        job = self.known(job_id)
+        if job is not None and any(request.races for request in mail):
+            self._inbox.put(Loaded(job, mail))
+        else:
+            read_again(self, job_id, mail)
+
+    return patch.object(EngineLoop, "_read_again", keep)
+
+
+def last_save_wins() -> AbstractContextManager[Any]:
+    """There is no compare-and-swap."""
+    return no_compare_and_swap()
+
+
+def doubt_not_settled() -> AbstractContextManager[Any]:
+    """A write whose outcome is unknown passes for one that was not done."""
+    return patch.object(EngineLoop, "_doubt", _nothing)
+
+
+def answered_before_saved() -> AbstractContextManager[Any]:
+    """The save goes on while its caller has its answer already."""
+    save = EngineLoop._save
+
+    async def hastily(self: EngineLoop, batch: Any) -> None:
+        for each in batch.saves:
+            before, job = each.before, each.decision.job
+            asked = job.cancel_requested_at and before and before.cancel_requested_at is None
+            for request, _, decisions in each.decided if asked else ():
+                request.answered(job, [Applied(one.outcome, job) for one in decisions])
+        await save(self, batch)
+
+    return patch.object(EngineLoop, "_save", hastily)
+
+
+def waiter_not_woken() -> AbstractContextManager[Any]:
+    """Whoever waits for the end of a job sleeps on."""
+    return patch.object(Waits, "took_up", _nothing)
+
+
+def redrive_not_linked() -> AbstractContextManager[Any]:
+    """The job that was redriven does not hear of it."""
+
+    async def settled(self: Dispatcher, job: Job, effect: Any) -> None:
+        await self._engine.apply(job.job_id, EffectSettled(effect.owed_id, performed=True))
+
+    return patch.object(Dispatcher, "_link", settled)
+
+
+def webhook_forgotten() -> AbstractContextManager[Any]:
+    """A webhook that failed is settled like one that was delivered."""
+    tell = Dispatcher._tell
+
+    async def settled(self: Dispatcher, job: Job, effect: Any) -> None:
+        with patch.object(self, "_notify", _swallowed(self._notify)):
+            await tell(self, job, effect)
+
+    return patch.object(Dispatcher, "_tell", settled)
+
+
+def _swallowed(notify: Any) -> Any:
+    async def always(*args: Any) -> bool:
+        await notify(*args)
+        return True
+
+    return always
+
+
+# -- lanes ---------------------------------------------------------------------------------------
+
+
+def handover_forgets_held() -> AbstractContextManager[Any]:
+    """Whoever takes lanes over does not look for what is held there."""
+    return patch.object(ReadyQueues, "recover", _nothing_async)
+
+
+def takeover_skips_a_page() -> AbstractContextManager[Any]:
+    """Whoever takes lanes over reads the first page of what is out."""
+
+    async def first_page(self: Ownership, lanes: frozenset[int]) -> AsyncIterator[str]:
+        for found in await self._ledger.due(ownership_module.FOREVER, lanes, 2, None):
+            yield found.job_id
+
+    return patch.object(Ownership, "_delivering", first_page)
+
+
+def nudge_is_needed() -> AbstractContextManager[Any]:
+    """What a process without lanes leaves to the owner is not due there."""
+
+    def left(before: Job | None, decision: Decision) -> Decision:
+        return replace(decision, effects=())
+
+    return patch.object(loop_module, "left_to_owner", left)
+
+
+def takeover_left_half_done() -> AbstractContextManager[Any]:
+    """A takeover that failed is tried again while parts of the first try still run."""
+
+    async def at_once(work: Iterable[Awaitable[Any]]) -> list[Any]:
+        return await asyncio.gather(*work)
+
+    return patch.object(ownership_module, "all_of", at_once)
+
+
+def zombie_says_nothing() -> AbstractContextManager[Any]:
+    """Whoever loses a lane while it saves a job of it does not tell the new owner."""
+    listen = Nudges.listen
+
+    def quietly(self: Nudges, commit: Committed) -> None:
+        if not commit.owned:
+            listen(self, commit)
+
+    return patch.object(Nudges, "listen", quietly)
+
+
+def lapsed_lane_not_followed() -> AbstractContextManager[Any]:
+    """What ends while the lease of its lane has lapsed counts for ever."""
+    return patch.object(Releases, "left", _nothing)
+
+
+# -- the kit -------------------------------------------------------------------------------------
+
+
+def second_commit() -> AbstractContextManager[Any]:
+    """An attempt commits its output whether or not another one has."""
+
+    async def always(
+        self: Commits, directive: Any, worker_id: str, output: Any, staged: Any
+    ) -> Any:
+        proposed = self._proposal(directive, worker_id, output, tuple(staged.values()))
+        for promotion, target in proposed.places():
+            await self._workspace.write(target, promotion.content or b"")
+        return proposed, len(proposed.places())
+
+    return _together(
+        patch.object(Commits, "commit", always), patch.object(Commits, "find", _nothing_async)
+    )
+
+
+def no_heartbeats() -> AbstractContextManager[Any]:
+    """A worker that takes long lets its lease run out."""
+    return patch.object(Lease, "keep", _nothing)
+
+
+@contextmanager
+def _together(*patches: AbstractContextManager[Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for each in patches:
+            stack.enter_context(each)
+        yield
+
+
+FAULTS: Final[dict[Planted, int]] = {
+    lost_wake_up: 0,
+    published_before_commit: 0,
+    ack_clock_runs_while_queued: 87,
+    window_never_given_back: 0,
+    in_progress_never_ends: 0,
+    pump_not_asked: 4,
+    outage_taken_for_refusal: 18,
+    unknown_publish_forgotten: 18,
+    alarm_too_late: 0,
+    tick_skipped: 0,
+    reply_applied_twice: 13,
+    lease_not_checked: 93,
+    reply_settled_before_saved: 0,
+    early_ack_lost_at_stop: 51,
+    early_ack_forgotten: 0,
+    duplicate_makes_second_job: 0,
+    cancel_still_releases: 56,
+    pause_not_saved: 0,
+    stale_cache: 14,
+    last_save_wins: 15,
+    doubt_not_settled: 33,
+    answered_before_saved: 0,
+    waiter_not_woken: 0,
+    redrive_not_linked: 10,
+    webhook_forgotten: 43,
+    handover_forgets_held: 8,
+    takeover_skips_a_page: 212,
+    nudge_is_needed: 2,
+    takeover_left_half_done: 59,
+    zombie_says_nothing: 169,
+    lapsed_lane_not_followed: 672,
+    second_commit: 2,
+    no_heartbeats: 0,
+}
+"""Each with the first seed that finds it."""

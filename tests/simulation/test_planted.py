@@ -1,0 +1,33 @@
+"""The simulator can fail: it finds each fault that is planted in the engine, by a seed that else holds."""
+
+from functools import partial
+
+import pytest
+
+from tests.simulation.plan import plan_of
+from tests.simulation.planted import FAULTS, Planted
+from tests.simulation.run import run
+from tests.simulation.shrink import shrunk
+
+
+def test_the_list_is_long_enough() -> None:
+    assert len(FAULTS) >= 15
+    assert max(FAULTS.values()) < 2000
+
+
+@pytest.mark.parametrize(
+    ("planted", "seed"), [pytest.param(*each, id=each[0].__name__) for each in FAULTS.items()]
+)
+def test_a_planted_fault_is_found(planted: Planted, seed: int) -> None:
+    assert run(plan_of(seed)).broken is None
+    with planted():
+        assert run(plan_of(seed)).broken is not None
+
+
+def test_a_failing_plan_is_made_shorter_and_still_fails() -> None:
+    planted, seed = next(iter(FAULTS.items()))
+    with planted():
+        whole = run(plan_of(seed))
+        found = shrunk(whole.plan, partial(run), most=60)
+    assert found.broken is not None
+    assert len(found.plan.actions) < len(whole.plan.actions)
