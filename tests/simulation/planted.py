@@ -386,6 +386,19 @@ def lapsed_lane_not_followed() -> AbstractContextManager[Any]:
     return patch.object(Releases, "left", _nothing)
 
 
+def held_lanes_not_taken_over() -> AbstractContextManager[Any]:
+    """Lanes that a failed renewal gave up are held again, and nobody takes them over."""
+
+    async def renewed(self: Ownership) -> frozenset[int]:
+        held = await self._lanes.renew(self._said)
+        lost, gained, self._held = self._held - held, held - self._held, held
+        if lost:
+            self._engine.forget(lost)
+        return gained
+
+    return patch.object(Ownership, "_renew", renewed)
+
+
 # -- the kit -------------------------------------------------------------------------------------
 
 
@@ -450,6 +463,7 @@ FAULTS: Final[dict[Planted, int]] = {
     takeover_left_half_done: 59,
     zombie_says_nothing: 169,
     lapsed_lane_not_followed: 672,
+    held_lanes_not_taken_over: 1659,
     second_commit: 2,
     no_heartbeats: 0,
 }

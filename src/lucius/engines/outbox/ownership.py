@@ -105,6 +105,8 @@ class Ownership:
         self._lanes = lanes
         self._backlog = backlog
         self._held: frozenset[int] = frozenset()
+        self._taking: frozenset[int] = frozenset()
+        """Lanes that are being taken over."""
         self._said: LaneRows = {}
         """The backlog of the owned lanes as it was last counted, for others to read."""
 
@@ -141,7 +143,9 @@ class Ownership:
         """Renew the leases, and return the lanes that were gained."""
         held = await self._lanes.renew(self._said)
         lost, gained = self._held - held, held - self._held
-        self._held = held
+        # Given up by a renewal that failed halfway, and held again: nobody would take these over.
+        gained |= held - self._lanes.owned - self._taking
+        self._held, self._taking = held, self._taking | gained
         if lost:
             self._engine.forget(lost)
         return gained
@@ -150,8 +154,11 @@ class Ownership:
 
     async def _take_over(self, lanes: frozenset[int]) -> None:
         """Leases go on being renewed meanwhile. Nothing is released on a lane before all of it is known."""
-        await persistently(lambda: self._recover(lanes))
-        self._lanes.took_over(lanes & self._held)
+        try:
+            await persistently(lambda: self._recover(lanes))
+            self._lanes.took_over(lanes & self._held)
+        finally:
+            self._taking -= lanes
         self._releases.pump_all()
         self._alarm.due(PAST)
 
