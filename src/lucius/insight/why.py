@@ -12,7 +12,7 @@ from lucius.core.plan import OUTBOX
 from lucius.core.routing import LANES
 from lucius.core.states import JobState
 from lucius.insight.facts import MOVER, Clues, Facts, LinePlace, Ordered, ordered
-from lucius.insight.job_rules import outage
+from lucius.insight.job_rules import not_restored, outage
 from lucius.insight.rules import OUTAGES, diagnose
 from lucius.insight.service_rules import NO_FAULT
 from lucius.insight.services import KnownServices, step_types_of
@@ -23,6 +23,7 @@ from lucius.ports.diagnosis import Diagnosis, Evidence
 from lucius.ports.lanes import FixedLanes, Lanes
 from lucius.ports.ledger import Ledger
 from lucius.ports.services import ServiceView
+from lucius.ports.workspace import Unrestored
 
 SILENCE: Final = ("NO_WORKER_EVER", "WORKERS_SILENT")
 """What proves nothing while nobody could be heard."""
@@ -44,14 +45,17 @@ class Physician:
         lanes: Lanes,
         limited: Limited,
         catalog: Callable[[], Catalog],
+        unrestored: Callable[[], Sequence[Unrestored]],
         now: Callable[[], datetime],
     ) -> None:
+        """`unrestored`: outputs that a loss of power took, and that could not be written again."""
         self._ledger = ledger
         self._services = services
         self._sightings = sightings
         self._lanes = lanes
         self._limited = limited
         self._catalog = catalog
+        self._unrestored = unrestored
         self._now = now
 
     async def job(self, job: Job, troubles: Mapping[str, str], *, whole: bool) -> Diagnosis:
@@ -70,6 +74,8 @@ class Physician:
         outages = (outage(facts, *each) for each in OUTAGES)
         found = [finding for finding in outages if finding is not None]
         found += _beside(facts, warnings)
+        if whole and (lost := self._unrestored()):
+            found.append(not_restored(lost))
         deaf = "bus" in facts.troubles or "ledger" in facts.troubles
         for view in facts.services.values():
             finding = wrong_with(view, facts.now, whole=whole)
@@ -95,7 +101,7 @@ class Physician:
 
     async def _clues(self, job: Job, facts: Facts) -> Clues:
         if job.terminal and job.state is not JobState.CANCELLED:
-            return Clues()
+            return Clues(unrestored=[e for e in self._unrestored() if e.job_id == job.job_id])
         try:
             return Clues(await self._places(job), await self._orders(job), self._progress(job))
         except LedgerError:
