@@ -17,6 +17,7 @@ from lucius.core.errors import LedgerError
 from lucius.core.fingerprint import StepFailure, failure_of, normal
 from lucius.core.job import Job, Step
 from lucius.core.states import StepState
+from lucius.insight.notebook import readable
 from lucius.ports.failures import FailureGroup
 from lucius.ports.leases import LeaseRow, LeaseStore
 
@@ -145,7 +146,9 @@ class FailureBook:
         await self._drop_oldest(stored)
 
     async def _add(self, row: LeaseRow, group: GroupFailures) -> bool:
-        total = _read(row.content) if row.etag is not None else _empty(group)
+        total = _empty(group)
+        if row.etag is not None:
+            total = readable(row.key, row.content, _read, total)
         _merge(total, group)
         kept = LeaseRow(row.key, "", _note(total), row.etag)
         return await self._store.put(kept) is not None
@@ -154,7 +157,7 @@ class FailureBook:
         too_many = len(stored) - MOST_GROUPS
         if too_many > 0:
             recent = (self._now() - GUARDED).timestamp()
-            by_worth = sorted(stored.values(), key=lambda row: _worth(_read(row.content), recent))
+            by_worth = sorted(stored.values(), key=lambda row: _worth_of(row, recent))
             for row in by_worth[:too_many]:
                 await self._store.delete(row)
 
@@ -166,7 +169,9 @@ class FailureBook:
 
     async def groups(self, tenants: Collection[str] | None) -> list[FailureGroup]:
         """Those with failures of these tenants (None: of all), the latest first."""
-        found = {name: _read(row.content) for name, row in (await self._rows()).items()}
+        rows = (await self._rows()).items()
+        read = {name: readable(row.key, row.content, _read, None) for name, row in rows}
+        found = {name: group for name, group in read.items() if group is not None}
         for name, group in self._new.items():
             _merge(found.setdefault(name, _empty(group)), group)
         views = [self._view(name, group, tenants) for name, group in found.items()]
@@ -201,6 +206,12 @@ def _worth(group: GroupFailures, recent: float) -> tuple[bool, float]:
     """What happens again and again outlives a flood of texts of which none comes twice."""
     again = sum(cell.count for cell in group.tenants.values()) > 1
     return again and group.last >= recent, group.last
+
+
+def _worth_of(row: LeaseRow, recent: float) -> tuple[bool, float]:
+    """A damaged note goes first."""
+    group = readable(row.key, row.content, _read, None)
+    return _worth(group, recent) if group is not None else (False, 0.0)
 
 
 def _has_failed(earlier: Step, step: Step) -> bool:

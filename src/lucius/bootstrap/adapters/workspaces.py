@@ -87,7 +87,7 @@ def installation(settings: Settings) -> str:
     An embedded one is named by a file in its data directory. Keys may be rotated, so they do not count.
     """
     if settings.storage_backend in EMBEDDED_BACKENDS:
-        return made_once(settings.data_dir / INSTALLATION_FILE).decode()
+        return made_once(settings.data_dir / INSTALLATION_FILE).decode(errors="replace")
     connection = settings.table_connection.get_secret_value().lower()
     named = re.search("accountname=([^;]+)", connection) or re.search(
         "https://([^./]+)", connection
