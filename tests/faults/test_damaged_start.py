@@ -7,11 +7,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from lucius.bootstrap.runtime import Runtime
 from lucius.engines.outbox.observer import Incident
+from lucius.insight import pauses
 from tests.cli.up import up
 from tests.faults.services import Scribe
 from tests.observability.served import ended, serving, submitted
@@ -55,6 +57,18 @@ async def test_a_damaged_note_stops_nothing(tmp_path: Path, key: str, content: o
             assert (await client.get(path)).status_code == 200, path
         await runtime.insight.sightings.write()
         await runtime.heard.failures.write()
+
+
+async def test_without_the_guard_a_damaged_note_stops_the_start(tmp_path: Path) -> None:
+    await left_behind(tmp_path)
+    change(tmp_path, NOTE, (PAUSED, b"{}"))
+
+    def unguarded(name: str, note: Any, read: Any, otherwise: Any) -> Any:
+        return read(note)
+
+    with patch.object(pauses, "readable", unguarded), pytest.raises(KeyError):
+        async with serving(tmp_path, (), **SQLITE):
+            pass
 
 
 @pytest.mark.parametrize("content", BROKEN)
