@@ -57,6 +57,7 @@ async def measure(folder: Path, live: int) -> dict[str, float]:
         lanes=ALL_LANES,
         catalog=config.catalog,
         troubles=dict,
+        unrestored=tuple,
         now=now,
     )
     ids: list[str] = []

@@ -19,6 +19,7 @@ from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.errors import CommittedOutputLostError
 from lucius.platform.task import SMALL, Task
 from lucius.ports.workspace import Workspace
+from lucius.workspaces import promises
 from lucius.workspaces.files import SYNCS_FILE_SYSTEMS
 from lucius.workspaces.local import LocalWorkspace, path_of
 from lucius.workspaces.promises import Promises
@@ -175,3 +176,20 @@ async def test_what_was_removed_does_not_come_back(tmp_path: Path) -> None:
     opened(tmp_path, "second").recover()
     assert not folder.exists()
     assert await workspace.list(folder.as_uri() + "/") == []
+
+
+async def test_what_a_killed_process_promised_is_on_disk_before_its_promise_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its successor has written nothing there itself."""
+    folder = tmp_path / "disk"
+    disk = ForgetfulDisk(folder)
+    os.makedirs(folder / "out")
+    disk._sync_all()
+    monkeypatch.setattr(promises, "ABANDONED_SECONDS", 0.0)
+    with disk.watching():
+        record = await served(opened(folder, "first"), directive(folder, "job_1"))
+        await opened(folder, "first")._promises.settle()
+    disk.after_power_loss(disk.moments[-1])
+    opened(folder, "second").recover()
+    check_places(record)

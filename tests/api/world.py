@@ -166,6 +166,7 @@ class World:
             lanes=ALL_LANES,
             catalog=self.config.catalog,
             troubles=dict,
+            unrestored=tuple,
             now=lambda: self.now,
         )
         parts.windows.close()

@@ -84,7 +84,7 @@ async def test_a_full_disk_is_reported_and_leaves_the_old_object(
             await attempt
     monkeypatch.undo()
     assert await workspace.read(uri) == b"old"
-    assert sorted(os.listdir(tmp_path)) == [NOTES_FILE, "a"]
+    assert [name for name in os.listdir(tmp_path) if not name.startswith(NOTES_FILE)] == ["a"]
 
 
 async def test_what_a_crash_left_half_written_is_not_an_object(tmp_path: Path) -> None:
@@ -223,14 +223,14 @@ async def test_notes_that_are_read_in_one_turn_share_a_look(
     workspace = LocalWorkspace(tmp_path)
     uris = [(tmp_path / "_commits" / f"{number}").as_uri() for number in range(50)]
     await asyncio.gather(*(workspace.create(uri, uri.encode()) for uri in uris))
-    looks, rows = 0, Notes._rows
+    looks, rows = 0, Notes.rows
 
     def counted(notes: Notes, query: str, *values: str) -> Any:
         nonlocal looks
         looks += 1
         return rows(notes, query, *values)
 
-    monkeypatch.setattr(Notes, "_rows", counted)
+    monkeypatch.setattr(Notes, "rows", counted)
     gone = asyncio.create_task(workspace.read(uris[0]))
     reads = [asyncio.create_task(workspace.read(uri)) for uri in uris]
     await asyncio.sleep(0)

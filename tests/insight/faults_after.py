@@ -4,6 +4,7 @@ import asyncio
 
 from lucius.core.inputs import AckReceived, CancelRequested, PauseRequested
 from lucius.platform import FatalError
+from lucius.ports.workspace import Unrestored
 from tests.insight.faults_of_jobs import its_service_fails_every_job
 from tests.insight.faults_of_services import workers_went_away_and_it_failed
 from tests.insight.injecting import fault
@@ -166,4 +167,12 @@ async def its_worker_hangs_and_others_go_on(ward: Ward) -> str:
     await ward.apply(job_id, AckReceived("ocr", run.attempt_no, run.exec_id, "w1"))
     await asyncio.sleep(600)
     await ward.ended(await ward.submit())
+    return job_id
+
+
+@fault("OUTPUT_NOT_RESTORED", "ocr")
+async def its_output_was_lost_with_the_power_and_cannot_be_written_again(ward: Ward) -> str:
+    job_id = await ward.submit()
+    await ward.ended(job_id)
+    ward.unrestored.append(Unrestored("/srv/out/a.bin", job_id, "Is a directory"))
     return job_id

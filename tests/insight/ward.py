@@ -24,6 +24,7 @@ from lucius.ports.config import Catalog, JobProtocol
 from lucius.ports.diagnosis import Diagnosis
 from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import NO_LIMITS, Inflight, Limits
+from lucius.ports.workspace import Unrestored
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.virtual import VirtualLoop
 from tests.wiring import gateway_on, outbox
@@ -141,6 +142,7 @@ class Ward:
     runners: dict[str, ServiceRunner] = field(default_factory=dict)
     troubles: dict[str, str] = field(default_factory=dict)
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
+    unrestored: list[Unrestored] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.ledger, self.bus, self.config = WardLedger(), WardBus(), WardConfig()
@@ -165,6 +167,7 @@ class Ward:
             lanes=ALL_LANES,
             catalog=self.config.catalog,
             troubles=self._outages,
+            unrestored=lambda: self.unrestored,
             now=self.now,
         )
 

@@ -201,8 +201,8 @@ def reply_settled_before_saved() -> AbstractContextManager[Any]:
 
     def first(self: ReplyGroup, job: Job) -> Sequence[TimedInput]:
         given = inputs(self, job)
-        for delivery, _, _ in self._replies:
-            self._consumer._tasks.spawn(self._consumer._bus.complete(delivery))
+        for reply in self._replies:
+            self._consumer._tasks.spawn(self._consumer._bus.complete(reply.delivery))
         return given
 
     return patch.object(ReplyGroup, "inputs", first)

@@ -1,9 +1,11 @@
 """Retention deletes what nobody needs, and only below workspaces that are its own."""
 
+import asyncio
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +13,17 @@ from lucius.bootstrap.adapters.workspaces import job_workspaces, open_workspace
 from lucius.bootstrap.building import build
 from lucius.bootstrap.upkeep import prune, verify
 from lucius.core.decide import submit
+from lucius.core.errors import WorkspaceError
 from lucius.core.job import Job
 from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import FatalError, Output, Service, Task
 from lucius.ports.ledger import Claim
 from lucius.settings import Settings
 from lucius.upkeep import retention
-from lucius.upkeep.job_workspaces import OWNER, WorkspaceOwnedError
+from lucius.upkeep.job_workspaces import OWNER, JobWorkspaces, WorkspaceOwnedError
+from lucius.workspaces.local import LocalWorkspace
+from lucius.workspaces.memory import MemoryWorkspace
+from lucius.workspaces.notes import Notes
 from tests.services.scripted import Scripted
 from tests.upkeep.installation import envelope, folder_of, job_folders, settings_in
 
@@ -74,6 +80,75 @@ async def test_whoever_has_the_name_of_the_installation_goes_on(
     mark = settings.data_dir / "workspace" / settings.system / OWNER
     assert json.loads(mark.read_text()) == {"installation": name.decode()}
     assert mark.parent.joinpath("acme").is_dir(), "no tenant can have the name of the mark"
+
+
+# -- many at once ------------------------------------------------------------------------------
+
+
+class Counted(MemoryWorkspace):
+    """Knows how many removals ran together; `refused` cannot be removed."""
+
+    refused = ""
+    running = most = 0
+
+    async def remove(self, uri: str) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
+        if self.refused and self.refused in uri:
+            raise WorkspaceError("not this one")
+        await super().remove(uri)
+
+
+@pytest.fixture
+async def many() -> JobWorkspaces:
+    workspaces = JobWorkspaces(Counted(), "mem://jobs/lucius/", "one")
+    for number in range(100):
+        job_id = f"job_{number:032x}"
+        record = json.dumps({"job_id": job_id}).encode()
+        await workspaces.workspace.write(f"{workspaces.home}a/{job_id}/_commits/x.json", record)
+    return workspaces
+
+
+async def test_workspaces_are_removed_together(many: JobWorkspaces) -> None:
+    """One by one, each waits for a commit and a sync of its own."""
+    await retention.prune(MemoryLedger(), many, datetime.now(UTC))
+    assert await many.workspace.folders(many.home) == []
+    assert isinstance(many.workspace, Counted)
+    assert many.workspace.most > 10
+
+
+async def test_one_that_cannot_be_removed_keeps_no_other_from_it(
+    many: JobWorkspaces, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert isinstance(many.workspace, Counted)
+    many.workspace.refused = f"job_{5:032x}"
+    await retention.prune(MemoryLedger(), many, datetime.now(UTC))
+    (left,) = [each async for each in many.folders()]
+    assert many.workspace.refused in left
+    assert f"{left} cannot be removed: not this one" in caplog.text
+
+
+async def test_local_workspaces_commit_their_removals_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = LocalWorkspace(tmp_path)
+    workspaces = JobWorkspaces(local, f"{tmp_path.as_uri()}/lucius/", "one")
+    for number in range(100):
+        await local.create(f"{workspaces.home}a/job_{number:032x}/_commits/x.json", b"{}")
+    commits: list[object] = []
+    committed = Notes._committed
+
+    def counted(notes: Notes, asked: Any, patience: float) -> bool:
+        commits.append(notes)
+        return committed(notes, asked, patience)
+
+    monkeypatch.setattr(Notes, "_committed", counted)
+    await retention.prune(MemoryLedger(), workspaces, datetime.now(UTC))
+    assert await local.folders(workspaces.home) == []
+    assert len(commits) < 20
+    await local.close()
 
 
 # -- what live jobs need -----------------------------------------------------------------------

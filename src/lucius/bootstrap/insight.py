@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
@@ -24,6 +24,7 @@ from lucius.insight.workers import Workers
 from lucius.ports.config import Catalog
 from lucius.ports.lanes import FixedLanes, Lanes
 from lucius.ports.ledger import Ledger
+from lucius.ports.workspace import Unrestored
 
 
 class WorkersObserved(Observer):
@@ -85,6 +86,7 @@ def insight(
     lanes: Lanes,
     catalog: Callable[[], Catalog],
     troubles: Callable[[], Mapping[str, str]],
+    unrestored: Callable[[], Sequence[Unrestored]],
     now: Callable[[], datetime],
     engine: str = OUTBOX,
 ) -> Insight:
@@ -115,6 +117,7 @@ def insight(
         lanes=lanes,
         limited=outbox.windows.limited,
         catalog=catalog,
+        unrestored=unrestored,
         now=now,
     )
     redrives = RedrivePlans(

@@ -70,7 +70,7 @@ from lucius.ports.engine import Engine
 from lucius.ports.lanes import ALL_LANES, FixedLanes, Lanes
 from lucius.ports.ledger import Dated, Ledger, Sweeps
 from lucius.ports.workflows import Workflows
-from lucius.ports.workspace import Workspace
+from lucius.ports.workspace import Restores, Unrestored, Workspace
 from lucius.server.owner import owner_only, this_user
 from lucius.settings import Settings
 from lucius.telemetry.instruments import Measured
@@ -79,6 +79,7 @@ from lucius.webhooks.sender import Webhooks
 
 SHARED_LOOK: Final = timedelta(seconds=1)
 """How often what is due is looked for where other processes leave work: their nudge may be lost."""
+UNRESTORED: Final = "{} lost outputs cannot be written again; `lucius verify` and the log name them"
 
 
 @dataclass
@@ -210,6 +211,7 @@ class Runtime:
             lanes=self.lanes,
             catalog=self.config.catalog,
             troubles=self.wellbeing.troubles,
+            unrestored=self._unrestored,
             now=self._clock.now,
             engine=TEMPORAL if settings.temporal_enabled else OUTBOX,
         )
@@ -422,16 +424,22 @@ class Runtime:
 
     async def _measure(self, up: Mapping[str, bool]) -> None:
         self.metrics.config_valid.show({(): float(self.config.fault() is None)})
+        self.metrics.unrestored.show({(): float(len(self._unrestored()))})
         await self.metrics.refresh(up)
+
+    def _unrestored(self) -> Sequence[Unrestored]:
+        return self.workspace.unrestored() if isinstance(self.workspace, Restores) else ()
 
     def _shown_settings(self) -> SettingsShape:
         return self.in_force().shown()
 
     def _warnings(self) -> dict[str, str]:
         block = self.loop_watch.recent()
+        lost = len(self._unrestored())
         found = {
             "event_loop": None if block is None else str(block),
             "services": self.own.trouble,
+            "outputs": UNRESTORED.format(lost) if lost else None,
             "background": self.standing.warning,
         }
         return {name: text for name, text in found.items() if text is not None}

@@ -196,8 +196,8 @@ def _private_socket(settings: Settings) -> Iterator[socket.socket | None]:
     if not known_here():
         log.warning("this system does not say whose a connection is: call %s instead", path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as private:
-        path.unlink(missing_ok=True)
         try:
+            path.unlink(missing_ok=True)
             private.bind(str(path))
         except OSError as error:
             log.warning("there is no Unix socket beside the port: %s: %s", path, error)

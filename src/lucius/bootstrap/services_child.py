@@ -73,7 +73,8 @@ class ServicesChild:
         return traced(open_bus(self._settings))
 
     async def _serve(self, bus: Bus, beside: socket.socket) -> None:
-        settings, workspace = self._settings, open_workspace(self._settings)
+        settings = self._settings
+        workspace = open_workspace(settings, restores=False)  # the server has done it
         services = [named_service(name, settings) for name in self._names]
         self._own = own = OwnServices(
             services,

@@ -11,7 +11,7 @@ from lucius.ledgers.sqlite.backup import restore
 from lucius.ports.ledger import Drift
 from lucius.settings import Settings
 from lucius.upkeep import retention
-from lucius.upkeep.effects import check_effects
+from lucius.upkeep.effects import check_effects, unrestored
 
 
 async def verify(settings: Settings) -> list[Drift]:
@@ -20,7 +20,7 @@ async def verify(settings: Settings) -> list[Drift]:
     try:
         drifts = list(await ledger.verify())
         workspaces = job_workspaces(settings, open_workspace(settings), readonly=True)
-        return drifts + await check_effects(ledger, workspaces)
+        return drifts + unrestored(workspaces) + await check_effects(ledger, workspaces)
     finally:
         await ledger.close()
 

@@ -300,6 +300,16 @@ _ALL: Final = (
         "`lucius verify` names them; restore a backup that has them.",
     ),
     Cause(
+        "OUTPUT_NOT_RESTORED",
+        Severity.PROBLEM,
+        "A lost output cannot be written again",
+        "A loss of power took an output that a job had already reported. Its bytes are kept, but its place"
+        " cannot be written: a directory stands there, its folder is gone, or the file system refuses.",
+        "Each start of LUCIUS tries it again. All other jobs go on.",
+        "Clear the place that the evidence names (`lucius verify` names all of them) and restart LUCIUS. A"
+        " later job that writes to the same place, or the pruning of the job, ends it too.",
+    ),
+    Cause(
         "LOOP_BLOCKED",
         Severity.PROBLEM,
         "Something held the event loop up",

@@ -1,6 +1,6 @@
 """What the rules look at: gathered when someone asks, once for all the jobs of a question."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
@@ -11,6 +11,7 @@ from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL, StepPlan
 from lucius.core.record import record
 from lucius.core.routing import LANES
 from lucius.ports.services import ServiceView
+from lucius.ports.workspace import Unrestored
 
 MOVER: Final = {OUTBOX: "reconciler", TEMPORAL: "invoker"}
 """By engine, the verb of the process that owns its lanes."""
@@ -69,6 +70,8 @@ class Clues:
     """By step: how far its worker said it is."""
     refused: Mapping[str, datetime] = field(default_factory=dict)
     """By step: when a reply was refused for its token last."""
+    unrestored: Sequence[Unrestored] = ()
+    """Outputs of the job that a loss of power took, and that could not be written again."""
 
 
 @record

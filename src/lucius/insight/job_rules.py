@@ -1,6 +1,6 @@
 """The rules that look at a job as a whole: how it ended, who holds it up, what is away."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,9 +18,12 @@ from lucius.insight.service_rules import (
     silent,
 )
 from lucius.ports.diagnosis import Diagnosis, Evidence
+from lucius.ports.workspace import Unrestored
 
 OVERDUE: Final = timedelta(seconds=90)
 """A job that has been due for longer is looked after by nobody."""
+MOST_NAMED: Final = 10
+"""Lost outputs that are named; `lucius verify` names all of them."""
 BEHIND: Final = timedelta(seconds=5)
 """What is stored may be so much ahead of this clock."""
 
@@ -37,6 +40,22 @@ def redriven(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
         [*_failure(job), Evidence(f"the job that took over is {job.redriven_by}")],
         "nothing: look at the job that took over",
         command=f"lucius why {job.redriven_by}",
+    )
+
+
+def output_lost(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
+    return not_restored(clues.unrestored) if clues.unrestored else None
+
+
+def not_restored(lost: Sequence[Unrestored]) -> Diagnosis:
+    outputs = "1 output was" if len(lost) == 1 else f"{len(lost)} outputs were"
+    return Diagnosis(
+        "OUTPUT_NOT_RESTORED",
+        f"{outputs} lost with the power and cannot be written again",
+        None,
+        [Evidence(f"{e.path} of {e.job_id}: {e.reason}") for e in lost[:MOST_NAMED]],
+        "each start tries it again",
+        command="lucius verify",
     )
 
 

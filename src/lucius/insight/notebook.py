@@ -1,8 +1,9 @@
 """Notes of one kind: read together, and changed one by one without losing what others wrote."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lucius.core.errors import LedgerUnavailableError
 from lucius.ports.leases import LeaseRow, LeaseStore
@@ -12,6 +13,17 @@ Note = Mapping[str, Any]
 Rewrite = Callable[[Note | None], Note | None]
 """What becomes of a note; None: there is none (any more)."""
 RACES: Final = 10
+T = TypeVar("T")
+log = logging.getLogger("lucius.insight")
+
+
+def readable(name: str, note: Note, read: Callable[[Note], T], otherwise: T) -> T:
+    """What a stored note says. A damaged one is named in the log, and must not stop its readers."""
+    try:
+        return read(note)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
+        log.error("the stored note %s cannot be read: %r", name, error)
+        return otherwise
 
 
 class Notebook:

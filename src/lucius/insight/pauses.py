@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 
 from lucius.core.errors import LedgerError
 from lucius.core.record import record
-from lucius.insight.notebook import Note, Notebook
+from lucius.insight.notebook import Note, Notebook, readable
 from lucius.ports.leases import LeaseStore
 
 log = logging.getLogger("lucius.insight")
@@ -28,6 +28,12 @@ class ServicePause:
     at: datetime
     by: str
     reason: str | None = None
+
+
+DAMAGED: Final = ServicePause(
+    datetime.fromtimestamp(0, UTC), "unknown", "what is stored of the pause cannot be read"
+)
+"""Nobody has resumed the service, as far as is known."""
 
 
 class PausedServices:
@@ -82,7 +88,8 @@ class PausedServices:
 
     async def look(self) -> None:
         """Read what is stored. Whoever waits for a service to go on is told."""
-        found = {name: _read(note) for name, note in (await self._notebook.read()).items()}
+        notes = await self._notebook.read()
+        found = {name: readable(name, note, _read, DAMAGED) for name, note in notes.items()}
         if self._paused.keys() - found.keys():
             self._goes_on.set()
         self._paused = found

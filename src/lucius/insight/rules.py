@@ -18,6 +18,7 @@ from lucius.insight.job_rules import (
     lane_unowned,
     not_ticked,
     outage_of,
+    output_lost,
     paused_job,
     redriven,
     succeeded,
@@ -49,6 +50,7 @@ _ENGINE: Final = ("reconciler", "ENGINE_DOWN", "a part of LUCIUS is down", "luci
 OUTAGES: Final = (_LEDGER, _ENGINE, _BUS)
 
 JOB_RULES: Final[tuple[JobCheck, ...]] = (
+    output_lost,
     redriven,
     succeeded,
     cancelled,

@@ -6,11 +6,13 @@ next one after a restart knows who was there.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from lucius.core.errors import LedgerError
+from lucius.core.record import record
+from lucius.insight.notebook import Note, readable
 from lucius.insight.sights import ServiceSight, instant_of, merged, read_note, seconds_of
 from lucius.insight.workers import Workers
 from lucius.ports.leases import LeaseRow, LeaseStore
@@ -27,6 +29,28 @@ FRESH: Final = timedelta(seconds=45)
 
 Troubles = Callable[[], Mapping[str, str]]
 """What does not answer this process now, and what it says: `bus`, `ledger`, or the name of a task."""
+
+
+@record
+class Sighting:
+    """The note of another process."""
+
+    at: float
+    services: Mapping[str, ServiceSight]
+    unclaimed: Sequence[str]
+    troubles: Mapping[str, str]
+    untaken: Mapping[str, datetime]
+    refused: Mapping[str, datetime]
+
+    @classmethod
+    def of(cls, note: Note) -> "Sighting":
+        services, troubles = read_note(note["services"]), dict(note["troubles"])
+        untaken, refused = (_instants(note.get(name, {})) for name in ("untaken", "refused"))
+        return cls(float(note["at"]), services, list(note["unclaimed"]), troubles, untaken, refused)
+
+
+def _instants(note: Mapping[str, Any]) -> dict[str, datetime]:
+    return {name: instant_of(seconds) for name, seconds in note.items()}
 
 
 class Sightings:
@@ -58,12 +82,12 @@ class Sightings:
 
     async def known(self) -> dict[str, ServiceSight]:
         """Services by name, as all processes have seen them. Where there is one, nothing is read."""
-        others = [read_note(note["services"]) for note in await self._others()]
+        others = [seen.services for seen in await self._others()]
         return merged([self._workers.known(), *others])
 
     async def unclaimed(self) -> set[str]:
         """Services whose directives nobody takes."""
-        others = [service for note in await self._recent() for service in note["unclaimed"]]
+        others = [service for seen in await self._recent() for service in seen.unclaimed]
         return {*self._unclaimed(), *others}
 
     def progress(self, lease_id: str) -> str | None:
@@ -72,38 +96,37 @@ class Sightings:
     async def untaken(self) -> dict[str, datetime]:
         """Services with steps that are sent again because nobody took them, and since when."""
         found = self._workers.untaken()
-        for note in await self._recent():
-            for service, seconds in note.get("untaken", {}).items():
-                since = instant_of(seconds)
+        for seen in await self._recent():
+            for service, since in seen.untaken.items():
                 found[service] = min(found.get(service, since), since)
         return found
 
     async def refused(self) -> dict[str, datetime]:
         """Services whose replies were refused for their token, and when last."""
         found = dict(self._workers.refused)
-        for note in await self._others():
-            for service, seconds in note.get("refused", {}).items():
-                at = instant_of(seconds)
+        for seen in await self._others():
+            for service, at in seen.refused.items():
                 found[service] = max(found.get(service, at), at)
         return found
 
     async def troubles(self) -> dict[str, str]:
         """What does not answer some process now."""
         found = dict(self._troubles())
-        for note in await self._recent():
-            for name, said in note["troubles"].items():
+        for seen in await self._recent():
+            for name, said in seen.troubles.items():
                 found.setdefault(name, said)
         return found
 
-    async def _recent(self) -> list[Mapping[str, Any]]:
+    async def _recent(self) -> list[Sighting]:
         oldest = (self._now() - FRESH).timestamp()
-        return [note for note in await self._others() if note["at"] >= oldest]
+        return [seen for seen in await self._others() if seen.at >= oldest]
 
-    async def _others(self) -> list[Mapping[str, Any]]:
+    async def _others(self) -> list[Sighting]:
         if self._alone:
             return []
-        rows = await self._rows()
-        return [row.content for row in rows if row.key != _SEEN + self._name]
+        rows = [row for row in await self._rows() if row.key != _SEEN + self._name]
+        read = (readable(row.key, row.content, Sighting.of, None) for row in rows)
+        return [seen for seen in read if seen is not None]
 
     async def _rows(self) -> list[LeaseRow]:
         return [row for row in await self._store.rows() if row.key.startswith(_SEEN)]
@@ -116,9 +139,12 @@ class Sightings:
             if row.key == _SEEN + self._name:
                 self._etag = row.etag
             if self._alone:
-                self._workers.recall(row.content["services"])
-                for service, seconds in row.content.get("refused", {}).items():
-                    self._workers.refused.setdefault(service, instant_of(seconds))
+                readable(row.key, row.content, self._recall, None)
+
+    def _recall(self, note: Note) -> None:
+        self._workers.recall(note["services"])
+        for service, seconds in note.get("refused", {}).items():
+            self._workers.refused.setdefault(service, instant_of(seconds))
 
     async def run(self) -> NoReturn:
         while True:
@@ -158,5 +184,9 @@ class Sightings:
             return
         self._swept_at = now
         for row in await self._rows():
-            if row.content["at"] < (now - KEPT).timestamp():
+            if readable(row.key, row.content, _written_at, 0.0) < (now - KEPT).timestamp():
                 await self._store.delete(row)
+
+
+def _written_at(note: Note) -> float:
+    return float(note["at"])

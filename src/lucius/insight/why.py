@@ -13,7 +13,7 @@ from lucius.core.plan import OUTBOX
 from lucius.core.routing import LANES
 from lucius.core.states import JobState
 from lucius.insight.facts import MOVER, Clues, Facts, LinePlace, ordered, refused_replies
-from lucius.insight.job_rules import outage
+from lucius.insight.job_rules import not_restored, outage
 from lucius.insight.rules import OUTAGES, diagnose
 from lucius.insight.service_rules import NO_FAULT
 from lucius.insight.services import KnownServices, step_types_of
@@ -24,6 +24,7 @@ from lucius.ports.diagnosis import Diagnosis, Evidence
 from lucius.ports.lanes import FixedLanes, Lanes
 from lucius.ports.ledger import Ledger
 from lucius.ports.services import ServiceView, Streak
+from lucius.ports.workspace import Unrestored
 
 SILENCE: Final = ("NO_WORKER_EVER", "WORKERS_SILENT")
 """What proves nothing while nobody could be heard."""
@@ -45,14 +46,17 @@ class Physician:
         lanes: Lanes,
         limited: Limited,
         catalog: Callable[[], Catalog],
+        unrestored: Callable[[], Sequence[Unrestored]],
         now: Callable[[], datetime],
     ) -> None:
+        """`unrestored`: outputs that a loss of power took, and that could not be written again."""
         self._ledger = ledger
         self._services = services
         self._sightings = sightings
         self._lanes = lanes
         self._limited = limited
         self._catalog = catalog
+        self._unrestored = unrestored
         self._now = now
 
     async def job(
@@ -78,6 +82,8 @@ class Physician:
         outages = (outage(facts, *each) for each in OUTAGES)
         found = [finding for finding in outages if finding is not None]
         found += _beside(facts, warnings)
+        if facts.whole and (lost := self._unrestored()):
+            found.append(not_restored(lost))
         deaf = "bus" in facts.troubles or "ledger" in facts.troubles
         for view in facts.services.values():
             finding = wrong_with(view, facts.now, whole=facts.whole)
@@ -103,12 +109,13 @@ class Physician:
         return replace(facts, services=shown, troubles={**elsewhere, **facts.troubles}, owned=owned)
 
     async def _clues(self, job: Job, facts: Facts) -> Clues:
+        lost = [each for each in self._unrestored() if each.job_id == job.job_id]
         try:
             events = await self._events(job)
             found = (await self._places(job), ordered(events), self._progress(job))
-            return Clues(*found, refused_replies(events))
+            return Clues(*found, refused_replies(events), lost)
         except LedgerError:
-            return Clues()
+            return Clues(unrestored=lost)
 
     def _progress(self, job: Job) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The workspace port: named objects under a root reference, with create-if-absent."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 COMMITS: Final = "_commits"
 REDRIVES: Final = "_redrives"
@@ -15,6 +15,22 @@ class Digest(NamedTuple):
 
     sha256: str
     size: int
+
+
+class Unrestored(NamedTuple):
+    """An output that a loss of power took and that cannot be written again: where, whose, and why not."""
+
+    path: str
+    job_id: str
+    reason: str
+
+
+@runtime_checkable
+class Restores(Protocol):
+    """A workspace that writes outputs again which a loss of power took."""
+
+    def unrestored(self) -> Sequence[Unrestored]:
+        """Those that it could not write at the start, and that are still wanted."""
 
 
 class Workspace(Protocol):

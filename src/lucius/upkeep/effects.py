@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError, WorkspaceError
@@ -10,7 +11,7 @@ from lucius.core.states import JobState, StepState
 from lucius.core.wire import effect_key
 from lucius.platform.commit import COMMITS, CommitRecord
 from lucius.ports.ledger import Drift, JobQuery, Ledger
-from lucius.ports.workspace import Digest, Workspace
+from lucius.ports.workspace import Digest, Restores, Workspace
 from lucius.upkeep.job_workspaces import JobWorkspaces, name_of
 
 PAGE: Final = 500
@@ -122,6 +123,20 @@ async def _outputs(workspace: Workspace, job: Job, record: CommitRecord) -> Asyn
 
 def _shown(digest: Digest) -> str:
     return f"{digest.size} bytes (sha256 {digest.sha256[:12]})"
+
+
+def unrestored(workspaces: JobWorkspaces) -> list[Drift]:
+    """Outputs that a loss of power took, and whose places cannot be written now."""
+    workspace = workspaces.workspace
+    return [
+        Drift(
+            "output_not_restored",
+            Path(each.path).as_uri(),
+            f"a loss of power took this output of {each.job_id}, and it cannot be written again:"
+            f" {each.reason}. Clear the place and restart LUCIUS",
+        )
+        for each in (workspace.unrestored() if isinstance(workspace, Restores) else ())
+    ]
 
 
 # -- effects without an answer ---------------------------------------------------------------

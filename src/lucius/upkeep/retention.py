@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -15,9 +16,12 @@ from lucius.ports.ledger import JobQuery, Ledger
 from lucius.upkeep.effects import every_job
 from lucius.upkeep.job_workspaces import JobWorkspaces, name_of
 
+log = logging.getLogger("lucius")
 PAGE: Final = 256
 PAUSE: Final = 0.01
 """Seconds between two portions."""
+AT_ONCE: Final = 64
+"""Workspaces that are looked at, or removed, together: a local one commits their records together too."""
 LIVE: Final = tuple(state for state in JobState if state not in TERMINAL_JOB)
 
 
@@ -42,8 +46,10 @@ async def prune(
         deleted += page.deleted
     if deleted:
         forget()
-    for folder in await unneeded(ledger, workspaces, before):
-        await workspaces.remove(folder)
+    unused = await unneeded(ledger, workspaces, before)
+    for start in range(0, len(unused), AT_ONCE):
+        portion = unused[start : start + AT_ONCE]
+        await asyncio.gather(*(workspaces.remove(folder) for folder in portion))
     return deleted
 
 
@@ -54,27 +60,32 @@ async def unneeded(ledger: Ledger, workspaces: JobWorkspaces, before: datetime) 
     its acceptance on, whether or not the jobs before it have been told.
     """
     found: list[str] = []
+    old: list[str] = []
     async for folder in workspaces.folders():
         at = accepted_at(name_of(folder))
-        if at is None or at >= before or not await _is_gone(ledger, name_of(folder)):
-            continue
-        if not await _has_outputs_of_others(ledger, workspaces, folder):
-            found.append(folder)
+        if at is not None and at < before:
+            old.append(folder)
+    for start in range(0, len(old), AT_ONCE):
+        portion = old[start : start + AT_ONCE]
+        used = await asyncio.gather(*(_is_used(ledger, workspaces, each) for each in portion))
+        found += [each for each, is_used in zip(portion, used, strict=True) if not is_used]
     if not found:
         return found
     roots = {job.plan.root async for job in every_job(ledger, JobQuery(states=LIVE))}
     return [folder for folder in found if name_of(folder) not in roots]
 
 
-async def _has_outputs_of_others(ledger: Ledger, workspaces: JobWorkspaces, folder: str) -> bool:
-    """Whether a job that is still there has committed something in this workspace."""
+async def _is_used(ledger: Ledger, workspaces: JobWorkspaces, folder: str) -> bool:
+    """Whether its job, or another one that has committed something in this workspace, is still there."""
+    if not await _is_gone(ledger, name_of(folder)):
+        return True
     workspace = workspaces.workspace
     names: set[str] = set()
     for part in (COMMITS, REDRIVES):
         for uri in await workspace.list(folder + part):
             with suppress(ValueError, KeyError, TypeError):
                 names.add(json.loads(await workspace.read(uri) or b"")["job_id"])
-    for job_id in names:
+    for job_id in names - {name_of(folder)}:
         if not await _is_gone(ledger, job_id):
             return True
     return False

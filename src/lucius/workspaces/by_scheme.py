@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 
 from lucius.core.errors import WorkspaceRefusedError
-from lucius.ports.workspace import Digest, Workspace
+from lucius.ports.workspace import Digest, Restores, Unrestored, Workspace
 
 
 class WorkspaceByScheme:
@@ -37,6 +37,10 @@ class WorkspaceByScheme:
     def within(self, *folders: str) -> "WorkspaceByScheme":
         """A view for one job. Its parts are made when they are first used, because many jobs use none."""
         return WorkspaceByScheme(self._workspaces, folders)
+
+    def unrestored(self) -> list[Unrestored]:
+        able = (each for each in self._workspaces.values() if isinstance(each, Restores))
+        return [found for each in able for found in each.unrestored()]
 
     def writable(self, uri: str) -> bool:
         try:

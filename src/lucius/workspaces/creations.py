@@ -37,7 +37,7 @@ def create_together(conn: sqlite3.Connection, creations: Sequence[NewNote]) -> l
     won = [each for each, created in zip(creations, outcomes, strict=True) if created]
     _insert(conn, "notes (key, data)", [(each.key, each.data) for each in won])
     promised = [row for each in won for row in each.promised]
-    _insert(conn, "promised (path, top, data, owner, boot, at)", promised)
+    _insert(conn, "promised (path, top, data, owner, boot, at, note)", promised)
     return outcomes
 
 

@@ -14,7 +14,7 @@ from typing import Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
-from lucius.ports.workspace import NOTES, Digest
+from lucius.ports.workspace import NOTES, Digest, Unrestored
 from lucius.workspaces.creations import NewNote
 from lucius.workspaces.files import (
     digest_of,
@@ -61,7 +61,7 @@ class LocalWorkspace:
         self._home = (f"{Path(self._root).as_uri().rstrip('/')}/", self._root)
         self._folders: tuple[str, ...] = ()
         self._found: tuple[str, ...] | None = (self._root,)
-        self._spelt: tuple[tuple[str, str], ...] = ()
+        self._spelt: tuple[tuple[str, str], ...] = (self._home,)
         self._writable = tuple(os.path.realpath(place) for place in writable)
         self._readable = (*self._writable, *(os.path.realpath(place) for place in readable))
         self._protected = Places(protected)
@@ -108,6 +108,13 @@ class LocalWorkspace:
         """After a loss of power: write again what was promised. To be called before anything is read."""
         with _reported(self._root):
             self._promises.recover()
+
+    def settle_left(self) -> None:
+        """After a kill: sync soon what the killed process has written. On a running event loop."""
+        self._promises.settle_left()
+
+    def unrestored(self) -> list[Unrestored]:
+        return self._promises.unrestored()
 
     # -- objects -----------------------------------------------------------------------------
 
@@ -189,6 +196,9 @@ class LocalWorkspace:
         placing = Placing(files, self._top(files[0][0]), over=over)
         if placing.top == self._root:
             self._notes.precede_files()
+        with _reported(uri):
+            for path, _ in files:
+                await self._promises.release(path)
         large = sum(len(data) for _, data in files) > TOGETHER_BYTES
         if large:
             return await _in_thread(uri, lambda: place_alone(placing))
@@ -210,6 +220,8 @@ class LocalWorkspace:
         def unchanged() -> bool:
             return os.path.exists(path) and digest_of(path) == expected
 
+        with _reported(uri):
+            await self._promises.release(path)
         return await _in_thread(uri, lambda: place_alone(placing, unchanged)) == 1
 
     async def remove(self, uri: str) -> None:
@@ -260,7 +272,7 @@ class LocalWorkspace:
         """The quick way to an object in a folder of this view: no link on the way, no odd spelling."""
         self._own()
         for place in self._spelt:
-            path = self._plain.path(place, uri)
+            path = self._plain.path(place, uri.rstrip("/"))
             if path is not None:
                 return path
         return None
@@ -275,9 +287,14 @@ class LocalWorkspace:
         return any(below(real, own) for own in self._own()) or not self._protected.hold(real)
 
     async def list(self, prefix: str) -> list[str]:
+        """Notes alone are looked up at once: that is quicker than handing it to a thread."""
+        start = self._path(prefix, self._readable)
+        if prefix.endswith("/") and self._is_note(start) and self._notes.complete:
+            return [Path(path).as_uri() for path in self._notes.below(start) if self._open(path)]
         return await _in_thread(prefix, lambda: self._list(prefix))
 
     async def close(self) -> None:
+        await self._promises.close()
         await self._notes.close()
 
 

@@ -26,8 +26,11 @@ CREATE TABLE IF NOT EXISTS notes (
     no INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS promised (
     id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, top TEXT NOT NULL, data BLOB NOT NULL,
-    owner TEXT NOT NULL, boot TEXT NOT NULL, at REAL NOT NULL);
+    owner TEXT NOT NULL, boot TEXT NOT NULL, at REAL NOT NULL, note TEXT NOT NULL DEFAULT '');
+CREATE INDEX IF NOT EXISTS promised_places ON promised (path, owner, boot, at);
 """
+ADDED: Final = "ALTER TABLE promised ADD COLUMN note TEXT NOT NULL DEFAULT ''"
+"""What a table of an earlier version lacks: the key of the note that made the promise."""
 COMPLETE: Final = 1
 """The version of a database that was made before anything else was in its folder."""
 NoteChange = Callable[[sqlite3.Connection], Any]
@@ -70,7 +73,7 @@ class Notes:
     def complete(self) -> bool:
         """Whether no note is a file, as earlier versions had them: the database says so."""
         if not self._complete:
-            self._complete = self._rows("PRAGMA user_version") == [(COMPLETE,)]
+            self._complete = self.rows("PRAGMA user_version") == [(COMPLETE,)]
         return self._complete
 
     def precede_files(self) -> None:
@@ -115,16 +118,17 @@ class Notes:
             portion = keys[start : start + MOST]
             marks = ",".join("?" * len(portion))
             query = f"SELECT key, data FROM notes WHERE key IN ({marks})"
-            found.update(self._rows(query, *portion))
+            found.update(self.rows(query, *portion))
         return found
 
     def below(self, folder: str) -> list[str]:
         """The keys below a folder."""
         ends = folder.rstrip("/") + "/", folder.rstrip("/") + "0"  # "0" follows "/"
-        found = self._rows("SELECT key FROM notes WHERE key > ? AND key < ? ORDER BY key", *ends)
+        found = self.rows("SELECT key FROM notes WHERE key > ? AND key < ? ORDER BY key", *ends)
         return [key for (key,) in found]
 
-    def _rows(self, query: str, *values: str) -> list[Any]:
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """What a query finds; nothing where there is no database."""
         with self._lock:
             try:
                 if self._reading is None:
@@ -149,6 +153,8 @@ class Notes:
         made.execute("PRAGMA journal_mode = WAL")
         made.execute("PRAGMA synchronous = FULL")
         made.executescript(SCHEMA)
+        with suppress(sqlite3.OperationalError):  # it is there
+            made.execute(ADDED)
         if first:
             made.execute(f"PRAGMA user_version = {COMPLETE}")
         return made

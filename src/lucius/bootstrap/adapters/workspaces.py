@@ -26,15 +26,20 @@ WORKSPACE_SCHEMES: Final = ("file", "mem")
 BLOB_SCHEMES: Final = ("az", "abfs", "abfss", "https")
 
 
-def open_workspace(settings: Settings) -> Workspace:
-    """The scheme of a reference chooses. `file` reaches the workspaces and the roots in the settings."""
+def open_workspace(settings: Settings, *, restores: bool = True) -> Workspace:
+    """The scheme of a reference chooses. `file` reaches the workspaces and the roots in the settings.
+
+    On a running event loop. `restores`: write again what a loss of power took; another process may have.
+    """
     local = LocalWorkspace(
         workspace_root(settings),
         readable=[Path(root).expanduser() for root in settings.input_roots if not is_url(root)],
         writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],
         protected=[settings.data_dir],
     )
-    local.recover()
+    if restores:
+        local.recover()
+    local.settle_left()
     memory = MemoryWorkspace(jobs=settings.workspace_url)
     return WorkspaceByScheme({"file": local, "mem": memory, **blobs(settings)})
 
@@ -82,7 +87,7 @@ def installation(settings: Settings) -> str:
     An embedded one is named by a file in its data directory. Keys may be rotated, so they do not count.
     """
     if settings.storage_backend in EMBEDDED_BACKENDS:
-        return made_once(settings.data_dir / INSTALLATION_FILE).decode()
+        return made_once(settings.data_dir / INSTALLATION_FILE).decode(errors="replace")
     connection = settings.table_connection.get_secret_value().lower()
     named = re.search("accountname=([^;]+)", connection) or re.search(
         "https://([^./]+)", connection

@@ -139,6 +139,10 @@ class EngineInstruments(Instruments):
             ("tenant_id",),
         )
         self.dlq = Level("lucius_dlq_jobs", "Jobs in the dead-letter view")
+        self.unrestored = Level(
+            "lucius_unrestored_outputs",
+            "Outputs that a loss of power took and that could not be written again at the start",
+        )
         self.unreadable = Level(
             "lucius_unreadable_jobs",
             "Jobs met since the start whose stored rows cannot be read",

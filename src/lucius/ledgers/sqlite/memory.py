@@ -33,7 +33,8 @@ class Memory:
     def __init__(self, conn: sqlite3.Connection) -> None:
         self.heads: dict[str, Head] = {}
         self.counts = read_counts(conn)
-        self.last_no: int = _one(conn, "SELECT max(no) FROM jobs")
+        numbers = "SELECT max(no) AS no FROM jobs UNION ALL SELECT max(no) FROM plans"
+        self.last_no: int = _one(conn, f"SELECT max(no) FROM ({numbers})")
         self.last_position: int = _one(conn, "SELECT max(position) FROM ready")
 
     def remember(self, job_id: str, head: Head) -> None:

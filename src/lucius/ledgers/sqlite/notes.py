@@ -1,11 +1,13 @@
 """Notes in the SQLite file: small rows with a stamp, written by the one writer like everything else."""
 
 import asyncio
+import logging
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 from uuid import uuid4
 
+from lucius.core.errors import LedgerCorruptError
 from lucius.ledgers.sqlite.batch import Call
 from lucius.ledgers.sqlite.memory import Memory
 from lucius.ledgers.sqlite.schema import ForeignErrors
@@ -13,6 +15,7 @@ from lucius.ledgers.sqlite.writer import Writer
 from lucius.ledgers.stored.json_form import dumps, loads
 from lucius.ports.leases import LeaseRow
 
+log = logging.getLogger("lucius.ledger")
 ALL: Final = "SELECT key, holder, content, stamp FROM notes ORDER BY key"
 ADD: Final = "INSERT OR IGNORE INTO notes (holder, content, stamp, key) VALUES (?, ?, ?, ?)"
 CHANGE: Final = "UPDATE notes SET holder = ?, content = ?, stamp = ? WHERE key = ? AND stamp = ?"
@@ -26,13 +29,28 @@ class SqliteNotes:
         self._reader = reader
         self._writing = writing
         self._foreign = foreign
+        self._damaged: set[str] = set()
 
     async def rows(self) -> Sequence[LeaseRow]:
         with self._foreign:
             found = self._reader.execute(ALL).fetchall()
         return [
-            LeaseRow(key, holder, loads(content), stamp) for key, holder, content, stamp in found
+            LeaseRow(str(key), holder, self._read(str(key), content), stamp)
+            for key, holder, content, stamp in found
         ]
+
+    def _read(self, key: str, content: Any) -> Mapping[str, Any]:
+        """A damaged note is empty to its readers, who know what to do without it. The log names it once."""
+        try:
+            note = loads(content)
+            if not isinstance(note, dict):
+                raise LedgerCorruptError(f"it is no object: {note!r:.100}")
+        except (LedgerCorruptError, TypeError, ValueError) as error:
+            if key not in self._damaged:
+                log.error("the stored note %s cannot be read: %s", key, error)
+            self._damaged.add(key)
+            return {}
+        return note
 
     async def put(self, row: LeaseRow) -> str | None:
         stamp, guard = uuid4().hex, (row.etag,) if row.etag is not None else ()

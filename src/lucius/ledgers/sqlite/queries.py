@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,8 @@ Positions = tuple[tuple[int, int], ...]
 """Step and position of each ready entry of a job."""
 _EVER: Final = -1
 """Before every moment."""
+_LAST: Final = micros(datetime.max.replace(tzinfo=UTC))
+"""What is stored as later, or is no number, is no moment."""
 
 
 class JobRow(NamedTuple):
@@ -112,7 +114,7 @@ def due(
     if not params:
         return []
     rows = conn.execute(_due_sql(len(lanes)), (*params, limit))
-    return [DueJob(job_id, instant(at), may_be_out(state)) for job_id, at, state in rows]
+    return [DueJob(str(job_id), instant(at), may_be_out(state)) for job_id, at, state in rows]
 
 
 def _place_after(conn: sqlite3.Connection, after: DueJob) -> tuple[int, int]:
@@ -146,7 +148,7 @@ def next_due(conn: sqlite3.Connection, lanes: Collection[int]) -> datetime | Non
 def _next_due_sql(lanes: int) -> str:
     lane = (
         "SELECT * FROM (SELECT due_at FROM jobs INDEXED BY jobs_due"
-        " WHERE lane = ? AND due_at IS NOT NULL AND schema <= ? ORDER BY due_at LIMIT 1)"
+        f" WHERE lane = ? AND due_at <= {_LAST} AND schema <= ? ORDER BY due_at LIMIT 1)"
     )
     return f"SELECT min(due_at) FROM ({' UNION ALL '.join([lane] * lanes)})"
 
@@ -188,14 +190,18 @@ def events(conn: sqlite3.Connection, job_id: str, after: int, limit: int) -> Seq
 
 def read_counts(conn: sqlite3.Connection) -> InflightCounts:
     counts = InflightCounts()
-    for *group, count in conn.execute("SELECT tenant, lane, mode, count FROM inflight"):
+    sql = "SELECT tenant, lane, mode, CAST(count AS INTEGER) FROM inflight"  # whatever is stored
+    for *group, count in conn.execute(sql):
         counts.add(InflightGroup(*group), count)
     return counts
 
 
 def read_held(conn: sqlite3.Connection) -> HeldCounts:
     held = HeldCounts()
-    sql = "SELECT service, lane, tenant, count(*) FROM ready GROUP BY service, lane, tenant"
+    sql = (
+        "SELECT service, lane, tenant, count(*) FROM ready WHERE typeof(service) = 'text'"
+        " GROUP BY service, lane, tenant"
+    )
     for *key, count in conn.execute(sql):
         held[QueueKey(*key)] = count
     return held
