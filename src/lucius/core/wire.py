@@ -30,6 +30,8 @@ LARGE_REF: Final = 8 * MAX_REF
 """A reference beyond it is not looked through: without its credentials it would still be too large."""
 _PLAIN: Final = 300
 """Characters: even if each is escaped as six, the text stays below MAX_REF."""
+MAX_ATTEMPT_NO: Final = 2**31 - 1
+"""Beyond every attempt there is: a reply that is only recorded must not carry more than a row holds."""
 STATUSES: Final = {status.value: status for status in ResultStatus}
 
 
@@ -177,8 +179,8 @@ def parse_reply(body: Mapping[str, Any], kind: str | None = None) -> tuple[str, 
     step_id = _text(body, "stepId", faults)
     lease_id = _text(body, "lease_id", faults)
     attempt_no = whole(body.get("attempt_no"))
-    if attempt_no is None or attempt_no < 1:
-        faults.append(("/attempt_no", "must be a whole number from 1"))
+    if attempt_no is None or not 1 <= attempt_no <= MAX_ATTEMPT_NO:
+        faults.append(("/attempt_no", f"must be a whole number from 1 to {MAX_ATTEMPT_NO}"))
         attempt_no = 0
     if kind is not None and given != kind:
         faults.append(("/type", f"must be {kind}"))
