@@ -356,3 +356,11 @@ def test_a_directive_has_a_correlation_id_and_a_trace_though_the_client_gave_non
     assert is_traceparent(first["traceparent"])
     other = replace(bare, plan=replace(bare.plan, job_id="job_2"))
     assert directive(other, *LEASE)["traceparent"] != first["traceparent"]
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**31, 10**300, 1e300, True, "1", None])
+def test_a_number_that_no_attempt_can_have_is_refused(number: Any) -> None:
+    """A stale reply is recorded with its number: one beyond 64 bits made the job's events unreadable."""
+    with pytest.raises(RequestError) as refused:
+        parse_reply({**BOUND, "type": "ACK", "attempt_no": number})
+    assert [at for at, _ in refused.value.faults] == ["/attempt_no"]

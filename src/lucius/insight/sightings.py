@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from lucius.core.errors import LedgerError
 from lucius.core.record import record
