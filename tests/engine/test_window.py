@@ -101,12 +101,15 @@ def test_a_window_is_closed_while_the_broker_is_down() -> None:
 
 
 def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    now = 0.0
+    windows = Windows(lambda: now, by_mode=False)
     windows.opened(KEY, A, "waits")
     assert not windows.queued("waits"), "nothing of the service is in progress"
     windows.runs(("ocr", 9), A, "at work")
     assert windows.queued("waits")
     windows.rests("at work")
+    assert windows.queued("waits"), "whoever takes the free slot has said so, and is not heard yet"
+    now = 2.0
     assert not windows.queued("waits")
     assert not windows.queued("unknown")
 

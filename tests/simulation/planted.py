@@ -306,6 +306,26 @@ def waiter_not_woken() -> AbstractContextManager[Any]:
     return patch.object(Waits, "took_up", _nothing)
 
 
+def wait_begins_after_read() -> AbstractContextManager[Any]:
+    """Whoever reads a job while it ends waits for an end that has been."""
+
+    async def until(
+        self: Waits, waiting: Any, read: Any, job_id: str, seconds: float, enough: Any
+    ) -> Job | None:
+        loop = asyncio.get_running_loop()
+        job: Job | None = await read(job_id)
+        while job is not None and not enough(job) and not self._over:
+            if not self._wakes(job):
+                self._poll(read, job)
+            woken = loop.create_future()
+            waiting.setdefault(job_id, set()).add(woken)
+            await woken
+            job = await read(job_id)
+        return job
+
+    return patch.object(Waits, "_until", until)
+
+
 def redrive_not_linked() -> AbstractContextManager[Any]:
     """The job that was redriven does not hear of it."""
 
@@ -455,6 +475,7 @@ FAULTS: Final[dict[Planted, int]] = {
     doubt_not_settled: 33,
     answered_before_saved: 0,
     waiter_not_woken: 0,
+    wait_begins_after_read: 2474,
     redrive_not_linked: 10,
     webhook_forgotten: 43,
     handover_forgets_held: 8,

@@ -4,7 +4,8 @@ Where another process commits, one poller for each job reads the ledger, however
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from lucius.core.effects import Committed
@@ -69,16 +70,21 @@ class Waits(Observer):
     ) -> Job | None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        job = await read(job_id)
-        while job is not None and not enough(job) and not self._over:
-            left = deadline - loop.time()
-            if left <= 0:
-                break
-            if not self._wakes(job):
-                self._poll(read, job)
-            await _woken(waiting, job_id, left)
-            job = await read(job_id)
-        return job
+        while True:
+            with _awaited(
+                waiting, job_id
+            ) as woken:  # before it is read: a commit meanwhile wakes, too
+                job = await read(job_id)
+                left = deadline - loop.time()
+                if job is None or enough(job) or self._over or left <= 0:
+                    return job
+                if not self._wakes(job):
+                    self._poll(read, job)
+                timer = loop.call_later(left, _resolve, woken)
+                try:
+                    await woken
+                finally:
+                    timer.cancel()
 
     # -- polling -----------------------------------------------------------------------------
 
@@ -107,16 +113,14 @@ class Waits(Observer):
         return job_id in self._watchers or job_id in self._enders
 
 
-async def _woken(waiting: Waiters, job_id: str, seconds: float) -> None:
-    """Wait until `_wake` is called for the job, or so many seconds have passed."""
-    loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[None] = loop.create_future()
-    timer = loop.call_later(seconds, _resolve, waiter)
+@contextmanager
+def _awaited(waiting: Waiters, job_id: str) -> "Iterator[asyncio.Future[None]]":
+    """A future that `_wake` resolves from here on."""
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     waiting.setdefault(job_id, set()).add(waiter)
     try:
-        await waiter
+        yield waiter
     finally:
-        timer.cancel()
         waiters = waiting.get(job_id)
         if waiters is not None:
             waiters.discard(waiter)

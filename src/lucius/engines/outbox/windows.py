@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from lucius.core.plan import service_of
@@ -47,6 +48,8 @@ class Windows:
         self._windows: dict[Key, Window] = {}
         self._open: dict[str, _Open] = {}
         self._running: dict[str, Share] = {}
+        self._rested: dict[str, float] = {}
+        """When the workers of a line last ended something: the next ACK may be on its way."""
         self._busy: dict[str, dict[str, int]] = {}
         """How much is in progress on all lanes with the workers of a line, by tenant."""
         self.visits = Visits(clock)
@@ -146,7 +149,9 @@ class Windows:
             return
         key, tenant_id = share
         self.of(key).running -= 1
-        busy = self._busy[self._workers(key[0])]
+        workers = self._workers(key[0])
+        self._rested[workers] = self._clock()
+        busy = self._busy[workers]
         busy[tenant_id] -= 1
         if not busy[tenant_id]:
             del busy[tenant_id]
@@ -172,7 +177,10 @@ class Windows:
         window, line, tenant_id = self.of(entry.key), entry.key[0], entry.tenant_id
         if entry.place < entry.flow.acked:
             return False
-        busy = self._busy.get(self._workers(line), {})
+        workers = self._workers(line)
+        if self._clock() - self._rested.get(workers, -inf) < JUST_HEARD:
+            return True
+        busy = self._busy.get(workers, {})
         if tenant_id in busy or (busy and lease_id in window.queue):
             return True
         return self.visits.awaited(service_of(line), tenant_id, entry.since)
