@@ -15,8 +15,8 @@ IN_WRITER = (
 )
 COMMIT = f"{IN_WRITER};Writer._together (lucius/ledgers/sqlite/writer.py:145)"
 BATCH = f"{COMMIT};Batch.run (lucius/ledgers/sqlite/batch.py:114)"
-SAVE = f"{ON_LOOP};OutboxEngine._commit (lucius/engines/outbox/engine.py:166)"
-SETTLE = f"{ON_LOOP};ReplyConsumer._settle (lucius/engines/outbox/replies.py:150)"
+SAVE = f"{ON_LOOP};EngineLoop._save (lucius/engines/outbox/loop.py:166)"
+SETTLE = f"{ON_LOOP};ReplyGroup.open (lucius/engines/outbox/replies.py:150)"
 
 
 @pytest.mark.parametrize(

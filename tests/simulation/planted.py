@@ -268,7 +268,7 @@ def stale_cache() -> AbstractContextManager[Any]:
 
     def keep(self: EngineLoop, job_id: str, mail: list[Request]) -> None:
         job = self.known(job_id)
-        if job is not None and any(request.races for request in mail):
+        if job is not None:
             self._inbox.put(Loaded(job, mail))
         else:
             read_again(self, job_id, mail)
@@ -472,7 +472,7 @@ FAULTS: Final[dict[Planted, int]] = {
     pause_not_saved: 0,
     stale_cache: 14,
     last_save_wins: 15,
-    doubt_not_settled: 33,
+    doubt_not_settled: 95,
     answered_before_saved: 0,
     waiter_not_woken: 0,
     wait_begins_after_read: 2474,
