@@ -43,7 +43,7 @@ async def test_a_route_is_closed_without_credentials_and_without_the_role(
     world: World, operation: Operation
 ) -> None:
     assert operation.role is not None
-    others = caller(*(role for role in Role if role is not operation.role))
+    others = caller(*(role for role in Role if role not in operation.roles))
     authenticate = known(others=others)
     async with client_of(context_of(world, authenticate=authenticate)) as client:
         answer = await asked(client, operation, "nobody")
