@@ -58,8 +58,8 @@ WELL: Final = (
         ),
         width=4,
         kind="stat",
-        about="Jobs that wait for a decision, jobs whose stored rows cannot be read, and outputs that a loss of"
-        " power took and that cannot be written again.",
+        about="Jobs that wait for a decision, jobs whose stored rows cannot be read, and outputs that"
+        " a loss of power took and that cannot be written again.",
     ),
     Panel("Live jobs", (("sum(lucius_inflight_jobs)", "jobs"),), width=4, kind="stat"),
     Panel(
