@@ -51,10 +51,15 @@ WELL: Final = (
     ),
     Panel(
         "In the DLQ, unreadable",
-        (("max(lucius_dlq_jobs)", "jobs"), ("max(lucius_unreadable_jobs)", "unreadable")),
+        (
+            ("max(lucius_dlq_jobs)", "jobs"),
+            ("max(lucius_unreadable_jobs)", "unreadable"),
+            ("max(lucius_unrestored_outputs)", "outputs not restored"),
+        ),
         width=4,
         kind="stat",
-        about="Jobs that wait for a decision, and jobs whose stored rows cannot be read.",
+        about="Jobs that wait for a decision, jobs whose stored rows cannot be read, and outputs that"
+        " a loss of power took and that cannot be written again.",
     ),
     Panel("Live jobs", (("sum(lucius_inflight_jobs)", "jobs"),), width=4, kind="stat"),
     Panel(

@@ -55,6 +55,8 @@ from lucius.ports.ledger import (
     looks_inside,
 )
 
+TEXT_IDS: Final = "UPDATE jobs SET id = 'damaged ' || hex(id) WHERE id >= x''"
+"""An id that is no text cannot be named. As text, it makes its job one that cannot be read."""
 PRUNED_AT_ONCE: Final = 256
 FAR: Final = datetime.max.replace(tzinfo=UTC)
 LOOKED_INSIDE: Final = 20
@@ -283,6 +285,7 @@ def _connect(path: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
     conn = connect(path)
     try:
         migrate(conn, migrations)
+        conn.execute(TEXT_IDS)
         allocate_log(conn)
     except BaseException:
         conn.close()

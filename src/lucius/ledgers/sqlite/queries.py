@@ -114,7 +114,7 @@ def due(
     if not params:
         return []
     rows = conn.execute(_due_sql(len(lanes)), (*params, limit))
-    return [DueJob(str(job_id), instant(at), may_be_out(state)) for job_id, at, state in rows]
+    return [DueJob(job_id, instant(at), may_be_out(state)) for job_id, at, state in rows]
 
 
 def _place_after(conn: sqlite3.Connection, after: DueJob) -> tuple[int, int]:
