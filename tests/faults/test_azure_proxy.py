@@ -1,7 +1,7 @@
 """Jobs on a real Azurite behind a proxy that loses answers, delays and throttles: none is lost.
 
-`JOBS_BEHIND_PROXY=10000` runs that many; 60 are enough for every kind of trouble. They come in rounds, each on
-tables of its own: Azurite looks through a whole table for each request.
+`JOBS_BEHIND_PROXY=10000` runs that many; 60 are enough for every kind of trouble. They come in rounds, each
+on tables of its own: Azurite looks through a whole table for each request.
 """
 
 import asyncio
@@ -143,7 +143,7 @@ async def run_round(proxy: TableProxy, opens: Opens, jobs: range) -> None:
         assert await world.ledger_at(LATER).verify() == []
 
 
-@pytest.mark.timeout(36_000)
+@pytest.mark.timeout(300 + 5 * JOBS)
 @pytest.mark.parametrize("opens", [single, split], ids=["ledger", "table"])
 async def test_jobs_pass_while_answers_are_lost_and_verify_is_clean(opens: Opens) -> None:
     proxy = TableProxy(f"http://127.0.0.1:{shared_azurite().table_port}")
