@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lucius.buses.memory import MemoryBus
+from lucius.core.routing import reply_topic
 from lucius.core.wire import directive_properties
 from lucius.platform import Service, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer
@@ -18,7 +19,7 @@ from lucius.workspaces.local import LocalWorkspace
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAMPLE = EXAMPLES / "sample.pdf"
 SCAN = EXAMPLES / "scan.pdf"
-REPLIES = "replies"
+REPLIES = reply_topic(0)
 
 
 def packaged() -> list[Service]:
