@@ -124,15 +124,25 @@ class NumberedIngress(Ingress):
     ) -> None:
         super().__init__(config, policy)
         self._ledger = ledger
+        self._together = 0
+        """Jobs that were numbered in this turn, and are not stored yet."""
 
     def admit(self, envelope: Mapping[str, Any], *, job_id: str, **more: Any) -> Admission:
-        return super().admit(envelope, job_id=self._next_id(), **more)
+        return self._counted(super().admit(envelope, job_id=self._next_id(), **more))
 
     def admit_redrive(self, old: Job, *, job_id: str, **more: Any) -> Admission:
-        return super().admit_redrive(old, job_id=self._next_id(), **more)
+        return self._counted(super().admit_redrive(old, job_id=self._next_id(), **more))
 
     def _next_id(self) -> str:
-        return f"job_{len(self._ledger.jobs)}"
+        return f"job_{len(self._ledger.jobs) + self._together}"
+
+    def _counted(self, admission: Admission) -> Admission:
+        self._together += 1
+        asyncio.get_running_loop().call_soon(self._forget)
+        return admission
+
+    def _forget(self) -> None:
+        self._together = 0
 
 
 class World:

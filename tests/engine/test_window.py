@@ -107,7 +107,7 @@ def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> N
     assert not windows.queued("waits"), "nothing of the service is in progress"
     windows.runs(("ocr", 9), A, "at work")
     assert windows.queued("waits")
-    windows.rests("at work")
+    windows.rests("at work", freed=True)
     assert windows.queued("waits"), "whoever takes the free slot has said so, and is not heard yet"
     now = 2.0
     assert not windows.queued("waits")

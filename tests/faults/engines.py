@@ -38,6 +38,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     "tests/engine/test_processes_apart.py": "The window, which knows no engine",
     "tests/engine/test_pull_room.py": "The window, which knows no engine",
     "tests/faults/test_azure_ledger.py": "A ledger, which knows no engine",
+    "tests/faults/test_azure_lost_answers.py": "A ledger, which knows no engine",
     "tests/faults/test_azure_projections.py": "A ledger, which knows no engine",
     "tests/faults/test_damaged_start.py": "A ledger, and the start that both engines share",
     "tests/faults/test_disk_full.py": "A ledger; what follows from its refusal runs on both",

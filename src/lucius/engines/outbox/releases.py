@@ -19,7 +19,7 @@ from lucius.core.inputs import EntryReleased
 from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import service_of
 from lucius.core.record import record
-from lucius.core.states import AbortReason, StepState
+from lucius.core.states import PRESUMED_DEAD, AbortReason, StepState
 from lucius.engines.outbox.inbox import A_TURN, Inbox, kept
 from lucius.engines.outbox.tasks import Tasks, persistently
 from lucius.engines.outbox.windows import Key, Share, Windows
@@ -292,7 +292,7 @@ class Releases:
             if execution is current and step.state is StepState.IN_PROGRESS:
                 windows.runs(key, tenant_id, lease_id)
             else:
-                windows.rests(lease_id)
+                windows.rests(lease_id, freed=execution.reason not in PRESUMED_DEAD)
             if execution is current and step.unacked:
                 windows.opened(key, tenant_id, lease_id)
             elif windows.is_open(lease_id):

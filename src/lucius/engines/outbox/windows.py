@@ -142,15 +142,16 @@ class Windows:
             busy = self._busy.setdefault(self._workers(key[0]), {})
             busy[tenant_id] = busy.get(tenant_id, 0) + 1
 
-    def rests(self, lease_id: str) -> None:
-        """Count it no more: it has ended."""
+    def rests(self, lease_id: str, *, freed: bool = False) -> None:
+        """Count it no more: it has ended. `freed`: its worker ended it, and has a slot for the next one."""
         share = self._running.pop(lease_id, None)
         if share is None:
             return
         key, tenant_id = share
         self.of(key).running -= 1
         workers = self._workers(key[0])
-        self._rested[workers] = self._clock()
+        if freed:
+            self._rested[workers] = self._clock()
         busy = self._busy[workers]
         busy[tenant_id] -= 1
         if not busy[tenant_id]:
