@@ -290,7 +290,7 @@ class OutboxEngine:
             saved = await self._ledger.save(decision.job, job.version, decision.events)
         except BaseException:
             self._cache.drop(job.job_id)
-            if owned:
+            if owned or self._lanes.renewal is not None:
                 self._unheard.add(job.job_id)
             raise
         finally:
@@ -327,6 +327,8 @@ class OutboxEngine:
         if job is not None and self._is_owned(job):
             self._releases.overtaken(job)
             self._observer.took_up(job)
+        elif job is not None:
+            self._releases.ended(job)
 
     def _committed(self, before: Job | None, decision: Decision, *, owned: bool) -> None:
         """The save is durable: tell everyone in this process who must know."""
@@ -336,8 +338,10 @@ class OutboxEngine:
             self._releases.committed(before, job)
             if job.due_at is not None and (before is None or before.due_at != job.due_at):
                 self._alarm.due(job.due_at)
-        elif decision.events and job.state is not JobState.QUEUED:
-            self._nudges.put(job)
+        else:
+            self._releases.ended(job)
+            if decision.events and job.state is not JobState.QUEUED:
+                self._nudges.put(job)
         self._waits.moved(job)
         for listener in self._listeners:
             listener(before, decision)
@@ -384,6 +388,8 @@ class OutboxEngine:
                 self._unheard.discard(job_id)
                 if job is not None and self._is_owned(job):
                     self.found(job)
+                elif job is not None:
+                    self._releases.ended(job)
 
     def found(self, job: Job) -> None:
         """A job of a lane that is taken over: what is out counts here from now on."""

@@ -111,17 +111,27 @@ class Releases:
         self._windows.forget(lane)
         self._ready.forget(lane)
 
+    def ended(self, job: Job) -> None:
+        """Count attempts of a job no more that have ended, and no others: its lane is not owned now.
+
+        The lease of the lane may have lapsed for a moment only, and what was counted before counts on.
+        """
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            self._end((job.plan.line_of(planned.service), job.plan.desk), step)
+
     def _follow(self, key: Key, tenant_id: str, step: Step) -> None:
-        windows, current = self._windows, step.execution
+        self._end(key, step)
+        if step.execution is not None and step.state is StepState.IN_PROGRESS:
+            self._windows.runs(key, tenant_id, step.execution.exec_id)
+        if step.execution is not None and step.unacked:
+            self._windows.opened(key, tenant_id, step.execution.exec_id)
+
+    def _end(self, key: Key, step: Step) -> None:
         for execution in step.executions:
-            lease_id = execution.exec_id
-            if execution is current and step.state is StepState.IN_PROGRESS:
-                windows.runs(key, tenant_id, lease_id)
-            else:
-                windows.rests(lease_id)
-            if execution is current and step.unacked:
-                windows.opened(key, tenant_id, lease_id)
-            elif windows.is_open(lease_id):
+            lease_id, current = execution.exec_id, execution is step.execution
+            if not (current and step.state is StepState.IN_PROGRESS):
+                self._windows.rests(lease_id)
+            if not (current and step.unacked) and self._windows.is_open(lease_id):
                 self._closed(lease_id, step, execution)
                 self.pump(key)
 
