@@ -58,7 +58,7 @@ def test_an_attempt_that_ends_while_its_lane_has_lapsed_is_in_progress_no_more(
     async def main(loop: VirtualLoop) -> None:
         async with Apart(loop).running() as world:
             owner, asking = await world.owner("owner"), await world.orchestrator("asks")
-            job_id = await world.submit(asking)
+            job_id = await world.submit(asking, request_type="OCR")
             await asyncio.sleep(10)
             await applied(owner, job_id, ack_of)
             owner.lanes._until = dict.fromkeys(owner.lanes._until, loop.time())
