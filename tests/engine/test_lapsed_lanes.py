@@ -1,14 +1,20 @@
 """A process that was slow to renew its lanes has them again, and all that waited for lanes is told."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import pytest
 
 from lucius.core.errors import LedgerUnavailableError
+from lucius.core.inputs import Input
+from lucius.core.job import Job
 from lucius.core.routing import LANES
 from lucius.engines.outbox.lane_leases import NOBODY, LeasedLanes
+from lucius.engines.outbox.notices import Nudges
 from lucius.ledgers.memory_leases import MemoryLeases
 from lucius.ports.leases import LeaseRow
-from tests.engine.apart import Apart
+from tests.conformance.jobs import ack_of, success_of
+from tests.engine.apart import Apart, Process
 from tests.virtual import VirtualLoop, run_virtually
 
 
@@ -63,5 +69,34 @@ def test_lanes_that_were_given_up_in_an_outage_are_taken_over_again() -> None:
         await asyncio.sleep(60)
         assert first.owned == frozenset(range(LANES))
         await first.kill()
+
+    run_virtually(main)
+
+
+async def applied(process: Process, job_id: str, received: Callable[[Job], Input]) -> None:
+    job = await process.parts.engine.job(job_id)
+    assert job is not None
+    await process.parts.engine.apply(job_id, received(job))
+
+
+def test_an_attempt_that_ends_while_its_lane_has_lapsed_is_in_progress_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody is nudged: a nudge may be lost."""
+    monkeypatch.setattr(Nudges, "put", lambda self, job: None)
+
+    async def main(loop: VirtualLoop) -> None:
+        async with Apart(loop).running() as world:
+            owner, asking = await world.owner("owner"), await world.orchestrator("asks")
+            job_id = await world.submit(asking, request_type="OCR")
+            await asyncio.sleep(10)
+            await applied(owner, job_id, ack_of)
+            owner.lanes._until = dict.fromkeys(owner.lanes._until, loop.time())
+            assert owner.owned == frozenset()
+            await applied(owner, job_id, success_of)
+            await asyncio.sleep(10)
+            assert len(owner.owned) == 16, "the next renewal has them again"
+            rows = await asking.parts.engine.backlog()
+            assert [row["service"] for row in rows if row["in_progress"]] == []
 
     run_virtually(main)

@@ -11,10 +11,12 @@ from lucius.core.decide import decide
 from lucius.core.inputs import Ticked
 from lucius.core.job import Job
 from lucius.engines.outbox.ticks import QUIET
+from lucius.ledgers.azure.copies import Copy, Trace
 from lucius.ledgers.azure.lateness import CROWD, LAG, MOST, Late
 from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.pending import Pending
+from lucius.ledgers.azure.projections import Projections, Tables
 from lucius.ledgers.azure.split import SplitTables
 from lucius.ledgers.azure.store import ROW, Row, Store
 from tests.conformance.azure_ledgers import EVENTS, LANES, OUTBOX, STEPS, split
@@ -156,6 +158,24 @@ def test_copies_are_not_late_where_nothing_is_due() -> None:
             assert head["version"] == job.version
 
     run_virtually(main)
+
+
+async def test_an_older_save_that_is_copied_late_by_the_same_process_replaces_nothing() -> None:
+    """Two saves of a job may be copied at the same time, and what is known of its rows is shared."""
+    store, made = MemoryTables(), request("one", released=True)
+    copies = Projections(store, Tables("jobs", "steps", "outbox", "events"))
+    job = made.job
+    head = await copies.begin(job.job_id, job.tenant_id, "bucket", job)
+    trace = Trace("bucket")
+    trace.see(head)
+    newer = decide(job, ack_of(job), job.updated_at + timedelta(seconds=1)).job
+    for saved in (newer, job):
+        await copies.write([Copy(saved, f"save {saved.version}", Pending(), trace)])
+    found = await copies.head(job.job_id)
+    assert found is not None
+    assert found["version"] == newer.version > job.version
+    ((_, entry),) = store.tables["outbox"].items()
+    assert entry["version"] == newer.version
 
 
 # -- what waits is carried on ----------------------------------------------------------------

@@ -253,7 +253,7 @@ class EngineLoop:
             self._releases.overtaken(job)
             self._observer.took_up(job)
         elif fresh:
-            self._releases.left(job)
+            self._releases.ended(job)
         self._inbox.put(Loaded(job, mail))
 
     # -- deciding ----------------------------------------------------------------------------
@@ -352,7 +352,7 @@ class EngineLoop:
     def _saved(self, save: _Save, outcome: WriteOutcome | BaseException) -> None:
         job = save.decision.job
         self._unreserve(save)
-        if save.owned and isinstance(outcome, Exception):
+        if isinstance(outcome, Exception) and (save.owned or self._lanes.renewal is not None):
             self._doubt(job.job_id)
         if outcome is True or isinstance(outcome, Created):
             try:
@@ -377,7 +377,7 @@ class EngineLoop:
     def _doubt(self, job_id: str) -> None:
         """Nobody knows whether the write is stored. What is held or out by now counts once it is read.
 
-        What another process owns is due there anyway.
+        A process that owns no lanes counts nothing.
         """
         if job_id in self._doubtful:
             return

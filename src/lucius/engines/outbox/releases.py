@@ -224,8 +224,9 @@ class Releases:
     # -- keeping in step ---------------------------------------------------------------------
 
     def listen(self, commit: Committed) -> None:
-        """Of every commit: on the owned lanes, what it let out or ended counts."""
+        """Of every commit: on the owned lanes, count what it let out and what it ended."""
         if not commit.owned:
+            self.ended(commit.job)
             return
         before, job = commit.before, commit.job
         plan = job.plan
@@ -243,13 +244,6 @@ class Releases:
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             key = (job.plan.line_of(planned.service), job.plan.desk)
             self._follow(key, job.tenant_id, step)
-
-    def left(self, job: Job) -> None:
-        """A job of a lane whose lease has lapsed. It may be trusted again, so what ended counts no more."""
-        for planned, step in zip(job.plan.steps, job.steps, strict=True):
-            if any(self._windows.counts(execution.exec_id) for execution in step.executions):
-                key = (job.plan.line_of(planned.service), job.plan.desk)
-                self._follow(key, job.tenant_id, step)
 
     def caught_up(self, job: Job) -> None:
         """A job whose last write was in doubt: what is out counts, and what is held waits here.
@@ -285,17 +279,27 @@ class Releases:
         self._windows.forget(lane)
         self._ready.forget(lane)
 
+    def ended(self, job: Job) -> None:
+        """Count attempts of a job no more that have ended, and no others: its lane is not owned now.
+
+        The lease of the lane may have lapsed for a moment only, and what was counted before counts on.
+        """
+        for planned, step in zip(job.plan.steps, job.steps, strict=True):
+            self._end((job.plan.line_of(planned.service), job.plan.desk), step)
+
     def _follow(self, key: Key, tenant_id: str, step: Step) -> None:
-        windows, current = self._windows, step.execution
+        self._end(key, step)
+        if step.execution is not None and step.state is StepState.IN_PROGRESS:
+            self._windows.runs(key, tenant_id, step.execution.exec_id)
+        if step.execution is not None and step.unacked:
+            self._windows.opened(key, tenant_id, step.execution.exec_id)
+
+    def _end(self, key: Key, step: Step) -> None:
         for execution in step.executions:
-            lease_id = execution.exec_id
-            if execution is current and step.state is StepState.IN_PROGRESS:
-                windows.runs(key, tenant_id, lease_id)
-            else:
-                windows.rests(lease_id, freed=execution.reason not in PRESUMED_DEAD)
-            if execution is current and step.unacked:
-                windows.opened(key, tenant_id, lease_id)
-            elif windows.is_open(lease_id):
+            lease_id, current = execution.exec_id, execution is step.execution
+            if not (current and step.state is StepState.IN_PROGRESS):
+                self._windows.rests(lease_id, freed=execution.reason not in PRESUMED_DEAD)
+            if not (current and step.unacked) and self._windows.is_open(lease_id):
                 self._closed(lease_id, step, execution)
                 self.pump(key)
 

@@ -197,10 +197,6 @@ class Windows:
     def is_open(self, lease_id: str) -> bool:
         return lease_id in self._open
 
-    def counts(self, lease_id: str) -> bool:
-        """Whether it counts as out, or as in progress."""
-        return lease_id in self._open or lease_id in self._running
-
     def acknowledged(self, lease_id: str) -> Key | None:
         """What a worker took by itself tells how long it queued; what it was handed, that it had room."""
         entry = self._open.get(lease_id)

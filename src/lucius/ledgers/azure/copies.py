@@ -26,6 +26,8 @@ class Trace:
     """ETag of the row that heads its steps."""
     copied: str = ""
     """The save whose id the head had, when it was last seen."""
+    copied_version: int = 0
+    """The version that the head had then."""
     drafted: bool = False
     """Whether the rows of its steps are there, with what never changes."""
     etag: str = ""
@@ -37,11 +39,12 @@ class Trace:
     version: int = 0
     ended: bool = False
     """Whether the job was terminal then."""
-    entries: dict[str, str | None] = field(default_factory=dict)
-    """ETags of its rows in Outbox."""
+    entries: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    """ETags of its rows in Outbox, each with the version that it is of."""
 
     def see(self, head: Row) -> None:
         self.head, self.copied = head[ETAG], head.get("save_id", "")
+        self.copied_version = head["version"]
         self.drafted = bool(head["version"] or head.get("drafted"))
 
     def saw(self, copy: "Copy", etag: str) -> None:
@@ -123,5 +126,5 @@ def entry_rows(copy: Copy) -> Iterator[Row]:
 
 
 def guarded(row: Row, trace: Trace) -> Change:
-    etag = trace.entries.get(row[ROW])
+    etag, _ = trace.entries.get(row[ROW], (None, 0))
     return Change(Act.INSERT if etag is None else Act.MERGE, row, etag)

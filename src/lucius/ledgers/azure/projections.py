@@ -115,40 +115,47 @@ class Projections:
             await self._store.commit(self._tables.events, changes)
 
     async def _write_entries(self, portion: Sequence[Copy]) -> None:
-        """Of jobs of one partition, in one transaction."""
+        """Of jobs of one partition, in one transaction.
+
+        A later save of the same job may be copied at the same time: what it has written stays.
+        """
         left = {row[ROW]: (row, copy.trace) for copy in portion for row in entry_rows(copy)}
         for _ in range(RACES * len(left)):
+            left = {key: each for key, each in left.items() if _is_newer(*each)}
             if not left:
                 return
             changes = [guarded(row, trace) for row, trace in left.values()]
             made = await self._store.commit(self._tables.outbox, changes)
             if not isinstance(made, Refused):
                 for etag, (row, trace) in zip(made, left.values(), strict=True):
-                    trace.entries[row[ROW]] = etag
+                    trace.entries[row[ROW]] = (etag, row["version"])
                 return
             await self._met_entry(list(left)[made.index], left)
         if left:
             raise _outrun(portion[0].job)
 
     async def _met_entry(self, key: str, left: dict[str, tuple[Row, Trace]]) -> None:
-        """Someone else has written it. What is as new as ours, or deleted, stays as it is."""
-        row, trace = left[key]
+        """Someone else has written it. What is deleted stays so."""
+        _, trace = left[key]
         known = trace.entries.pop(key, None)
         found = await self._store.get(self._tables.outbox, trace.bucket, key, ["version"])
         if found is not None:
-            trace.entries[key] = found[ETAG]
-        if (found is None and known) or (found and found["version"] >= row["version"]):
+            trace.entries[key] = (found[ETAG], found["version"])
+        elif known:
             del left[key]
 
     async def _write_steps(self, copy: Copy) -> None:
         """One transaction, guarded by the head."""
         job, trace = copy.job, copy.trace
         for _ in range(RACES):
+            if trace.copied_version > job.version:
+                return
             changes = [Change(Act.MERGE, head_row(copy), trace.head)]
             changes += moving_steps(job) if trace.drafted else whole_steps(job)
             made = await self._store.commit(self._tables.steps, changes)
             if not isinstance(made, Refused):
                 trace.head, trace.copied, trace.drafted = made[0], copy.save_id, True
+                trace.copied_version = job.version
                 return
             found = await self.head(job.job_id)
             if found is not None:
@@ -237,6 +244,12 @@ async def _each(write: Callable[[T], Awaitable[None]], wanted: Sequence[T]) -> l
 
     done = await asyncio.gather(*(one(each) for each in wanted))
     return [each for each, written in zip(wanted, done, strict=True) if written]
+
+
+def _is_newer(row: Row, trace: Trace) -> bool:
+    """Than the row that is known to be there."""
+    _, version = trace.entries.get(row[ROW], (None, 0))
+    return bool(row["version"] > version)
 
 
 def _outrun(job: Job) -> LedgerUnavailableError:
