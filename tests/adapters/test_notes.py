@@ -38,8 +38,9 @@ async def create(notes: Notes, *names: str) -> None:
 
 
 async def test_new_notes_are_committed_on_the_loop_while_that_is_quick(
-    tmp_path: Path, threads: list[threading.Thread]
+    tmp_path: Path, threads: list[threading.Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("lucius.workspaces.notes.QUICK_SECONDS", 3600.0)
     notes = Notes(str(tmp_path))
     await create(notes, "first")  # opens the database, which may take longer
     await create(notes, "a", "b")

@@ -1,5 +1,8 @@
 """The stand-in as the real SDK sees it: locks, counts, dead letters, expiry, duplicates, sessions."""
 
+import asyncio
+import socket
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +18,7 @@ from azure.servicebus.exceptions import (
 
 from lucius.standins.service_bus.broker import TopicOptions
 from lucius.standins.service_bus.queue import QueueOptions
+from lucius.standins.service_bus.server import StandIn
 from tests.standins.service_bus import connected, names, seconds, send
 
 
@@ -145,3 +149,18 @@ async def test_messages_survive_the_server() -> None:
         await stand_in.start()
         async with client.get_subscription_receiver("t", "w") as receiver:
             assert names(await receiver.receive_messages(1, max_wait_time=5)) == ["1"]
+
+
+@pytest.mark.parametrize("turns", range(3, 8))
+async def test_a_connection_that_comes_as_the_broker_stops_is_closed(turns: int) -> None:
+    """However many turns of the loop ago it was accepted. In earlier turns asyncio alone knows it."""
+    stand_in = StandIn()
+    await stand_in.start()
+    with socket.create_connection(("127.0.0.1", stand_in.port)) as client:
+        client.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await stand_in.stop()
+        async with asyncio.timeout(30):
+            with suppress(ConnectionResetError):
+                assert await asyncio.get_running_loop().sock_recv(client, 1) == b""

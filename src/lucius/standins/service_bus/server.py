@@ -24,6 +24,7 @@ class StandIn:
         self._server: asyncio.Server | None = None
         self._clients: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._starting: asyncio.Task[None] | None = None
+        self._serving = False
 
     @property
     def port(self) -> int:
@@ -42,7 +43,7 @@ class StandIn:
 
     async def start(self) -> None:
         listening = self._listen()
-        self._server = await asyncio.start_server(self._serve, sock=listening)
+        self._server = await asyncio.start_server(self._accept, sock=listening)
 
     def _listen(self) -> socket.socket:
         listening = socket.socket()
@@ -50,10 +51,12 @@ class StandIn:
         listening.bind((self._host, self._port))
         listening.listen()
         self._port = listening.getsockname()[1]
+        self._serving = True
         return listening
 
     def cut_off(self) -> None:
         """As a crash: connections break at once, and nobody listens. Locks stay."""
+        self._serving = False
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -65,7 +68,7 @@ class StandIn:
         listening = self._listen()
 
         async def serve() -> None:
-            self._server = await asyncio.start_server(self._serve, sock=listening)
+            self._server = await asyncio.start_server(self._accept, sock=listening)
 
         self._starting = asyncio.create_task(serve())
 
@@ -88,17 +91,22 @@ class StandIn:
     ) -> None:
         await self.stop()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._clients[task] = writer
-        try:
-            with suppress(OSError, asyncio.IncompleteReadError, CodecError):
-                head = await reader.readexactly(8)
-                if head.startswith(b"AMQP"):
-                    await Connection(self.broker, reader, writer).run(head)
-                else:
-                    await AdminConnection(self.broker, reader, writer).run(head)
-        finally:
-            del self._clients[task]
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Known at once: a stop closes it too, whether it comes before its task begins or before this."""
+        if not self._serving:
             writer.transport.abort()
+            return
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._clients[task] = writer
+        task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._clients.pop(task).transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError, CodecError):
+            head = await reader.readexactly(8)
+            if head.startswith(b"AMQP"):
+                await Connection(self.broker, reader, writer).run(head)
+            else:
+                await AdminConnection(self.broker, reader, writer).run(head)
