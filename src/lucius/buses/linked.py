@@ -1,57 +1,88 @@
-"""The bus of another process, over a socket between the two.
+"""What the server and the process of its services have instead of a bus: packets of many over a socket.
 
-`LinkedBus` is the bus as the process without one has it. `BusLink` is the other end: it does there what it is
-asked. Replies and settlements go one way: they are out when the system has them, and nobody answers. That
-fits a bus in memory, which refuses nothing. What the far process held when it went away comes again.
+`ServicesLink` is the server's end. It hands out directives as far as the services have room, holds each until
+its ACK, and passes replies on. `LinkedBus` is the other end: the bus as the services have it. All goes one
+way and in order, and nobody answers. Directives that were not begun when that process dies come again.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any
 
 from orjson import Fragment
 
+from lucius.buses.memory import MemoryBus
 from lucius.buses.packets import Packets, encoded
+from lucius.core.bounds import SLOTS
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
 from lucius.core.wire import ACK
-from lucius.ports.bus import Bus, Delivery, Message, Subscription, check_ids
+from lucius.ports.bus import Bus, Delivery, Message, Subscription
 
 log = logging.getLogger(__name__)
-ONE_WAY: Final = 0
-"""The number of what nobody answers."""
-GIVE_UP: Final = "give up"
-"""Whoever asked this does not wait for the answer any more."""
+
+
+class Word(StrEnum):
+    """How each value begins that is for the bus. Others are orders, or reports."""
+
+    SUBSCRIBE = "subscribe"
+    ROOM = "room"
+    DIRECTIVES = "directives"
+    REPLIES = "replies"
+    COMPLETE = "complete"
+    ABANDON = "abandon"
+    SET_ASIDE = "set aside"
+
+
+Body = Mapping[str, Any]
 Aside = Callable[[str, Any], None]
 """Called with a word and a value that are not for the bus: orders one way, reports the other."""
+Took = Callable[[Sequence[Body]], bool]
+"""Takes replies. False: it has enough, and `until_room` says when it takes more."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Directives of one subscription that have come and were not received yet."""
+
+    ready: deque[Delivery] = field(default_factory=deque)
+    came: int = 0
+    """How many have come, ever."""
+    announced: int = 0
+    """Up to which number more may come."""
+    waiting: asyncio.Future[None] | None = None
 
 
 class LinkedBus:
-    """Implements `lucius.ports.bus.Bus`, but that nobody hears of a lock that was lost at `complete`."""
+    """The bus of services whose server is the process beside: directives come in, replies go out."""
 
     volatile = True
-    by_tenant = True
+    by_tenant = False
 
     def __init__(self, heard: Aside, lost: Callable[[], None]) -> None:
-        self.packets = Packets(self._received, self._lost)
+        self.packets = Packets(self._received, lost)
         self._heard = heard
-        self._gone = lost
-        self._number = 0
-        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._queues: dict[str, _Queue] = {}
 
     def report(self, word: str, value: Any = None) -> None:
-        self.packets.send((ONE_WAY, word, value))
+        self.packets.send((word, value))
 
     # -- the port ----------------------------------------------------------------------------
 
     async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
-        await self._ask("ensure", [_plain(each) for each in subscriptions])
+        self.packets.send(
+            (Word.SUBSCRIBE, [(each.topic, each.name, each.filters) for each in subscriptions])
+        )
+        await self._sent()
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
-        check_ids(messages)
+        """An ACK is out when this returns, before the work begins: whoever dies by it was heard of."""
         try:
-            self.packets.send((ONE_WAY, "publish", topic, [_sendable(each) for each in messages]))
+            self.packets.send((Word.REPLIES, [each.body for each in messages]))
         except TypeError as error:
             raise PublishRefusedError(f"a message to {topic} is not JSON: {error}") from error
         await self._sent()
@@ -70,232 +101,221 @@ class LinkedBus:
         wait: timedelta,
         tenants: Collection[str] | None = None,
     ) -> Sequence[Delivery]:
-        chosen = None if tenants is None else list(tenants)
-        asked = (name, list(topics), limit, wait.total_seconds(), chosen)
-        return [_delivery(name, each) for each in await self._ask("receive", *asked)]
+        """One receiver has a name. It says how many it can take; others are not sent."""
+        queue = self._queues.setdefault(name, _Queue())
+        upto = queue.came + limit - len(queue.ready)
+        if upto > queue.announced:
+            queue.announced = upto
+            self.packets.send((Word.ROOM, name, list(topics), upto))
+        if not queue.ready:
+            queue.waiting = asyncio.get_running_loop().create_future()
+            await asyncio.wait((queue.waiting,), timeout=wait.total_seconds())
+        return [queue.ready.popleft() for _ in range(min(limit, len(queue.ready)))]
 
     async def complete(self, delivery: Delivery) -> None:
-        """It is out before the work begins: what kills this process does not come again."""
-        self.packets.send((ONE_WAY, "complete", delivery.lock_token))
-        await self._sent()
+        self.packets.send((Word.COMPLETE, delivery.lock_token))
 
     async def abandon(self, delivery: Delivery) -> None:
-        await self._ask("abandon", delivery.lock_token)
+        self.packets.send((Word.ABANDON, delivery.lock_token))
+        await self._sent()
 
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
-        await self._ask("dead_letter", delivery.lock_token, reason, detail)
+        self.packets.send((Word.SET_ASIDE, delivery.lock_token, reason, detail))
+        await self._sent()
 
     async def tell(self, address: str, message: Message) -> None:
-        await self._ask("tell", address, _sendable(message))
+        raise BusUnavailableError("services of the process beside tell nobody anything")
 
     async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
-        return [Message(*each) for each in await self._ask("hear", address, wait.total_seconds())]
+        """Nothing: what these services must hear are orders of the server."""
+        await asyncio.sleep(wait.total_seconds())
+        return ()
 
     async def close(self) -> None:
         self.packets.close()
 
     # -- the link ----------------------------------------------------------------------------
 
-    async def _ask(self, word: str, *values: Any) -> Any:
-        self._number += 1
-        number, answer = self._number, asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
-        self.packets.send((number, word, *values))
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if self._asked.pop(number, None) is not None:
-                self.packets.send((ONE_WAY, GIVE_UP, number))
-            elif not answer.cancelled() and answer.exception() is None:
-                self._return(answer.result())
-            raise
-
     def _received(self, values: list[Any]) -> None:
-        for number, word, value in values:
-            if number == ONE_WAY:
-                self._heard(word, value)
-                continue
-            answer = self._asked.pop(number, None)
-            if answer is None or answer.done():
-                self._return(value)
-            elif word == "done":
-                answer.set_result(value)
+        for word, *rest in values:
+            if word == Word.DIRECTIVES:
+                self._came(*rest)
             else:
-                answer.set_exception(BusUnavailableError(value))
+                self._heard(word, *rest)
 
-    def _return(self, value: Any) -> None:
-        """What came for somebody who has gone meanwhile is given back, if it is messages."""
-        for each in value if isinstance(value, list) else ():
-            if len(each) == _DELIVERY:
-                self.packets.send((ONE_WAY, "abandon", each[-2]))
-
-    def _lost(self) -> None:
-        asked, self._asked = self._asked, {}
-        for answer in asked.values():
-            if not answer.done():
-                answer.set_exception(BusUnavailableError("the process that has the bus is gone"))
-        self._gone()
+    def _came(self, name: str, directives: Sequence[Sequence[Any]]) -> None:
+        queue = self._queues[name]
+        queue.came += len(directives)
+        for token, message_id, topic, count, body in directives:
+            queue.ready.append(Delivery(Message(message_id, body), topic, name, token, count))
+        if queue.waiting is not None and not queue.waiting.done():
+            queue.waiting.set_result(None)
 
 
-class BusLink:
-    """`heard` is told what is not for the bus, `lost` that the far process has gone."""
+@dataclass(slots=True)
+class _Receiver:
+    """A subscription of the services over there: how many directives it may have been sent, ever."""
 
-    def __init__(self, bus: Bus, heard: Aside, lost: Callable[[], None]) -> None:
+    name: str
+    topics: frozenset[str]
+    upto: int = 0
+    sent: int = 0
+
+
+class ServicesLink:
+    """`replies` takes replies, `heard` is told what is not for the bus, `lost` that the process has gone.
+
+    `until_room`: returns when `replies` takes more. Until then nothing is read from the socket.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        replies: Took,
+        until_room: Callable[[], Any],
+        heard: Aside,
+        lost: Callable[[], None],
+    ) -> None:
         self.packets = Packets(self._received, self._lost)
         self._bus = bus
+        self._replies = replies
+        self._until_room = until_room
         self._heard = heard
         self._gone = lost
+        self._receivers: dict[str, _Receiver] = {}
         self._held: dict[str, Delivery] = {}
-        """What the far process has received and not settled, by its lock."""
-        self._begun: set[object] = set()
-        """Leases of these that it has acknowledged: their directives have done what they are for."""
-        self._tasks: dict[asyncio.Task[None], int] = {}
+        """Directives that the services have and did not begin, by their locks."""
+        self._leases: dict[object, str] = {}
+        """Their locks by lease."""
+        self._waking = False
+        self._pause: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
 
     def order(self, word: str, value: Any = None) -> None:
-        self.packets.send((ONE_WAY, word, value))
+        self.packets.send((word, value))
+
+    # -- what comes --------------------------------------------------------------------------
 
     def _received(self, values: list[Any]) -> None:
-        """What goes one way is done in its order; what is asked may take its time."""
-        one_way = [rest for number, *rest in values if number == ONE_WAY]
-        if one_way:
-            self._spawn(ONE_WAY, self._follow(one_way))
-        for number, word, *rest in values:
-            if number != ONE_WAY:
-                self._spawn(number, self._answer(number, word, rest))
-
-    def _spawn(self, number: int, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = number
-        task.add_done_callback(self._tasks.pop)
-
-    async def _follow(self, values: list[Any]) -> None:
-        for word, *rest in values:
+        replies: list[Body] = []
+        for value in values:
             try:
-                match word:
-                    case "publish":
-                        topic, messages = rest[0], [Message(*each) for each in rest[1]]
-                        self._begun.update(_acknowledged(messages))
-                        await self._bus.publish(topic, messages)
-                    case "complete":
-                        await self._bus.complete(self._settled(rest[0]))
-                    case "abandon":
-                        await self._bus.abandon(self._settled(rest[0]))
-                    case _ if word == GIVE_UP:
-                        self._give_up(rest[0])
-                    case _:
-                        self._heard(word, *rest)
+                word, *rest = value
+                if word == Word.REPLIES:
+                    replies += [each for each in rest[0] if isinstance(each, dict)]
+                else:
+                    self._follow(word, *rest)
             except BusError as error:
-                log.info("%s of the process beside: %s", word, error)
+                log.info("%s of the process beside: %s", value[0], error)
             except Exception:
-                log.exception("%s of the process beside", word)
+                log.exception("the process beside says what nobody understands")
+        if replies:
+            self._take(replies)
 
-    def _give_up(self, number: int) -> None:
-        for task, asked in self._tasks.items():
-            if asked == number:
-                task.cancel()
+    def _take(self, replies: Sequence[Body]) -> None:
+        for body in replies:
+            if body.get("type") == ACK:
+                self._settle(self._leases.get(body.get("lease_id"), ""))
+        if not self._replies(replies) and self._pause is None:
+            self.packets.pause_reading()
+            self._pause = self._loop.create_task(self._read_again())
 
-    async def _answer(self, number: int, word: str, values: list[Any]) -> None:
-        try:
-            self.packets.send((number, "done", await self._done(word, *values)))
-        except BusError as error:
-            self.packets.send((number, "failed", str(error)))
-        except Exception as error:
-            log.exception("%s of the process beside", word)
-            self.packets.send((number, "failed", repr(error)))
+    async def _read_again(self) -> None:
+        await self._until_room()
+        self._pause = None
+        self.packets.resume_reading()
 
-    async def _done(self, word: str, *values: Any) -> Any:
+    def _follow(self, word: str, *values: Any) -> None:
         match word, values:
-            case "ensure", [subscriptions]:
-                return await self._bus.ensure([_subscription(each) for each in subscriptions])
-            case "receive", [name, topics, limit, wait, tenants]:
-                seconds = timedelta(seconds=wait)
-                found = await self._bus.receive(name, topics, limit, seconds, tenants)
-                return [each for one in found for each in await self._handed_out(one)]
-            case "abandon", [token]:
-                return await self._bus.abandon(self._settled(token))
-            case "dead_letter", [token, reason, detail]:
-                return await self._bus.dead_letter(self._settled(token), reason, detail)
-            case "tell", [address, message]:
-                return await self._bus.tell(address, Message(*message))
-            case "hear", [address, wait]:
-                heard = await self._bus.hear(address, timedelta(seconds=wait))
-                return [_sendable(each) for each in heard]
-        raise BusUnavailableError(f"{word} is not known here")
+            case Word.SUBSCRIBE, [subscriptions]:
+                self._memory.subscribe([_subscription(*each) for each in subscriptions])
+            case Word.ROOM, [name, topics, upto]:
+                self._make_room(name, topics, upto)
+            case Word.COMPLETE, [token]:
+                self._settle(token)
+            case Word.ABANDON, [token]:
+                self._memory.put_back(self._taken(token))
+            case Word.SET_ASIDE, [token, reason, detail]:
+                self._memory.set_aside(self._taken(token), reason, detail)
+            case _:
+                self._heard(word, *values)
 
-    async def _handed_out(self, delivery: Delivery) -> list[Fragment]:
+    @property
+    def _memory(self) -> MemoryBus:
+        """Only services without a bus of their own send and take anything here."""
+        assert isinstance(self._bus, MemoryBus), "the services have a bus of their own"
+        return self._bus
+
+    # -- directives --------------------------------------------------------------------------
+
+    def _make_room(self, name: str, topics: Sequence[str], upto: int) -> None:
+        receiver = self._receivers.get(name)
+        if receiver is None:
+            receiver = self._receivers[name] = _Receiver(name, frozenset(topics))
+            self._memory.attend(name, self._wake)
+        receiver.upto = upto
+        self._send(receiver)
+
+    def _wake(self) -> None:
+        """Something was published: send it with all that is published in this turn of the loop."""
+        if not self._waking:
+            self._waking = True
+            self._loop.call_soon(self._send_all)
+
+    def _send_all(self) -> None:
+        self._waking = False
+        for receiver in self._receivers.values():
+            self._send(receiver)
+
+    def _send(self, receiver: _Receiver) -> None:
+        room = min(receiver.upto - receiver.sent, SLOTS.high)
+        if room < 1 or not self.packets.connected:
+            return
+        taken = self._memory.take(receiver.name, receiver.topics, room)
+        directives = [each for one in taken for each in self._handed_out(one)]
+        if directives:
+            receiver.sent += len(directives)
+            self.packets.send((Word.DIRECTIVES, receiver.name, directives))
+
+    def _handed_out(self, delivery: Delivery) -> list[Fragment]:
         """One that cannot be sent is set aside, and takes no other with it."""
+        message, token = delivery.message, delivery.lock_token
+        said = (token, message.message_id, delivery.topic, delivery.count, message.body)
         try:
-            content = Fragment(encoded(_received(delivery)))
+            content = Fragment(encoded(said))
         except TypeError as error:
-            await self._bus.dead_letter(delivery, "NOT_JSON", str(error))
+            self._memory.set_aside(delivery, "NOT_JSON", str(error))
             return []
-        self._held[delivery.lock_token] = delivery
+        self._held[token] = delivery
+        self._leases[message.body.get("lease_id")] = token
         return [content]
 
-    def _settled(self, token: str) -> Delivery:
+    def _taken(self, token: str) -> Delivery:
         held = self._held.pop(token, None)
         if held is None:
             raise BusUnavailableError(f"nothing is held under {token}")
-        self._begun.discard(held.message.body.get("lease_id"))
+        self._leases.pop(held.message.body.get("lease_id"), None)
         return held
 
+    def _settle(self, token: str) -> None:
+        """Its ACK has settled it, or what has no ACK is done with."""
+        if token in self._held:
+            self._memory.settle(self._taken(token))
+
     def _lost(self) -> None:
-        for task in tuple(self._tasks):
-            task.cancel()
-        held, self._held = list(self._held.values()), {}
-        task = asyncio.get_running_loop().create_task(self._give_back(held))
-        self._tasks[task] = ONE_WAY
-        task.add_done_callback(self._tasks.pop)
+        """What was not begun comes again. Whoever ends the leases of the rest has them done again."""
+        if self._pause is not None:
+            self._pause.cancel()
+        for name in self._receivers:
+            self._memory.leave(name, self._wake)
+        for token in reversed(self._held):
+            try:
+                self._memory.put_back(self._held[token])
+            except BusError as error:
+                log.info("%s comes again: %s", self._held[token].message.message_id, error)
+        self._held.clear()
         self._gone()
 
-    async def _give_back(self, held: Sequence[Delivery]) -> None:
-        """All but what was begun: whoever ends its lease has it done again, under another one."""
-        for each in held:
-            begun = each.message.body.get("lease_id") in self._begun
-            try:
-                await (self._bus.complete(each) if begun else self._bus.abandon(each))
-            except BusError as error:
-                log.info("%s comes again: %s", each.message.message_id, error)
 
-
-_DELIVERY: Final = 6
-
-
-def _acknowledged(messages: Sequence[Message]) -> Iterator[object]:
-    for each in messages:
-        if each.body.get("type") == ACK:
-            yield each.body.get("lease_id")
-
-
-def _sendable(message: Message) -> tuple[Any, ...]:
-    return message.message_id, message.body, message.properties
-
-
-def _received(delivery: Delivery) -> tuple[Any, ...]:
-    return *_sendable(delivery.message), delivery.topic, delivery.lock_token, delivery.count
-
-
-def _delivery(name: str, value: Sequence[Any]) -> Delivery:
-    message_id, body, properties, topic, token, count = value
-    return Delivery(Message(message_id, body, properties), topic, name, token, count)
-
-
-def _plain(spec: Subscription) -> tuple[Any, ...]:
-    times = (spec.lock.total_seconds(), spec.max_deliveries)
-    return (
-        spec.topic,
-        spec.name,
-        spec.filters,
-        spec.catch_all,
-        *times,
-        spec.by_topic,
-        spec.addressed,
-    )
-
-
-def _subscription(value: Sequence[Any]) -> Subscription:
-    topic, name, filters, catch_all, lock, most, by_topic, addressed = value
-    taken = {each: tuple(values) for each, values in filters.items()}
-    return Subscription(
-        topic, name, taken, catch_all, timedelta(seconds=lock), most, by_topic, addressed
-    )
+def _subscription(topic: str, name: str, filters: Mapping[str, Sequence[Any]]) -> Subscription:
+    return Subscription(topic, name, {each: tuple(values) for each, values in filters.items()})

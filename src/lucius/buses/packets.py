@@ -7,12 +7,19 @@ from typing import Any, Final, cast
 
 import orjson
 
+from lucius.core.packed import Packed
+
 _LENGTH: Final = Struct("!I")
 
 
 def encoded(value: Any) -> bytes:
     """TypeError: it is not JSON."""
-    return orjson.dumps(value, default=dict)
+    return orjson.dumps(value, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """JSON that is text already stays as it is."""
+    return orjson.Fragment(value.text) if isinstance(value, Packed) else dict(value)
 
 
 def packet(values: Sequence[bytes]) -> bytes:
@@ -80,6 +87,18 @@ class Packets(asyncio.Protocol):
             self._settle(None)
 
     # -- receiving ---------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        return self._transport is not None
+
+    def pause_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Nothing is kept in this process that the system could take."""
