@@ -140,7 +140,7 @@ class StraightReplies:
         self._beside = beside
 
     async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
-        value = encoded((Word.REPLIES, [message.body]))
+        value = encoded((Word.REPLY, message.body))
         await asyncio.to_thread(self._beside.sendall, packet([value]))
         return SILENT
 

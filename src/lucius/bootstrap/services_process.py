@@ -20,6 +20,7 @@ from lucius.bootstrap.ending import say_stopping
 from lucius.bootstrap.loop_watch import Block
 from lucius.bootstrap.own_services import ended_leases
 from lucius.buses.linked import ServicesLink
+from lucius.buses.memory import MemoryBus
 from lucius.core.effects import Committed
 from lucius.core.errors import LuciusError
 from lucius.engines.outbox.ownership import LostServices
@@ -59,8 +60,9 @@ class Life:
     def __init__(self, bus: Bus, replies: ReplyConsumer, blocked: Callable[[Block], None]) -> None:
         loop = asyncio.get_running_loop()
         taken = (replies.came, replies.until_room)
-        self.link = ServicesLink(bus, *taken, self._heard, self._unlinked)
-        self._beside = ServicesLink(bus, *taken, _unheard, lambda: None)
+        directives = bus if isinstance(bus, MemoryBus) else None
+        self.link = ServicesLink(directives, *taken, self._heard, self._unlinked)
+        self._beside = ServicesLink(None, *taken, _unheard, lambda: None)
         self.began_at = loop.time()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.draining = asyncio.Event()
@@ -93,15 +95,15 @@ class Life:
         if word == READY and not self.ready.done():
             self.ready.set_result(None)
         elif word == FAILED:
-            self._failure = value
+            self._failure = str(value)
         elif word == DRAINING:
             self.draining.set()
         elif word == DRAINED and not self.drained.done():
-            self.drained.set_result(value)
+            self.drained.set_result(int(value))
         elif word == BLOCKED:
             service, place, seconds = value
             now = asyncio.get_running_loop().time()
-            self._blocked(Block(service, place, seconds, now))
+            self._blocked(Block(str(service), str(place), float(seconds), now))
 
     def _unlinked(self) -> None:
         self._gone.set()
@@ -116,6 +118,7 @@ class Life:
         exited = asyncio.create_task(self._process.wait())
         closed = asyncio.create_task(self._gone.wait())
         await asyncio.wait((exited, closed), return_when=asyncio.FIRST_COMPLETED)
+        self.link.read_to_the_end()
         try:
             if not closed.done():
                 async with asyncio.timeout(LINGER_SECONDS):
@@ -240,6 +243,7 @@ class ServicesProcess:
             say_stopping(0, self._settings.drain)
             return
         life.link.order(DRAIN)
+        life.link.read_to_the_end()
         seconds = self._settings.drain.total_seconds() + DRAIN_SECONDS
         try:
             async with asyncio.timeout(seconds):

@@ -43,9 +43,8 @@ class MemoryBus:
     ) -> None:
         """Simulate an outage: these operations raise the error, until it is called with None."""
         self._failure = {} if error is None else dict.fromkeys(operations, error)
-        if "receive" in self._failure:
-            for group in self._groups.values():
-                group.wake_all()
+        for group in self._groups.values():
+            group.wake_all()
 
     async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
         self.subscribe(subscriptions)
@@ -174,20 +173,26 @@ class MemoryBus:
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
         self.set_aside(delivery, reason, detail)
 
-    # -- for whoever is on the same loop -----------------------------------------------------
-
-    def attend(self, name: str, offered: Callable[[], None]) -> None:
-        """Have it called for every message that `take` would find under this name."""
-        self._groups.setdefault(name, Group()).attending.append(offered)
-
-    def leave(self, name: str, offered: Callable[[], None]) -> None:
-        self._groups[name].attending.remove(offered)
+    # -- for a receiver on the same loop, which waits for nothing ------------------------------
 
     def take(self, name: str, topics: Collection[str], limit: int) -> list[Delivery]:
         """What `receive` would give at once. Large payloads stay packed."""
         self._check("receive")
         group = self._groups.setdefault(name, Group())
         return self._take(group, topics, None, limit, asyncio.get_running_loop())
+
+    def line_up(self, name: str, topics: Collection[str], woken: Callable[[], None]) -> Waiter:
+        """Wait as a receiver does, behind those who wait already. On `woken`: `take`, then `leave`."""
+        waiter = Waiter(topics, None, asyncio.get_running_loop().create_future())
+        waiter.woken.add_done_callback(lambda _: woken())
+        self._groups.setdefault(name, Group()).waiters[waiter] = None
+        return waiter
+
+    def leave(self, name: str, waiter: Waiter) -> None:
+        """Wait no more. What was not taken is for the next in line."""
+        group = self._groups[name]
+        del group.waiters[waiter]
+        group.pass_on()
 
     def settle(self, delivery: Delivery) -> None:
         self._unlock(delivery, "complete")

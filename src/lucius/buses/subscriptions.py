@@ -6,7 +6,7 @@ order.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from lucius.buses.filters import compiled
@@ -90,14 +90,12 @@ class Waiter:
 class Group:
     """All subscriptions of one name: a ring of the tenants with messages, and the receivers that wait."""
 
-    __slots__ = ("attending", "ring", "waiters")
+    __slots__ = ("ring", "waiters")
 
     def __init__(self) -> None:
         self.ring: OrderedDict[Property | None, dict[Queue, deque[Item]]] = OrderedDict()
         self.waiters: dict[Waiter, None] = {}
         """Receivers that wait, in order of arrival. Each removes itself."""
-        self.attending: list[Callable[[], None]] = []
-        """Told of every message: they take what they have room for."""
 
     def offer(self, queue: Queue, item: Item, *, first: bool = False) -> None:
         queues = self.ring.get(item.tenant)
@@ -111,8 +109,6 @@ class Group:
         else:
             items.append(item)
         queue.ready += 1
-        for offered in self.attending:
-            offered()
         if self.waiters:
             self._wake(queue.topic, item.tenant)
 

@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -49,6 +50,9 @@ LAST_WORDS: Final = timedelta(seconds=5)
 """How long the end of the process waits for replies that are on the bus."""
 NO_LOCK: Final = ""
 """The lock of a reply that came without a bus."""
+LOCK: Final = timedelta(seconds=60)
+MOST_DELIVERIES: Final = 10
+"""How such a reply comes again when it could not be applied: as it would on a bus."""
 PATIENCE: Final = timedelta(milliseconds=100)
 """How long an ACK waits for its RESULT, so that one save holds both."""
 
@@ -114,6 +118,8 @@ class ReplyConsumer:
         self._early = EarlyAcks(self._post)
         self._open = 0
         """Deliveries that are not settled yet."""
+        self._unsorted: deque[Delivery] = deque()
+        """Replies that came without a bus and wait for room, in order."""
         self._settled = asyncio.Event()
         self._stalled: set[int] = set()
         """Replies that wait for the ledger; while there are any, none are received."""
@@ -155,8 +161,11 @@ class ReplyConsumer:
         return bool(deliveries)
 
     def came(self, bodies: Sequence[Mapping[str, Any]]) -> bool:
-        """Take replies that came without a bus: nothing is settled for them. False: these are enough."""
-        self._sort([Delivery(Message("", body), "", self._name, NO_LOCK, 1) for body in bodies])
+        """Take replies that came without a bus. False: these are enough until `until_room` returns."""
+        self._unsorted += [
+            Delivery(Message("", body), "", self._name, NO_LOCK, 1) for body in bodies
+        ]
+        self._sort_some()
         return self._has_room
 
     async def until_room(self) -> None:
@@ -166,6 +175,12 @@ class ReplyConsumer:
     @property
     def _has_room(self) -> bool:
         return self._open < BATCH and not self._stalled
+
+    def _sort_some(self) -> None:
+        """As many at a time as a bus gives: so a flood delays nothing else for long."""
+        while self._unsorted and self._has_room:
+            many = min(BATCH, len(self._unsorted))
+            self._sort([self._unsorted.popleft() for _ in range(many)])
 
     def _sort(self, deliveries: Sequence[Delivery]) -> None:
         """Post them by job. An ACK that comes alone waits a moment for its RESULT."""
@@ -264,7 +279,15 @@ class ReplyConsumer:
         """It is settled, or will be delivered again."""
         self._stalled.discard(id(delivery))
         self._open -= 1
+        self._sort_some()
         self._settled.set()
+
+    def come_again(self, delivery: Delivery) -> None:
+        """It failed, and nobody knows why. A bus delivers it again when its lock has run out."""
+        if delivery.lock_token == NO_LOCK and delivery.count < MOST_DELIVERIES:
+            again = [replace(delivery, count=delivery.count + 1)]
+            asyncio.get_running_loop().call_later(LOCK.total_seconds(), self._sort, again)
+        self.leave(delivery)
 
     def end(self, delivery: Delivery, reason: str | None = None, detail: str = "") -> None:
         """Settle it, or set it aside for that reason."""
@@ -389,7 +412,7 @@ class ReplyGroup:
                 self._consumer.set_aside(reply.delivery, "JOB_UNREADABLE", str(error))
             return False
         for delivery in deliveries:
-            self._consumer.leave(delivery)
+            self._consumer.come_again(delivery)
         raise error
 
 
