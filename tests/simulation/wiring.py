@@ -265,7 +265,8 @@ class Server:
         with suppress(LuciusError):
             await self._lanes.give_back()
         await self._parts.tasks.close()
-        await self._ledger.close()
+        with suppress(LuciusError):
+            await self._ledger.close()
 
     def _listen(self, commit: Committed) -> None:
         """Services of this installation hear of ended leases and of cancellations without the bus."""

@@ -368,6 +368,8 @@ class World:
     async def _stopped(self, server: Server, number: int, back: float) -> None:
         apart = self.services if self.plan.setup.bus == "volatile" else None
         if apart is not None and apart.process.alive:
+            if apart.link is not None:
+                apart.link.read_to_the_end()
             self.loop.spawn(apart.process, apart.stop())
             apart.process.on_death.append(partial(settle, apart.drained, None))
             await apart.drained
