@@ -347,6 +347,24 @@ async def test_what_the_services_were_woken_for_goes_to_others_when_they_die(bot
 
 
 @linked
+async def test_services_that_have_died_stand_in_nobodys_way(both: Both) -> None:
+    await both.receive(1, NOTHING)
+    await arrived()
+    pulling = asyncio.create_task(pulled(both))
+    await both.die()
+    await both.publish("a")
+    assert await pulling == ["a"]
+
+
+@linked
+async def test_the_services_stand_in_line_once(both: Both) -> None:
+    for number in range(5):
+        await both.publish(str(number))
+        await both.receive(3)
+    assert len(both.bus._groups["worker"].waiters) == 1
+
+
+@linked
 async def test_while_the_bus_fails_nothing_is_taken_and_afterwards_everything(both: Both) -> None:
     await both.publish("a")
     both.bus.fail_with(BusUnavailableError("an outage"), ["receive"])
