@@ -1,12 +1,11 @@
 """Looks at what a bus holds, past its port: the product takes messages and never counts them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusReceiver
 from nats.js.errors import NotFoundError
 
-from lucius.buses.linked import Aside, LinkedBus
 from lucius.buses.memory import MemoryBus
 from lucius.buses.nats import NatsBus
 from lucius.buses.nats.names import decoded, token, topic_of
@@ -18,21 +17,11 @@ from lucius.ports.bus import Bus
 from lucius.telemetry.spans import TracedBus
 
 
-class OpenLink(LinkedBus):
-    """A link whose other end is known."""
-
-    def __init__(self, behind: MemoryBus, heard: Aside, lost: Callable[[], None]) -> None:
-        super().__init__(heard, lost)
-        self.behind = behind
-
-
 async def dead_letters(bus: Bus, name: str, topics: Sequence[str]) -> list[DeadLetter]:
     """What was set aside."""
     match bus:
         case TracedBus():
             return await dead_letters(bus._bus, name, topics)
-        case OpenLink():
-            return await dead_letters(bus.behind, name, topics)
         case MemoryBus():
             return [letter for queue in _queues(bus, name, topics) for letter in queue.dead]
         case NatsBus():
@@ -47,8 +36,6 @@ async def backlog(bus: Bus, name: str, topics: Sequence[str]) -> int:
     match bus:
         case TracedBus():
             return await backlog(bus._bus, name, topics)
-        case OpenLink():
-            return await backlog(bus.behind, name, topics)
         case MemoryBus():
             queues = _queues(bus, name, topics)
             return sum(queue.ready + len(queue.locked) for queue in queues)

@@ -5,25 +5,21 @@ The suite asks for capabilities, never for names, and never assumes that time ca
 
 import asyncio
 import os
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
-from lucius.buses.linked import BusLink, LinkedBus
 from lucius.buses.memory import MemoryBus
 from lucius.buses.nats import NatsBus
-from lucius.buses.packets import Packets
 from lucius.buses.service_bus.administration import Plan
 from lucius.buses.service_bus.connecting import open_service_bus
 from lucius.core.errors import BusError
 from lucius.ports.bus import Bus, Delivery, Message, Property, Subscription
 from lucius.standins.service_bus import StandIn
-from tests.bus_looks import OpenLink, dead_letters
+from tests.bus_looks import dead_letters
 from tests.nats_server import shared_server
 from tests.virtual import VirtualLoop, run_virtually
 
@@ -140,46 +136,6 @@ class MemoryAdapter:
         run_virtually(main)
 
 
-class LinkedAdapter:
-    """The bus of another process, whose end of the link is on the same loop here."""
-
-    name = "linked"
-    capabilities = frozenset({TOPICS, BY_TENANT, ENCODES})
-
-    def run(self, body: Body) -> None:
-        async def main() -> None:
-            async with linked(MemoryBus()) as bus:
-                await body(Harness(bus, self.capabilities, timedelta(seconds=0.3), asyncio.sleep))
-
-        asyncio.run(main())
-
-
-@asynccontextmanager
-async def linked(bus: MemoryBus) -> AsyncIterator[LinkedBus]:
-    loop, (here, there) = asyncio.get_running_loop(), socket.socketpair()
-    near, far = OpenLink(bus, _unheard, _unnoticed), BusLink(bus, _unheard, _unnoticed)
-    for end, each in ((here, near.packets), (there, far.packets)):
-        end.setblocking(False)
-        await loop.connect_accepted_socket(partial(_same, each), end)
-    try:
-        yield near
-    finally:
-        await near.close()
-        await asyncio.sleep(0.01)
-        await bus.close()
-
-
-def _same(packets: Packets) -> Packets:
-    return packets
-
-
-def _unheard(word: str, value: object) -> None:
-    raise AssertionError(f"{word} is not for the bus")
-
-
-def _unnoticed() -> None: ...
-
-
 class NatsAdapter:
     """On a real server. An outage is its end by SIGKILL, and its return on the same folder."""
 
@@ -247,7 +203,6 @@ def stand_in_connection(stand_in: StandIn | None) -> str:
 
 ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
-    LinkedAdapter(),
     NatsAdapter("nats", by_topic=False),
     NatsAdapter("nats by topic", TOPICS, by_topic=True),
     ServiceBusAdapter("servicebus", sessions=False),

@@ -17,6 +17,8 @@ from unittest.mock import patch
 from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.bootstrap.outbox import outbox
 from lucius.bootstrap.own_services import ended_leases
+from lucius.bootstrap.services_process import CANCEL, DRAINED, END_LEASE
+from lucius.buses.linked import LinkedBus, ServicesLink
 from lucius.buses.memory import MemoryBus
 from lucius.configs.catalogs import build_catalog
 from lucius.configs.documents import Document
@@ -29,6 +31,7 @@ from lucius.engines.outbox.clock import SteadyClock
 from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.loop import OwedEffects
 from lucius.engines.outbox.ownership import EMBEDDED, LostServices
+from lucius.engines.outbox.replies import ReplyConsumer
 from lucius.platform import ServiceRunner
 from lucius.ports.bus import Bus, directive_filters
 from lucius.ports.config import Catalog
@@ -211,6 +214,10 @@ class Server:
     def engine(self) -> Engine:
         return cast(Engine, self._parts.engine)
 
+    @property
+    def replies(self) -> ReplyConsumer:
+        return self._parts.replies
+
     async def start(self) -> None:
         """As the composition root does it: services first, then what is due."""
         if self.services is not None and self.services.process is self.process:
@@ -258,7 +265,8 @@ class Server:
         with suppress(LuciusError):
             await self._lanes.give_back()
         await self._parts.tasks.close()
-        await self._ledger.close()
+        with suppress(LuciusError):
+            await self._ledger.close()
 
     def _listen(self, commit: Committed) -> None:
         """Services of this installation hear of ended leases and of cancellations without the bus."""
@@ -266,16 +274,23 @@ class Server:
         if before is None or services is None or not services.process.alive:
             return
         for lease_id in ended_leases(commit):
-            self._loop.in_process(services.process, services.end_lease, lease_id)
+            services.order(END_LEASE, lease_id)
         if job.cancel_requested_at is not None and before.state != job.state:
-            self._loop.in_process(services.process, services.request_cancel, job.job_id)
+            services.order(CANCEL, job.job_id)
 
 
 # -- the services ----------------------------------------------------------------------------
 
 
 class Services:
-    """The services of one process. `worker_ids`: what the ids of its workers begin with."""
+    """The services of one process. `worker_ids`: what the ids of its workers begin with.
+
+    `link`: the server's end of it, where they have a process beside the server's.
+    """
+
+    link: ServicesLink | None = None
+    drained: "asyncio.Future[None]"
+    """Those beside a server have said that they are."""
 
     def __init__(
         self,
@@ -292,6 +307,7 @@ class Services:
         self.process = process
         self.worker_ids = worker_ids
         self.ready = False
+        self._bus = bus
         self._runners = [
             ServiceRunner(
                 service,
@@ -319,14 +335,22 @@ class Services:
         if self._task is not None:
             self._task.cancel()
         await asyncio.gather(*(runner.stop() for runner in self._runners))
+        if isinstance(self._bus, LinkedBus):
+            self._bus.report(DRAINED)
 
-    def end_lease(self, lease_id: str) -> None:
-        for runner in self._runners:
-            runner.end_lease(lease_id)
+    def order(self, word: str, value: str) -> None:
+        """Of the server that has started them."""
+        if self.link is not None:
+            self.link.order(word, value)
+        else:
+            self.obey(word, value)
 
-    def request_cancel(self, job_id: str) -> None:
+    def obey(self, word: str, value: str) -> None:
         for runner in self._runners:
-            runner.request_cancel(job_id)
+            if word == END_LEASE:
+                runner.end_lease(value)
+            else:
+                runner.request_cancel(value)
 
 
 class Broker(MemoryBus):

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final, cast
 
 from lucius.api.bulk_orders import order_matching, order_to_move, order_to_redrive
+from lucius.buses.linked import ServicesLink
 from lucius.buses.memory import MemoryBus
 from lucius.core.errors import LedgerError, LuciusError, RequestError
 from lucius.core.inputs import (
@@ -27,6 +28,7 @@ from lucius.core.inputs import (
 from lucius.core.job import Job
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.ports.bus import Bus
 from lucius.ports.engine import Engine
 from lucius.ports.ledger import JobQuery, Ledger
 from tests.simulation.disk import Disk
@@ -38,6 +40,7 @@ from tests.simulation.faults import (
     SimWorkspace,
     settle,
 )
+from tests.simulation.link import WatchedLink, connect
 from tests.simulation.loop import Process, SimLoop, context_of
 from tests.simulation.observer import Observer, Trace, short
 from tests.simulation.plan import WINDOWS, Action, Plan
@@ -171,7 +174,7 @@ class World:
             broker = process
         else:
             broker = self._broker
-        bus = SimBus(self._bus, broker, self.loop, self.faults, self.observer)
+        bus = self._sim_bus(broker)
         leases = RemoteStore(self._leases, self.loop, self.faults, self.observer)
         server = Server(
             process,
@@ -189,7 +192,7 @@ class World:
         process.on_death.append(lambda: self._server_died(number, server))
         process.on_death.append(partial(self.observer.worker_died, server.home))
         if setup.inside:
-            server.services = self._made_services(process, server)
+            server.services = self._made_services(process, bus, server)
         try:
             if setup.bus == "volatile" and not setup.inside:
                 await self._started_services()
@@ -226,13 +229,36 @@ class World:
         ):
             return
         process = self._life("services")
-        self.services = self._made_services(process, server if volatile else None)
         if volatile and server is not None:
-            server.services = self.services
-            server.services_live_as(self.services.worker_ids)
-            process.on_death.append(self._services_died)
-            process.on_death.append(partial(self.observer.worker_died, self.services.worker_ids))
+            self.services = self._services_beside(process, server)
+        else:
+            self.services = self._made_services(process, self._sim_bus(self._broker), None)
         self.loop.spawn(process, self.services.start())
+
+    def _services_beside(self, process: Process, server: Server) -> Services:
+        """They have a link to the server that has started them, as those of `lucius up` have."""
+        following = f"{server.home}{self._lives['services'] + 1}/"
+        bus = WatchedLink(
+            self.observer,
+            lambda word, value: services.obey(word, value),
+            partial(self.loop.kill, process),
+        )
+        services = self._made_services(process, bus, server)
+        services.link = link = ServicesLink(
+            self._bus,
+            server.replies.came,
+            server.replies.until_room,
+            lambda word, value: settle(services.drained, None),
+            partial(server.services_died, following),
+        )
+        services.drained = self.loop.create_future()
+        server.services = services
+        server.services_live_as(services.worker_ids)
+        ends = (server.process, link.packets), (process, bus.packets)
+        connect(self.loop, self.faults, *ends)
+        process.on_death.append(partial(self._services_died, server, link))
+        process.on_death.append(partial(self.observer.worker_died, services.worker_ids))
+        return services
 
     async def _started_services(self) -> None:
         """The server waits for the services that it has started, unless they die over it."""
@@ -242,18 +268,15 @@ class World:
                 return
             await asyncio.sleep(0.01)
 
-    def _services_died(self) -> None:
-        """The server that has started them sees that their process is gone."""
-        server = self.servers.get(0)
-        if server is not None and server.process.alive:
-            following = f"{server.home}{self._lives['services'] + 1}/"
-            self.loop.in_process(server.process, server.services_died, following)
+    def _services_died(self, server: Server, link: ServicesLink) -> None:
+        """The server sees that their process is gone, and reads what it has said."""
+        if server.process.alive:
+            self.loop.in_process(server.process, link.read_to_the_end)
 
-    def _made_services(self, process: Process, server: Server | None) -> Services:
-        broker = (
-            self._broker if self.plan.setup.bus == "durable" or server is None else server.process
-        )
-        bus = SimBus(self._bus, broker, self.loop, self.faults, self.observer)
+    def _sim_bus(self, broker: Process) -> SimBus:
+        return SimBus(self._bus, broker, self.loop, self.faults, self.observer)
+
+    def _made_services(self, process: Process, bus: Bus, server: Server | None) -> Services:
         number = self._lives["services"]
         worker_ids = f"outside-{number}-" if server is None else f"{server.home}{number}/"
         kit = [
@@ -345,10 +368,11 @@ class World:
     async def _stopped(self, server: Server, number: int, back: float) -> None:
         apart = self.services if self.plan.setup.bus == "volatile" else None
         if apart is not None and apart.process.alive:
-            ended = self.loop.create_future()
-            self.loop.spawn(apart.process, _resolved(apart.stop, ended))
-            apart.process.on_death.append(partial(settle, ended, None))
-            await ended
+            if apart.link is not None:
+                apart.link.read_to_the_end()
+            self.loop.spawn(apart.process, apart.stop())
+            apart.process.on_death.append(partial(settle, apart.drained, None))
+            await apart.drained
         await server.stop()
         self.trace.add("has stopped")
         self._later(back, lambda: self.start_server(number))
@@ -577,11 +601,6 @@ async def _answered(
 async def _applied(job_id: str, received: Input, engine: Engine) -> tuple[Any, Any]:
     """What came of an order, and the job as it is read afterwards."""
     return await engine.apply(job_id, received), await engine.job(job_id)
-
-
-async def _resolved(work: Callable[[], Awaitable[None]], ended: "asyncio.Future[None]") -> None:
-    await work()
-    settle(ended, None)
 
 
 def _died(answer: "asyncio.Future[Any]") -> None:

@@ -228,6 +228,7 @@ class Runtime:
                 self.apart,
                 settings,
                 self._plain_bus,
+                lambda: self.outbox.replies,
                 incarnation=incarnation,
                 lost=lost,
                 blocked=self._blocked_beside,

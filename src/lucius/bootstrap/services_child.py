@@ -34,7 +34,7 @@ from lucius.bootstrap.services_process import (
     READY,
 )
 from lucius.bootstrap.telemetry import observed
-from lucius.buses.linked import ONE_WAY, LinkedBus
+from lucius.buses.linked import LinkedBus, Word
 from lucius.buses.packets import encoded, packet
 from lucius.core.errors import LuciusError
 from lucius.platform.directive import Directive
@@ -140,8 +140,7 @@ class StraightReplies:
         self._beside = beside
 
     async def send(self, directive: Directive, message: Message) -> ReplyAnswer:
-        said = (message.message_id, message.body, message.properties)
-        value = encoded((ONE_WAY, "publish", directive.reply_topic, [said]))
+        value = encoded((Word.REPLY, message.body))
         await asyncio.to_thread(self._beside.sendall, packet([value]))
         return SILENT
 

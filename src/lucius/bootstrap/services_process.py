@@ -19,10 +19,12 @@ from typing import Any, Final
 from lucius.bootstrap.ending import say_stopping
 from lucius.bootstrap.loop_watch import Block
 from lucius.bootstrap.own_services import ended_leases
-from lucius.buses.linked import BusLink
+from lucius.buses.linked import ServicesLink
+from lucius.buses.memory import MemoryBus
 from lucius.core.effects import Committed
 from lucius.core.errors import LuciusError
 from lucius.engines.outbox.ownership import LostServices
+from lucius.engines.outbox.replies import ReplyConsumer
 from lucius.machine import python_command
 from lucius.platform.isolation.forks import told_exit
 from lucius.ports.bus import Bus
@@ -55,14 +57,16 @@ class ServicesFailedError(LuciusError):
 class Life:
     """One process of services, from its start to its end."""
 
-    def __init__(self, bus: Bus, blocked: Callable[[Block], None]) -> None:
+    def __init__(self, bus: Bus, replies: ReplyConsumer, blocked: Callable[[Block], None]) -> None:
         loop = asyncio.get_running_loop()
-        self.link = BusLink(bus, self._heard, self._unlinked)
+        taken = (replies.came, replies.until_room)
+        directives = bus if isinstance(bus, MemoryBus) else None
+        self.link = ServicesLink(directives, *taken, self._heard, self._unlinked)
+        self._beside = ServicesLink(None, *taken, _unheard, lambda: None)
         self.began_at = loop.time()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.draining = asyncio.Event()
         self.drained: asyncio.Future[int] = loop.create_future()
-        self._bus = bus
         self._blocked = blocked
         self._process: Process | None = None
         self._failure = ""
@@ -84,22 +88,22 @@ class Life:
             )
             link.sendall(HELLO.pack(len(hello)) + hello)
             await _connected(self.link, link)
-            await _connected(BusLink(self._bus, _unheard, lambda: None), beside)
+            await _connected(self._beside, beside)
             ours.pop_all()
 
     def _heard(self, word: str, value: Any) -> None:
         if word == READY and not self.ready.done():
             self.ready.set_result(None)
         elif word == FAILED:
-            self._failure = value
+            self._failure = str(value)
         elif word == DRAINING:
             self.draining.set()
         elif word == DRAINED and not self.drained.done():
-            self.drained.set_result(value)
+            self.drained.set_result(int(value))
         elif word == BLOCKED:
             service, place, seconds = value
             now = asyncio.get_running_loop().time()
-            self._blocked(Block(service, place, seconds, now))
+            self._blocked(Block(str(service), str(place), float(seconds), now))
 
     def _unlinked(self) -> None:
         self._gone.set()
@@ -114,6 +118,7 @@ class Life:
         exited = asyncio.create_task(self._process.wait())
         closed = asyncio.create_task(self._gone.wait())
         await asyncio.wait((exited, closed), return_when=asyncio.FIRST_COMPLETED)
+        self.link.read_to_the_end()
         try:
             if not closed.done():
                 async with asyncio.timeout(LINGER_SECONDS):
@@ -143,6 +148,7 @@ class Life:
 class ServicesProcess:
     """`incarnation`: what worker ids begin with; each process adds its number.
 
+    `replies`: who takes what the services answer. It is asked for when the first process is started.
     `lost` is told who lives: the leases of the others are ended. `blocked` is told that a service has held up
     the event loop over there.
     """
@@ -152,6 +158,7 @@ class ServicesProcess:
         names: Sequence[str],
         settings: Settings,
         bus: Bus,
+        replies: Callable[[], ReplyConsumer],
         *,
         incarnation: str,
         lost: LostServices,
@@ -160,6 +167,7 @@ class ServicesProcess:
         self._names = names
         self._settings = settings
         self._bus = bus
+        self._replies = replies
         self._incarnation = incarnation
         self._lost = lost
         self._blocked = blocked
@@ -197,7 +205,7 @@ class ServicesProcess:
         self._number += 1
         alive = self._lost.alive = f"{self._incarnation}{self._number}/"
         hello = pickle.dumps((sys.path, self._settings, list(self._names), alive))
-        self._life = life = Life(self._bus, self._blocked)
+        self._life = life = Life(self._bus, self._replies(), self._blocked)
         try:
             await life.begin(hello)
         except BaseException:
@@ -235,6 +243,7 @@ class ServicesProcess:
             say_stopping(0, self._settings.drain)
             return
         life.link.order(DRAIN)
+        life.link.read_to_the_end()
         seconds = self._settings.drain.total_seconds() + DRAIN_SECONDS
         try:
             async with asyncio.timeout(seconds):
@@ -287,7 +296,7 @@ class ServicesProcess:
             link.order(CANCEL, job.job_id)
 
 
-async def _connected(link: BusLink, connection: socket.socket) -> None:
+async def _connected(link: ServicesLink, connection: socket.socket) -> None:
     connection.setblocking(False)
     loop = asyncio.get_running_loop()
     await loop.connect_accepted_socket(lambda: link.packets, connection)

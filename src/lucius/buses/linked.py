@@ -1,60 +1,98 @@
-"""The bus of another process, over a socket between the two.
+"""What the server and the process of its services have instead of a bus: packets of many over a socket.
 
-`LinkedBus` is the bus as the process without one has it. `BusLink` is the other end: it does there what it is
-asked. Replies and settlements go one way: they are out when the system has them, and nobody answers. That
-fits a bus in memory, which refuses nothing. What the far process held when it went away comes again.
+`ServicesLink` is the server's end. It takes directives from the bus in memory as far as the services have
+room, holds each until its ACK, and passes replies on without a bus. `LinkedBus` is the other end: the bus as
+the services have it. Everything goes one way and in order, and nothing is answered. When the process dies,
+the directives that it held go back to the bus.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
-from orjson import Fragment
-
-from lucius.buses.packets import Packets, encoded
-from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
+from lucius.buses.memory import MemoryBus
+from lucius.buses.packets import NotSendableError, Packets, encoded
+from lucius.buses.subscriptions import Waiter
+from lucius.core.bounds import SLOTS
+from lucius.core.errors import BusError, BusUnavailableError, LockLostError, PublishRefusedError
 from lucius.core.wire import ACK
-from lucius.ports.bus import Bus, Delivery, Message, Subscription, check_ids
+from lucius.ports.bus import Delivery, Message, Subscription
 
 log = logging.getLogger(__name__)
-ONE_WAY: Final = 0
-"""The number of what nobody answers."""
-GIVE_UP: Final = "give up"
-"""Whoever asked this does not wait for the answer any more."""
+NOT_SENDABLE: Final = "NOT_SENDABLE"
+
+
+class Word(StrEnum):
+    """How each value begins that is for the bus. Others are orders, or reports."""
+
+    SUBSCRIBE = "subscribe"
+    ROOM = "room"
+    DIRECTIVE = "directive"
+    REPLY = "reply"
+    COMPLETE = "complete"
+    ABANDON = "abandon"
+    SET_ASIDE = "set aside"
+
+
 Aside = Callable[[str, Any], None]
 """Called with a word and a value that are not for the bus: orders one way, reports the other."""
+Took = Callable[[Sequence[Mapping[str, Any]]], bool]
+"""Takes replies. False: it has enough for now."""
+
+
+@dataclass(slots=True)
+class _Inbox:
+    """Directives of one subscription that have come and were not received yet."""
+
+    ready: deque[Delivery] = field(default_factory=deque)
+    came: int = 0
+    """How many have come, ever."""
+    announced: int = 0
+    """Up to which number more may come."""
+    waiting: asyncio.Future[None] | None = None
 
 
 class LinkedBus:
-    """Implements `lucius.ports.bus.Bus`, but that nobody hears of a lock that was lost at `complete`."""
+    """The bus of services whose server is the process beside. Locks are named after leases."""
 
     volatile = True
-    by_tenant = True
+    by_tenant = False
 
     def __init__(self, heard: Aside, lost: Callable[[], None]) -> None:
-        self.packets = Packets(self._received, self._lost)
+        self.packets = Packets(self._received, lost)
         self._heard = heard
-        self._gone = lost
-        self._number = 0
-        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._inboxes: dict[str, _Inbox] = {}
+        self._acknowledged: set[object] = set()
+        """Leases whose ACK is out and whose directive is not completed yet."""
 
     def report(self, word: str, value: Any = None) -> None:
-        self.packets.send((ONE_WAY, word, value))
+        self.packets.send((word, value))
 
     # -- the port ----------------------------------------------------------------------------
 
     async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
-        await self._ask("ensure", [_plain(each) for each in subscriptions])
+        for each in subscriptions:
+            self.packets.send((Word.SUBSCRIBE, each.topic, each.name, each.filters))
+        await self._sent()
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
-        check_ids(messages)
+        """The system has them on return. So the server hears the ACK of a step that kills this process."""
         try:
-            self.packets.send((ONE_WAY, "publish", topic, [_sendable(each) for each in messages]))
-        except TypeError as error:
-            raise PublishRefusedError(f"a message to {topic} is not JSON: {error}") from error
+            for each in messages:
+                self.packets.send((Word.REPLY, each.body))
+        except NotSendableError as error:
+            raise PublishRefusedError(f"a message to {topic} cannot be sent: {error}") from error
         await self._sent()
+        for each in messages:
+            if each.body.get("type") == ACK:
+                self._acknowledged.add(each.body.get("lease_id"))
 
     async def _sent(self) -> None:
         try:
@@ -70,232 +108,233 @@ class LinkedBus:
         wait: timedelta,
         tenants: Collection[str] | None = None,
     ) -> Sequence[Delivery]:
-        chosen = None if tenants is None else list(tenants)
-        asked = (name, list(topics), limit, wait.total_seconds(), chosen)
-        return [_delivery(name, each) for each in await self._ask("receive", *asked)]
+        """Each name has one receiver. The server sends it no more than it has said it can take."""
+        inbox = self._inboxes.setdefault(name, _Inbox())
+        upto = inbox.came + limit - len(inbox.ready)
+        if upto > inbox.announced:
+            inbox.announced = upto
+            self.packets.send((Word.ROOM, name, list(topics), upto))
+        if not inbox.ready:
+            inbox.waiting = asyncio.get_running_loop().create_future()
+            await asyncio.wait((inbox.waiting,), timeout=wait.total_seconds())
+        return [inbox.ready.popleft() for _ in range(min(limit, len(inbox.ready)))]
 
     async def complete(self, delivery: Delivery) -> None:
-        """It is out before the work begins: what kills this process does not come again."""
-        self.packets.send((ONE_WAY, "complete", delivery.lock_token))
-        await self._sent()
+        """Its ACK has completed it, if one was sent."""
+        if delivery.lock_token in self._acknowledged:
+            self._acknowledged.remove(delivery.lock_token)
+        else:
+            self.packets.send((Word.COMPLETE, delivery.lock_token))
 
     async def abandon(self, delivery: Delivery) -> None:
-        await self._ask("abandon", delivery.lock_token)
+        self.packets.send((Word.ABANDON, delivery.lock_token))
+        await self._sent()
 
     async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
-        await self._ask("dead_letter", delivery.lock_token, reason, detail)
+        self.packets.send((Word.SET_ASIDE, delivery.lock_token, reason, detail))
+        await self._sent()
 
     async def tell(self, address: str, message: Message) -> None:
-        await self._ask("tell", address, _sendable(message))
+        raise BusUnavailableError("services of the process beside tell nobody anything")
 
     async def hear(self, address: str, wait: timedelta) -> Sequence[Message]:
-        return [Message(*each) for each in await self._ask("hear", address, wait.total_seconds())]
+        """Nothing: what these services must hear are orders of the server."""
+        await asyncio.sleep(wait.total_seconds())
+        return ()
 
     async def close(self) -> None:
         self.packets.close()
 
     # -- the link ----------------------------------------------------------------------------
 
-    async def _ask(self, word: str, *values: Any) -> Any:
-        self._number += 1
-        number, answer = self._number, asyncio.get_running_loop().create_future()
-        self._asked[number] = answer
-        self.packets.send((number, word, *values))
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if self._asked.pop(number, None) is not None:
-                self.packets.send((ONE_WAY, GIVE_UP, number))
-            elif not answer.cancelled() and answer.exception() is None:
-                self._return(answer.result())
-            raise
-
     def _received(self, values: list[Any]) -> None:
-        for number, word, value in values:
-            if number == ONE_WAY:
-                self._heard(word, value)
-                continue
-            answer = self._asked.pop(number, None)
-            if answer is None or answer.done():
-                self._return(value)
-            elif word == "done":
-                answer.set_result(value)
+        for word, *said in values:
+            if word == Word.DIRECTIVE:
+                self._came(*said)
             else:
-                answer.set_exception(BusUnavailableError(value))
+                self._heard(word, *said)
 
-    def _return(self, value: Any) -> None:
-        """What came for somebody who has gone meanwhile is given back, if it is messages."""
-        for each in value if isinstance(value, list) else ():
-            if len(each) == _DELIVERY:
-                self.packets.send((ONE_WAY, "abandon", each[-2]))
-
-    def _lost(self) -> None:
-        asked, self._asked = self._asked, {}
-        for answer in asked.values():
-            if not answer.done():
-                answer.set_exception(BusUnavailableError("the process that has the bus is gone"))
-        self._gone()
+    def _came(
+        self, name: str, lease_id: str, message_id: str, topic: str, count: int, body: Any
+    ) -> None:
+        inbox = self._inboxes[name]
+        inbox.came += 1
+        inbox.ready.append(Delivery(Message(message_id, body), topic, name, lease_id, count))
+        if inbox.waiting is not None and not inbox.waiting.done():
+            inbox.waiting.set_result(None)
 
 
-class BusLink:
-    """`heard` is told what is not for the bus, `lost` that the far process has gone."""
+@dataclass(slots=True)
+class _Receiver:
+    """A subscription of the services over there: how many directives it may have been sent, ever."""
 
-    def __init__(self, bus: Bus, heard: Aside, lost: Callable[[], None]) -> None:
+    name: str
+    topics: frozenset[str]
+    upto: int = 0
+    sent: int = 0
+    in_line: Waiter | None = None
+
+
+class ServicesLink:
+    """`replies` takes replies, `heard` is told what is not for the bus, `lost` that the process has gone.
+
+    `bus`: where directives wait; None: only replies and reports come this way. `until_room` returns when
+    `replies` takes more. Until then nothing is read from the socket.
+    """
+
+    def __init__(
+        self,
+        bus: MemoryBus | None,
+        replies: Took,
+        until_room: Callable[[], Awaitable[None]],
+        heard: Aside,
+        lost: Callable[[], None],
+    ) -> None:
         self.packets = Packets(self._received, self._lost)
         self._bus = bus
+        self._replies = replies
+        self._until_room = until_room
         self._heard = heard
         self._gone = lost
+        self._receivers: dict[str, _Receiver] = {}
         self._held: dict[str, Delivery] = {}
-        """What the far process has received and not settled, by its lock."""
-        self._begun: set[object] = set()
-        """Leases of these that it has acknowledged: their directives have done what they are for."""
-        self._tasks: dict[asyncio.Task[None], int] = {}
+        """Directives that the services have and have not acknowledged, by their leases."""
+        self._pause: asyncio.Task[None] | None = None
+        self._to_the_end = False
 
     def order(self, word: str, value: Any = None) -> None:
-        self.packets.send((ONE_WAY, word, value))
+        self.packets.send((word, value))
+
+    def read_to_the_end(self) -> None:
+        """The process ends, or has ended: read what it has said, whether there is room for it or not."""
+        self._to_the_end = True
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+            self.packets.resume_reading()
+
+    # -- what comes --------------------------------------------------------------------------
 
     def _received(self, values: list[Any]) -> None:
-        """What goes one way is done in its order; what is asked may take its time."""
-        one_way = [rest for number, *rest in values if number == ONE_WAY]
-        if one_way:
-            self._spawn(ONE_WAY, self._follow(one_way))
-        for number, word, *rest in values:
-            if number != ONE_WAY:
-                self._spawn(number, self._answer(number, word, rest))
+        """Whatever the values are, neither this process nor the rest of the packet suffers by one of them."""
+        replies, faulty = [], []
+        for value in values:
+            match value:
+                case [Word.REPLY, dict(body)]:
+                    self._acknowledged(body)
+                    replies.append(body)
+                case _:
+                    if not self._followed(value):
+                        faulty.append(value)
+        if faulty:
+            said = (len(faulty), faulty[0])
+            log.error(
+                "%d of the things that the services' process says make no sense: %.200r", *said
+            )
+        if replies and not self._replies(replies) and not self._to_the_end and self._pause is None:
+            self.packets.pause_reading()
+            self._pause = asyncio.get_running_loop().create_task(self._read_again())
 
-    def _spawn(self, number: int, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = number
-        task.add_done_callback(self._tasks.pop)
+    async def _read_again(self) -> None:
+        await self._until_room()
+        self._pause = None
+        self.packets.resume_reading()
 
-    async def _follow(self, values: list[Any]) -> None:
-        for word, *rest in values:
-            try:
-                match word:
-                    case "publish":
-                        topic, messages = rest[0], [Message(*each) for each in rest[1]]
-                        self._begun.update(_acknowledged(messages))
-                        await self._bus.publish(topic, messages)
-                    case "complete":
-                        await self._bus.complete(self._settled(rest[0]))
-                    case "abandon":
-                        await self._bus.abandon(self._settled(rest[0]))
-                    case _ if word == GIVE_UP:
-                        self._give_up(rest[0])
-                    case _:
-                        self._heard(word, *rest)
-            except BusError as error:
-                log.info("%s of the process beside: %s", word, error)
-            except Exception:
-                log.exception("%s of the process beside", word)
+    def _acknowledged(self, body: Mapping[str, Any]) -> None:
+        lease_id = body.get("lease_id")
+        if body.get("type") == ACK and isinstance(lease_id, str):
+            self._end(lease_id, MemoryBus.settle)
 
-    def _give_up(self, number: int) -> None:
-        for task, asked in self._tasks.items():
-            if asked == number:
-                task.cancel()
-
-    async def _answer(self, number: int, word: str, values: list[Any]) -> None:
+    def _followed(self, value: Any) -> bool:
         try:
-            self.packets.send((number, "done", await self._done(word, *values)))
-        except BusError as error:
-            self.packets.send((number, "failed", str(error)))
+            match value:
+                case [Word.SUBSCRIBE, str(topic), str(name), dict(filters)]:
+                    taken = {each: tuple(values) for each, values in filters.items()}
+                    self._memory.subscribe([Subscription(topic, name, taken)])
+                case [Word.ROOM, str(name), list(topics), int(upto)]:
+                    self._make_room(name, topics, upto)
+                case [Word.COMPLETE, str(lease_id)]:
+                    self._end(lease_id, MemoryBus.settle)
+                case [Word.ABANDON, str(lease_id)]:
+                    self._end(lease_id, MemoryBus.put_back)
+                case [Word.SET_ASIDE, str(lease_id), str(reason), str(detail)]:
+                    self._end(lease_id, lambda bus, held: bus.set_aside(held, reason, detail))
+                case [str(word), said]:
+                    self._heard(word, said)
+                case _:
+                    return False
         except Exception as error:
-            log.exception("%s of the process beside", word)
-            self.packets.send((number, "failed", repr(error)))
+            log.debug("the services' process: %r", error)
+            return False
+        return True
 
-    async def _done(self, word: str, *values: Any) -> Any:
-        match word, values:
-            case "ensure", [subscriptions]:
-                return await self._bus.ensure([_subscription(each) for each in subscriptions])
-            case "receive", [name, topics, limit, wait, tenants]:
-                seconds = timedelta(seconds=wait)
-                found = await self._bus.receive(name, topics, limit, seconds, tenants)
-                return [each for one in found for each in await self._handed_out(one)]
-            case "abandon", [token]:
-                return await self._bus.abandon(self._settled(token))
-            case "dead_letter", [token, reason, detail]:
-                return await self._bus.dead_letter(self._settled(token), reason, detail)
-            case "tell", [address, message]:
-                return await self._bus.tell(address, Message(*message))
-            case "hear", [address, wait]:
-                heard = await self._bus.hear(address, timedelta(seconds=wait))
-                return [_sendable(each) for each in heard]
-        raise BusUnavailableError(f"{word} is not known here")
+    @property
+    def _memory(self) -> MemoryBus:
+        assert self._bus is not None, "only replies come this way"
+        return self._bus
 
-    async def _handed_out(self, delivery: Delivery) -> list[Fragment]:
-        """One that cannot be sent is set aside, and takes no other with it."""
+    # -- directives --------------------------------------------------------------------------
+
+    def _make_room(self, name: str, topics: Sequence[str], upto: int) -> None:
+        receiver = self._receivers.get(name)
+        if receiver is None:
+            receiver = self._receivers[name] = _Receiver(name, frozenset(topics))
+        receiver.upto = max(receiver.upto, min(upto, receiver.sent + SLOTS.high))
+        if receiver.in_line is None:
+            self._send(receiver)
+
+    def _send(self, receiver: _Receiver) -> None:
+        """Send what there is room for. While there is room for more, stand in line with other receivers."""
+        room = receiver.upto - receiver.sent
+        if room < 1 or not self.packets.connected:
+            return
         try:
-            content = Fragment(encoded(_received(delivery)))
-        except TypeError as error:
-            await self._bus.dead_letter(delivery, "NOT_JSON", str(error))
-            return []
-        self._held[delivery.lock_token] = delivery
-        return [content]
+            taken = self._memory.take(receiver.name, receiver.topics, room)
+        except BusError as error:
+            log.info("no directives for the services' process: %s", error)
+            taken = []
+        for delivery in taken:
+            receiver.sent += self._handed_out(receiver.name, delivery)
+        self._leave_line(receiver)
+        if len(taken) < room:
+            woken = partial(self._woken, receiver)
+            receiver.in_line = self._memory.line_up(receiver.name, receiver.topics, woken)
 
-    def _settled(self, token: str) -> Delivery:
-        held = self._held.pop(token, None)
-        if held is None:
-            raise BusUnavailableError(f"nothing is held under {token}")
-        self._begun.discard(held.message.body.get("lease_id"))
-        return held
+    def _woken(self, receiver: _Receiver) -> None:
+        if receiver.in_line is not None:
+            self._send(receiver)
+
+    def _leave_line(self, receiver: _Receiver) -> None:
+        waiter, receiver.in_line = receiver.in_line, None
+        if waiter is not None:
+            self._memory.leave(receiver.name, waiter)
+
+    def _handed_out(self, name: str, delivery: Delivery) -> bool:
+        """A directive that cannot be sent is set aside, and takes no other with it."""
+        message = delivery.message
+        lease_id = str(message.body.get("lease_id"))
+        said = (lease_id, message.message_id, delivery.topic, delivery.count, message.body)
+        try:
+            content = encoded((Word.DIRECTIVE, name, *said))
+        except NotSendableError as error:
+            self._memory.set_aside(delivery, NOT_SENDABLE, str(error))
+            return False
+        self._held[lease_id] = delivery
+        self.packets.put(content)
+        return True
+
+    def _end(self, lease_id: str, how: Callable[[MemoryBus, Delivery], None]) -> None:
+        """Hold it no more. A lock that has run out is no matter: the directive has come again."""
+        held = self._held.pop(lease_id, None)
+        if held is not None:
+            with suppress(LockLostError):
+                how(self._memory, held)
 
     def _lost(self) -> None:
-        for task in tuple(self._tasks):
-            task.cancel()
-        held, self._held = list(self._held.values()), {}
-        task = asyncio.get_running_loop().create_task(self._give_back(held))
-        self._tasks[task] = ONE_WAY
-        task.add_done_callback(self._tasks.pop)
+        """What was not begun comes again. The leases of the rest are ended, and others follow them."""
+        self.read_to_the_end()
+        for receiver in self._receivers.values():
+            self._leave_line(receiver)
+        for lease_id in reversed(list(self._held)):
+            self._end(lease_id, MemoryBus.put_back)
         self._gone()
-
-    async def _give_back(self, held: Sequence[Delivery]) -> None:
-        """All but what was begun: whoever ends its lease has it done again, under another one."""
-        for each in held:
-            begun = each.message.body.get("lease_id") in self._begun
-            try:
-                await (self._bus.complete(each) if begun else self._bus.abandon(each))
-            except BusError as error:
-                log.info("%s comes again: %s", each.message.message_id, error)
-
-
-_DELIVERY: Final = 6
-
-
-def _acknowledged(messages: Sequence[Message]) -> Iterator[object]:
-    for each in messages:
-        if each.body.get("type") == ACK:
-            yield each.body.get("lease_id")
-
-
-def _sendable(message: Message) -> tuple[Any, ...]:
-    return message.message_id, message.body, message.properties
-
-
-def _received(delivery: Delivery) -> tuple[Any, ...]:
-    return *_sendable(delivery.message), delivery.topic, delivery.lock_token, delivery.count
-
-
-def _delivery(name: str, value: Sequence[Any]) -> Delivery:
-    message_id, body, properties, topic, token, count = value
-    return Delivery(Message(message_id, body, properties), topic, name, token, count)
-
-
-def _plain(spec: Subscription) -> tuple[Any, ...]:
-    times = (spec.lock.total_seconds(), spec.max_deliveries)
-    return (
-        spec.topic,
-        spec.name,
-        spec.filters,
-        spec.catch_all,
-        *times,
-        spec.by_topic,
-        spec.addressed,
-    )
-
-
-def _subscription(value: Sequence[Any]) -> Subscription:
-    topic, name, filters, catch_all, lock, most, by_topic, addressed = value
-    taken = {each: tuple(values) for each, values in filters.items()}
-    return Subscription(
-        topic, name, taken, catch_all, timedelta(seconds=lock), most, by_topic, addressed
-    )

@@ -4,7 +4,7 @@ It keeps no message anywhere else, never polls, and uses one timer for all locks
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -43,11 +43,13 @@ class MemoryBus:
     ) -> None:
         """Simulate an outage: these operations raise the error, until it is called with None."""
         self._failure = {} if error is None else dict.fromkeys(operations, error)
-        if "receive" in self._failure:
-            for group in self._groups.values():
-                group.wake_all()
+        for group in self._groups.values():
+            group.wake_all()
 
     async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
+        self.subscribe(subscriptions)
+
+    def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         for spec in subscriptions:
             known = self._queues.get((spec.topic, spec.name))
             if known is None:
@@ -92,7 +94,7 @@ class MemoryBus:
         await asyncio.sleep(0)  # a receiver of an endless backlog must not starve everyone else
         while True:
             self._check("receive")
-            taken = self._take(group, wanted, tenants, limit, loop)
+            taken = [_unpacked(each) for each in self._take(group, wanted, tenants, limit, loop)]
             if taken or limit < 1 or loop.time() >= give_up_at:
                 if group.waiters:
                     group.pass_on()
@@ -117,8 +119,7 @@ class MemoryBus:
             queue.locked[token] = item
             self._arm(item.deadline, loop)
             spec = queue.spec
-            message = _unpacked(item.message)
-            taken.append(Delivery(message, spec.topic, spec.name, token, item.count))
+            taken.append(Delivery(item.message, spec.topic, spec.name, token, item.count))
         return taken
 
     async def _woken(self, group: Group, waiter: Waiter, give_up_at: float) -> None:
@@ -164,13 +165,43 @@ class MemoryBus:
         return queue, item
 
     async def complete(self, delivery: Delivery) -> None:
-        self._unlock(delivery, "complete")
+        self.settle(delivery)
 
     async def abandon(self, delivery: Delivery) -> None:
+        self.put_back(delivery)
+
+    async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
+        self.set_aside(delivery, reason, detail)
+
+    # -- for a receiver on the same loop, which waits for nothing ------------------------------
+
+    def take(self, name: str, topics: Collection[str], limit: int) -> list[Delivery]:
+        """What `receive` would give at once. Large payloads stay packed."""
+        self._check("receive")
+        group = self._groups.setdefault(name, Group())
+        return self._take(group, topics, None, limit, asyncio.get_running_loop())
+
+    def line_up(self, name: str, topics: Collection[str], woken: Callable[[], None]) -> Waiter:
+        """Wait as a receiver does, behind those who wait already. On `woken`: `take`, then `leave`."""
+        waiter = Waiter(topics, None, asyncio.get_running_loop().create_future())
+        waiter.woken.add_done_callback(lambda _: woken())
+        self._groups.setdefault(name, Group()).waiters[waiter] = None
+        return waiter
+
+    def leave(self, name: str, waiter: Waiter) -> None:
+        """Wait no more. What was not taken is for the next in line."""
+        group = self._groups[name]
+        del group.waiters[waiter]
+        group.pass_on()
+
+    def settle(self, delivery: Delivery) -> None:
+        self._unlock(delivery, "complete")
+
+    def put_back(self, delivery: Delivery) -> None:
         queue, item = self._unlock(delivery, "abandon")
         queue.put_back(item)
 
-    async def dead_letter(self, delivery: Delivery, reason: str, detail: str) -> None:
+    def set_aside(self, delivery: Delivery, reason: str, detail: str) -> None:
         queue, item = self._unlock(delivery, "dead_letter")
         queue.set_aside(item.message, reason, detail)
 
@@ -189,9 +220,10 @@ class MemoryBus:
             self._timer = None
 
 
-def _unpacked(message: Message) -> Message:
-    """The message with its body unpacked. Bodies wait packed, and whoever receives one reads it."""
-    payload = message.body.get("payload")
+def _unpacked(delivery: Delivery) -> Delivery:
+    """With its body unpacked. Bodies wait packed, and whoever receives one reads it."""
+    payload = delivery.message.body.get("payload")
     if type(payload) is not Packed:
-        return message
-    return replace(message, body={**message.body, "payload": payload.opened()})
+        return delivery
+    body = {**delivery.message.body, "payload": payload.opened()}
+    return replace(delivery, message=replace(delivery.message, body=body))

@@ -5,6 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +28,7 @@ from lucius.engines.outbox.notices import Notices
 from lucius.engines.outbox.observer import Incident, Observer, Outage
 from lucius.engines.outbox.tasks import Tasks
 from lucius.engines.outbox.ticks import Ticks
-from lucius.ports.bus import Bus, Delivery, Subscription
+from lucius.ports.bus import Bus, Delivery, Message, Subscription
 from lucius.ports.engine import Applied
 from lucius.ports.lanes import Lanes
 from lucius.telemetry.logs import message_fields
@@ -47,6 +48,11 @@ SILENCE: Final = 2 * IDLE
 """A receive that has not returned by then, not even empty, is given up and begun anew."""
 LAST_WORDS: Final = timedelta(seconds=5)
 """How long the end of the process waits for replies that are on the bus."""
+NO_LOCK: Final = ""
+"""The lock of a reply that came without a bus."""
+LOCK: Final = timedelta(seconds=60)
+MOST_DELIVERIES: Final = 10
+"""How such a reply comes again when it could not be applied: as it would on a bus."""
 PATIENCE: Final = timedelta(milliseconds=100)
 """How long an ACK waits for its RESULT, so that one save holds both."""
 
@@ -112,9 +118,11 @@ class ReplyConsumer:
         self._early = EarlyAcks(self._post)
         self._open = 0
         """Deliveries that are not settled yet."""
+        self._unsorted: deque[Delivery] = deque()
+        """Replies that came without a bus and wait for room, in order."""
         self._settled = asyncio.Event()
-        self._stalled: set[str] = set()
-        """Locks of the replies that wait for the ledger; while there are any, none are received."""
+        self._stalled: set[int] = set()
+        """Replies that wait for the ledger; while there are any, none are received."""
         self._ended: deque[tuple[Delivery, str | None, str]] = deque()
         """What is to be settled, and why it is set aside if it is."""
         self._settling = False
@@ -149,6 +157,33 @@ class ReplyConsumer:
             await asyncio.sleep(wait.total_seconds())
             return False
         deliveries = await self._bus.receive(self._name, topics, BATCH, wait)
+        self._sort(deliveries)
+        return bool(deliveries)
+
+    def came(self, bodies: Sequence[Mapping[str, Any]]) -> bool:
+        """Take replies that came without a bus. False: these are enough until `until_room` returns."""
+        self._unsorted += [
+            Delivery(Message("", body), "", self._name, NO_LOCK, 1) for body in bodies
+        ]
+        self._sort_some()
+        return self._has_room
+
+    async def until_room(self) -> None:
+        while not self._has_room:
+            await self._next_settled()
+
+    @property
+    def _has_room(self) -> bool:
+        return self._open < BATCH and not self._stalled
+
+    def _sort_some(self) -> None:
+        """As many at a time as a bus gives: so a flood delays nothing else for long."""
+        while self._unsorted and self._has_room:
+            many = min(BATCH, len(self._unsorted))
+            self._sort([self._unsorted.popleft() for _ in range(many)])
+
+    def _sort(self, deliveries: Sequence[Delivery]) -> None:
+        """Post them by job. An ACK that comes alone waits a moment for its RESULT."""
         self._open += len(deliveries)
         for job_id, group in by_job(deliveries).items():
             together = self._early.joined(job_id, [Came(delivery) for delivery in group])
@@ -160,7 +195,6 @@ class ReplyConsumer:
                 self._post(job_id, together)
         if self._open >= BATCH:
             self._early.end()
-        return bool(deliveries)
 
     def _post(self, job_id: str, came: Sequence[Came]) -> None:
         replies = ReplyGroup(self, job_id, came)
@@ -239,16 +273,27 @@ class ReplyConsumer:
     def stall(self, deliveries: Sequence[Delivery], error: LedgerUnavailableError) -> None:
         """Keep them while the ledger is away: given back too often, they pass for faulty."""
         self._ledger_outage.began(error)
-        self._stalled.update(delivery.lock_token for delivery in deliveries)
+        self._stalled.update(id(delivery) for delivery in deliveries)
 
     def leave(self, delivery: Delivery) -> None:
         """It is settled, or will be delivered again."""
-        self._stalled.discard(delivery.lock_token)
+        self._stalled.discard(id(delivery))
         self._open -= 1
+        self._sort_some()
         self._settled.set()
+
+    def come_again(self, delivery: Delivery) -> None:
+        """It failed, and nobody knows why. A bus delivers it again when its lock has run out."""
+        if delivery.lock_token == NO_LOCK and delivery.count < MOST_DELIVERIES:
+            again = [replace(delivery, count=delivery.count + 1)]
+            asyncio.get_running_loop().call_later(LOCK.total_seconds(), self._sort, again)
+        self.leave(delivery)
 
     def end(self, delivery: Delivery, reason: str | None = None, detail: str = "") -> None:
         """Settle it, or set it aside for that reason."""
+        if delivery.lock_token == NO_LOCK:
+            self.leave(delivery)
+            return
         self._ended.append((delivery, reason, detail))
         if not self._settling:
             self._settling = True
@@ -367,7 +412,7 @@ class ReplyGroup:
                 self._consumer.set_aside(reply.delivery, "JOB_UNREADABLE", str(error))
             return False
         for delivery in deliveries:
-            self._consumer.leave(delivery)
+            self._consumer.come_again(delivery)
         raise error
 
 
