@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from secrets import token_hex
+from sysconfig import get_config_var
 from typing import Any, Final
 
 import uvloop
@@ -29,6 +30,7 @@ from bench import (
 )
 from bench.disk import keep_apart, new_folder_us
 from bench.measure import calibration, show
+from lucius import build
 from lucius.bootstrap.collector import settle_collector
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -98,6 +100,8 @@ async def run(folder: Path, chosen: Sequence[str]) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
+        "optimised": "--enable-optimizations" in (get_config_var("CONFIG_ARGS") or ""),
+        "build": build(),
         "system": platform.platform(),
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
