@@ -1,7 +1,7 @@
 """The hot modules as extension modules, made by mypyc. All else about the package is in `pyproject.toml`.
 
 `LUCIUS_COMPILED=1` asks for them, `LUCIUS_COMPILED=auto` where a compiler is there; without it every module
-stays Python. They are made for a wheel only, never beside the sources: Python would load them there instead of
+stays Python. They are made for a wheel only, never beside the sources: Python would load them there, and not
 a source that has been changed since.
 """
 
