@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from secrets import token_hex
-from sysconfig import get_config_var
 from typing import Any, Final
 
 import uvloop
@@ -100,7 +99,7 @@ async def run(folder: Path, chosen: Sequence[str]) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
-        "optimised": "--enable-optimizations" in (get_config_var("CONFIG_ARGS") or ""),
+        "interpreter": os.path.realpath(sys.executable),
         "build": build(),
         "system": platform.platform(),
         "cores": os.cpu_count(),
