@@ -29,6 +29,7 @@ from bench import (
 )
 from bench.disk import keep_apart, new_folder_us
 from bench.measure import calibration, show
+from lucius import build
 from lucius.bootstrap.collector import settle_collector
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -98,6 +99,8 @@ async def run(folder: Path, chosen: Sequence[str]) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
+        "interpreter": os.path.realpath(sys.executable),
+        "build": build(),
         "system": platform.platform(),
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],

@@ -21,6 +21,7 @@ UNCHANGING = [
 ]
 
 
+@pytest.mark.of_the_sources
 @pytest.mark.parametrize(("draft", "record", "unchanging"), UNCHANGING)
 def test_a_draft_is_its_record_without_what_never_changes(
     draft: type, record: type, unchanging: set[str]

@@ -270,6 +270,7 @@ SABOTAGES: list[tuple[Callable[[Patch], None], Configuration, str]] = [
 ]
 
 
+@pytest.mark.of_the_sources
 @pytest.mark.parametrize(
     ("sabotage", "configuration", "broken"),
     SABOTAGES,

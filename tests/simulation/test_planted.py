@@ -15,6 +15,7 @@ def test_the_list_is_long_enough() -> None:
     assert max(FAULTS.values()) < 2500
 
 
+@pytest.mark.of_the_sources
 @pytest.mark.parametrize(
     ("planted", "seed"), [pytest.param(*each, id=each[0].__name__) for each in FAULTS.items()]
 )

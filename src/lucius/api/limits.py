@@ -3,7 +3,7 @@
 import ipaddress
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
-from functools import partial
+from functools import lru_cache, partial
 from math import ceil
 from time import monotonic
 from typing import Final
@@ -72,6 +72,7 @@ def client_of(request: Request) -> str:
     return network_of(request.client.host) if request.client is not None else ""
 
 
+@lru_cache(maxsize=1024)
 def network_of(host: str) -> str:
     """Whom an address belongs to. An IPv6 customer has a whole /64, so that counts as one."""
     try:

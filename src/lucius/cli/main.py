@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from lucius import __version__
+from lucius import __version__, build
 from lucius.cli.bus import bus
 from lucius.cli.certify import certify
 from lucius.cli.control import cancel, pause, redrive, resume, retry
@@ -88,7 +88,7 @@ def end_at_once(code: int) -> None:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="lucius")
+@click.version_option(f"{__version__} ({build()})", prog_name="lucius")
 def main() -> None:
     """LUCIUS: a control plane for multi-step document work."""
 
