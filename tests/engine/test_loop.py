@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
+from traceback import extract_tb
 from typing import Any
 from unittest.mock import patch
 
@@ -283,6 +284,32 @@ def test_a_listener_that_fails_fails_its_job_alone_and_keeps_it_free() -> None:
         assert again.outcome is Outcome.ALREADY, "it was saved, whatever the listener did"
 
     with_jobs(2, body, [listen])
+
+
+def test_one_error_that_fails_many_requests_is_reported_with_its_own_trace() -> None:
+    """Each request raises it again. The thousandth report is no longer than the first."""
+    defect, depths = ValueError("a defect"), list[int]()
+
+    class Broken(SlowLedger):
+        async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
+            raise defect
+
+    async def main(virtual: VirtualLoop) -> None:
+        ledger = Broken()
+        world = World(virtual, ledger=ledger)
+        virtual.set_exception_handler(
+            lambda _, context: depths.append(len(extract_tb(context["exception"].__traceback__)))
+        )
+        with patch.object(Broken, "save_all", SlowLedger.save_all):
+            job_id = await world.submit()
+        for _ in range(9):
+            world.engine.post(inbox.told(job_id, PauseRequested()))
+        await asyncio.sleep(1)
+        await world.outbox.tasks.close()
+
+    run_virtually(main)
+    assert len(depths) == 9
+    assert depths[0] == depths[-1]
 
 
 @pytest.mark.parametrize("overtakes", [1, 5, loop.RACES - 1])

@@ -414,11 +414,16 @@ class EngineLoop:
         self._inbox.free(job_id)
 
     def _fail(self, request: Request, error: BaseException) -> None:
+        trace = error.__traceback__
         try:
             if request.failed(error):
                 self._inbox.post_later(request)
         except BaseException as unheard:
             self._tasks.report(unheard)
+        finally:
+            error.__traceback__ = (
+                trace  # one error fails many requests, and each that raises it adds to it
+            )
 
     # -- effects -----------------------------------------------------------------------------
 
