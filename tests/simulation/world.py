@@ -467,17 +467,22 @@ class World:
     async def _await_end(self, number: int) -> None:
         """Whoever waits for a job is woken by its end, wherever that is committed."""
         job_id = await self._job_of(number)
-        began = self.loop.time()
+        asked: list[float] = []
+
+        def ended(engine: Engine) -> Awaitable[Job | None]:
+            asked.append(self.loop.time())  # when a server is up that can be asked
+            return engine.ended(str(job_id), 2 * PATIENCE)
+
         while job_id is not None:
             try:
-                job = await self._ask(lambda engine: engine.ended(str(job_id), 2 * PATIENCE))
+                job = await self._ask(ended)
             except (DiedError, LedgerError):
                 await asyncio.sleep(1)
                 continue
             if job is not None and job.terminal:
                 self.observer.answered(job_id, job.version, "a wait")
                 self.done["waited"] += 1
-                self._check_woken(job_id, began)
+                self._check_woken(job_id, asked[-1])
                 return
             await asyncio.sleep(1)
 
