@@ -9,6 +9,7 @@ from os import cpu_count
 
 from tests.simulation.plan import plan_of
 from tests.simulation.run import Report, run
+from tests.simulation.search import search
 from tests.simulation.shrink import shrunk
 
 AT_ONCE = 25
@@ -21,10 +22,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run this one alone")
     parser.add_argument("--trace", action="store_true", help="with --seed: show the whole run")
     parser.add_argument("--plain", action="store_true", help="do not make a failing plan shorter")
+    parser.add_argument("--planted", nargs="*", metavar="NAME", help="find planted faults anew")
+    parser.add_argument("--processes", type=int, default=cpu_count(), help="how many at once")
     given = parser.parse_args()
+    if given.planted is not None:
+        return search(given.planted, given.processes)
     if given.seed is not None:
         return _one(given.seed, trace=given.trace, shorten=not given.plain)
-    return _many(given.first, given.seeds, shorten=not given.plain)
+    return _many(given.first, given.seeds, given.processes, shorten=not given.plain)
 
 
 def _one(seed: int, *, trace: bool, shorten: bool) -> int:
@@ -38,11 +43,11 @@ def _one(seed: int, *, trace: bool, shorten: bool) -> int:
     return 1
 
 
-def _many(first: int, number: int, *, shorten: bool) -> int:
+def _many(first: int, number: int, processes: int, *, shorten: bool) -> int:
     began, failed = time.monotonic(), list[int]()
     seen: Counter[str] = Counter()
     starts = range(first, first + number, AT_ONCE)
-    with ProcessPoolExecutor(cpu_count()) as pool:
+    with ProcessPoolExecutor(processes) as pool:
         for some, found in pool.map(_batch, starts, [first + number] * len(starts)):
             seen += found
             failed += some

@@ -18,6 +18,8 @@ from lucius.core.errors import (
     PublishRefusedError,
     WorkspaceError,
 )
+from lucius.core.wire import NUDGE
+from lucius.engines.outbox.lane_leases import NOBODY
 from lucius.ports.bus import Delivery, Message, Subscription
 from lucius.ports.ledger import (
     AnswerWrites,
@@ -77,11 +79,14 @@ class Watching(Protocol):
 class RemoteStore:
     """A ledger, or the leases of lanes, that outlives every process. Its operations wait for nothing."""
 
-    def __init__(self, inner: Any, loop: SimLoop, faults: Faults, watch: Watching) -> None:
+    def __init__(
+        self, inner: Any, loop: SimLoop, faults: Faults, watch: Watching, *, leases: bool = False
+    ) -> None:
         self._inner = inner
         self._loop = loop
         self._faults = faults
         self._watch = watch
+        self._leases = leases
         self._storage = context_of(loop.world)
 
     @property
@@ -110,7 +115,7 @@ class RemoteStore:
 
     async def _call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         faults = self._faults
-        if faults.hits("ledger.fail"):
+        if faults.hits("ledger.fail") or (self._leases and self._stays(name, args)):
             await faults.away()
             raise LedgerUnavailableError("the storage does not answer")
         answer, there, back = self._loop.create_future(), faults.latency(), faults.latency()
@@ -121,9 +126,18 @@ class RemoteStore:
             there += faults.random.choice((0, 15)) * faults.random.random()
             back += 30 * faults.random.random()
             lost = lost or faults.random.random() < 0.5
+        if name == "save" and faults.hits("ledger.late_save"):
+            there += faults.random.uniform(2, 12)
+        if name == "load" and faults.hits("ledger.late_read"):
+            back += faults.random.uniform(0.1, 10)
         act = (self._act, answer, name, args, named, back, lost)
         self._loop.call_later(there, *act, context=self._storage)
         return await answer
+
+    def _stays(self, name: str, args: tuple[Any, ...]) -> bool:
+        """Whether the leases cannot be written now, or only not given back."""
+        gives = name == "put_all" and any(row.holder == NOBODY for row in args[0])
+        return self._faults.hits("leases.fail") or (gives and self._faults.hits("leases.keep"))
 
     def _act(
         self,
@@ -186,6 +200,9 @@ class EmbeddedStore:
 
         return call
 
+    async def close(self) -> None:
+        await self._inner.close()
+
     async def save_all(self, writes: Sequence[Write], answered: AnswerWrites) -> None:
         """One commit: the batch fails, hangs or is done as a whole, whatever is said of it."""
         found: list[tuple[int, WriteOutcome]] = []
@@ -208,6 +225,8 @@ class EmbeddedStore:
     async def _call(self, act: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         await self._delayed()
         answer = await act(*args, **named)
+        if name == "load" and self._faults.hits("ledger.late_read"):
+            await asyncio.sleep(self._faults.random.uniform(0.1, 10))
         self._watch.stored(name, args, answer)
         if self._faults.hits("ledger.lost_answer"):
             raise LedgerUnavailableError("the disk failed after the write")
@@ -250,7 +269,8 @@ class SimBus:
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         faults = self._faults
         self._watch.publishes(topic, messages)
-        if faults.hits("bus.fail"):
+        nudge = messages[0].body.get("type") == NUDGE
+        if faults.hits("bus.fail") or (nudge and faults.hits("nudge.lost")):
             await faults.away()
             raise BusUnavailableError("the broker does not answer")
         if faults.hits("bus.refuse"):

@@ -3,7 +3,7 @@
 It knows nothing of the engine: it sees the ledger's writes, the bus's messages and the answers to callers.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -78,6 +78,7 @@ class Observer:
         """Leases whose directive has not gone out, by the loop's time at which they became durable."""
         self._results: set[str] = set()
         """Leases with a RESULT that was accepted."""
+        self._queues = Queues()
 
     def fail(self, text: str) -> None:
         """The first one counts: the run stops there."""
@@ -185,6 +186,9 @@ class Observer:
                 self._leases.add(step.execution.exec_id)
                 self._unpublished[step.execution.exec_id] = self.trace.loop.time()
         self.jobs[job.job_id] = job
+        waited = self._queues.moved(job, self.trace.loop.time())
+        prompt = waited < LATE.total_seconds() or not self._punctual
+        self.require(prompt, f"{short(job.job_id)} waited {waited:.1f} s where nothing was out")
         for kind, detail in audit(job):
             self.fail(f"{short(job.job_id)}: {kind}: {detail}")
         try:
@@ -282,6 +286,32 @@ class Observer:
     def paused(self) -> list[str]:
         waiting = (JobState.PAUSED, JobState.PAUSING)
         return [job.job_id for job in self.jobs.values() if job.state in waiting]
+
+
+class Queues:
+    """What is ready to go out, and since when nothing was out and not acknowledged on its line and lane."""
+
+    def __init__(self) -> None:
+        self._ready: dict[tuple[str, int], float] = {}
+        self._out: defaultdict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
+        self._vacant: defaultdict[tuple[str, int], float] = defaultdict(float)
+
+    def moved(self, job: Job, now: float) -> float:
+        """For how long something waited that goes out now, though there was room for it."""
+        longest = 0.0
+        for index, (planned, step) in enumerate(zip(job.plan.steps, job.steps, strict=True)):
+            place, queue = (job.job_id, index), (job.plan.line_of(planned.service), job.plan.desk)
+            out = self._out[queue]
+            if step.ready and job.state in RUNNING_JOB:
+                self._ready.setdefault(place, now)
+            elif (since := self._ready.pop(place, None)) is not None and step.out and not out:
+                longest = max(longest, now - max(since, self._vacant[queue]))
+            if step.unacked:
+                out.add(place)
+            elif place in out:
+                out.remove(place)
+                self._vacant[queue] = now
+        return longest
 
 
 def _attempt(job: Job, body: Mapping[str, Any]) -> tuple[Step, Execution] | None:

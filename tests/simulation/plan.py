@@ -4,7 +4,7 @@ A plan follows from its seed alone. A run is a function of the plan, so a failin
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from random import Random
@@ -60,10 +60,24 @@ EVENTS: Final = ("kill_server", "kill_services", "kill_both", "stop_server", "st
 PAUSES: Final = ("freeze_server", "freeze_services", "clock")
 FAULTS: Final = (*WINDOWS, *EVENTS, *PAUSES, "hold")
 
+AIMED_WINDOWS: Final = (
+    *("leases.fail", "leases.keep", "ledger.late_save", "ledger.late_read", "nudge.lost"),
+)
+"""Faults that hit some of the calls in a span of time, of plans that aim at something.
+
+Leases that cannot be written, or not given back; saves that land seconds late; reads whose answers come
+seconds late; nudges that are lost.
+"""
+AIMED: Final = 4
+"""One seed in so many gives a plan that aims at a handover, a restart or at readers."""
+
 
 @dataclass(frozen=True)
 class Setup:
-    """`inside`: the services run in the server's own process. `api`: a process that owns no lane."""
+    """`inside`: the services run in the server's own process. `api`: a process that owns no lane.
+
+    `forgetful`: the engine has no room to keep jobs in memory, so it reads each from the ledger.
+    """
 
     ledger: str = "memory"
     bus: str = "durable"
@@ -71,6 +85,7 @@ class Setup:
     api: bool = False
     inside: bool = False
     slots: int = 4
+    forgetful: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,9 +123,14 @@ class Plan:
 
 def plan_of(seed: int) -> Plan:
     random = Random(f"plan {seed}")
-    setup = _setup(random)
-    actions = sorted([*_work(random), *_faults(random, setup)], key=lambda action: action.at)
-    return Plan(seed, setup, tuple(actions))
+    if seed % AIMED == 1:
+        setup, given = random.choice((_handover, _handover, _lapse, _restart, _restart, _readers))(
+            random
+        )
+    else:
+        setup = _setup(random)
+        given = [*_work(random), *_faults(random, setup)]
+    return Plan(seed, setup, tuple(sorted(given, key=lambda action: action.at)))
 
 
 def _setup(random: Random) -> Setup:
@@ -219,3 +239,123 @@ def _details(random: Random, kind: str, setup: Setup) -> dict[str, Any]:
         return {"jump": jump}
     seconds = round(random.choice((random.uniform(1, 5), random.uniform(5, 80))), 3)
     return {"which": which, "seconds": seconds}
+
+
+# -- plans that aim --------------------------------------------------------------------------
+
+
+def _handover(random: Random) -> tuple[Setup, list[Action]]:
+    """Owners share the lanes, and somebody waits for the end of each job."""
+    setup = Setup(
+        servers=random.choice((2, 2, 3)), api=random.random() < 0.3, slots=random.choice((1, 4))
+    )
+    story = random.choice((_comings, _zombie))
+    return setup, list(story(random, setup))
+
+
+def _comings(random: Random, setup: Setup) -> Iterator[Action]:
+    """Owners come, go and freeze past their leases. At the end they may stay away."""
+    span = random.choice((10.0, 40.0, 80.0))
+    yield from (*_jobs(random, random.randint(4, 10), span), *_holds(random, span))
+    for which in range(1, setup.servers):
+        at = random.uniform(0, span / 2)
+        for _ in range(random.randint(1, 3)):
+            back = random.choice((0.05, random.uniform(0, 20)))
+            if random.random() < 0.25:
+                yield Action(at, "freeze_server", {"which": which, "seconds": back + 12})
+            else:
+                yield _gone(random, at, which, back)
+            at += back + random.choice((random.uniform(2, 8), random.uniform(0, 30)))
+        if random.random() < 0.5:
+            yield _gone(random, at, which, None)
+    for kind in ("leases.fail", "leases.keep", "ledger.late_read"):
+        if random.random() < 0.5:
+            yield _window(random, kind, random.uniform(0, span))
+
+
+def _zombie(random: Random, setup: Setup) -> Iterator[Action]:
+    """An owner comes, and is given lanes while saves of the one before are on their way.
+
+    None dies meanwhile: nobody could tell of what it has saved.
+    """
+    joins = random.uniform(8, 30)
+    yield from _jobs(random, random.randint(6, 14), joins, waiters=3)
+    for which in range(1, setup.servers):
+        yield _gone(random, 0.5, which, joins + random.uniform(0, 3))
+    at = round(joins - random.uniform(1, 6), 3)
+    yield Action(at, "ledger.late_save", {"seconds": 10.0, "chance": random.choice((0.7, 1.0))})
+
+
+def _lapse(random: Random) -> tuple[Setup, list[Action]]:
+    """The only owner cannot renew its leases, and attempts end on lanes that nobody owns for a while."""
+    at, seconds = round(random.uniform(6, 20), 3), round(random.uniform(16, 30), 3)
+    actions = list(_jobs(random, random.randint(4, 10), at + 12, deeds=("slow", "slow", "beats")))
+    actions += [
+        _gone(random, 0.5, 1, None),
+        Action(at, "leases.fail", {"seconds": seconds, "chance": 1.0}),
+        Action(at, "nudge.lost", {"seconds": seconds, "chance": 1.0}),
+    ]
+    for index in range(4):
+        order = {"no": index, "order": random.choice(("cancel", "cancel_now"))}
+        actions.append(Action(round(at + random.uniform(8, seconds), 3), "order", order))
+    return Setup(servers=2, slots=random.choice((1, 4))), actions
+
+
+def _gone(random: Random, at: float, which: int, back: float | None) -> Action:
+    """`back`: when it comes again. Without it, it stays away."""
+    kind = random.choice(("kill_server", "stop_server"))
+    args = {"which": which, "steps": random.choice((1, 100)), "seconds": 0.5, "back": back}
+    return Action(round(at, 3), kind, args)
+
+
+def _restart(random: Random) -> tuple[Setup, list[Action]]:
+    """The one owner dies with entries held and attempts out. When it is back, the ledger fails."""
+    setup = Setup(random.choice(("memory", "memory", "sqlite")), slots=random.choice((1, 4)))
+    actions = [*_jobs(random, random.randint(6, 16), 3.0), *_holds(random, 3.0)]
+    at = random.uniform(1, 5)
+    for _ in range(random.randint(1, 2)):
+        back = random.choice((0.05, random.uniform(0, 3)))
+        actions.append(_gone(random, at, 0, back))
+        for kind in ("ledger.fail", "ledger.late_read"):
+            if random.random() < 0.9:
+                actions.append(_window(random, kind, at + back))
+        at += back + random.uniform(5, 20)
+    return setup, actions
+
+
+def _readers(random: Random) -> tuple[Setup, list[Action]]:
+    """Many wait for each job at an engine that reads it from the ledger, while answers come late."""
+    setup = Setup(slots=random.choice((1, 4)), forgetful=True)
+    span = random.choice((2.0, 15.0))
+    actions = list(_jobs(random, random.randint(3, 8), span, waiters=4))
+    actions.append(_window(random, "ledger.late_read", random.uniform(0, span)))
+    return setup, actions
+
+
+def _jobs(
+    random: Random, number: int, span: float, *, deeds: Sequence[str] = (), waiters: int = 1
+) -> Iterator[Action]:
+    """`deeds`: one of them is what services do at each attempt of a step. `waiters`: for each job."""
+    plain = random.random() < 0.5
+    for index in range(number):
+        for action in _submission(random, index, span, flood=False, plain=plain):
+            if deeds and action.kind == "submit":
+                action.args["script"] = {
+                    step: [random.choice(deeds)] for step in action.args["script"]
+                }
+            yield action
+        for _ in range(waiters):
+            yield Action(random.uniform(0, span + 10), "await_end", {"no": index})
+
+
+def _holds(random: Random, span: float) -> Iterator[Action]:
+    for service in SERVICES:
+        if random.random() < 0.4:
+            seconds = round(random.uniform(5, 40), 3)
+            yield Action(random.uniform(0, span), "hold", {"service": service, "seconds": seconds})
+
+
+def _window(random: Random, kind: str, at: float) -> Action:
+    seconds = round(random.choice((3.0, random.uniform(3, 15), random.uniform(15, 40))), 3)
+    chance = random.choice((0.3, 0.7, 1.0))
+    return Action(round(at, 3), kind, {"seconds": seconds, "chance": chance})

@@ -9,18 +9,27 @@ from typing import Final
 import pytest
 
 from tests.simulation.__main__ import told
-from tests.simulation.plan import BULK, EVENTS, FAULTS, KIT_DEEDS, RAW_DEEDS, plan_of
+from tests.simulation.plan import (
+    AIMED_WINDOWS,
+    BULK,
+    EVENTS,
+    FAULTS,
+    KIT_DEEDS,
+    RAW_DEEDS,
+    plan_of,
+)
 from tests.simulation.run import run
 from tests.simulation.shrink import shrunk
 
 SEEDS: Final = 320
 GROUPS: Final = 16
-REPEATED: Final = (1, 3, 5, 6, 8, 20, 29)
-"""Of every setup there is one."""
+REPEATED: Final = (1, 3, 5, 6, 8, 10, 17, 20, 22, 29, 37)
+"""Of every setup and of every aim there is one."""
 
 SOMETIMES: Final = (
     *(f"action.{kind}" for kind in ("submit", "repeat", "order", "bulk", "configure", "await_end")),
-    *(f"action.{kind}" for kind in FAULTS),
+    *(f"action.{kind}" for kind in (*FAULTS, *AIMED_WINDOWS)),
+    *AIMED_WINDOWS,
     *(kind for kind in FAULTS if "." in kind),
     *(f"deed.{deed}" for deed in {*KIT_DEEDS, *RAW_DEEDS}),
     *(f"job.{state}" for state in ("SUCCEEDED", "FAILED_FINAL", "CANCELLED")),

@@ -12,7 +12,7 @@ from lucius.upkeep.effects import check_effects
 from lucius.upkeep.job_workspaces import JobWorkspaces
 from tests.core.explore.fold import Machines, machines_of
 from tests.simulation.observer import short
-from tests.simulation.plan import EVENTS, PAUSES, WINDOWS
+from tests.simulation.plan import AIMED_WINDOWS, EVENTS, PAUSES, WINDOWS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -118,7 +118,7 @@ def _check_requests(world: "World") -> None:
 def _check_attempts(world: "World") -> None:
     """Attempts end only by what has happened in this run."""
     kinds, reasons = world.plan.kinds, world.observer.aborted()
-    excused = {*WINDOWS, *EVENTS, *PAUSES}
+    excused = {*WINDOWS, *AIMED_WINDOWS, *EVENTS, *PAUSES}
     if world.plan.setup.bus == "volatile":  # what dies with the bus is published again at no cost
         excused -= {"kill_server", "kill_both", "stop_server"}
     bad = kinds & excused

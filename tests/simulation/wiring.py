@@ -169,11 +169,13 @@ class Server:
         owns: bool,
         notify: Notify,
         held_back: HeldBack,
+        cache_bytes: int,
     ) -> None:
         self.process = process
         self.home = f"{EMBEDDED}{process.name}/"
         self.bus = bus
         self.ready = False
+        self.leaving = False
         self.failure: BaseException | None = None
         self.services: Services | None = None
         self._loop = loop
@@ -195,7 +197,7 @@ class Server:
             topologies=("shared",),
             listeners=(self._listen,),
             owed=OwedEffects(),
-            cache_bytes=CACHE_BYTES,
+            cache_bytes=cache_bytes,
             look=LOOK if leases is None else SHARED_LOOK,
             decorate=lambda body: body,
             tokens=lambda *attempt: (),

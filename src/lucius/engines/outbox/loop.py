@@ -250,6 +250,8 @@ class EngineLoop:
             self._answer(job_id, None, [(request, (), ()) for request in mail])
             return
         if fresh and job.plan.desk in self._lanes.owned:
+            if job_id in self._doubtful:
+                self._releases.caught_up(job)
             self._releases.overtaken(job)
             self._observer.took_up(job)
         elif fresh:
@@ -375,18 +377,15 @@ class EngineLoop:
             self._releases.unreserve(share)
 
     def _doubt(self, job_id: str) -> None:
-        """Nobody knows whether the write is stored. What is held or out by now counts once it is read.
+        """Nobody knows whether the write is stored. What is held or out by then counts once it is read.
+
+        It is what was read that counts, not what other mail of the same turn makes of it.
 
         A process that owns no lanes counts nothing.
         """
         if job_id in self._doubtful:
             return
         self._doubtful.add(job_id)
-
-        def inputs(job: Job) -> Sequence[TimedInput]:
-            if job.plan.desk in self._lanes.owned:
-                self._releases.caught_up(job)
-            return ()
 
         def failed(error: BaseException) -> bool:
             if isinstance(error, LedgerUnavailableError):
@@ -395,7 +394,7 @@ class EngineLoop:
             raise error
 
         known = lambda job, applied: self._doubtful.discard(job_id)  # noqa: E731
-        self._inbox.post(Request(job_id, inputs, known, failed, fresh=True))
+        self._inbox.post(Request(job_id, lambda job: (), known, failed, fresh=True))
 
     def _overtaken(self, job_id: str, mail: list[Request]) -> None:
         """Another process saved the job first: read it and decide again, unless that goes on and on."""
