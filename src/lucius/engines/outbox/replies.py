@@ -47,6 +47,8 @@ SILENCE: Final = 2 * IDLE
 """A receive that has not returned by then, not even empty, is given up and begun anew."""
 LAST_WORDS: Final = timedelta(seconds=5)
 """How long the end of the process waits for replies that are on the bus."""
+INVALID: Final = "INVALID_CALLBACK"
+MOST_SAID: Final = 256
 PATIENCE: Final = timedelta(milliseconds=100)
 """How long an ACK waits for its RESULT, so that one save holds both."""
 
@@ -197,11 +199,14 @@ class ReplyConsumer:
         body = delivery.message.body
         try:
             job_id, received = parse_reply(body)
+            refusal = self._guard(body, job_id, received)
         except RequestError as error:
             detail = "; ".join(f"{pointer}: {what}" for pointer, what in error.faults)
             self.set_aside(delivery, error.code, detail)
             return None
-        refusal = self._guard(body, job_id, received)
+        except Exception as error:  # too deep, for example: whatever it was, it concerns no other
+            self.set_aside(delivery, INVALID, f"it cannot be read: {error!r}"[:MOST_SAID])
+            return None
         if refusal is None:
             self._engine.heard(received.lease_id)
         return received, refusal
