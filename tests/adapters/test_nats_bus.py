@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
 
@@ -122,6 +123,24 @@ async def test_what_is_not_ours_becomes_a_dead_letter(server: NatsServer, raw: b
         assert delivery.message.message_id == "ours"
         (letter,) = await dead_letters(bus, "w", ["t"])
         assert letter.reason == "UNREADABLE"
+
+
+async def test_what_cannot_be_written_again_becomes_a_dead_letter_without_its_body(
+    server: NatsServer,
+) -> None:
+    """What is nested about as deep as Python goes may be read, and not be written a few calls later."""
+    async with connected(server, f"f-{uuid4().hex[:8]}") as bus:
+        await bus.ensure([Subscription("t", "w")])
+        await bus.publish("t", said("m1"))
+        (delivery,) = await bus.receive("w", ["t"], 1, SOON)
+        deep: list[object] = []
+        for _ in range(2000):
+            deep = [deep]
+        message = replace(delivery.message, body={"deep": deep})
+        await bus.dead_letter(replace(delivery, message=message), "WRONG", "as it says")
+        (letter,) = await dead_letters(bus, "w", ["t"])
+        assert (letter.message.message_id, letter.reason) == ("m1", "WRONG")
+        assert letter.message.body == {}
 
 
 @pytest.mark.parametrize("by_topic", [False, True])

@@ -115,6 +115,18 @@ async def test_a_message_that_is_not_ours_is_set_aside_and_the_rest_goes_on() ->
         assert (letter.message.message_id, letter.reason) == ("stranger", "NOT_OURS")
 
 
+async def test_properties_that_are_no_text_keep_no_message_from_being_received() -> None:
+    """AMQP has binary properties, and a client of another language may set one."""
+    async with opened() as (stand_in, bus):
+        client = ServiceBusClient.from_connection_string(stand_in.connection_string)
+        async with client, client.get_topic_sender("t0") as sender:
+            message = ServiceBusMessage(b"{}", message_id="binary")
+            message.application_properties = {"trace": bytearray(b"\xff\x00"), "lane": 3}
+            await sender.send_messages(message)
+        (delivery,) = await bus.receive("w", TOPICS, 1, WAIT)
+        assert delivery.message == Message("binary", {}, {"trace": "\ufffd\x00", "lane": 3})
+
+
 async def test_a_message_that_is_too_large_is_refused_and_none_is_taken() -> None:
     async with opened() as (_, bus):
         large = Message("large", {"text": "x" * 2_000_000})

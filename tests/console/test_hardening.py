@@ -192,6 +192,24 @@ async def test_a_caller_who_ends_too_many_sessions_ends_all_and_those_of_nobody_
     assert len(await notes.rows()) == 1, "those that are over anyway are forgotten"
 
 
+@pytest.mark.parametrize("content", [{}, {"salts": [], "before": "x", "until": None}])
+async def test_a_damaged_note_of_one_caller_stops_no_session_of_anybody(
+    content: dict[str, Any],
+) -> None:
+    clock, notes = [1000.0], MemoryLeases()
+    sessions = sessions_over(notes, clock)
+    cookie, _ = sessions.begin(ALICE)
+    await sessions.end(request_with(sessions.begin(ALICE)[0]))
+    (row,) = await notes.rows()
+    assert await notes.put(replace(row, content=content)) is not None
+    clock[0] += LOOK + 1
+    assert await is_known(sessions, cookie)
+    await sessions.end(request_with(sessions.begin(replace(ALICE, name="bob", key_id=None))[0]))
+    assert [row.key for row in await notes.rows()] != [row.key], "it is gone"
+    await sessions.end(request_with(cookie))
+    assert not await is_known(sessions, cookie)
+
+
 async def test_where_nobody_can_say_which_sessions_have_ended_none_opens_anything() -> None:
     clock, notes = [1000.0], Unreachable()
     sessions = sessions_over(notes, clock)

@@ -63,7 +63,19 @@ def test_a_value_of_the_wrong_kind_is_refused(verb: str, given: str, said: str) 
             "settings.LUCIUS_ANSWER_URL=https://host/v1?key=abc",
             "LUCIUS_ANSWER_URL holds credentials",
         ),
+        ("settings.LUCIUS_ANSWER_URL=https://host/api?code=abc", "LUCIUS_ANSWER_URL holds"),
         ("bus.natsUrl=nats://user:password@host", "bus.natsUrl holds credentials"),
+        (
+            "storage.accountUrl=https://name.table.core.windows.net/?sv=1&sig=abc",
+            "LUCIUS_TABLE_CONNECTION holds credentials",
+        ),
+        (
+            "workspace.accountUrl=https://name.blob.core.windows.net/?sv=1&sig=abc",
+            "LUCIUS_BLOB_CONNECTION holds credentials",
+        ),
+        ("workspace.url=https://user:password@host/c", "LUCIUS_WORKSPACE_URL holds credentials"),
+        ("config.endpoint=https://host?key=abc", "LUCIUS_APPCONFIG_CONNECTION holds credentials"),
+        ("publicUrl=https://user:password@host", "LUCIUS_PUBLIC_URL holds credentials"),
         (
             "secrets.env.LUCIUS_ANSWER_KEY=answer-key",
             "set services.NAME.secrets.LUCIUS_ANSWER_KEY for the service that does",

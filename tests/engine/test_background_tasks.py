@@ -2,17 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lucius.bootstrap.standing_tasks import VITAL, StandingTasks
-from lucius.core.errors import LedgerRowUnreadableError, LuciusError, WorkspaceRefusedError
+from lucius.core.errors import (
+    LedgerError,
+    LedgerRowUnreadableError,
+    LedgerTooNewError,
+    LuciusError,
+    WorkspaceRefusedError,
+)
 from lucius.core.job import Job
 from lucius.engines.outbox.notices import AT_ONCE, Notices
 from lucius.engines.outbox.observer import Incident, Observer
 from lucius.engines.temporal.drift import WorkflowDrift
+from lucius.engines.temporal.starter import WorkflowStarter
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Message
 from lucius.ports.workflows import Fate
@@ -153,16 +161,35 @@ class Running:
 
 
 class Unreadable(MemoryLedger):
+    error: LedgerError
+
     async def load(self, job_id: str) -> Job | None:
         if job_id == "job_unreadable":
-            raise LedgerRowUnreadableError(job_id, "it is damaged")
+            raise self.error
         return await super().load(job_id)
+
+
+def never() -> datetime:
+    return datetime.fromtimestamp(0, UTC)
 
 
 async def at_once(seconds: float) -> None:
     """Nobody waits here."""
 
 
-async def test_a_job_that_cannot_be_read_keeps_no_other_workflow_from_repair() -> None:
-    drift = WorkflowDrift(Running(), Unreadable(), pause=at_once)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "error",
+    [
+        LedgerRowUnreadableError("job_unreadable", "it is damaged"),
+        LedgerTooNewError("a newer version has written it"),
+    ],
+    ids=["damaged", "newer"],
+)
+async def test_a_job_that_cannot_be_read_keeps_no_other_workflow_from_repair(
+    error: LedgerError,
+) -> None:
+    ledger = Unreadable()
+    ledger.error = error
+    drift = WorkflowDrift(Running(), ledger, pause=at_once)  # type: ignore[arg-type]
+    assert await WorkflowStarter(Running(), ledger, now=never)._owing("job_unreadable") is None  # type: ignore[arg-type]
     assert [each.subject for each in await drift.found()] == ["job_gone"]

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
+import orjson
+
 from lucius.core.routing import lane_of, reply_topic
 from lucius.core.states import JobState
+from lucius.engines.outbox.replies import BATCH
 from lucius.ports.bus import Delivery, Message
 from tests.bus_looks import dead_letters
 from tests.faults.network import Network
@@ -27,6 +30,9 @@ REPLIES: dict[str, Mapping[str, Any]] = {
     "text that has no encoding": {**DONE, "output_ref": "\ud800"},
     "no such job": DONE,
 }
+
+DEEP: Mapping[str, Any] = {**DONE, "timestamp": orjson.loads("[" * 1000 + "]" * 1000)}
+"""orjson reads it, and Python cannot write it as a text."""
 
 
 def never_set_aside() -> Any:
@@ -72,6 +78,18 @@ async def test_fm_015_recover_good_replies_behind_faulty_ones_are_taken(stage: S
     await poisoned_replies(stage)
     await stage.worker(Scribe())
     lucius = await stage.orchestrator()
+    job = await stage.finished(await lucius.submit(tenant_id=TENANT))
+    assert job.state is JobState.SUCCEEDED
+
+
+@staged
+async def test_fm_015_prevent_replies_that_nobody_can_read_stop_no_others(stage: Stage) -> None:
+    lucius = await stage.orchestrator()
+    many = [Message(f"deep {number}", DEEP, {"type": "RESULT"}) for number in range(BATCH)]
+    await stage.bus.publish(reply_topic(LANE), many)
+    await asyncio.sleep(5)
+    assert await stage.dead_letters() == ["INVALID_CALLBACK"] * BATCH
+    await stage.worker(Scribe())
     job = await stage.finished(await lucius.submit(tenant_id=TENANT))
     assert job.state is JobState.SUCCEEDED
 

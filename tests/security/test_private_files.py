@@ -14,7 +14,7 @@ from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.building import build
 from lucius.bootstrap.private_files import own_data
 from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.secrets import SecretTooShortError, made_once
+from lucius.bootstrap.secrets import SecretKnownError, SecretTooShortError, made_once
 from lucius.bootstrap.upkeep import restore_ledger
 from lucius.cli.main import main
 from lucius.ledgers.sqlite.ledger import SqliteLedger
@@ -70,7 +70,7 @@ async def test_everything_in_a_new_data_directory_is_private(tmp_path: Path) -> 
     folder.mkdir()
     await worked(data, folder)
     assert any(path.is_file() for path in everything(data / "workspace"))
-    assert opened(data) == []
+    assert opened(tmp_path / "above") == [], "folders that were made on the way to it are, too"
     mode = stat.S_IMODE((folder / "out.txt").stat().st_mode)
     assert mode == 0o666, "an output where others may enter follows the umask, as any file does"
 
@@ -161,3 +161,20 @@ def test_a_secret_is_made_whole_and_once(tmp_path: Path) -> None:
     assert len(first) == 64
     assert made_once(tmp_path / "callback.key") == first
     assert [path.name for path in tmp_path.iterdir()] == ["callback.key"]
+
+
+@pytest.mark.parametrize(("mode", "taken"), [(0o644, False), (0o640, False), (0o600, True)])
+def test_a_secret_that_another_user_has_prepared_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, taken: bool
+) -> None:
+    """In a folder of theirs, say. A volume may show another owner: what is 0600 is private."""
+    path = tmp_path / "nats.key"
+    path.write_text("k" * 64)
+    os.chown(path, os.geteuid() or 4001, -1)
+    path.chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: 4002)
+    if taken:
+        assert made_once(path) == b"k" * 64
+    else:
+        with pytest.raises(SecretKnownError, match=r"nats\.key belongs to another user"):
+            made_once(path)

@@ -1,6 +1,7 @@
 """Retention deletes what nobody needs, and only below workspaces that are its own."""
 
 import asyncio
+import builtins
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from lucius.platform import FatalError, Output, Service, Task
 from lucius.ports.ledger import Claim
 from lucius.settings import Settings
 from lucius.upkeep import retention
+from lucius.upkeep.effects import check_effects
 from lucius.upkeep.job_workspaces import OWNER, JobWorkspaces, WorkspaceOwnedError
 from lucius.workspaces.local import LocalWorkspace
 from lucius.workspaces.memory import MemoryWorkspace
@@ -89,6 +91,7 @@ class Counted(MemoryWorkspace):
     """Knows how many removals ran together; `refused` cannot be removed."""
 
     refused = ""
+    unlisted = ""
     running = most = 0
 
     async def remove(self, uri: str) -> None:
@@ -99,6 +102,18 @@ class Counted(MemoryWorkspace):
         if self.refused and self.refused in uri:
             raise WorkspaceError("not this one")
         await super().remove(uri)
+
+    async def list(self, prefix: str) -> list[str]:
+        self._check(prefix)
+        return await super().list(prefix)
+
+    async def folders(self, uri: str) -> builtins.list[str]:
+        self._check(uri)
+        return await super().folders(uri)
+
+    def _check(self, uri: str) -> None:
+        if self.unlisted and self.unlisted in uri:
+            raise WorkspaceError("not this one")
 
 
 @pytest.fixture
@@ -128,6 +143,22 @@ async def test_one_that_cannot_be_removed_keeps_no_other_from_it(
     (left,) = [each async for each in many.folders()]
     assert many.workspace.refused in left
     assert f"{left} is removed later: not this one" in caplog.text
+
+
+@pytest.mark.parametrize("unlisted", [f"job_{5:032x}", "/b/"])
+async def test_one_that_cannot_be_looked_at_keeps_no_other_from_it_nor_from_being_verified(
+    many: JobWorkspaces, caplog: pytest.LogCaptureFixture, unlisted: str
+) -> None:
+    assert isinstance(many.workspace, Counted)
+    await many.workspace.write(f"{many.home}b/job_{7:032x}/_commits/x.json", b"?")
+    many.workspace.unlisted = unlisted
+    drifts = await check_effects(MemoryLedger(), many)
+    assert len({drift.subject for drift in drifts}) == 100 + ("job" in unlisted)
+    await retention.prune(MemoryLedger(), many, datetime.now(UTC))
+    many.workspace.unlisted = ""
+    (left,) = [each async for each in many.folders()]
+    assert unlisted in left
+    assert "not this one" in caplog.text
 
 
 async def test_local_workspaces_commit_their_removals_together(

@@ -118,8 +118,8 @@ LUCIUS_MAX_CONNECTIONS_PER_ADDRESS: {{ get .Values.settings "LUCIUS_MAX_CONNECTI
 {{- fail (printf "secrets.env.%s would reach pods that do not read it: set services.NAME.secrets.%s for the service that does" $name $name) }}
 {{- end }}
 {{- end }}
-{{- range $name, $value := merge (dict "bus.natsUrl" $v.bus.natsUrl "publicUrl" $v.publicUrl) $v.settings }}
-{{- if regexMatch "//[^/@]*@|[?&][^=]*(key|sig|token|secret|password)=" (lower $value) }}
+{{- range $name, $value := merge (dict "bus.natsUrl" $v.bus.natsUrl) (include "lucius.settings" . | fromYaml) (include "lucius.controlSettings" . | fromYaml) }}
+{{- if regexMatch "//[^/@]*@|[?&][^=]*(key|sig|signature|token|secret|password|credential|code)=" (lower $value) }}
 {{- fail (printf "%s holds credentials and would be stored in a ConfigMap: put it into the Secret, and its key into secrets.env" $name) }}
 {{- end }}
 {{- end }}

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import os
 import secrets
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from lucius.settings.behaviour import EMBEDDED_BACKENDS
 
 LEAST_BYTES: Final = 32
 """Of what is in the file: an empty or cut one is no secret."""
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecretMissingError(LuciusError):
@@ -22,6 +24,10 @@ class SecretMissingError(LuciusError):
 
 class SecretTooShortError(LuciusError):
     """The file of a secret does not hold one."""
+
+
+class SecretKnownError(LuciusError):
+    """Another user has put the file of a secret there, and knows what it holds."""
 
 
 def check_shared_secrets(settings: Settings) -> None:
@@ -55,10 +61,14 @@ def webhook_secret(settings: Settings) -> str:
 
 
 def made_once(path: Path) -> bytes:
-    """A random secret in a file that only its owner can read. Raises SecretTooShortError."""
+    """A random secret in a file that only its owner can read.
+
+    Raises SecretTooShortError, and SecretKnownError.
+    """
     private_folder(path.parent)
     if not path.exists():
         _make(path)
+    _check_owner(path)
     secret = path.read_bytes()
     if len(secret) < LEAST_BYTES:
         raise SecretTooShortError(
@@ -66,6 +76,16 @@ def made_once(path: Path) -> bytes:
             " restore it, or delete it to have a new one made"
         )
     return secret
+
+
+def _check_owner(path: Path) -> None:
+    """A file of somebody else that can be read here is open: whoever prepared the folder knows it."""
+    found = path.stat()
+    if found.st_uid not in (os.geteuid(), 0) and found.st_mode & _OTHERS:
+        raise SecretKnownError(
+            f"{path} belongs to another user (id {found.st_uid}), who knows this secret: give --data"
+            " (LUCIUS_DATA_DIR) a directory of your own, or delete the file to have a new one made"
+        )
 
 
 def _make(path: Path) -> None:

@@ -70,10 +70,15 @@ async def _records(workspaces: JobWorkspaces) -> AsyncIterator[Found | Drift]:
     """One workspace at a time: the record of an effect lies where the effect began."""
     async for folder in workspaces.folders():
         steps: dict[str, str] = {}
-        for uri in await workspaces.workspace.list(folder + COMMITS):
+        try:
+            uris = await workspaces.workspace.list(folder + COMMITS)
+        except WorkspaceError as error:
+            yield Drift("commit_record_corrupt", folder + COMMITS, str(error))
+            continue
+        for uri in uris:
             try:
                 record = CommitRecord.decoded(await workspaces.workspace.read(uri) or b"")
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, WorkspaceError) as error:
                 yield Drift("commit_record_corrupt", uri, str(error))
                 continue
             for target in (each for promotion in record.promotions for each in promotion.targets):

@@ -47,11 +47,19 @@ class JobWorkspaces:
         )
 
     async def folders(self) -> AsyncIterator[str]:
-        """The workspace of each job, by its URI with a slash at its end."""
+        """The workspace of each job, by its URI with a slash at its end.
+
+        A tenant's folder that cannot be listed is named, and hides no other's.
+        """
         if not self.served:
             return
         for tenant in await self.workspace.folders(self.home):
-            for folder in await self.workspace.folders(tenant):
+            try:
+                found = await self.workspace.folders(tenant)
+            except WorkspaceError as error:
+                log.warning("the workspaces in %s are passed over: %s", tenant, error)
+                continue
+            for folder in found:
                 if name_of(folder).startswith("job_"):
                     yield folder
 

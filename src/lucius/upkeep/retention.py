@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
-from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
+from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError, WorkspaceError
 from lucius.core.ids import accepted_at
 from lucius.core.states import TERMINAL_JOB, JobState
 from lucius.platform.commit import COMMITS, REDRIVES
@@ -68,15 +68,28 @@ async def unneeded(ledger: Ledger, workspaces: JobWorkspaces, before: datetime) 
     for start in range(0, len(old), AT_ONCE):
         portion = old[start : start + AT_ONCE]
         used = await asyncio.gather(*(_is_used(ledger, workspaces, each) for each in portion))
-        found += [each for each, is_used in zip(portion, used, strict=True) if not is_used]
+        found += [each for each, is_used in zip(portion, used, strict=True) if is_used is False]
+        if used.count(None) == len(used):
+            break  # the storage is away
     if not found:
         return found
     roots = {job.plan.root async for job in every_job(ledger, JobQuery(states=LIVE))}
     return [folder for folder in found if name_of(folder) not in roots]
 
 
-async def _is_used(ledger: Ledger, workspaces: JobWorkspaces, folder: str) -> bool:
-    """Whether its job, or another one that has committed something in this workspace, is still there."""
+async def _is_used(ledger: Ledger, workspaces: JobWorkspaces, folder: str) -> bool | None:
+    """Whether its job, or another one that has committed something in this workspace, is still there.
+
+    None: it cannot be looked at, which keeps no other from being removed.
+    """
+    try:
+        return await _has_a_job(ledger, workspaces, folder)
+    except WorkspaceError as error:
+        log.warning("the workspace %s is looked at later: %s", folder, error)
+        return None
+
+
+async def _has_a_job(ledger: Ledger, workspaces: JobWorkspaces, folder: str) -> bool:
     if not await _is_gone(ledger, name_of(folder)):
         return True
     workspace = workspaces.workspace

@@ -7,6 +7,7 @@ copy is deleted when it is settled, so what the queue holds is what waits or is 
 import asyncio
 from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -213,7 +214,7 @@ class NatsBus:
         """Store a dead letter first, then settle. If the process dies in between, both are done again."""
         self._locks.check(delivery)
         subject = self._names.dead_subject(delivery.topic, delivery.subscription)
-        payload = encoded(delivery.message, reason=reason, detail=detail)
+        payload = _letter(delivery.message, reason=reason, detail=detail)
         copy_id = f"{_copy_id(subject, delivery.message)}/{stored_at(delivery.lock_token)}"
         await (await self._connection.get()).session.store([(subject, payload, copy_id)])
         await self._settle(delivery, ACK)
@@ -254,6 +255,14 @@ class NatsBus:
 
 def _copy_id(subject: str, message: Message) -> str:
     return f"{subject}/{message.message_id}"
+
+
+def _letter(message: Message, **why: str) -> bytes:
+    """What is nested as deep as Python can read may be too deep to be written: it leaves its body behind."""
+    try:
+        return encoded(message, **why)
+    except PublishRefusedError:
+        return encoded(replace(message, body={}), **why)
 
 
 def _never_settled(times: int) -> str:

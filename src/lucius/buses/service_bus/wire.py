@@ -80,4 +80,5 @@ def properties(received: ServiceBusReceivedMessage) -> dict[str, Property]:
 
 
 def _text(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
+    """A property may be binary: whatever it holds, its message can be received."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypedDict
 
-from lucius.core.errors import LedgerRowUnreadableError
+from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.inputs import Ticked
 from lucius.core.job import Job, Step
 from lucius.core.retry import PUBLISH_GRACE
@@ -89,7 +89,7 @@ class OutboxRetry:
                 if not waits:
                     return []
                 applied = await self._engine.apply(job_id, Ticked(publish_now=True))
-        except LedgerRowUnreadableError:
+        except (LedgerRowUnreadableError, LedgerTooNewError):
             return []
         return await self._fates(applied.job, waits) if applied is not None else []
 

@@ -53,6 +53,8 @@ NO_LOCK: Final = ""
 LOCK: Final = timedelta(seconds=60)
 MOST_DELIVERIES: Final = 10
 """How such a reply comes again when it could not be applied: as it would on a bus."""
+INVALID: Final = "INVALID_CALLBACK"
+MOST_SAID: Final = 256
 PATIENCE: Final = timedelta(milliseconds=100)
 """How long an ACK waits for its RESULT, so that one save holds both."""
 
@@ -231,11 +233,14 @@ class ReplyConsumer:
         body = delivery.message.body
         try:
             job_id, received = parse_reply(body)
+            refusal = self._guard(body, job_id, received)
         except RequestError as error:
             detail = "; ".join(f"{pointer}: {what}" for pointer, what in error.faults)
             self.set_aside(delivery, error.code, detail)
             return None
-        refusal = self._guard(body, job_id, received)
+        except Exception as error:  # too deep, for example: whatever it was, it concerns no other
+            self.set_aside(delivery, INVALID, f"it cannot be read: {error!r}"[:MOST_SAID])
+            return None
         if refusal is None:
             self._engine.heard(received.lease_id)
         return received, refusal

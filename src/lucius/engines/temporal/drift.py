@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from lucius.core.effects import SignalWorkflow
-from lucius.core.errors import LedgerRowUnreadableError
+from lucius.core.errors import LedgerRowUnreadableError, LedgerTooNewError
 from lucius.core.job import Job
 from lucius.core.retry import WORKFLOW_EFFECTS
 from lucius.core.states import TERMINAL_JOB, JobState
@@ -91,8 +91,8 @@ class WorkflowDrift:
         fate = await self._workflows.fate(job_id)
         try:
             job = await self._ledger.load(job_id)
-        except LedgerRowUnreadableError:
-            return None  # the ledger has named it, and no other job is concerned
+        except (LedgerRowUnreadableError, LedgerTooNewError):
+            return None  # the ledger has named it, or a newer version looks after it
         if fate is Fate.RUNNING:
             return await self._of_running(job_id, job)
         if job is None or job.terminal or not job.plan.on_temporal:

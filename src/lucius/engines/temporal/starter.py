@@ -13,6 +13,7 @@ from typing import Final
 from lucius.core.effects import Committed
 from lucius.core.errors import (
     LedgerRowUnreadableError,
+    LedgerTooNewError,
     LedgerUnavailableError,
     WorkflowsUnavailableError,
 )
@@ -83,10 +84,10 @@ class WorkflowStarter:
         return found
 
     async def _owing(self, job_id: str) -> Job | None:
-        """None: its workflow is there, or the row cannot be read, which the ledger has said."""
+        """None: its workflow is there, or the row cannot be read here, which the ledger has said."""
         try:
             job = await self._ledger.load(job_id)
-        except LedgerRowUnreadableError:
+        except (LedgerRowUnreadableError, LedgerTooNewError):
             return None
         return job if job is not None and owes_start(job) else None
 

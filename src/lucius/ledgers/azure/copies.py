@@ -43,9 +43,9 @@ class Trace:
     """ETags of its rows in Outbox, each with the version that it is of."""
 
     def see(self, head: Row) -> None:
+        self.copied_version = int(head["version"])
         self.head, self.copied = head[ETAG], head.get("save_id", "")
-        self.copied_version = head["version"]
-        self.drafted = bool(head["version"] or head.get("drafted"))
+        self.drafted = bool(self.copied_version or head.get("drafted"))
 
     def saw(self, copy: "Copy", etag: str) -> None:
         """The job's row. One that was read before a later save landed says nothing new."""

@@ -15,10 +15,10 @@ from lucius.core.job import Job
 from lucius.core.states import UNSUCCESSFUL_JOB
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.agreement import LAG, column_drift
-from lucius.ledgers.azure.counters import COUNT, Cells, live_cells
+from lucius.ledgers.azure.counters import COUNT, Cells, cells_of, live_cells
 from lucius.ledgers.azure.heads import Stored, stored_of
 from lucius.ledgers.azure.layout import Layout
-from lucius.ledgers.azure.store import PARTITION, ROW, Row
+from lucius.ledgers.azure.store import PARTITION, ROW, DamagedRows, Row
 from lucius.ledgers.azure.tenants import ENDED, HEIR, LIVE, Tenants
 from lucius.ledgers.azure.wakeups import DESKS, LaneTable, due_of, entry_of, ready_rows
 from lucius.ledgers.rules import group_of, ready_steps
@@ -51,12 +51,14 @@ class Examination:
         self._tenants = tenants
         self._lanes = lanes
         self._now = now
+        self._damaged = DamagedRows()
 
     async def drifts(self) -> list[Drift]:
-        found: list[Drift] = []
         index = await self._indexed()
+        damaged = {**self._lanes.damaged.named, **self._damaged.named}
+        found = [Drift("row_unreadable", "/".join(place), why) for place, why in damaged.items()]
         async for job_id, rows in self._rows.walk():
-            found += self._job(index, job_id, rows)
+            found += self._of_job(index, job_id, rows)
             if len(found) >= MOST_DRIFTS:
                 found = found[:MOST_DRIFTS]
                 return [*found, Drift("more", "ledger", f"only {MOST_DRIFTS} are listed")]
@@ -76,18 +78,27 @@ class Examination:
     async def _add_tenant(self, index: JobIndex, tenant_id: str) -> None:
         counters: list[Row] = []
         async for row in self._tenants.rows(tenant_id):
-            kind = names.parts_of(row[ROW])[0]
+            kind, named = names.parts_of(row[ROW])[0], self._damaged.read(row, _named)
+            if named is None:
+                continue
             if kind == COUNT:
                 counters.append(row)
             elif kind in (LIVE, ENDED):
-                if row["job_id"] in index.listed:
+                if named in index.listed:
                     index.twice.append(row)
-                index.listed[row["job_id"]] = row
+                index.listed[named] = row
             elif kind == HEIR:
-                index.heirs.add(row["job_id"])
+                index.heirs.add(named)
             else:
-                index.claims[tenant_id, names.unescaped(row[ROW])] = row["job_id"]
+                index.claims[tenant_id, names.unescaped(row[ROW])] = named
         index.recorded[tenant_id] = live_cells(counters)
+
+    def _of_job(self, index: JobIndex, job_id: str, rows: Sequence[Row]) -> list[Drift]:
+        """Whatever its rows say, the other jobs are examined too."""
+        try:
+            return list(self._job(index, job_id, rows))
+        except (LookupError, ValueError, TypeError, AttributeError, LedgerError) as error:
+            return [Drift("unreadable", job_id, repr(error))]
 
     def _job(self, index: JobIndex, job_id: str, rows: Sequence[Row]) -> Iterator[Drift]:
         by_key = {row[ROW]: row for row in rows}
@@ -120,6 +131,14 @@ class Examination:
         yield from _ready(index, stored, self._now)
         yield from _claimed(index, stored)
         yield from _listing(index, job)
+
+
+def _named(row: Row) -> str:
+    """The job that a tenant's row names. Nothing: it is a counter, which can be read."""
+    if names.parts_of(row[ROW])[0] == COUNT:
+        cells_of(row)
+        return ""
+    return str(row["job_id"])
 
 
 def _count(index: JobIndex, row: Row | None) -> None:

@@ -4,15 +4,19 @@ Only a tenant's own limit is exact here. The others may be exceeded by what othe
 two readings.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from lucius.ledgers.azure.counters import Cells
 from lucius.ledgers.azure.tenants import Tenants
 from lucius.ledgers.rules import InflightCounts, InflightGroup
 from lucius.ports.ledger import Inflight, Limits, Saturated
 
+log = logging.getLogger("lucius.ledger")
 FRESH: Final = timedelta(seconds=1)
 
 
@@ -27,10 +31,18 @@ class Levels:
         """One request for each tenant."""
         counts = InflightCounts()
         for tenant_id in await self._tenants.all():
-            for (lane, mode), n in (await self._tenants.live(tenant_id)).items():
+            for (lane, mode), n in (await self._live(tenant_id)).items():
                 counts.add(InflightGroup(tenant_id, lane, mode), n)
         self._counts, self._read_at = counts, self._now()
         return counts.view()
+
+    async def _live(self, tenant_id: str) -> Cells:
+        """Counters that are damaged count nothing here: they must not stop the other tenants."""
+        try:
+            return await self._tenants.live(tenant_id)
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            log.error("the counters of the tenant %r cannot be read: %r", tenant_id, error)
+            return Counter()
 
     def add(self, cell: InflightGroup, change: int) -> None:
         self._counts.add(cell, change)

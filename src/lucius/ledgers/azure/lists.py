@@ -4,6 +4,7 @@ import asyncio
 import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from lucius.core.job import Job
@@ -12,7 +13,7 @@ from lucius.core.record import record
 from lucius.core.states import TERMINAL_JOB, JobState
 from lucius.ledgers.azure import names
 from lucius.ledgers.azure.layout import Layout
-from lucius.ledgers.azure.store import Row, Store
+from lucius.ledgers.azure.store import DamagedRows, Row, Store
 from lucius.ledgers.azure.tenants import ENDED, LIVE, Tenants
 from lucius.ledgers.rules import PageEnd, cursor_of, matches, place_of
 from lucius.ledgers.stored.json_form import micros
@@ -47,6 +48,7 @@ class Lists:
         self._tenants = tenants
         self._rows = rows
         self._load = load
+        self._damaged = DamagedRows()
 
     async def page(self, query: JobQuery) -> JobPage:
         after = place_of(query)
@@ -134,8 +136,10 @@ class Lists:
             page=min(query.limit + 1, MOST_ROWS),
         )
         async for row in scan:
-            if kind == LIVE or query.states is None or row["state"] in states:
-                yield _read(tenant_id, kind, row)
+            if kind == LIVE or query.states is None or row.get("state") in states:
+                listed = self._damaged.read(row, partial(_read, tenant_id, kind))
+                if listed is not None:
+                    yield listed
 
 
 def _kinds(query: JobQuery) -> Sequence[str]:
@@ -173,7 +177,7 @@ def _bounds(kind: str, query: JobQuery, after: PageEnd | None) -> tuple[str, str
 
 def _read(tenant_id: str, kind: str, row: Row) -> Listed:
     place = PageEnd(int(row["created"]), int(row["no"]))
-    return Listed(place, row["job_id"], tenant_id, kind == LIVE, row.get("state"))
+    return Listed(place, str(row["job_id"]), tenant_id, kind == LIVE, row.get("state"))
 
 
 async def _take(found: AsyncIterator[Listed], many: int) -> list[Listed]:

@@ -6,6 +6,7 @@ late writer is fenced off.
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from lucius.core.errors import LedgerRowUnreadableError
+from lucius.core.errors import LedgerError, LedgerRowUnreadableError
 from lucius.core.record import record
 from lucius.core.states import TERMINAL_JOB
 from lucius.ledgers.azure.heads import Glance
@@ -26,6 +27,8 @@ from lucius.ledgers.rules import may_be_out
 from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ledgers.stored.json_form import MICROSECOND, instant, micros
 from lucius.ports.ledger import DueJob
+
+log = logging.getLogger("lucius.ledger")
 
 LATE_SAVE: Final = timedelta(minutes=5) // MICROSECOND
 """How long an announced save may take, before its writer is fenced off."""
@@ -42,6 +45,13 @@ class FoundRow:
     due: int
     job_id: str
     out: bool
+
+
+def _pass_over(row: Wakeup, error: Exception) -> None:
+    """Raise what concerns more than this job."""
+    if isinstance(error, LedgerError) and not isinstance(error, LedgerRowUnreadableError):
+        raise error
+    log.error("the rows of job %s cannot be compared: %r", row.job_id, error)
 
 
 class Scanner:
@@ -119,8 +129,12 @@ class Scanner:
         gone = 0
         for lane in DESKS:
             async for row in self._lanes.wakeups(lane, micros(now)):
-                before = await self._rows.glance(row.job_id, row.tenant_id)
-                await self._compared(row, before)
+                try:
+                    before = await self._rows.glance(row.job_id, row.tenant_id)
+                    await self._compared(row, before)
+                except Exception as error:
+                    _pass_over(row, error)
+                    continue
                 gone += before is None and self._lanes.hides(lane, row.row)
         return gone
 
@@ -154,10 +168,18 @@ class Scanner:
         if row.schema > SCHEMA:
             return None
         if row.row not in self._looked:
-            self._looked[row.row] = found = await self._found(row)
+            self._looked[row.row] = found = await self._found_alone(row)
             if found is not None:
                 self._met[row.lane].append(found)
         return self._looked[row.row]
+
+    async def _found_alone(self, row: Wakeup) -> FoundRow | None:
+        """A job with damaged rows is due: whoever loads it is told what is wrong, and no other waits."""
+        try:
+            return await self._found(row)
+        except Exception as error:
+            _pass_over(row, error)
+            return FoundRow(row.due, row.job_id, not row.held)
 
     async def _found(self, row: Wakeup) -> FoundRow | None:
         """A row that is still to come up says enough by itself."""

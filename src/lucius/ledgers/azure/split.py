@@ -14,6 +14,7 @@ from zlib import crc32
 from lucius.core.effects import Event
 from lucius.core.errors import (
     LedgerError,
+    LedgerRowUnreadableError,
     LedgerTooNewError,
     LedgerUnavailableError,
 )
@@ -99,8 +100,15 @@ class SplitTables:
         return self._traced(job_id, head) if head is not None else None
 
     def _traced(self, job_id: str, head: Row) -> Trace:
-        trace = self._traces.setdefault(job_id, Trace(head["tenant_bucket"]))
-        trace.see(head)
+        try:
+            if not isinstance(bucket := head["tenant_bucket"], str):
+                raise TypeError(f"tenant_bucket is {bucket!r}")
+            trace = self._traces.setdefault(job_id, Trace(bucket))
+            trace.see(head)
+        except (LookupError, ValueError, TypeError) as error:
+            self._traces.pop(job_id, None)
+            why = f"the head of its steps is damaged: {error!r}"
+            raise LedgerRowUnreadableError(job_id, why) from error
         if len(self._traces) > MOST_TRACES:
             self._traces.popitem(last=False)
         return trace

@@ -3,13 +3,17 @@
 Everything above this speaks in these words; everything below is the SDK. So a double can stand between.
 """
 
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from lucius.core.record import record
+
+log = logging.getLogger("lucius.ledger")
+T = TypeVar("T")
 
 Row = dict[str, Any]
 """Columns by name, with `PartitionKey` and `RowKey`. What was read has `etag` as well."""
@@ -52,6 +56,29 @@ class Refused:
 
     index: int
     status: int
+
+
+class DamagedRows:
+    """Rows that nobody here has written so. Each is named once, and must not hide the rows of others."""
+
+    MOST: Final = 10_000
+
+    def __init__(self) -> None:
+        self.named: dict[tuple[str, str], str] = {}
+        """By partition and row: what is wrong."""
+
+    def read(self, row: Row, read: Callable[[Row], T]) -> T | None:
+        """What `read` makes of it. None: it is damaged."""
+        try:
+            return read(row)
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            place = (str(row.get(PARTITION)), str(row.get(ROW)))
+            if place not in self.named and len(self.named) < self.MOST:
+                self.named[place] = repr(error)
+                log.error(
+                    "row %s of %s cannot be read, and is passed over: %r", *place[::-1], error
+                )
+            return None
 
 
 Etags = Sequence[str | None]

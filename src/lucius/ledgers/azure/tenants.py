@@ -268,7 +268,7 @@ class Tenants:
 
     async def all(self) -> list[str]:
         scan = self._store.scan(self._table, TENANTS)
-        return [row["tenant_id"] async for row in scan]
+        return [names.unescaped(row[ROW]) async for row in scan]
 
     async def live(self, tenant_id: str) -> Cells:
         scan = self._store.scan(self._table, names.key(tenant_id), *_range(COUNT))
@@ -279,7 +279,8 @@ class Tenants:
             self._table, names.key(tenant_id), *_range(LIVE), columns=["job_id"]
         )
         async for row in scan:
-            yield row["job_id"]
+            if isinstance(job_id := row.get("job_id"), str):  # `verify` names a row without one
+                yield job_id
 
     async def rows(self, tenant_id: str) -> AsyncIterator[Row]:
         async for row in self._store.scan(self._table, names.key(tenant_id)):

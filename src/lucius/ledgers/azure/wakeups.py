@@ -8,6 +8,7 @@ that a dead process left is found when it comes up.
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from secrets import token_hex
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from lucius.ledgers.azure.store import (
     ROW,
     Act,
     Change,
+    DamagedRows,
     Refused,
     Row,
     Store,
@@ -118,7 +120,10 @@ def unnamed(lane: int, rows: Iterable[str], wakeup: str, places: Collection[int]
 
 
 class LaneTable:
+    """Rows that are `damaged` are passed over, so that they keep none of the lane's jobs waiting."""
+
     def __init__(self, store: Store, table: str) -> None:
+        self.damaged = DamagedRows()
         self._store = store
         self._table = table
         self._together = Together(store, table)
@@ -187,10 +192,11 @@ class LaneTable:
     # -- reading -----------------------------------------------------------------------------
 
     async def lacks(self, lane: int, rows: Sequence[str]) -> bool:
-        """Whether one of them is missing. One request a row."""
+        """Whether one of them is missing, or damaged. One request a row."""
+        partition = partition_of(lane)
         for row in rows:
-            found = await self._store.get(self._table, partition_of(lane), row, ["version"])
-            if found is None or self.hides(lane, row):
+            found = await self._store.get(self._table, partition, row, ["version"])
+            if found is None or self.hides(lane, row) or (partition, row) in self.damaged.named:
                 return True
         return False
 
@@ -202,8 +208,11 @@ class LaneTable:
         first = names.prefix(WAKE) if since < 0 else names.key(WAKE, names.rising(since))
         scan = self._store.scan(self._table, partition_of(lane), first, end, page=page)
         async for row in scan:
-            if not self.hides(lane, row[ROW]):
-                yield _wakeup(lane, row)
+            if self.hides(lane, row[ROW]):
+                continue
+            found = self.damaged.read(row, partial(_wakeup, lane))
+            if found is not None:
+                yield found
 
     async def ready(self, lane: int, *queue: str, page: int = 1000) -> AsyncIterator[Row]:
         first = names.prefix(READY, *queue)
@@ -214,7 +223,13 @@ class LaneTable:
         )
         async for row in scan:
             if not self.hides(lane, row[ROW]):
-                yield row
+                if self.damaged.read(row, partial(_ready, lane)) is not None:
+                    yield row
+
+
+def _ready(lane: int, row: Row) -> tuple[ReadyEntry, int, int]:
+    """What is read of a ready row."""
+    return entry_of(lane, row[ROW]), int(row["version"]), int(row["schema"])
 
 
 def _columns(wakeup: Wakeup, ready: Sequence[str]) -> dict[str, Any]:
