@@ -472,7 +472,7 @@ FAULTS: Final[dict[Planted, int]] = {
     pause_not_saved: 0,
     stale_cache: 14,
     last_save_wins: 15,
-    doubt_not_settled: 95,
+    doubt_not_settled: 388,
     answered_before_saved: 0,
     waiter_not_woken: 0,
     redrive_not_linked: 10,
