@@ -103,6 +103,26 @@ def test_what_is_out_is_bounded_however_many_tenants_there_are() -> None:
     assert out < 300
 
 
+def test_the_room_of_a_lane_that_is_lost_goes_to_what_waits_on_others() -> None:
+    async def main(loop: VirtualLoop) -> list[int]:
+        async with World(loop).running() as world:  # nobody serves it
+            await submit(world, A, LEAST)
+            fields: dict[str, Any] = {"request_type": "OCR", "payload": {}, "mode": "BURST"}
+            elsewhere = await world.engine.job(
+                await world.submit(tenant_id=A, doc_id="doc-2", **fields)
+            )
+            windows, lane = world.outbox.windows, lane_of(A)
+            assert elsewhere is not None
+            assert elsewhere.plan.desk != lane
+            await asyncio.sleep(1)
+            found = [sum(out for key, (out, _) in windows.snapshot().items() if key[1] != lane)]
+            world.outbox.releases.forget(lane)
+            await asyncio.sleep(1)
+            return [*found, sum(out for out, _ in windows.snapshot().values())]
+
+    assert run_virtually(main) == [0, 1]
+
+
 class Greedy(MemoryBus):
     """Gives everyone everything, whatever tenants are asked for."""
 

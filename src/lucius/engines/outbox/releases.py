@@ -297,9 +297,10 @@ class Releases:
             self.pump(key)
 
     def forget(self, lane: int) -> None:
-        """Forget a lane: another process owns it now."""
+        """Forget a lane: another process owns it now. Its room is there for what waits on other lanes."""
         self._windows.forget(lane)
         self._ready.forget(lane)
+        self.pump_all()
 
     def ended(self, job: Job) -> None:
         """Count attempts of a job no more that have ended, and no others: its lane is not owned now.
