@@ -41,7 +41,7 @@ class NoBacklog:
     async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
         return 0
 
-    def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None: ...
+    def handed_out(self, lease_id: str, seconds: float) -> None: ...
 
 
 async def undelivered(job: Job, owed_id: str, url: str) -> bool:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from lucius.api import bulk_orders
 from lucius.api.context import Caller, Role
 from lucius.core.effects import Outcome
-from lucius.engines.outbox.window import FIRST
+from lucius.engines.outbox.windows import LEAST
 from lucius.ports.ledger import JobQuery
 from tests.api.live import Live, live
 from tests.api.world import World, accepted, client_of, context_of
@@ -92,7 +92,7 @@ async def test_a_limit_is_kept_and_the_same_request_goes_on(
         if not answer["more"]:
             break
     assert seen == [(3, True), (3, True), (1, False)]
-    out = int(FIRST)  # what the window has let out ends when its lease does; the rest ended at once
+    out = LEAST  # what the window has let out ends when its lease does; the rest ended at once
     assert (await lucius.bulk("cancel", {"state": "CANCELLING"}))["already"] == out
 
 

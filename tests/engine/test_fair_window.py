@@ -8,8 +8,7 @@ import pytest
 from lucius.buses.memory import MemoryBus
 from lucius.core.routing import lane_of
 from lucius.core.states import JobState
-from lucius.engines.outbox.window import FIRST, PASSES, Window
-from lucius.engines.outbox.windows import Windows
+from lucius.engines.outbox.windows import LEAST, Window, Windows
 from tests.engine.pullers import Crowd, Puller, attempts_used, gateway_of, submit
 from tests.engine.world import Timed, World
 from tests.virtual import VirtualLoop, run_virtually
@@ -20,9 +19,9 @@ JOBS, SECONDS = 20, 0.4
 """The worker of B finishes its jobs in eight seconds when it is alone."""
 
 
-def one_for_all(self: Window, tenant_id: str) -> bool:
-    """The window as it was: whoever comes first has it, and nobody has a share."""
-    return self.open + self.reserved < int(self.limit)
+def one_for_all(self: Window, tenant_id: str, at: float) -> bool:
+    """Whoever comes first has it, and nobody has a place of its own."""
+    return self.waiting < self.size(at)
 
 
 def seconds_for_b(crowd_of_a: Any, *, apart: bool, jobs_of_a: int = 100) -> tuple[float, int]:
@@ -84,47 +83,44 @@ def test_a_slow_worker_loses_no_attempt_of_what_waits_for_it() -> None:
     assert used == 0
 
 
-def test_a_lone_tenant_may_use_the_whole_window() -> None:
+def test_another_tenant_has_a_place_beyond_a_full_window() -> None:
     windows = Windows(lambda: 0.0, by_mode=False)
-    key = ("ocr", 3)
-    for number in range(4):
-        assert windows.room(key, A)
-        windows.opened(key, A, f"lease {number}")
-    assert not windows.room(key, A)
-    assert windows.room(key, B), "another tenant has its share beyond a full window"
+    for number in range(LEAST):
+        assert windows.room("ocr", A)
+        windows.opened(("ocr", 3), A, f"lease {number}")
+    assert not windows.room("ocr", A)
+    assert windows.room("ocr", B)
 
 
 def test_what_is_out_is_bounded_however_many_tenants_there_are() -> None:
     windows = Windows(lambda: 0.0, by_mode=False)
-    key, out = ("ocr", 3), 0
+    out = 0
     for round_of_all in range(5):
         for number in range(10_000):
-            if windows.room(key, f"t{number}"):
-                windows.opened(key, f"t{number}", f"lease {round_of_all} {number}")
+            if windows.room("ocr", f"t{number}"):
+                windows.opened(("ocr", 3), f"t{number}", f"lease {round_of_all} {number}")
                 out += 1
     assert out < 300
 
 
-def test_silence_of_one_tenant_does_not_shrink_the_window() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
-    key = ("ocr", 3)
-    before = windows.of(key).limit
-    for number in range(50):
-        windows.opened(key, A, f"lease {number}")
-        windows.timed_out(f"lease {number}")
-    assert windows.of(key).limit == before
+def test_the_room_of_a_lane_that_is_lost_goes_to_what_waits_on_others() -> None:
+    async def main(loop: VirtualLoop) -> list[int]:
+        async with World(loop).running() as world:  # nobody serves it
+            await submit(world, A, LEAST)
+            fields: dict[str, Any] = {"request_type": "OCR", "payload": {}, "mode": "BURST"}
+            elsewhere = await world.engine.job(
+                await world.submit(tenant_id=A, doc_id="doc-2", **fields)
+            )
+            windows, lane = world.outbox.windows, lane_of(A)
+            assert elsewhere is not None
+            assert elsewhere.plan.desk != lane
+            await asyncio.sleep(1)
+            found = [sum(out for key, (out, _) in windows.snapshot().items() if key[1] != lane)]
+            world.outbox.releases.forget(lane)
+            await asyncio.sleep(1)
+            return [*found, sum(out for out, _ in windows.snapshot().values())]
 
-
-def test_what_others_have_passed_fills_the_window_no_more() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
-    key, window = ("ocr", 3), windows.of(("ocr", 3))
-    for number in range(4):
-        windows.opened(key, A, f"silent {number}")
-    for number in range(PASSES + 5):
-        windows.opened(key, B, f"heard {number}")
-        windows.acknowledged(f"heard {number}")
-    assert (len(window.queue), window.open) == (0, 4)
-    assert not windows.room(key, A), "more of it would only be passed as well"
+    assert run_virtually(main) == [0, 1]
 
 
 class Greedy(MemoryBus):
@@ -153,10 +149,10 @@ def test_what_was_held_while_others_had_reserved_the_room_goes_out_when_they_giv
     async def main(loop: VirtualLoop) -> JobState:
         async with World(loop, services=[Timed("ocr", 0)]).running() as world:
             releases, share = world.outbox.releases, (("ocr", lane_of(A)), A)
-            for _ in range(int(FIRST)):
+            for _ in range(LEAST):
                 world.outbox.windows.reserve(share)
             (held,) = await submit(world, A, 1)
-            for _ in range(int(FIRST)):
+            for _ in range(LEAST):
                 releases.unreserve(share)
             async with asyncio.timeout(60):
                 state: JobState = (await world.finished(held))["state"]

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from lucius.bootstrap import outbox as bootstrap
 from lucius.core.inputs import AckReceived, CancelRequested, PauseRequested, ResumeRequested
 from lucius.core.job import Job
 from lucius.core.routing import LANES, lane_of
@@ -194,6 +195,27 @@ def test_an_ack_at_an_orchestrator_makes_room_in_the_window_of_the_owner(
     run_virtually(main)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_service_that_is_busy_on_the_lanes_of_another_owner_is_not_silent(
+    known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not known:
+        monkeypatch.setattr(bootstrap, "at_work_elsewhere", lambda lanes, workers: False)
+
+    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
+        jobs = []
+        for owner in owners:
+            tenant_id = next(f"t{n}" for n in range(1000) if lane_of(f"t{n}") in owner.owned)
+            fields = {"request_type": "OCR", "payload": {}}
+            jobs.append(await world.submit(asking[0], tenant_id=tenant_id, **fields))
+            await asyncio.sleep(5)
+        ended = await all_ended(world, asking[0], jobs)
+        used = sum(step.used for job in ended for step in job.steps)
+        assert (used == 0) is known
+
+    apart(story, seconds=100, slots=1)
+
+
 def test_a_reader_sees_what_another_process_has_committed() -> None:
     async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
         first, second = (process.parts.engine for process in asking)
@@ -323,7 +345,7 @@ def test_without_the_window_the_same_flood_holds_up_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, alone = flooded(0)
-    monkeypatch.setattr(Windows, "room", lambda self, key, tenant_id: True)
+    monkeypatch.setattr(Windows, "room", lambda self, line, tenant_id: True)
     _, crowded = flooded(1_500)
     assert slowest(crowded) > 2 * slowest(alone) + 2
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from lucius.core.states import AbortReason, JobState
-from lucius.engines.outbox.window import FIRST
+from lucius.engines.outbox.windows import LEAST
 from tests.faults.services import Scribe
 from tests.faults.stage import Stage, staged
 
@@ -19,7 +19,7 @@ async def test_fm_018_recover_a_backlog_that_nobody_took_is_held_and_worked_off_
     await stage.puppet()
     jobs = [await lucius.submit(number=n) for n in range(JOBS)]
     await asyncio.sleep(1)
-    assert len(stage.bus.taken) == FIRST, "the bus holds a window, the ledger the rest"
+    assert len(stage.bus.taken) == LEAST, "the bus holds a window, the ledger the rest"
     await asyncio.sleep(120)
     await stage.worker(Scribe(), slots=4)
     ended = [await stage.until(job_id, lambda job: job.terminal) for job_id in jobs]
@@ -29,5 +29,5 @@ async def test_fm_018_recover_a_backlog_that_nobody_took_is_held_and_worked_off_
         for job in ended
         for execution in job.steps[0].executions
     )
-    assert silent < 3 * FIRST
+    assert silent < 3 * LEAST
     assert not await stage.ledger.verify()

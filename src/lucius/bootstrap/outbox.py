@@ -17,7 +17,7 @@ from lucius.engines.outbox.dispatcher import Decorate, Dispatcher, Notify, Signa
 from lucius.engines.outbox.engine import OutboxEngine
 from lucius.engines.outbox.inbox import Inbox
 from lucius.engines.outbox.loop import EngineLoop, Listener, OwedEffects
-from lucius.engines.outbox.metrics import EngineMetrics, backlog_of
+from lucius.engines.outbox.metrics import EngineMetrics, at_work_elsewhere, backlog_of
 from lucius.engines.outbox.notices import Notices, Nudges, Tokens
 from lucius.engines.outbox.observer import Observer, Observers, Outage, log_moves
 from lucius.engines.outbox.ownership import LostServices, Ownership
@@ -121,8 +121,9 @@ def outbox(
     `workflows`: of jobs on Temporal. `engine_name`: the engine whose replies come here; None: all, and
     workflows are started here, too.
     """
-    windows = Windows(LoopTime(), by_mode=topologies[0] == "filtered")
-    ready = ReadyQueues(ledger)
+    by_mode = topologies[0] == "filtered"
+    windows = Windows(LoopTime(), by_mode=by_mode, elsewhere=partial(at_work_elsewhere, lanes))
+    ready = ReadyQueues(ledger, windows.workers)
     inbox, alarm, cache = Inbox(), Alarm(), JobCache(cache_bytes)
     waits = Waits(lambda job: job.plan.desk in lanes.owned)
     unclaimed = UnclaimedServices()

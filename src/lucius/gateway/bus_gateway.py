@@ -32,7 +32,7 @@ class Backlog(Protocol):
     async def release(self, service: str, room: int, tenants: BoundTenants) -> int:
         """A worker has room for so many more. The answer says how many are on their way to the bus."""
 
-    def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None:
+    def handed_out(self, lease_id: str, seconds: float) -> None:
         """A worker has got it, and has so many seconds to acknowledge it."""
 
 
@@ -148,7 +148,7 @@ class BusGateway:
         if not may():
             await give_back(self._bus, found)
             return ()
-        return [d.message.body for d in found if await self._settled(d, len(found) < limit)]
+        return [d.message.body for d in found if await self._settled(d)]
 
     async def _fill(
         self,
@@ -210,14 +210,14 @@ class BusGateway:
             await asyncio.wait(everyone)
         return not left
 
-    async def _settled(self, delivery: Delivery, spare: bool) -> bool:
+    async def _settled(self, delivery: Delivery) -> bool:
         try:
             await self._bus.complete(delivery)
         except LockLostError:
             return False
         body = delivery.message.body
         seconds = float(body.get("ack_timeout_seconds", 0))
-        self._backlog.handed_out(str(body.get("lease_id")), seconds, spare=spare)
+        self._backlog.handed_out(str(body.get("lease_id")), seconds)
         return True
 
 

@@ -32,8 +32,8 @@ LOOKED_AT: Final = 1000
 """Of the queue in which a job waits: beyond it, its place is not counted."""
 LAST_EVENTS: Final = 300
 _ORDERED: Final = (JobState.PAUSING, JobState.PAUSED, JobState.CANCELLING, JobState.CANCELLED)
-Limited = Callable[[str, int, str], bool]
-"""Whether the tenant may have one directive out at a time on this line and lane, and has it."""
+Limited = Callable[[str, str], bool]
+"""Whether the tenant may have one directive of this line out at a time, and has it."""
 
 
 class Physician:
@@ -146,7 +146,7 @@ class Physician:
         waiting = await self._ledger.ready(line, desk, job.tenant_id, LOOKED_AT)
         names = [(entry.job_id, entry.step_id) for entry in waiting]
         mine = (job.job_id, step_id)
-        limited = self._limited(line, desk, job.tenant_id)
+        limited = self._limited(line, job.tenant_id)
         ahead = names.index(mine) if mine in names else len(names)
         return LinePlace(ahead, tenants, mine not in names and len(names) == LOOKED_AT, limited)
 

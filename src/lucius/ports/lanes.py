@@ -6,6 +6,7 @@ Ownership is for efficiency and fairness: a zombie owner does no harm, every sav
 
 from collections.abc import Collection, Coroutine, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
 from lucius.core.plan import FIRST_DESK
@@ -44,6 +45,10 @@ class Lanes(Protocol):
     async def rows(self) -> LaneRows:
         """What the owners of all lanes say of them; that of dead owners is left out."""
 
+    @property
+    def others(self) -> LaneRows:
+        """The same of other owners, as it was when this process last renewed its leases."""
+
     async def until_change(self, work: Coroutine[Any, Any, T]) -> T | None:
         """What the work answers, or None: it was cancelled, because other lanes are owned now."""
 
@@ -52,6 +57,7 @@ class FixedLanes:
     """The same lanes for ever: all of them where one process does everything."""
 
     renewal: timedelta | None = None
+    others: LaneRows = MappingProxyType({})
 
     def __init__(self, owned: Collection[int] = range(LANES)) -> None:
         self.owned = frozenset(owned)

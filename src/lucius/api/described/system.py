@@ -33,7 +33,7 @@ PROPERTIES: Final[dict[str, tuple[str, Any]]] = {
     "BacklogRowShape.held": ("Directives that wait in the ledger", 20),
     "released": ("Directives that are out and not acknowledged", 4),
     "in_progress": ("Steps at work", 8),
-    "window": ("How many directives may be out and not acknowledged", 16),
+    "window": ("How many directives may wait at the service, whatever the lane", 16),
     "oldest_seconds": ("For how long the longest of them has waited for its ACK", 0.4),
     "backlog": ("What waits and runs, by service, mode and lane", []),
     "ServiceBacklogShape.backlog": ("Held, released and in progress, together", 32),

@@ -4,8 +4,8 @@ from typing_extensions import TypedDict
 
 
 class BacklogRowShape(TypedDict):
-    """`window`: how many directives may be out and not acknowledged. `oldest_seconds`: for how long the
-    longest of them has waited for its ACK."""
+    """`window`: how many directives may wait at the service, whatever the lane. `oldest_seconds`: for how
+    long the longest of those on this lane has waited for its ACK."""
 
     service: str
     mode: str

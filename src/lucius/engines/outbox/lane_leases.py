@@ -59,6 +59,7 @@ class LeasedLanes:
         self._until: dict[int, float] = {}
         """By lane that is held: when others may take it."""
         self._taken_over: frozenset[int] = frozenset()
+        self.others: LaneRows = {}
         self._changed = asyncio.Event()
 
     @property
@@ -77,7 +78,8 @@ class LeasedLanes:
             return frozenset()
         stored = await self._look()
         await self._announce(stored)
-        quota = self._quota(stored)
+        said, quota = self._said(stored), self._quota(stored)
+        self.others = {d: rows for d, rows in said.items() if d not in self._until}
         mine = [lane for lane in self._desks if self._is_mine(lane, stored)]
         self._drop(self._until.keys() - mine[:quota])
         await self._write(mine[quota:], stored, NOBODY, {})
@@ -106,7 +108,9 @@ class LeasedLanes:
             await self._store.delete(me)
 
     async def rows(self) -> LaneRows:
-        stored = await self._look()
+        return self._said(await self._look())
+
+    def _said(self, stored: Mapping[str, LeaseRow]) -> dict[int, Mapping[str, Any]]:
         return {
             int(key.removeprefix(_LANE)): row.content
             for key, row in stored.items()

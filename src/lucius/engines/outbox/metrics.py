@@ -132,7 +132,11 @@ class EngineInstruments(Instruments):
             "Directives held, released and in progress",
             ("service", "lane", "stage"),
         )
-        self.window = Level("lucius_window", "Size of the dispatch window", ("service", "lane"))
+        self.window = Level(
+            "lucius_window",
+            "Directives that may wait at the service, as this process counts",
+            ("service",),
+        )
         self.inflight = Level(
             "lucius_inflight_jobs",
             f"Live jobs; the {MAX_TENANTS} busiest tenants, the rest as {OTHERS}",
@@ -323,13 +327,14 @@ class EngineMetrics(EngineInstruments, Observer):
         rows: dict[Key, BacklogRow] = {}
         for queue in queues:
             _row(rows, (queue.line, queue.lane))["held"] += queue.held
-        for key, (released, running, size) in self._windows.snapshot().items():
+        for key, (released, running) in self._windows.snapshot().items():
             row = _row(rows, key)
             row["released"] += released
             row["in_progress"] += running
-            row["window"] += size
         for key, seconds in self._windows.oldest().items():
             _row(rows, key)["oldest_seconds"] = round(seconds, 3)
+        for (line, _), row in rows.items():
+            row["window"] = self._windows.size(line)
         return rows
 
     async def by_lane(self) -> LaneRows:
@@ -369,15 +374,13 @@ class EngineMetrics(EngineInstruments, Observer):
 
     def _show_backlog(self, rows: list[BacklogRow]) -> None:
         backlog: Counter[Labels] = Counter()
-        windows: Counter[Labels] = Counter()
         for row in rows:
             place = (row["service"], str(row["lane"]))
             backlog[*place, "held"] += row["held"]
             backlog[*place, "released"] += row["released"]
             backlog[*place, "in_progress"] += row["in_progress"]
-            windows[place] += row["window"]
         self.backlog.show(dict(backlog))
-        self.window.show(dict(windows))
+        self.window.show({(name,): float(size) for name, size in self._windows.sizes().items()})
 
     async def _count_dlq(self) -> None:
         now = self._now()
@@ -390,6 +393,16 @@ async def backlog_of(lanes: Lanes) -> list[BacklogRow]:
     """As the owners of all lanes said when they last renewed their leases."""
     said = await lanes.rows()
     return [row for _, rows in sorted(said.items()) for row in rows.get(BACKLOG, ())]
+
+
+def at_work_elsewhere(lanes: Lanes, workers: str) -> bool:
+    """Whether these workers had work of other owners in progress when the leases were renewed last."""
+    service = service_of(workers)
+    return any(
+        row["service"] == service and row["in_progress"] > 0
+        for said in lanes.others.values()
+        for row in said.get(BACKLOG, ())
+    )
 
 
 def _by_tenant(inflight: Inflight) -> dict[Labels, float]:

@@ -6,10 +6,9 @@ engine: as the windows have room for it, or as a worker that pulls has.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from typing import Final, NoReturn, Protocol
 
 from lucius.core.effects import Committed
@@ -46,21 +45,24 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class _Tenant:
+class _Queue:
     heads: deque[Waiting] = field(default_factory=deque)
     more: bool = False
-    """The ledger may hold entries of this tenant that are not in `heads`."""
+    """The ledger may hold entries of this queue that are not in `heads`."""
 
 
-_NOBODY: Final[OrderedDict[str, _Tenant]] = OrderedDict()
+Ring = OrderedDict[str, OrderedDict[Key, _Queue]]
+"""By tenant, its queues by line and lane; of both, what was served last comes last."""
 
 
 class ReadyQueues:
-    """For each line on each lane a ring of tenants; for each tenant the head of its queue."""
+    """For those who take the directives of a line a ring of tenants; for each the heads of its queues."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, workers: Callable[[str], str]) -> None:
+        """`workers` names those who take the directives of a line."""
         self._ledger = ledger
-        self._rings: dict[Key, OrderedDict[str, _Tenant]] = {}
+        self._workers = workers
+        self._rings: dict[str, Ring] = {}
         self._taken: set[Waiting] = set()
         self._loading = asyncio.Lock()
         self._unknown: set[tuple[Key, str]] = set()
@@ -69,8 +71,7 @@ class ReadyQueues:
     async def recover(self, lanes: Collection[int]) -> None:
         """After a start: every queue that the ledger holds may have entries."""
         for queue in await self._ledger.ready_queues(lanes):
-            ring = self._rings.setdefault((queue.line, queue.lane), OrderedDict())
-            ring[queue.tenant_id] = _Tenant(more=True)
+            self._queue((queue.line, queue.lane), queue.tenant_id).more = True
 
     def notice(self, queues: Iterable[ReadyQueue]) -> list[Key]:
         """Take up queues that the ledger holds and that are not known here: a save may have landed unheard.
@@ -78,48 +79,49 @@ class ReadyQueues:
         Return their lines and lanes. A queue must be unknown twice in turn: entries may be on their way.
         """
         unknown = {
-            ((queue.line, queue.lane), queue.tenant_id)
+            (key, queue.tenant_id)
             for queue in queues
-            if queue.tenant_id not in self.tenants((queue.line, queue.lane))
+            if self._known(key := (queue.line, queue.lane), queue.tenant_id) is None
         }
         found, self._unknown = unknown & self._unknown, unknown
         for key, tenant_id in found:
-            self._rings.setdefault(key, OrderedDict())[tenant_id] = _Tenant(more=True)
+            self._queue(key, tenant_id).more = True
         return [key for key, _ in found]
 
     def forget(self, lane: int) -> None:
         """Forget a lane: another process owns it now."""
-        for key in [key for key in self._rings if key[1] == lane]:
-            del self._rings[key]
+        for key, tenant_id in [
+            (key, tenant_id)
+            for ring in self._rings.values()
+            for tenant_id, queues in ring.items()
+            for key in queues
+            if key[1] == lane
+        ]:
+            self._drop(key, tenant_id)
 
-    def lines(self) -> list[Key]:
-        """Every line and lane that someone waits for."""
+    def all_workers(self) -> list[str]:
+        """All that someone waits for."""
         return list(self._rings)
 
-    def waits(self, key: Key) -> bool:
-        return key in self._rings
-
-    def tenants(self, key: Key) -> Collection[str]:
-        """Who waits there; whoever was served last comes last."""
-        return self._rings.get(key, _NOBODY)
+    def ring(self, workers: str) -> Ring:
+        """Who waits for them, and where; whoever was served last comes last."""
+        return self._rings.get(workers, _NOBODY)
 
     def add(self, key: Key, tenant_id: str, waiting: Waiting) -> None:
         """Queue an entry that is committed as held and ready."""
-        ring = self._rings.setdefault(key, OrderedDict())
-        tenant = ring.get(tenant_id)
-        if tenant is None:
-            tenant = ring[tenant_id] = _Tenant()
-        if tenant.more or len(tenant.heads) >= PAGE:
-            tenant.more = True
+        queue = self._queue(key, tenant_id)
+        if queue.more or len(queue.heads) >= PAGE:
+            queue.more = True
         else:
-            tenant.heads.append(waiting)
+            queue.heads.append(waiting)
 
     async def load(self, key: Key, tenant_id: str) -> None:
         """Read the tenant's next entries, if they are in the ledger alone."""
         if self.lacks_heads(key, tenant_id):
             async with self._loading:  # two that load the same queue would take an entry twice
-                if self.lacks_heads(key, tenant_id):
-                    await self._load(key, tenant_id, self._rings[key][tenant_id])
+                queue = self._known(key, tenant_id)
+                if queue is not None and self.lacks_heads(key, tenant_id):
+                    await self._load(key, tenant_id, queue)
 
     async def take(self, key: Key, tenant_id: str) -> Waiting | None:
         await self.load(key, tenant_id)
@@ -127,35 +129,55 @@ class ReadyQueues:
 
     def pop(self, key: Key, tenant_id: str) -> Waiting | None:
         """The tenant's next entry; call `settle` when it is released or turned out to be gone."""
-        ring = self._rings.get(key, _NOBODY)
-        tenant = ring.get(tenant_id)
-        if tenant is None:
+        queue = self._known(key, tenant_id)
+        if queue is None:
             return None
-        waiting = tenant.heads.popleft() if tenant.heads else None
-        del ring[tenant_id]
-        if tenant.heads or tenant.more:
-            ring[tenant_id] = tenant
-        elif not ring:
-            del self._rings[key]
+        waiting = queue.heads.popleft() if queue.heads else None
+        if queue.heads or queue.more:
+            ring = self._rings[self._workers(key[0])]
+            ring.move_to_end(tenant_id)
+            ring[tenant_id].move_to_end(key)
+        else:
+            self._drop(key, tenant_id)
         if waiting is not None:
             self._taken.add(waiting)
         return waiting
 
     def lacks_heads(self, key: Key, tenant_id: str) -> bool:
         """Whether the tenant's next entry must be read from the ledger."""
-        tenant = self._rings.get(key, _NOBODY).get(tenant_id)
-        return tenant is not None and not tenant.heads and tenant.more
+        queue = self._known(key, tenant_id)
+        return queue is not None and not queue.heads and queue.more
 
     def settle(self, waiting: Waiting) -> None:
         self._taken.discard(waiting)
 
-    async def _load(self, key: Key, tenant_id: str, tenant: _Tenant) -> None:
+    def _known(self, key: Key, tenant_id: str) -> _Queue | None:
+        queues = self.ring(self._workers(key[0])).get(tenant_id)
+        return queues.get(key) if queues is not None else None
+
+    def _queue(self, key: Key, tenant_id: str) -> _Queue:
+        ring = self._rings.setdefault(self._workers(key[0]), OrderedDict())
+        return ring.setdefault(tenant_id, OrderedDict()).setdefault(key, _Queue())
+
+    def _drop(self, key: Key, tenant_id: str) -> None:
+        workers = self._workers(key[0])
+        ring = self._rings[workers]
+        del ring[tenant_id][key]
+        if not ring[tenant_id]:
+            del ring[tenant_id]
+        if not ring:
+            del self._rings[workers]
+
+    async def _load(self, key: Key, tenant_id: str, queue: _Queue) -> None:
         line, lane = key
         limit = PAGE + len(self._taken)
         page = await self._ledger.ready(line, lane, tenant_id, limit)
         found = [Waiting(entry.job_id, entry.step_id) for entry in page]
-        tenant.more = len(page) == limit
-        tenant.heads.extend(w for w in found if w not in self._taken and w not in tenant.heads)
+        queue.more = len(page) == limit
+        queue.heads.extend(w for w in found if w not in self._taken and w not in queue.heads)
+
+
+_NOBODY: Final[Ring] = OrderedDict()
 
 
 class Releases:
@@ -177,11 +199,10 @@ class Releases:
         self._ready = ready
         self._tasks = tasks
         self._lanes = lanes
-        self._busy: set[Key] = set()
-        """Lines and lanes where something is to be released, until no more of it has room."""
-        self._asked: dict[Key, None] = {}
-        """Of those, where the next turn releases something. The others are being read from the ledger."""
-        self._pulled = 0
+        self._busy: set[str] = set()
+        """Workers to whom something is to be released, until no more of it has room."""
+        self._asked: dict[str, None] = {}
+        """Of those, to whom the next turn releases something. What the others wait for is being read."""
 
     async def run(self) -> NoReturn:
         """When a paused service is resumed, release what waited for it."""
@@ -204,10 +225,11 @@ class Releases:
             planned = job.plan.steps[index]
             if planned.service in self._held_back:
                 continue
-            key = (job.plan.line_of(planned.service), lane)
-            behind = key in self._busy or tenant_id in self._ready.tenants(key)
-            if not behind and self._windows.room(key, tenant_id):
-                share = (key, tenant_id)
+            line = job.plan.line_of(planned.service)
+            workers = self._windows.workers(line)
+            behind = workers in self._busy or tenant_id in self._ready.ring(workers)
+            if not behind and self._windows.room(line, tenant_id):
+                share = ((line, lane), tenant_id)
                 self._windows.reserve(share)
                 found.append((share, EntryReleased(planned.step_id, new_lease_id(), told=told)))
         return found
@@ -275,9 +297,10 @@ class Releases:
             self.pump(key)
 
     def forget(self, lane: int) -> None:
-        """Forget a lane: another process owns it now."""
+        """Forget a lane: another process owns it now. Its room is there for what waits on other lanes."""
         self._windows.forget(lane)
         self._ready.forget(lane)
+        self.pump_all()
 
     def ended(self, job: Job) -> None:
         """Count attempts of a job no more that have ended, and no others: its lane is not owned now.
@@ -314,40 +337,43 @@ class Releases:
     # -- releasing ---------------------------------------------------------------------------
 
     def pump_all(self) -> None:
-        for key in self._ready.lines():
-            self.pump(key)
+        for workers in self._ready.all_workers():
+            self._pump(workers)
 
     def pump(self, key: Key) -> None:
-        """Have the next turn release what waits there, if there is room."""
-        if self._ready.waits(key) and key not in self._busy and self.next_tenant(key) is not None:
-            self._busy.add(key)
-            self._asked[key] = None
+        """Have the next turn release what waits for the same workers, if there is room."""
+        self._pump(self._windows.workers(key[0]))
+
+    def _pump(self, workers: str) -> None:
+        if workers not in self._busy and self.next_share(workers) is not None:
+            self._busy.add(workers)
+            self._asked[workers] = None
             self._inbox.wake()
 
     def take_turn(self) -> None:
         """Post what has room, up to a bound."""
         for _ in range(A_TURN):
-            key = next(iter(self._asked), None)
-            if key is None:
+            workers = next(iter(self._asked), None)
+            if workers is None:
                 return
-            tenant_id = self.next_tenant(key)
-            if tenant_id is None:
-                del self._asked[key]
-                self._busy.discard(key)
-            elif self._ready.lacks_heads(key, tenant_id):
-                del self._asked[key]
-                self._tasks.spawn(self._load(key, tenant_id))
-            elif (waiting := self._ready.pop(key, tenant_id)) is not None:
-                self._start((key, tenant_id), waiting)
+            share = self.next_share(workers)
+            if share is None:
+                del self._asked[workers]
+                self._busy.discard(workers)
+            elif self._ready.lacks_heads(*share):
+                del self._asked[workers]
+                self._tasks.spawn(self._load(workers, share))
+            elif (waiting := self._ready.pop(*share)) is not None:
+                self._start(share, waiting)
         self._inbox.wake()
 
-    async def _load(self, key: Key, tenant_id: str) -> None:
+    async def _load(self, workers: str, share: Share) -> None:
         try:
-            await persistently(partial(self._ready.load, key, tenant_id))
+            await persistently(partial(self._ready.load, *share))
         except BaseException:
-            self._busy.discard(key)
+            self._busy.discard(workers)
             raise
-        self._asked[key] = None
+        self._asked[workers] = None
         self._inbox.wake()
 
     def _start(self, share: Share, waiting: Waiting) -> None:
@@ -360,62 +386,42 @@ class Releases:
         self._ready.settle(waiting)
         self.unreserve(share)
 
-    async def release_for(self, service: str, room: int, tenants: Collection[str] | None) -> int:
+    def next_share(self, workers: str) -> Share | None:
+        """Whose turn it is, of the tenants that have room, and where."""
+        return self._first(workers, lambda tenant_id: self._windows.room(workers, tenant_id))
+
+    def _first(self, workers: str, may: Callable[[str], bool]) -> Share | None:
+        if service_of(workers) in self._held_back:
+            return None
+        for tenant_id, queues in self._ready.ring(workers).items():
+            if may(tenant_id):
+                return next(iter(queues)), tenant_id
+        return None
+
+    async def release_for(self, service: str, room: int, tenants: BoundTenants) -> int:
         """A worker has room for so many more than the bus had for it, so they go out beyond the window.
 
-        The answer says how many: they are on their way. While the bus or the ledger is away, none is.
+        Tenants take turns. The answer says how many: they are on their way. While the bus or the ledger is
+        away, none is.
         """
-        turns, started = self._in_turn(service, room, tenants), 0
-        while turns and started < room:
-            tenant_id, keys = turns.popleft()
-            share = (keys.popleft(), tenant_id)
-            try:
-                waiting = await self._ready.take(*share)
-            except LedgerUnavailableError:
-                break
-            if waiting is not None:
-                self._start(share, waiting)
-                started += 1
-            if tenant_id in self._ready.tenants(share[0]) and self._windows.trusts(*share):
-                keys.append(share[0])
-            if keys:
-                turns.append((tenant_id, keys))
-        return started
+        started = 0
+        for workers in self._ready.all_workers():
+            if service_of(workers) != service:
+                continue
 
-    def next_tenant(self, key: Key) -> str | None:
-        """Whose turn it is: of those who have room, the tenant that has least out."""
-        if service_of(key[0]) in self._held_back:
-            return None
-        window, least, chosen = self._windows.of(key), inf, None
-        for tenant_id in self._ready.tenants(key):
-            out = window.out(tenant_id)
-            if out < least and self._windows.room(key, tenant_id):
-                least, chosen = out, tenant_id
-                if not out:
-                    break
-        return chosen
-
-    def _in_turn(
-        self, service: str, room: int, tenants: Collection[str] | None
-    ) -> deque[tuple[str, deque[Key]]]:
-        """Tenants of whom something may go out, each with the lines and lanes it waits on.
-
-        No more than the worker has room for: whoever is left out comes first at one of the next pulls.
-        """
-        found: dict[str, deque[Key]] = {}
-        if service in self._held_back:
-            return deque()
-        keys = deque(key for key in self._ready.lines() if service_of(key[0]) == service)
-        keys.rotate(self._pulled)
-        self._pulled += 1
-        for key in keys:
-            for tenant_id in self._ready.tenants(key):
+            def may(tenant_id: str, line: str = workers) -> bool:
                 bound = tenants is None or tenant_id in tenants
-                if bound and self._windows.trusts(key, tenant_id):
-                    found.setdefault(tenant_id, deque()).append(key)
-                if len(found) >= room:
-                    break
-        return deque(found.items())
+                return bound and self._windows.trusts(line, tenant_id)
+
+            while started < room and (share := self._first(workers, may)) is not None:
+                try:
+                    waiting = await self._ready.take(*share)
+                except LedgerUnavailableError:
+                    return started
+                if waiting is not None:
+                    self._start(share, waiting)
+                    started += 1
+        return started
 
 
 class Pulls:
@@ -438,8 +444,8 @@ class Pulls:
         """Let so many more go out, beyond the window. The answer says how many are on their way."""
         return await self._releases.release_for(service, room, tenants)
 
-    def handed_out(self, lease_id: str, seconds: float, *, spare: bool) -> None:
-        """A worker has it, and has so many seconds to acknowledge it. `spare`: it had room for more."""
-        key = self._windows.handed_out(lease_id, seconds, spare=spare)
+    def handed_out(self, lease_id: str, seconds: float) -> None:
+        """A worker has it, and has so many seconds to acknowledge it."""
+        key = self._windows.handed_out(lease_id, seconds)
         if key is not None:
             self._releases.pump(key)
