@@ -23,7 +23,7 @@ MOST: Final = 100
 
 
 @record
-class Ended:
+class SignOuts:
     """Sessions of one caller: by their salt, until when each would hold; and all that began so early."""
 
     salts: Mapping[str, float]
@@ -31,7 +31,7 @@ class Ended:
     until: float
 
 
-NONE: Final = Ended({}, -1.0, 0.0)
+NONE: Final = SignOuts({}, -1.0, 0.0)
 """What a damaged note says. It keeps nobody out, and is removed with the next one that is over."""
 
 
@@ -39,7 +39,7 @@ class EndedSessions:
     def __init__(self, notes: LeaseStore, now: Callable[[], float]) -> None:
         self._notebook = Notebook(notes, "ended sessions")
         self._now = now
-        self._known: dict[str, Ended] = {}
+        self._known: dict[str, SignOuts] = {}
         self._read_at = self._tried_at = float("-inf")
 
     def has(self, caller: str, salt: str, begun: float) -> bool:
@@ -77,18 +77,18 @@ class EndedSessions:
         for name in [name for name, known in self._known.items() if known.until <= now]:
             await self._notebook.change(name, lambda note: _unless_over(note, now))
 
-    async def _read(self) -> dict[str, Ended]:
+    async def _read(self) -> dict[str, SignOuts]:
         notes = await self._notebook.read()
         return {name: _ended(name, note) for name, note in notes.items()}
 
 
-def _ended(name: str, note: Note) -> Ended:
+def _ended(name: str, note: Note) -> SignOuts:
     return readable(name, note, _read, NONE)
 
 
-def _read(note: Note) -> Ended:
+def _read(note: Note) -> SignOuts:
     salts = {str(salt): float(ends) for salt, ends in note["salts"].items()}
-    return Ended(salts, float(note["before"]), float(note["until"]))
+    return SignOuts(salts, float(note["before"]), float(note["until"]))
 
 
 def _unless_over(note: Note | None, now: float) -> Note | None:
