@@ -45,13 +45,13 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class _Queue:
+class _Held:
     heads: deque[Waiting] = field(default_factory=deque)
     more: bool = False
     """The ledger may hold entries of this queue that are not in `heads`."""
 
 
-Ring = OrderedDict[str, OrderedDict[Key, _Queue]]
+Ring = OrderedDict[str, OrderedDict[Key, _Held]]
 """By tenant, its queues by line and lane; of both, what was served last comes last."""
 
 
@@ -151,13 +151,13 @@ class ReadyQueues:
     def settle(self, waiting: Waiting) -> None:
         self._taken.discard(waiting)
 
-    def _known(self, key: Key, tenant_id: str) -> _Queue | None:
+    def _known(self, key: Key, tenant_id: str) -> _Held | None:
         queues = self.ring(self._workers(key[0])).get(tenant_id)
         return queues.get(key) if queues is not None else None
 
-    def _queue(self, key: Key, tenant_id: str) -> _Queue:
+    def _queue(self, key: Key, tenant_id: str) -> _Held:
         ring = self._rings.setdefault(self._workers(key[0]), OrderedDict())
-        return ring.setdefault(tenant_id, OrderedDict()).setdefault(key, _Queue())
+        return ring.setdefault(tenant_id, OrderedDict()).setdefault(key, _Held())
 
     def _drop(self, key: Key, tenant_id: str) -> None:
         workers = self._workers(key[0])
@@ -168,7 +168,7 @@ class ReadyQueues:
         if not ring:
             del self._rings[workers]
 
-    async def _load(self, key: Key, tenant_id: str, queue: _Queue) -> None:
+    async def _load(self, key: Key, tenant_id: str, queue: _Held) -> None:
         line, lane = key
         limit = PAGE + len(self._taken)
         page = await self._ledger.ready(line, lane, tenant_id, limit)
