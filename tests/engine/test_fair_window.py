@@ -84,7 +84,7 @@ def test_a_slow_worker_loses_no_attempt_of_what_waits_for_it() -> None:
 
 
 def test_another_tenant_has_a_place_beyond_a_full_window() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for number in range(LEAST):
         assert windows.room("ocr", A)
         windows.opened(("ocr", 3), A, f"lease {number}")
@@ -93,7 +93,7 @@ def test_another_tenant_has_a_place_beyond_a_full_window() -> None:
 
 
 def test_what_is_out_is_bounded_however_many_tenants_there_are() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     out = 0
     for round_of_all in range(5):
         for number in range(10_000):

@@ -157,7 +157,7 @@ def test_counted_from_the_publish_it_is_too_late(monkeypatch: pytest.MonkeyPatch
 def test_a_directive_that_an_idle_worker_does_not_get_is_overdue() -> None:
     """It was lost: a worker that could have taken it is there and gets nothing."""
     now = 0.0
-    windows = Windows(lambda: now, by_mode=False)
+    windows = Windows(lambda: now, by_mode=False, elsewhere=lambda line: False)
     windows.opened(("ocr", 3), A, "lost")
     windows.visits.began("ocr", None)
     windows.visits.ended("ocr", None, spare=False)
@@ -175,7 +175,7 @@ def test_a_directive_that_an_idle_worker_does_not_get_is_overdue() -> None:
 
 def test_a_worker_that_never_came_back_is_waited_for_a_while() -> None:
     now = 0.0
-    windows = Windows(lambda: now, by_mode=False)
+    windows = Windows(lambda: now, by_mode=False, elsewhere=lambda line: False)
     windows.visits.began("ocr", None)
     windows.visits.ended("ocr", None, spare=False)
     windows.opened(("ocr", 3), A, "waits")

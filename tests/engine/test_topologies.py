@@ -85,7 +85,8 @@ def test_filtered_by_mode_a_flood_of_burst_does_not_hold_up_default(
 
 
 def test_in_one_subscription_the_same_flood_does() -> None:
-    assert measure("shared", ANY_LANE).longest > 5 * measure("shared", ()).longest
+    """Both modes share one window there, so it is felt, and no more than that."""
+    assert 1.2 < measure("shared", ANY_LANE).longest / measure("shared", ()).longest < 2
 
 
 def test_a_service_has_a_subscription_for_each_mode_only_where_it_is_filtered() -> None:

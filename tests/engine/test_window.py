@@ -20,7 +20,7 @@ class Filled:
 
     def __init__(self, *tenants: str, trip: float = 0.0) -> None:
         self.now = 0.0
-        self.windows = Windows(lambda: self.now, by_mode=False)
+        self.windows = Windows(lambda: self.now, by_mode=False, elsewhere=lambda line: False)
         self.tenants = tenants
         self.trip = trip
         """Seconds that a directive and its ACK are under way, whatever the service does."""
@@ -82,7 +82,7 @@ def test_a_service_that_takes_nothing_any_more_is_sent_nothing_more() -> None:
 
 
 def test_a_window_on_all_lanes_is_one() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for lane in range(16):
         if windows.room("ocr", A):
             windows.opened(("ocr", lane), A, f"lease {lane}")
@@ -103,7 +103,7 @@ def test_a_tenant_that_comes_later_soon_has_as_much_as_the_first(rate: float) ->
 
 
 def test_a_silent_tenant_has_one_out_at_a_time_until_it_is_heard() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for lease in ("silent", "next"):
         windows.opened(KEY, A, lease)
     windows.timed_out("silent")
@@ -126,7 +126,7 @@ def test_a_tenant_that_nobody_takes_has_no_more_out_while_others_are_taken() -> 
 
 
 def test_a_window_is_closed_while_the_broker_is_down() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     assert windows.room("ocr", A)
     windows.close()
     assert not windows.room("ocr", A)
@@ -135,7 +135,7 @@ def test_a_window_is_closed_while_the_broker_is_down() -> None:
 
 def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> None:
     now = 0.0
-    windows = Windows(lambda: now, by_mode=False)
+    windows = Windows(lambda: now, by_mode=False, elsewhere=lambda line: False)
     windows.opened(KEY, A, "waits")
     assert not windows.queued("waits"), "nothing of the service is in progress"
     windows.runs(("ocr", 9), B, "at work")
@@ -157,7 +157,7 @@ def test_work_on_lanes_of_other_processes_keeps_it_waiting_too() -> None:
 
 
 def test_a_directive_that_many_of_others_pass_by_is_not_queued_behind_them() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     windows.runs(KEY, B, "at work")
     windows.opened(KEY, A, "passed")
     for number in range(PASSES + 2):
@@ -172,7 +172,7 @@ def test_a_directive_that_many_of_others_pass_by_is_not_queued_behind_them() -> 
 
 
 def test_a_directive_that_was_overtaken_or_handed_out_is_not_queued() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     windows.runs(KEY, A, "at work")
     for lease in ("lost", "taken", "handed out"):
         windows.opened(KEY, A, lease)
@@ -189,7 +189,7 @@ def test_a_directive_that_was_overtaken_or_handed_out_is_not_queued() -> None:
 
 
 def test_a_lease_counts_once_however_often_it_is_reported() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     windows.opened(KEY, A, "lease")
     windows.opened(KEY, A, "lease")
     assert windows.snapshot() == {KEY: (1, 0)}
@@ -200,7 +200,7 @@ def test_a_lease_counts_once_however_often_it_is_reported() -> None:
 
 def test_a_tenant_is_forgotten_once_nothing_of_it_is_out() -> None:
     now = 0.0
-    windows = Windows(lambda: now, by_mode=False)
+    windows = Windows(lambda: now, by_mode=False, elsewhere=lambda line: False)
     for number in range(100):
         now += 1
         windows.opened(KEY, f"tenant-{number}", f"lease {number}")
@@ -209,7 +209,7 @@ def test_a_tenant_is_forgotten_once_nothing_of_it_is_out() -> None:
 
 
 def test_what_was_out_on_a_lane_that_is_lost_takes_no_room() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False)
+    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for lane in (3, 4):
         windows.opened(("ocr", lane), A, f"out {lane}")
         windows.runs(("ocr", lane), A, f"at work {lane}")

@@ -201,7 +201,7 @@ class Windows:
         clock: Callable[[], float],
         *,
         by_mode: bool,
-        elsewhere: Callable[[str], bool] = lambda line: False,
+        elsewhere: Callable[[str], bool],
     ) -> None:
         """`by_mode`: a worker serves one mode alone. Otherwise work in one mode keeps the other waiting.
 
