@@ -49,6 +49,8 @@ class _TenantQueue:
     heads: deque[Waiting] = field(default_factory=deque)
     more: bool = False
     """The ledger may hold entries of this queue that are not in `heads`."""
+    added: bool = False
+    """Whether one was left to the ledger since the last read began: that read may have missed it."""
 
 
 Ring = OrderedDict[str, OrderedDict[Key, _TenantQueue]]
@@ -111,7 +113,7 @@ class ReadyQueues:
         """Queue an entry that is committed as held and ready."""
         queue = self._queue(key, tenant_id)
         if queue.more or len(queue.heads) >= PAGE:
-            queue.more = True
+            queue.more = queue.added = True
         else:
             queue.heads.append(waiting)
 
@@ -171,9 +173,10 @@ class ReadyQueues:
     async def _load(self, key: Key, tenant_id: str, queue: _TenantQueue) -> None:
         line, lane = key
         limit = PAGE + len(self._taken)
+        queue.added = False
         page = await self._ledger.ready(line, lane, tenant_id, limit)
         found = [Waiting(entry.job_id, entry.step_id) for entry in page]
-        queue.more = len(page) == limit
+        queue.more = queue.added or len(page) == limit
         queue.heads.extend(w for w in found if w not in self._taken and w not in queue.heads)
 
 
