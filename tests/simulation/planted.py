@@ -501,7 +501,7 @@ FAULTS: Final[dict[Planted, int]] = {
     held_lanes_not_taken_over: 165,
     lapsed_lane_not_followed: 137,
     nudge_is_needed: 7,
-    takeover_left_half_done: 57,
+    takeover_left_half_done: 725,
     wait_begins_after_read: 81,
     zombie_says_nothing: 9,
     second_commit: 2,
