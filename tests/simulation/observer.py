@@ -289,28 +289,28 @@ class Observer:
 
 
 class Queues:
-    """What is ready to go out, and since when nothing was out and not acknowledged on its line and lane."""
+    """What is ready to go out, and since when nothing of its service was out and not acknowledged."""
 
     def __init__(self) -> None:
         self._ready: dict[tuple[str, int], float] = {}
-        self._out: defaultdict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
-        self._vacant: defaultdict[tuple[str, int], float] = defaultdict(float)
+        self._out: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+        self._vacant: defaultdict[str, float] = defaultdict(float)
 
     def moved(self, job: Job, now: float) -> float:
         """For how long something waited that goes out now, though there was room for it."""
         longest = 0.0
         for index, (planned, step) in enumerate(zip(job.plan.steps, job.steps, strict=True)):
-            place, queue = (job.job_id, index), (job.plan.line_of(planned.service), job.plan.desk)
-            out = self._out[queue]
+            place, service = (job.job_id, index), planned.service
+            out = self._out[service]
             if step.ready and job.state in RUNNING_JOB:
                 self._ready.setdefault(place, now)
             elif (since := self._ready.pop(place, None)) is not None and step.out and not out:
-                longest = max(longest, now - max(since, self._vacant[queue]))
+                longest = max(longest, now - max(since, self._vacant[service]))
             if step.unacked:
                 out.add(place)
             elif place in out:
                 out.remove(place)
-                self._vacant[queue] = now
+                self._vacant[service] = now
         return longest
 
 
