@@ -1,0 +1,122 @@
+"""A write that was done although the ledger did not say so: what it left to do is done all the same."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from lucius.core.effects import Event, Outcome
+from lucius.core.errors import LedgerUnavailableError
+from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
+from lucius.core.job import Job
+from lucius.core.states import JobState
+from lucius.ledgers.memory import MemoryLedger
+from lucius.ports.ledger import NO_LIMITS, Claim, CreateOutcome, Limits
+from tests.engine.world import Timed, World
+from tests.simulation.planted import doubt_settled_by_what_is_not_saved
+from tests.virtual import VirtualLoop, run_virtually
+
+
+class Speechless(MemoryLedger):
+    """Every third write is done, and its answer is lost. `creates`: only those that create a job."""
+
+    def __init__(self, *, creates: bool) -> None:
+        super().__init__()
+        self._creates = creates
+        self._written = 0
+
+    def _answer(self, *, create: bool) -> None:
+        self._written += create is self._creates
+        if create is self._creates and self._written % 3 == 0:
+            raise LedgerUnavailableError("the answer is lost")
+
+    async def create(
+        self, claim: Claim, job: Job, events: Sequence[Event], limits: Limits = NO_LIMITS
+    ) -> CreateOutcome:
+        outcome = await super().create(claim, job, events, limits)
+        self._answer(create=True)
+        return outcome
+
+    async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
+        saved = await super().save(job, expected, events)
+        self._answer(create=False)
+        return saved
+
+
+async def submitted(world: World, number: int) -> str:
+    """As a client that asks again: its key makes both requests one."""
+    try:
+        return await world.submit(number=number, idempotency_key=f"key-{number}")
+    except LedgerUnavailableError:
+        return await world.submit(number=number, idempotency_key=f"key-{number}")
+
+
+@pytest.mark.parametrize("creates", [True, False])
+def test_every_job_ends_and_no_window_stays_taken(creates: bool) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        services = [Timed("ocr", 1.0), Timed("embedding", 0), Timed("sis", 0)]
+        ledger = Speechless(creates=creates)
+        async with World(loop, ledger=ledger, services=[*services], slots=1).running() as world:
+            for job_id in [await submitted(world, number) for number in range(20)]:
+                ended = await world.engine.ended(job_id, 3600)
+                assert ended is not None
+                assert ended.state is JobState.SUCCEEDED
+            rows = await world.engine.backlog()
+            assert [row for row in rows if row["held"] or row["released"]] == []
+
+    run_virtually(main)
+
+
+class Fated(MemoryLedger):
+    """A save takes a second. The next ones have these fates: done without an answer, or not done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fates: list[str] = []
+
+    async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
+        fate = self.fates.pop(0) if self.fates else "done"
+        await asyncio.sleep(1)
+        if fate == "not done":
+            raise LedgerUnavailableError("away")
+        saved = await super().save(job, expected, events)
+        if fate == "unheard":
+            raise LedgerUnavailableError("the answer is lost")
+        return saved
+
+
+def out_after_a_release_that_was_not_saved() -> int:
+    """The RESULT comes while the ACK is saved, and both are decided anew from what is stored."""
+
+    async def main(loop: VirtualLoop) -> int:
+        ledger = Fated()
+        world = World(loop, ledger=ledger)
+        job_id = await world.submit()
+        job = await world.engine.job(job_id)
+        assert job is not None
+        assert job.steps[0].execution is not None
+        bound = ("ocr", 1, job.steps[0].execution.exec_id)
+        result = ResultReceived(*bound, ResultStatus.SUCCEEDED, "s3://bucket/out")
+        ledger.fates = ["unheard", "not done"]
+        ack = asyncio.create_task(world.engine.apply(job_id, AckReceived(*bound)))
+        await asyncio.sleep(0.5)
+        results = asyncio.create_task(world.engine.apply(job_id, result))
+        failures = await asyncio.gather(ack, results, return_exceptions=True)
+        assert {type(each) for each in failures} == {LedgerUnavailableError}
+        applied = await world.engine.apply(job_id, result)
+        assert applied is not None
+        assert applied.outcome is Outcome.APPLIED
+        await asyncio.sleep(10)
+        await world.outbox.tasks.close()
+        return sum(out for out, _ in world.outbox.windows.snapshot().values())
+
+    return run_virtually(main)
+
+
+def test_a_release_that_is_decided_beside_a_write_in_doubt_and_not_saved_takes_no_room() -> None:
+    assert out_after_a_release_that_was_not_saved() == 1
+
+
+def test_if_what_the_turn_makes_of_it_counted_it_would() -> None:
+    with doubt_settled_by_what_is_not_saved():
+        assert out_after_a_release_that_was_not_saved() == 2
