@@ -18,7 +18,6 @@ from lucius.admission.secrets import PayloadSecrets
 from lucius.core.job import Job, Step
 from lucius.core.record import copied, record
 from lucius.engines.outbox.cache import JobCache
-from lucius.engines.outbox.window import Window
 from lucius.ledgers.memory import MemoryLedger
 
 ROUNDS: Final = 60
@@ -60,16 +59,15 @@ def best(act: Callable[[], object]) -> float:
     return min(found)
 
 
-async def one_job() -> tuple[list[Call], list[Call], list[Call]]:
+async def one_job() -> tuple[list[Call], list[Call]]:
     with (
         recorded(PayloadSecrets, "check") as secrets,
         recorded(JobCache, "put") as cache,
-        recorded(Window, "room", "take", "leave", "enqueue", "dequeue", "heard") as flows,
     ):
         driver = Driver(MemoryLedger())
         await driver.run_job(1)
         await driver.outbox.tasks.close()
-    return secrets, cache, flows
+    return secrets, cache
 
 
 # -- the guards, each beside what would do without it ------------------------------------------------
@@ -109,43 +107,6 @@ def unweighed(calls: list[Call]) -> Callable[[], object]:
     return act
 
 
-def flowing(calls: list[Call]) -> Callable[[], object]:
-    """With a window for each replay; flows are those of the replay."""
-
-    def act() -> None:
-        window, flow = Window(), None
-        for name, given in calls:
-            if name == "take":
-                flow = window.take(*given)
-            elif name == "leave":
-                window.leave(given[0], flow)  # type: ignore[arg-type]
-            elif name in ("enqueue", "dequeue"):
-                getattr(window, name)(given[0], flow)
-            elif name == "heard":
-                window.heard(flow)  # type: ignore[arg-type]
-            else:
-                window.room(*given)
-
-    return act
-
-
-def counted(calls: list[Call]) -> Callable[[], object]:
-    """One counter for all tenants, asked and moved as often."""
-
-    def act() -> None:
-        Window()
-        out, limit = 0, 4
-        for name, given in calls:
-            if name == "take":
-                out += 1
-            elif name == "leave":
-                out -= 1
-            elif name == "room":
-                bool(given and out < limit)
-
-    return act
-
-
 def _without_counts() -> type:
     """A step without its counts of deaths and returned leases."""
     kept = {
@@ -180,7 +141,7 @@ def copying(calls: list[Call], *, counts: bool) -> Callable[[], object]:
 
 
 def main() -> None:
-    secrets, cache, flows = asyncio.run(one_job())
+    secrets, cache = asyncio.run(one_job())
     rows = [
         ("search of the payload for credentials", best(searched(secrets)), best(lambda: None)),
         (
@@ -188,7 +149,6 @@ def main() -> None:
             best(copying(cache, counts=True)),
             best(copying(cache, counts=False)),
         ),
-        ("a flow for each tenant", best(flowing(flows)), best(counted(flows))),
         ("the cache weighed in bytes", best(weighed(cache)), best(unweighed(cache))),
     ]
     show(
@@ -201,7 +161,7 @@ def main() -> None:
                 "without": bare,
                 "guard alone": spent - bare,
             }
-            for (name, spent, bare), calls in zip(rows, (secrets, cache, flows, cache), strict=True)
+            for (name, spent, bare), calls in zip(rows, (secrets, cache, cache), strict=True)
         ],
     )
 
