@@ -20,8 +20,12 @@ from tests.observability.served import ended, serving, submitted
 
 SQLITE = {"LUCIUS_STORAGE_BACKEND": "sqlite"}
 PAUSED, SEEN, FAILURES = "paused|sis-service", "seen|one", "failures|group"
+PLAN, SESSIONS = "redrive|plan_one", "ended sessions|someone"
 NOTE = "INSERT OR REPLACE INTO notes VALUES (?, '', ?, 'stamp')"
-BROKEN = (b"{", b"\xff", "", -1, b"null", b"[]", b"{}", b'{"at": 1e300, "services": {"a": 1}}')
+BROKEN = (
+    *(b"{", b"\xff", "", -1, b"null", b"[]", b"{}"),
+    b'{"at": 1e300, "services": {"a": 1}, "state": []}',
+)
 
 
 async def left_behind(data: Path) -> None:
@@ -47,16 +51,18 @@ async def works(runtime: Runtime, client: Any) -> None:
 
 
 @pytest.mark.parametrize("content", BROKEN)
-@pytest.mark.parametrize("key", [PAUSED, SEEN, FAILURES])
+@pytest.mark.parametrize("key", [PAUSED, SEEN, FAILURES, PLAN, SESSIONS])
 async def test_a_damaged_note_stops_nothing(tmp_path: Path, key: str, content: object) -> None:
     await left_behind(tmp_path)
     change(tmp_path, NOTE, (key, content))
     async with serving(tmp_path, [Scribe("ocr")], **SQLITE) as (runtime, client):
         await works(runtime, client)
-        for path in ("/v1/services", "/v1/failures", "/v1/why"):
+        for path in ("/v1/services", "/v1/failures", "/v1/why", "/v1/redrives"):
             assert (await client.get(path)).status_code == 200, path
         await runtime.insight.sightings.write()
         await runtime.heard.failures.write()
+        await runtime.insight.redrives.turn()
+        assert not await runtime.insight.redrives.turn(), "a damaged plan has stopped"
 
 
 async def test_without_the_guard_a_damaged_note_stops_the_start(tmp_path: Path) -> None:

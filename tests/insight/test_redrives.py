@@ -51,12 +51,13 @@ def _renamed(plan: Any, job_id: str) -> Any:
 
 
 async def through(ward: Ward, plan_id: str, plans: RedrivePlans) -> RedrivePlan:
-    """Until the plan has ended and all that it redrove has."""
-    while True:
-        plan = next(each for each in await plans.plans() if each.plan_id == plan_id)
-        if plan.state in (PlanState.DONE, PlanState.STOPPED) and not plan.under_way:
-            return plan
-        await asyncio.sleep(5)
+    """Until the plan has ended and all that it redrove has. One that stands still ends the test."""
+    async with asyncio.timeout(86_400):
+        while True:
+            plan = next(each for each in await plans.plans() if each.plan_id == plan_id)
+            if plan.state in (PlanState.DONE, PlanState.STOPPED) and not plan.under_way:
+                return plan
+            await asyncio.sleep(5)
 
 
 def run_plan(many: int, rules: RedriveRules, *, broken: bool) -> tuple[RedrivePlan, float, int]:

@@ -193,7 +193,7 @@ class RedrivePlans:
         except Exception as error:
             log.exception("the redrive plan %s is stopped", name)
             said = f"stopped by an error, start another plan: {error!r}"[:MOST_SAID]
-            await self._notebook.change(name, lambda stored: stored and _stopped(stored, said))
+            await self._notebook.change(name, lambda stored: _stopped(stored, said))
 
     async def _advance(self, name: str, note: Note) -> None:
         plan, taken = plan_of(name, note), taken_of(note)
@@ -322,8 +322,10 @@ def _all_taken(live: Sequence[RedrivePlan], tenants: Collection[str], *, bound: 
     return None
 
 
-def _stopped(stored: Note, said: str) -> Note:
-    """For good: what it has redriven goes on, and is not asked after."""
+def _stopped(stored: Note | None, said: str) -> Note | None:
+    """For good: what it has redriven goes on, and is not asked after. A damaged note may be empty."""
+    if stored is None:
+        return None
     return {**stored, "state": PlanState.STOPPED.value, "said": said, "pending": {}}
 
 
