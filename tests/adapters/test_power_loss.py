@@ -193,3 +193,26 @@ async def test_what_a_killed_process_promised_is_on_disk_before_its_promise_is_d
     disk.after_power_loss(disk.moments[-1])
     opened(folder, "second").recover()
     check_places(record)
+
+
+async def test_a_folder_that_cannot_be_opened_keeps_no_other_promise_from_being_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(promises, "ABANDONED_SECONDS", 0.0)
+    await served(opened(tmp_path, "first"), directive(tmp_path, "job_1"))
+    workspace = opened(tmp_path, "first")
+
+    def promised() -> set[str]:
+        return {path for (path,) in workspace._notes.rows("SELECT path FROM promised")}
+
+    out = str(tmp_path / "out" / "job_1.txt")
+    assert out in promised()
+    assert len(promised()) > 1
+    (tmp_path / "out").rename(tmp_path / "away")
+    (tmp_path / "out").symlink_to(tmp_path / "out")  # as one that nobody may enter
+    await workspace._promises.settle()
+    assert promised() == {out}
+    (tmp_path / "out").unlink()
+    await workspace._promises.settle()
+    assert promised() == set()

@@ -177,8 +177,8 @@ class Promises:
         not there was removed since, or nobody was told of it.
         """
         last, left = await self._notes.change(self._unsettled)
-        await asyncio.to_thread(self._sync, [path for _, path in left])
-        gone = [(number,) for number, _ in left]
+        closed = await asyncio.to_thread(self._sync, [path for _, path in left])
+        gone = [(number,) for number, path in left if os.path.dirname(path) not in closed]
 
         def settled(conn: sqlite3.Connection) -> None:
             conn.execute(SETTLED, (self._owner, last))
@@ -196,13 +196,23 @@ class Promises:
         since = time.monotonic() - ABANDONED_SECONDS
         return last, [(no, path) for no, path, owner, at in others if owner in ended or at < since]
 
-    def _sync(self, paths: Iterable[str]) -> None:
-        """The file systems that this process has written to, and those of files that others wrote."""
+    def _sync(self, paths: Iterable[str]) -> set[str]:
+        """The file systems that this process has written to, and those of files that others wrote.
+
+        The answer: folders that cannot be opened. Their files stay promised, and keep no other from it.
+        """
+        closed = set()
         for folder in {os.path.dirname(path) for path in paths}:
-            with suppress(FileNotFoundError, NotADirectoryError):  # then so is the file
+            try:
                 self._keep_open(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # then so is the file
+            except OSError as error:
+                log.warning("%s cannot be synced, its files stay promised: %s", folder, error)
+                closed.add(folder)
         for handle in tuple(self._systems.values()):
             sync_file_system(handle)
+        return closed
 
     async def release(self, path: str) -> None:
         """Before something else is written there: sync what stands, and promise it no more."""
@@ -210,7 +220,9 @@ class Promises:
         if not boots:
             return
         if (self._boot,) in boots:
-            await asyncio.to_thread(self._sync, [path])
+            closed = await asyncio.to_thread(self._sync, [path])
+            if closed:
+                raise WorkspaceError(f"the folder of {path} cannot be opened")
         query = "DELETE FROM promised WHERE path = ?"
         await self._notes.change(lambda conn: conn.execute(query, (path,)).rowcount)
 
