@@ -111,6 +111,18 @@ def test_a_fresh_data_directory_is_its_owners_alone(stack: Running) -> None:
     assert "did not make" not in stack.server.log()
 
 
+def test_the_mark_of_its_reconcilers_is_too(tmp_path: Path) -> None:
+    """`--stack azure` makes one more file than the stacks above."""
+    before = os.umask(0o022)
+    try:
+        movers = Stack(load_settings({"LUCIUS_DATA_DIR": str(tmp_path)}), os.environ)._movers()
+    finally:
+        os.umask(before)
+    for each in movers:
+        each.close()  # none of them is to run
+    assert [path.stat().st_mode & OTHERS for path in tmp_path.iterdir()] == [0]
+
+
 def commands() -> dict[int, str]:
     """Of all processes of this machine, as `ps` shows them to everyone."""
     listed = subprocess.run(

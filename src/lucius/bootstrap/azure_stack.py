@@ -24,7 +24,7 @@ from lucius.bootstrap import stack_settings
 from lucius.bootstrap.broker import local_nats
 from lucius.bootstrap.ending import CLOSING, Ending
 from lucius.bootstrap.listening import LOOPBACK, free_port, listen
-from lucius.bootstrap.private_files import own_data
+from lucius.bootstrap.private_files import FILE, own_data
 from lucius.bootstrap.provisioning import provision_bus
 from lucius.bootstrap.secrets import made_once
 from lucius.bootstrap.stack_part import Part, PartMissingError
@@ -179,7 +179,7 @@ class Stack:
         """Who moves jobs: reconcilers, or invokers and a worker, with one reconciler for jobs of before."""
         mark = self._data / RECONCILED
         if not self._invokers:
-            mark.touch()
+            mark.touch(FILE)
             numbers = range(1, RECONCILERS + 1)
             return [self._lucius(f"reconciler {number}", "reconciler") for number in numbers]
         return [
