@@ -14,7 +14,9 @@ from lucius.api.openapi import responses
 from lucius.api.operation import JSON, Operation
 from lucius.api.problems import MEDIA_TYPE
 from lucius.contract.shapes import DirectiveShape
+from tests.contract.fitting import every_model, misfits
 
+MODELS = every_model()
 OPEN = {DirectiveShape}
 """Also carries the fields of an envelope that LUCIUS does not know."""
 ROUTES = [
@@ -116,6 +118,8 @@ class Conforming:
         await answer.aread()
         content = json.loads(answer.content)
         found = list(faults(content, shape))
+        assert not found, f"{about}: {found}"
+        found = misfits(answer.content, MODELS[shape.__name__.removesuffix("Shape") + "View"])
         assert not found, f"{about}: {found}"
         if problem:
             given = (answer.status_code, content["code"])

@@ -19,6 +19,13 @@ MAX_TEXT: Final = 256
 """Characters of every other short field."""
 MAX_URI: Final = 2048
 MAX_CALLBACK_URLS: Final = 8
+MAX_ATTEMPT_NO: Final = 2**31 - 1
+MAX_SLOTS: Final = 65_536
+"""Steps that one worker takes at once."""
+ERROR_CODE: Final = r"[A-Z0-9_]{1,64}"
+"""Codes are shown beside jobs of others, so they are words of a service, and never free text."""
+UNCLASSIFIED: Final = "STEP_FAILED"
+"""The code of a failure that names none."""
 TRACEPARENT: Final = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 """The one rule of what a `traceparent` is, as a pattern for the whole text."""
 REASON: Final = "x-lucius-reason"

@@ -6,6 +6,7 @@ are no numbers here, and 1.0 is the whole number 1, because JSON has one kind of
 
 from typing import Any, Final
 
+from lucius.contract.envelope import MAX_ATTEMPT_NO, MAX_SLOTS
 from lucius.core.record import record
 
 
@@ -56,7 +57,6 @@ def _within(value: Any, low: float, high: float) -> bool:
     return known and low <= value <= high
 
 
-MOST_ATTEMPTS: Final = 2**31 - 1
+MOST_ATTEMPTS: Final = MAX_ATTEMPT_NO
 ATTEMPT_NO: Final = Whole(1, MOST_ATTEMPTS)
-SLOTS: Final = Whole(1, 65_536)
-"""Steps that one worker takes at once."""
+SLOTS: Final = Whole(1, MAX_SLOTS)

@@ -2,8 +2,8 @@
 
 from dataclasses import field
 from datetime import datetime
-from enum import StrEnum
 
+from lucius.contract.states import Outcome as Outcome
 from lucius.core.job import Job, Owed
 from lucius.core.plan import Json
 from lucius.core.record import record
@@ -82,18 +82,6 @@ class Event:
     moves: tuple[str, ...] = ()
     data: Json | None = field(default=None, compare=False)
     extra: Json | None = field(default=None, compare=False)
-
-
-class Outcome(StrEnum):
-    APPLIED = "applied"
-    ALREADY = "already"
-    """What was asked for already holds."""
-    DUPLICATE = "duplicate"
-    LATE = "late"
-    STALE = "stale"
-    REFUSED = "refused"
-    """The reply does not prove that it comes from the worker of its attempt."""
-    REJECTED = "rejected"
 
 
 @record

@@ -4,6 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from lucius.contract.states import ResultStatus as ResultStatus
 from lucius.core.job import Fault
 from lucius.core.record import record
 
@@ -30,12 +31,6 @@ class Kind(StrEnum):
     EFFECT_SETTLED = "effect_settled"
     DISMISSED = "dismissed"
     REDRIVEN = "redriven"
-
-
-class ResultStatus(StrEnum):
-    SUCCEEDED = "SUCCEEDED"
-    FAILED_RETRY = "FAILED_RETRY"
-    FAILED_FINAL = "FAILED_FINAL"
 
 
 RESULT_KIND = {

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, Final
 
+from lucius.contract.states import DecisionSource as DecisionSource
+from lucius.contract.states import Mode as Mode
 from lucius.core.packed import opened
 from lucius.core.record import record
 
@@ -17,17 +18,6 @@ FIRST_DESK: Final = {OUTBOX: 0, TEMPORAL: 16}
 """By engine. A desk is a lane of one engine: whoever owns it moves that engine's jobs of that lane."""
 _IN_MODE: Final = "|"
 """In the name of a line, before its mode. No service has it in its name."""
-
-
-class Mode(StrEnum):
-    DEFAULT = "DEFAULT"
-    BURST = "BURST"
-
-
-class DecisionSource(StrEnum):
-    REQUEST = "REQUEST"
-    TENANT_CONFIG = "TENANT_CONFIG"
-    GLOBAL_CONFIG = "GLOBAL_CONFIG"
 
 
 @record

@@ -2,36 +2,15 @@
 
 from enum import StrEnum
 
-
-class JobState(StrEnum):
-    QUEUED = "QUEUED"
-    DISPATCHING = "DISPATCHING"
-    IN_PROGRESS = "IN_PROGRESS"
-    PAUSING = "PAUSING"
-    PAUSED = "PAUSED"
-    CANCELLING = "CANCELLING"
-    SUCCEEDED = "SUCCEEDED"
-    FAILED_FINAL = "FAILED_FINAL"
-    CANCELLED = "CANCELLED"
-
-
-class StepState(StrEnum):
-    PENDING = "PENDING"
-    DISPATCHING = "DISPATCHING"
-    AWAITING_ACK = "AWAITING_ACK"
-    IN_PROGRESS = "IN_PROGRESS"
-    FAILED_RETRY = "FAILED_RETRY"
-    SUCCEEDED = "SUCCEEDED"
-    FAILED_FINAL = "FAILED_FINAL"
-    CANCELLED = "CANCELLED"
-
-
-class ExecutionState(StrEnum):
-    LEASED = "LEASED"
-    IN_PROGRESS = "IN_PROGRESS"
-    COMMITTED = "COMMITTED"
-    DONE = "DONE"
-    ABORTED = "ABORTED"
+from lucius.contract.states import LIVE_JOB as LIVE_JOB
+from lucius.contract.states import RUNNING_JOB as RUNNING_JOB
+from lucius.contract.states import TERMINAL_JOB as TERMINAL_JOB
+from lucius.contract.states import UNSUCCESSFUL_JOB as UNSUCCESSFUL_JOB
+from lucius.contract.states import AbortReason as AbortReason
+from lucius.contract.states import ExecutionState as ExecutionState
+from lucius.contract.states import JobState as JobState
+from lucius.contract.states import Phase as Phase
+from lucius.contract.states import StepState as StepState
 
 
 class EntryState(StrEnum):
@@ -43,31 +22,7 @@ class EntryState(StrEnum):
     FAILED_FINAL = "FAILED_FINAL"
 
 
-class Phase(StrEnum):
-    """The coarse view of a job, computed from its executions and its plan alone."""
-
-    PENDING = "PENDING"
-    RUNNING = "RUNNING"
-    SUCCEEDED = "SUCCEEDED"
-    FAILED = "FAILED"
-
-
-class AbortReason(StrEnum):
-    PUBLISH_REFUSED = "publish_refused"
-    ACK_TIMEOUT = "ack_timeout"
-    LEASE_EXPIRED = "lease_expired"
-    RESULT_FAILED = "result_failed"
-    RETURNED = "returned"
-    PROCESS_DIED = "process_died"
-    CANCELLED = "cancelled"
-    SLA = "sla"
-
-
-TERMINAL_JOB = (JobState.SUCCEEDED, JobState.FAILED_FINAL, JobState.CANCELLED)
 TERMINAL_STEP = (StepState.SUCCEEDED, StepState.FAILED_FINAL, StepState.CANCELLED)
-LIVE_JOB = tuple(state for state in JobState if state not in TERMINAL_JOB)
-UNSUCCESSFUL_JOB = (JobState.FAILED_FINAL, JobState.CANCELLED)
-RUNNING_JOB = (JobState.QUEUED, JobState.DISPATCHING, JobState.IN_PROGRESS)
 RUNNING_EXECUTION = (ExecutionState.LEASED, ExecutionState.IN_PROGRESS)
 COMMITTED_EXECUTION = (ExecutionState.COMMITTED, ExecutionState.DONE)
 PRESUMED_DEAD = (AbortReason.ACK_TIMEOUT, AbortReason.LEASE_EXPIRED)

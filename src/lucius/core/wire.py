@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
+from lucius.contract import envelope
 from lucius.core.bounds import ATTEMPT_NO, SLOTS
 from lucius.core.credentials import SECRET_NAMES, may_carry, without_credentials
 from lucius.core.errors import RequestError
@@ -34,9 +35,8 @@ _PLAIN: Final = 300
 """Characters: even if each is escaped as six, the text stays below MAX_REF."""
 MAX_SAID: Final = 256
 """Characters of each text that a worker says of itself; longer ones are cut."""
-ERROR_CODE: Final = re.compile(r"[A-Z0-9_]{1,64}")
-"""Codes are shown beside jobs of others, so they are words of a service, and never free text."""
-UNCLASSIFIED: Final = "STEP_FAILED"
+ERROR_CODE: Final = re.compile(envelope.ERROR_CODE)
+UNCLASSIFIED: Final = envelope.UNCLASSIFIED
 STATUSES: Final = {status.value: status for status in ResultStatus}
 
 

@@ -2,24 +2,15 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from lucius.contract.states import PlanState as PlanState
 from lucius.core.bounds import Number
 from lucius.core.record import record
 from lucius.ports.ledger import JobQuery
 
 RATE: Final = Number(0.001, 1000.0)
 """Jobs a second: from one in about 17 minutes on."""
-
-
-class PlanState(StrEnum):
-    CANARY = "CANARY"
-    """A few are redriven, and the rest waits for how they end."""
-    RUNNING = "RUNNING"
-    DONE = "DONE"
-    STOPPED = "STOPPED"
-    """Too many failed again, or someone stopped it. What it has redriven goes on."""
 
 
 ENDED_PLAN = (PlanState.DONE, PlanState.STOPPED)
