@@ -59,9 +59,9 @@ async def its_service_failed_every_job_and_works_again(ward: Ward) -> str:
 
 @fault("SERVICE_FAILS_ALIKE", "ocr")
 async def its_service_fails_every_job_and_each_in_words_of_its_own(ward: Ward) -> str:
-    for word in ("apple", "pear", "plum", "quince", "cherry", "fig"):
+    for number, word in enumerate(("apple", "pear", "plum", "quince", "cherry", "fig")):
         ward.services["ocr"].fails["*"] = FatalError(f"the {word} cannot be read")
-        job_id = await ward.submit()
+        job_id = await ward.submit(tenant_id=f"tenant_{number % 2}")
         await ward.ended(job_id)
     return job_id
 
@@ -69,12 +69,12 @@ async def its_service_fails_every_job_and_each_in_words_of_its_own(ward: Ward) -
 async def _fails_in_two_ways(ward: Ward) -> str:
     """Of the first way, of which more follow than of the second."""
     ward.services["ocr"].fails["*"] = FATAL
-    first = [await ward.submit() for _ in range(6)]
+    first = [await ward.submit(tenant_id=f"tenant_{number % 2}") for number in range(6)]
     for job_id in first:
         await ward.ended(job_id)
     ward.services["ocr"].fails["*"] = FatalError("the model is not loaded")
-    for _ in range(4):
-        await ward.ended(await ward.submit())
+    for number in range(4):
+        await ward.ended(await ward.submit(tenant_id=f"tenant_{number % 2}"))
     return first[0]
 
 

@@ -78,6 +78,12 @@ async def its_protocol_is_gone(ward: Ward) -> str:
     return job_id
 
 
+@fault("PROTOCOL_GONE", subscribed=False)
+async def its_protocol_is_gone_and_nobody_is_subscribed(ward: Ward) -> str:
+    """As after a restart: subscriptions are made for the protocols in force."""
+    return await its_protocol_is_gone(ward)
+
+
 @fault("BUS_AWAY")
 async def the_broker_is_away_and_nobody_is_there(ward: Ward) -> str:
     ward.bus.away = True

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from lucius.core.inputs import AckReceived, CancelRequested, PauseRequested
 from lucius.core.plan import Sla
+from lucius.platform import FatalError, RetryableError
 from tests.insight.injecting import fault
 from tests.insight.ward import FATAL, LATER, Ward
 
@@ -117,8 +118,8 @@ async def it_alone_fails_by_a_defect(ward: Ward) -> str:
 async def its_service_fails_every_job(ward: Ward) -> str:
     await ward.ended(await ward.submit())
     ward.services["ocr"].fails["*"] = FATAL
-    for _ in range(5):
-        job_id = await ward.submit()
+    for number in range(5):
+        job_id = await ward.submit(tenant_id=f"tenant_{number % 2}")
         await ward.ended(job_id)
     return job_id
 
@@ -126,9 +127,37 @@ async def its_service_fails_every_job(ward: Ward) -> str:
 @fault("SERVICE_FAILS_ALIKE", "ocr")
 async def its_service_fails_every_job_and_they_are_tried_again(ward: Ward) -> str:
     ward.services["ocr"].fails["*"] = LATER
-    for _ in range(5):
-        job_id = await ward.submit()
+    for number in range(5):
+        job_id = await ward.submit(tenant_id=f"tenant_{number % 2}")
     await asyncio.sleep(10)
+    return job_id
+
+
+@fault("TENANT_FAILS_ALIKE", "ocr")
+async def its_tenant_sends_the_same_locked_document_six_times(ward: Ward) -> str:
+    await ward.ended(await ward.submit())
+    ward.services["ocr"].fails["tenant_b"] = FatalError("the PDF is locked", code="PDF_LOCKED")
+    for _ in range(6):
+        job_id = await ward.submit(tenant_id="tenant_b")
+        await ward.ended(job_id)
+    return job_id
+
+
+@fault("TENANT_FAILS_ALIKE", "ocr")
+async def its_tenant_sent_locked_documents_and_others_succeed_again(ward: Ward) -> str:
+    job_id = await its_tenant_sends_the_same_locked_document_six_times(ward)
+    await ward.ended(await ward.submit())
+    return job_id
+
+
+@fault("SERVICE_DEGRADED", "ocr")
+async def most_attempts_of_its_service_are_told_to_wait_and_some_succeed(ward: Ward) -> str:
+    for _ in range(6):
+        ward.services["ocr"].fails["tenant_b"] = RetryableError("429", code="TOO_MANY_REQUESTS")
+        for _ in range(3):
+            job_id = await ward.submit(tenant_id="tenant_b")
+        await asyncio.sleep(5)
+        await ward.ended(await ward.submit())
     return job_id
 
 

@@ -182,14 +182,14 @@ def test_a_caller_hears_of_the_failures_of_its_own_tenants_only() -> None:
                 who: [f.cause for f in await doctor.system({}, {}, tenants=tenants)]
                 for who, tenants in (("all", None), ("loud", {"loud"}), ("quiet", {"quiet"}))
             }
-            alike = ["SERVICE_FAILS_ALIKE"]
-            assert causes == {"all": alike, "loud": alike, "quiet": []}
+            alone = ["TENANT_FAILS_ALIKE"]
+            assert causes == {"all": alone, "loud": alone, "quiet": []}
             ward.services["ocr"].fails |= {"quiet": FatalError("mine")}
             mine = await ward.submit(tenant_id="quiet")
             await ward.ended(mine)
             told = [await ward.why(mine, tenants={"quiet"})]
             told += await doctor.system({}, {}, tenants={"quiet"})
-            assert [each.cause for each in told] == alike * 2
+            assert [each.cause for each in told] == ["SERVICE_FAILS_ALIKE"] * 2
             said = repr(told)
             assert "mallory" not in said.lower()
             note = ward.heard.workers.note()

@@ -20,7 +20,7 @@ from lucius.insight.rules import diagnose
 from lucius.insight.why import unowned_lanes
 from lucius.ports.diagnosis import Diagnosis
 from tests.insight.faults import FAULTS, InjectedFault
-from tests.insight.ward import FATAL, Ward
+from tests.insight.ward import FATAL, LATER, Ward
 from tests.virtual import VirtualLoop, run_virtually
 
 Asked = tuple[Job, Facts, Clues]
@@ -153,6 +153,38 @@ def test_a_job_that_fails_alone_is_told_from_others_only_where_others_succeed() 
     assert any("lucius jobs --group " in each.what for each in later.evidence)
 
 
+def test_where_one_tenant_fails_no_order_is_advised_that_would_stop_the_others() -> None:
+    for each in FAULTS:
+        if each.cause == "TENANT_FAILS_ALIKE":
+            assert "pause" not in found(each).command
+
+
+def test_a_service_with_few_repeated_failures_is_not_degraded() -> None:
+    """Four of them, or less than a fifth of the attempts, say nothing."""
+
+    async def main(loop: VirtualLoop) -> list[list[str]]:
+        ward = Ward(loop)
+        said = []
+        async with ward.running("ocr"):
+            ward.services["ocr"].fails["tenant_b"] = LATER
+            for failures, successes in ((4, 1), (1, 0), (0, 100)):
+                for _ in range(failures):
+                    await ward.submit(tenant_id="tenant_b")
+                await asyncio.sleep(5)
+                for job_id in [await ward.submit() for _ in range(successes)]:
+                    await ward.ended(job_id)
+                said.append(await ward.wrong())
+        return said
+
+    few, many, diluted = run_virtually(main)
+    assert (few, many, diluted) == ([], ["SERVICE_DEGRADED"], [])
+
+
+def test_a_job_that_waits_for_a_service_without_a_worker_says_so_at_once() -> None:
+    waits = found(next(each for each in FAULTS if each.name == "it has just been sent"))
+    assert "no worker of ocr has been seen yet" in [each.what for each in waits.evidence]
+
+
 def test_who_is_busy_says_the_place_in_line_and_when() -> None:
     finding = found(next(each for each in FAULTS if each.name == "it waits behind others"))
     assert "1 at work" in finding.summary
@@ -236,6 +268,9 @@ SYSTEM = {
     "its worker has worked for an hour": [],
     "nobody serves its tenant": [],
     "its service fails every job": ["SERVICE_FAILS_ALIKE"],
+    "its tenant sends the same locked document six times": ["TENANT_FAILS_ALIKE"],
+    "most attempts of its service are told to wait and some succeed": ["SERVICE_DEGRADED"],
+    "its protocol is gone and nobody is subscribed": ["PROTOCOL_GONE"],
     "its service is paused": ["SERVICE_PAUSED"],
     "the broker is away": ["BUS_AWAY"],
     "the ledger takes no writes": ["LEDGER_AWAY"],

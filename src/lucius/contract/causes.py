@@ -133,6 +133,26 @@ _ALL: Final = (
         "Pause the service, mend it, resume it, and redrive the group of failures.",
     ),
     Cause(
+        "TENANT_FAILS_ALIKE",
+        Severity.PROBLEM,
+        "Every job of one tenant fails in a service",
+        "The last three jobs of the service or more failed the same way, or the last five in different ways,"
+        " none succeeded in between, and all of them are of one tenant. So its documents or payloads may be"
+        " the fault, and not the service. Of a job that has ended, it is also said when the service works"
+        " again.",
+        "What may be repeated is, after its backoff. A final failure is not repeated.",
+        "Look at the jobs and their error; correct the documents or the payload, and redrive the group.",
+    ),
+    Cause(
+        "SERVICE_DEGRADED",
+        Severity.PROBLEM,
+        "Many attempts of a service fail and are repeated",
+        "At least a fifth of the attempts of the last ten minutes, and at least five, failed with one error"
+        " code and are tried again. Jobs succeed, later than they would, and some may use up their attempts.",
+        "Each attempt is repeated after its backoff, until the attempts are used up.",
+        "See what the error code says of what the service calls: a quota, a timeout, a model that is busy.",
+    ),
+    Cause(
         "SERVICE_PAUSED",
         Severity.PROBLEM,
         "The service is paused",

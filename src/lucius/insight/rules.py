@@ -25,6 +25,7 @@ from lucius.insight.job_rules import (
 )
 from lucius.insight.service_rules import (
     NO_FAULT,
+    degraded,
     fails_alike,
     never_seen,
     not_subscribed,
@@ -68,12 +69,13 @@ STEP_RULES: Final[tuple[StepCheck, ...]] = (
     paused,
     publish_refused,
     fails_alike,
-    not_subscribed,
     protocol_gone,
+    not_subscribed,
     replies_refused,
     never_seen,
     silent,
     held_by_limit,
+    degraded,
     waits_for_retry,
     at_work,
     busy,

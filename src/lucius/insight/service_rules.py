@@ -8,7 +8,7 @@ from lucius.core.fingerprint import failure_of
 from lucius.core.states import StepState
 from lucius.insight.facts import Situation
 from lucius.ports.diagnosis import Diagnosis, Evidence
-from lucius.ports.services import ServiceView, Streak
+from lucius.ports.services import RetriedFailures, ServiceView, Streak
 
 MOMENT: Final = timedelta(seconds=3)
 """A worker that is there takes a directive sooner."""
@@ -75,19 +75,69 @@ def failing_service(
     retry_at: datetime | None = None,
 ) -> Diagnosis:
     """`said`: the error, as a job says it that the asker may see; empty: there is none."""
-    how = f"alike with {streak.code}" if streak.group else "in different ways"
+    evidence = [
+        Evidence("no job of it has succeeded since", streak.since),
+        *([Evidence(said)] if said else []),
+        *_group(streak),
+    ]
+    comes = "failed attempts are repeated" if retried else "nothing: the job has ended"
+    if streak.one_tenant:
+        return Diagnosis(
+            "TENANT_FAILS_ALIKE",
+            f"every job of {streak.one_tenant} fails in {view.service} {_how(streak)}",
+            streak.since,
+            [*evidence, Evidence("no job of another tenant has ended there since", streak.since)],
+            comes,
+            retry_at,
+            _list_of(streak, view.service),
+            view.service,
+        )
     return Diagnosis(
         "SERVICE_FAILS_ALIKE",
-        f"{view.service} fails every job {how}",
+        f"{view.service} fails every job {_how(streak)}",
         streak.since,
-        [
-            Evidence("no job of it has succeeded since", streak.since),
-            *([Evidence(said)] if said else []),
-            *_group(streak),
-        ],
-        "failed attempts are repeated" if retried else "nothing: the job has ended",
+        evidence,
+        comes,
         retry_at,
         f"lucius service pause {view.service}",
+        view.service,
+    )
+
+
+def _how(streak: Streak) -> str:
+    return f"alike with {streak.code}" if streak.group else "in different ways"
+
+
+def _list_of(streak: Streak, service: str) -> str:
+    """The command that lists what failed in a streak."""
+    if streak.group:
+        return f"lucius jobs --group {streak.group}"
+    return f"lucius failures --service {service}"
+
+
+def degraded(at: Situation) -> Diagnosis | None:
+    """The step waits for a retry, of a failure that many attempts of its service have."""
+    fault, trouble = at.step.fault, at.service.degraded
+    if at.step.state is not StepState.FAILED_RETRY or fault is None or trouble is None:
+        return None
+    if fault.code != trouble.code:
+        return None
+    return degraded_service(at.service, trouble, at.step.retry_at)
+
+
+def degraded_service(
+    view: ServiceView, trouble: RetriedFailures, retry_at: datetime | None = None
+) -> Diagnosis:
+    share = f"{trouble.failed / trouble.ended:.0%}"
+    minutes = f"the last {trouble.minutes} min" if trouble.minutes > 1 else "the last minute"
+    return Diagnosis(
+        "SERVICE_DEGRADED",
+        f"{share} of the attempts of {view.service} fail with {trouble.code}, and are repeated",
+        trouble.since,
+        [Evidence(f"{trouble.failed} of {trouble.ended} attempts in {minutes} failed so")],
+        "each of them is tried again after its backoff, until its attempts are used up",
+        retry_at,
+        f"lucius failures --service {view.service}",
         view.service,
     )
 
@@ -97,11 +147,11 @@ def failed_alike(at: Situation) -> Diagnosis | None:
     streak, fault = at.service.failed_until, at.step.fault
     if streak is None or fault is None or not is_of(at, streak):
         return None
-    how = f"alike with {streak.code}" if streak.group else "in different ways"
     many = f"lucius redrive --group {streak.group}" if streak.group else ""
+    of = f" of {streak.one_tenant}" if streak.one_tenant else ""
     return Diagnosis(
-        "SERVICE_FAILS_ALIKE",
-        f"{at.plan.service} failed every job {how} when this one failed; it works again",
+        "TENANT_FAILS_ALIKE" if of else "SERVICE_FAILS_ALIKE",
+        f"{at.plan.service} failed every job{of} {_how(streak)} when this one failed; it works again",
         streak.since,
         [
             Evidence(f"{fault.code}: {fault.message}", at.step.updated_at),

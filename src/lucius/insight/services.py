@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from lucius.core.errors import RequestError
 from lucius.insight.pauses import PausedServices
 from lucius.insight.sightings import Sightings
-from lucius.insight.sights import ServiceSight, pace
+from lucius.insight.sights import ServiceSight, degraded, pace
 from lucius.insight.workers import Workers
 from lucius.ports.config import Catalog
 from lucius.ports.engine import BacklogRow
@@ -83,6 +83,7 @@ class KnownServices:
             workers=_workers(seen) if seen is not None else (),
             free=_free(seen) if seen is not None else 0,
             last_success=seen.last_success if seen is not None else None,
+            degraded=degraded(seen, self._now) if seen is not None else None,
             failing=seen.failing if seen is not None else None,
             failing_before=seen.failing_before if seen is not None else None,
             failed_until=seen.failed_until if seen is not None else None,

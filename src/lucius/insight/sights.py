@@ -1,5 +1,6 @@
 """What was seen of one service: its workers, its pace, and what failed one after the other. No I/O."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -7,7 +8,7 @@ from typing import Any, Final
 
 from lucius.core.bounds import SLOTS
 from lucius.core.fingerprint import StepFailure
-from lucius.ports.services import Streak
+from lucius.ports.services import RetriedFailures, Streak
 
 MINUTES: Final = 10
 """For so many the pace of a service is remembered."""
@@ -17,6 +18,12 @@ JOBS_ALIKE: Final = 3
 """So many different jobs that fail alike, one after the other, are the service's fault."""
 JOBS_OF_A_SPELL: Final = 5
 """So many that fail one after the other, each in its own way, are the service's fault too."""
+DEGRADED_SHARE: Final = 0.2
+"""A service is degraded if more of its attempts fail with one code and are repeated."""
+DEGRADED_LEAST: Final = 5
+"""Fewer repeated failures say nothing."""
+MOST_CODES: Final = 20
+"""Error codes that are counted for a minute."""
 MOST_TENANTS: Final = 100
 """Tenants of a streak that are remembered."""
 MOST_WORKERS: Final = 500
@@ -64,6 +71,8 @@ class ServiceSight:
     last_seen: datetime
     workers: dict[str, WorkerSight] = field(default_factory=dict)
     minutes: dict[int, list[int]] = field(default_factory=dict)
+    retried: dict[int, Counter[str]] = field(default_factory=dict)
+    """For each of the last minutes, by error code, the attempts that failed and were repeated."""
     last_success: datetime | None = None
     streak: StreakSight | None = None
     """Jobs that failed alike, since the last success or since something else failed."""
@@ -142,8 +151,15 @@ class ServiceSight:
             count = self.minutes[minute] = [0, 0]
             for old in [each for each in self.minutes if each <= minute - MINUTES]:
                 del self.minutes[old]
+                self.retried.pop(old, None)
         count[0] += 1
         count[1] += failed
+
+    def repeats(self, at: datetime, code: str) -> None:
+        """An attempt failed with this code, and there is another one."""
+        codes = self.retried.setdefault(int(at.timestamp()) // 60, Counter())
+        if code in codes or len(codes) < MOST_CODES:
+            codes[code] += 1
 
     def add(self, other: "ServiceSight") -> None:
         """What another process, or an earlier one, has seen of the same service."""
@@ -163,6 +179,8 @@ class ServiceSight:
             count = self.minutes.setdefault(minute, [0, 0])
             count[0] += ended
             count[1] += failed
+        for minute, codes in other.retried.items():
+            self.retried.setdefault(minute, Counter()).update(codes)
 
 
 def _longer(one: StreakSight | None, other: StreakSight | None) -> StreakSight | None:
@@ -191,6 +209,7 @@ def note_of(seen: ServiceSight, workers: Collection[str]) -> dict[str, Any]:
             if name in workers
         },
         "minutes": [[minute, *count] for minute, count in seen.minutes.items()],
+        "retried": [[minute, dict(codes)] for minute, codes in seen.retried.items()],
         "success": seconds_of(seen.last_success) if seen.last_success else None,
         "streak": streak_note(seen.streak),
         "spell": streak_note(seen.spell),
@@ -211,6 +230,7 @@ def _read(note: Mapping[str, Any]) -> ServiceSight:
         read_streak(note.get(name)) for name in ("streak", "spell", "past")
     )
     seen.minutes = {minute: [ended, failed] for minute, ended, failed in note["minutes"]}
+    seen.retried = {minute: Counter(codes) for minute, codes in note.get("retried", ())}
     return seen
 
 
@@ -236,6 +256,23 @@ def pace(seen: ServiceSight, now: Callable[[], datetime]) -> tuple[float, float]
     ended, failed = (sum(counts) for counts in zip(*recent.values(), strict=True))
     spent = now().timestamp() / 60 - min(recent)
     return ended / max(spent, 1.0), failed / ended if ended else 0.0
+
+
+def degraded(seen: ServiceSight, now: Callable[[], datetime]) -> RetriedFailures | None:
+    """The code that most attempts of the last minutes failed with, if those were many."""
+    this = int(now().timestamp()) // 60
+    recent = range(this - MINUTES + 1, this + 1)
+    total: Counter[str] = Counter()
+    for minute in recent:
+        total.update(seen.retried.get(minute, {}))
+    if not total:
+        return None
+    code, failed = total.most_common(1)[0]
+    ended = sum(seen.minutes.get(minute, (0, 0))[0] for minute in recent)
+    if failed < DEGRADED_LEAST or failed < DEGRADED_SHARE * ended:
+        return None
+    first = min(minute for minute in recent if code in seen.retried.get(minute, {}))
+    return RetriedFailures(code, failed, ended, this - first + 1, instant_of(first * 60.0))
 
 
 def streak_note(streak: StreakSight | None) -> list[Any] | None:

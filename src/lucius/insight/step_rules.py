@@ -130,11 +130,14 @@ def awaits_ack(at: Situation) -> Diagnosis | None:
     if not at.step.unacked:
         return None
     until = at.run.lease_expires_at if at.run is not None else None
+    evidence = [Evidence("the directive went out", at.sent_at)]
+    if at.service.last_seen is None:
+        evidence.append(Evidence(f"no worker of {at.plan.service} has been seen yet"))
     return Diagnosis(
         "AWAITS_ACK",
         f"step {at.plan.step_id} was sent to {at.plan.service} and waits for a worker to take it",
         at.sent_at,
-        [Evidence("the directive went out", at.sent_at)],
+        evidence,
         "a worker takes it, or the attempt ends without an ACK",
         until,
         f"lucius job watch {at.job.job_id}",

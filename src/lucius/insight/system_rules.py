@@ -7,6 +7,7 @@ from lucius.insight.service_rules import (
     SILENCE,
     Coming,
     absent_service,
+    degraded_service,
     failing_service,
     paused_service,
     refused_service,
@@ -25,10 +26,10 @@ def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | 
     streak = view.failing
     if streak is not None:
         return failing_service(view, streak, f"{streak.code}: {streak.message}" if whole else "")
-    if not view.subscribed:
-        return unclaimed_service(view)
     if not view.step_types and not view.running and (view.waiting or view.untaken is not None):
         return _unnamed(view)
+    if not view.subscribed:
+        return unclaimed_service(view)
     comes: Coming = ("attempts end without an ACK, and are repeated", None)
     waits = _missed(view, now, MOMENT if view.last_seen is None else SILENCE)
     if view.refused and waits:
@@ -37,7 +38,9 @@ def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | 
         return absent_service(view, min(waits), comes) if waits else None
     if any(unheard(view, since) for since in waits):
         return silent_service(view, comes)
-    return quiet_workers(view, whole=whole) if view.quiet else None
+    if view.quiet:
+        return quiet_workers(view, whole=whole)
+    return degraded_service(view, view.degraded) if view.degraded is not None and whole else None
 
 
 def _unnamed(view: ServiceView) -> Diagnosis:

@@ -102,6 +102,8 @@ class Workers:
         elif step.fault is not None and step.fault.code not in SILENT:
             planned = job.plan.steps[index]
             failure = failure_of(planned.step_id, planned.service, step.fault)
+            if step.state is StepState.FAILED_RETRY:
+                seen.repeats(job.updated_at, failure.code)
             seen.failed(job.updated_at, failure, job.job_id, job.tenant_id)
 
     def _mark_untaken(self, job: Job, index: int, step: Step) -> None:

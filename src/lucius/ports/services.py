@@ -37,6 +37,25 @@ class Streak:
     tenants: frozenset[str] = frozenset()
     """Whose jobs they are, as far as they are remembered: others hear nothing of them."""
 
+    @property
+    def one_tenant(self) -> str | None:
+        """The tenant of all these jobs, if they have one: then its documents may be the fault."""
+        return next(iter(self.tenants)) if len(self.tenants) == 1 else None
+
+
+@record
+class RetriedFailures:
+    """The code with which most attempts of a service failed lately and were repeated.
+
+    `failed` of the `ended` attempts of the last `minutes`, the first of them in the minute of `since`.
+    """
+
+    code: str
+    failed: int
+    ended: int
+    minutes: int
+    since: datetime
+
 
 @record
 class ServiceView:
@@ -72,6 +91,8 @@ class ServiceView:
     """Where `failing` began after something else: all that failed since the last success."""
     failed_until: Streak | None = None
     """The last time that it failed every job, which is over."""
+    degraded: RetriedFailures | None = None
+    """Where so many attempts fail with one code that the service needs a look, though jobs succeed."""
     refused_at: datetime | None = None
     """When a reply of it was refused last, because its callback token is missing or wrong."""
 
