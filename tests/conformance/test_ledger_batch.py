@@ -15,8 +15,8 @@ from lucius.ports.ledger import (
     JobCreate,
     JobSave,
     Ledger,
+    LimitReached,
     Limits,
-    Saturated,
     Write,
     WriteOutcome,
 )
@@ -98,7 +98,7 @@ async def test_of_two_creates_of_one_request_one_lands(on: Harness) -> None:
 @on_every(ADAPTERS, EXACT_LIMITS)
 async def test_limits_count_what_the_same_batch_has_created(on: Harness) -> None:
     answers = await outcomes(on.ledger, [created(make(n), Limits(total=2)) for n in range(3)])
-    assert answers == [Created(), Created(), Saturated("total")]
+    assert answers == [Created(), Created(), LimitReached("total")]
 
 
 @on_every(ADAPTERS, DURABLE)

@@ -12,8 +12,8 @@ from lucius.ports.ledger import (
     Inflight,
     KeyReused,
     Ledger,
+    LimitReached,
     Limits,
-    Saturated,
 )
 from tests.conformance.jobs import Made, ack_of, claim_of, failure_of, life_of, make
 from tests.conformance.ledger_registry import ADAPTERS, EXACT_LIMITS, SHARED, Harness
@@ -147,7 +147,7 @@ async def test_each_limit_stops_the_next_job_and_leaves_no_claim(on: Harness) ->
     ):
         next_ = make(2)
         outcome = await on.ledger.create(next_.claim, next_.job, next_.events, limits)
-        assert outcome == Saturated(scope)
+        assert outcome == LimitReached(scope)
         assert await on.ledger.claimed(next_.claim) is None
         assert await on.ledger.load(next_.job.job_id) is None
 
@@ -172,7 +172,7 @@ async def test_the_lane_limit_counts_each_mode_by_itself(on: Harness) -> None:
     )
     none = Limits(lane=1, burst_lane=0)
     outcome = await on.ledger.create(burst.claim, burst.job, burst.events, none)
-    assert outcome == Saturated("lane"), "BURST has a limit of its own"
+    assert outcome == LimitReached("lane"), "BURST has a limit of its own"
     limits = Limits(lane=1)
     assert await on.ledger.create(burst.claim, burst.job, burst.events, limits) == Created()
 
@@ -192,7 +192,7 @@ async def test_of_many_at_once_no_more_than_the_limit_are_created(on: Harness) -
         *(on.ledger.create(m.claim, m.job, m.events, Limits(tenant=7)) for m in made)
     )
     assert outcomes.count(Created()) == 7
-    assert outcomes.count(Saturated("tenant")) == 43
+    assert outcomes.count(LimitReached("tenant")) == 43
     assert (await on.ledger.inflight()).total == 7
 
 

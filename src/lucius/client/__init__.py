@@ -2,7 +2,18 @@
 
 from lucius.client.blocking import BlockingClient
 from lucius.client.client import Client
-from lucius.client.errors import ClientError, ProblemError, UnreachableError
+from lucius.client.errors import (
+    ClientError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ProblemError,
+    Saturated,
+    Unauthenticated,
+    Unavailable,
+    UnreachableError,
+)
 from lucius.contract import DEFAULT_URL, ENDED
 
 __all__ = [
@@ -11,6 +22,13 @@ __all__ = [
     "BlockingClient",
     "Client",
     "ClientError",
+    "Conflict",
+    "Forbidden",
+    "Invalid",
+    "NotFound",
     "ProblemError",
+    "Saturated",
+    "Unauthenticated",
+    "Unavailable",
     "UnreachableError",
 ]

@@ -294,7 +294,7 @@ class Client:
                 yield "end", None
                 return
             if answer.status != 200:
-                raise problem(answer.status, await answer.read())
+                raise problem(answer, await answer.read())
             async for kind, data in server_sent(answer.content):
                 yield kind, orjson.loads(data)
 

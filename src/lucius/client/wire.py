@@ -12,7 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import orjson
 
-from lucius.client.errors import ClientError, ProblemError, UnreachableError
+from lucius.client.errors import ClientError, ProblemError, UnreachableError, refusal
 from lucius.contract.addresses import without_credentials
 
 _RETRIED: Final = frozenset((408, 429, 502, 503, 504))
@@ -88,8 +88,11 @@ class Wire:
                 continue
             if last or answer.status not in (_RETRIED if repeatable else _UNTOUCHED):
                 break
-            await asyncio.sleep(_asked_wait(answer) or self.pause(attempt))
-        return self._read(answer.status, content)
+            asked = min(_retry_after(answer) or 0.0, _LONGEST_WAIT)
+            await asyncio.sleep(asked or self.pause(attempt))
+        if not 200 <= answer.status < 300:
+            raise problem(answer, content)
+        return self._read(content)
 
     @asynccontextmanager
     async def exchange(
@@ -134,9 +137,7 @@ class Wire:
             return aiohttp.UnixConnector(self._socket, limit=self._max_connections)
         return aiohttp.TCPConnector(limit=self._max_connections)
 
-    def _read(self, status: int, content: bytes) -> Any:
-        if not 200 <= status < 300:
-            raise problem(status, content)
+    def _read(self, content: bytes) -> Any:
         try:
             return orjson.loads(content)
         except ValueError as error:
@@ -172,22 +173,23 @@ def _names_a_server(url: str) -> bool:
         return False
 
 
-def problem(status: int, content: bytes) -> ProblemError:
+def problem(answer: aiohttp.ClientResponse, content: bytes) -> ProblemError:
+    """The error for a refusal, also for one by another server in between, which has other words."""
     try:
         document = orjson.loads(content)
     except ValueError:
         document = None
     if not isinstance(document, dict):
         text = content[:500].decode(errors="replace")
-        document = {"code": f"HTTP_{status}", "detail": text}
-    return ProblemError(status, document)
+        document = {"code": f"HTTP_{answer.status}", "detail": text}
+    return refusal(answer.status, document, _retry_after(answer))
+
+
+def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
+    text = answer.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else None
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
     """With the standard library: orjson refuses numbers that the server has a better message for."""
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _asked_wait(answer: aiohttp.ClientResponse) -> float | None:
-    text = answer.headers.get("retry-after", "")
-    return min(float(text), _LONGEST_WAIT) if text.isdigit() else None

@@ -20,9 +20,9 @@ from lucius.ports.ledger import (
     Inflight,
     JobQuery,
     KeyReused,
+    LimitReached,
     Limits,
     ReadyQueue,
-    Saturated,
     Taken,
     looks_inside,
 )
@@ -88,14 +88,14 @@ class InflightCounts:
         _add(self.tenants, group.tenant_id, change)
         _add(self.lanes, (group.lane, group.mode), change)
 
-    def saturated(self, group: InflightGroup, limits: Limits) -> Saturated | None:
+    def saturated(self, group: InflightGroup, limits: Limits) -> LimitReached | None:
         if limits.tenant is not None and self.tenants.get(group.tenant_id, 0) >= limits.tenant:
-            return Saturated("tenant")
+            return LimitReached("tenant")
         if limits.total is not None and self.total >= limits.total:
-            return Saturated("total")
+            return LimitReached("total")
         most = limits.of_lane(group.mode)
         if most is not None and self.lanes.get((group.lane, group.mode), 0) >= most:
-            return Saturated("lane")
+            return LimitReached("lane")
         return None
 
     def view(self) -> Inflight:

@@ -2,17 +2,26 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
-from lucius.client import ENDED, Client, ClientError, ProblemError, UnreachableError
+from lucius.client import (
+    ENDED,
+    Client,
+    ClientError,
+    Conflict,
+    Invalid,
+    ProblemError,
+    Saturated,
+    UnreachableError,
+)
 from lucius.load.tally import JobEnd
 
 WAIT_SECONDS: Final = 10.0
 PAUSE: Final = 0.2
 MEANT: Final = {"missing": "FAILED_FINAL", "poison": "FAILED_FINAL", "cancel": "CANCELLED"}
 """How jobs end that are meant not to succeed."""
-REFUSED: Final = 422
 
 
 class ServerTarget:
@@ -29,7 +38,7 @@ class ServerTarget:
         try:
             return await self._run(self._command(tenant, kind), kind)
         except ProblemError as error:
-            return JobEnd(error.code, kind == "poison" and error.status == REFUSED)
+            return JobEnd(error.code, kind == "poison" and isinstance(error, Invalid))
         except UnreachableError:
             await asyncio.sleep(
                 PAUSE
@@ -60,11 +69,8 @@ class ServerTarget:
 
     async def _cancel(self, job_id: str) -> None:
         """It may have ended before the cancel came, which is no error."""
-        try:
+        with suppress(Conflict):
             await self._client.cancel(job_id)
-        except ProblemError as error:
-            if error.status != 409:
-                raise
 
     async def _end(self, job_id: str) -> Mapping[str, Any]:
         """Waits at the server; where it lets no more wait, asks again after a pause."""
@@ -72,9 +78,7 @@ class ServerTarget:
         while True:
             try:
                 job = await self._client.job(job_id, wait_seconds=wait)
-            except ProblemError as error:
-                if error.status != 429:
-                    raise
+            except Saturated:
                 wait = 0
                 await asyncio.sleep(PAUSE)
                 continue

@@ -74,7 +74,7 @@ class KeyReused:
 
 
 @record
-class Saturated:
+class LimitReached:
     """A limit is reached; nothing was written, no claim is held. `scope`: tenant, total or lane."""
 
     scope: str
@@ -94,7 +94,7 @@ class Unfinished:
 
 
 Taken = Duplicate | KeyReused | Unfinished
-CreateOutcome = Created | Taken | Saturated
+CreateOutcome = Created | Taken | LimitReached
 
 
 @record

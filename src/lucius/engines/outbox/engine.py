@@ -29,8 +29,8 @@ from lucius.ports.ledger import (
     JobQuery,
     KeyReused,
     Ledger,
+    LimitReached,
     Limits,
-    Saturated,
     Sweeps,
     Unfinished,
 )
@@ -199,7 +199,7 @@ class OutboxEngine:
                 return await self._duplicate(job_id, admission)
             case KeyReused(job_id):
                 raise _reused(admission, job_id)
-            case Saturated(scope):
+            case LimitReached(scope):
                 raise RequestError(
                     f"{'GLOBAL' if scope == 'total' else scope.upper()}_SATURATED",
                     SATURATED[scope],

@@ -33,7 +33,7 @@ from lucius.ports.ledger import (
     CreateOutcome,
     Duplicate,
     KeyReused,
-    Saturated,
+    LimitReached,
     Taken,
     Unfinished,
 )
@@ -132,7 +132,7 @@ class Creation:
             holder = await self._holder(claim, row) if row is not None else None
             if holder is not None:
                 return holder
-            if isinstance(answer, Saturated):
+            if isinstance(answer, LimitReached):
                 return answer
             replaces = row[ETAG] if row is not None else None
         raise LedgerUnavailableError("others claim and give up this request faster than we do")

@@ -14,7 +14,7 @@ from typing import Final
 from lucius.ledgers.azure.counters import Cells
 from lucius.ledgers.azure.tenants import Tenants
 from lucius.ledgers.rules import InflightCounts, InflightGroup
-from lucius.ports.ledger import Inflight, Limits, Saturated
+from lucius.ports.ledger import Inflight, LimitReached, Limits
 
 log = logging.getLogger("lucius.ledger")
 FRESH: Final = timedelta(seconds=1)
@@ -47,7 +47,7 @@ class Levels:
     def add(self, cell: InflightGroup, change: int) -> None:
         self._counts.add(cell, change)
 
-    async def saturated(self, cell: InflightGroup, limits: Limits) -> Saturated | None:
+    async def saturated(self, cell: InflightGroup, limits: Limits) -> LimitReached | None:
         if limits.total is None and limits.of_lane(cell.mode) is None:
             return None
         if self._read_at is None or self._now() - self._read_at >= FRESH:

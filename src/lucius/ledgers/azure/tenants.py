@@ -38,7 +38,7 @@ from lucius.ledgers.azure.store import (
 )
 from lucius.ledgers.rules import InflightGroup, PageEnd, group_of
 from lucius.ledgers.stored.json_form import maybe_micros, micros
-from lucius.ports.ledger import Claim, Saturated
+from lucius.ports.ledger import Claim, LimitReached
 
 LIVE: Final = "LIVE"
 ENDED: Final = "ENDED"
@@ -65,7 +65,7 @@ class Wish:
 @dataclass(eq=False)
 class _Waiting:
     wish: Wish
-    answer: "asyncio.Future[Refused | Saturated | None]" = field(
+    answer: "asyncio.Future[Refused | LimitReached | None]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
@@ -83,7 +83,7 @@ class Partition:
         self._queue: list[_Waiting] = []
         self._turn = asyncio.Lock()
 
-    async def apply(self, wish: Wish) -> Refused | Saturated | None:
+    async def apply(self, wish: Wish) -> Refused | LimitReached | None:
         """None: done. A refusal names the wish's own change."""
         waiting = _Waiting(wish)
         self._queue.append(waiting)
@@ -128,7 +128,7 @@ class Partition:
             wish = each.wish
             if wish.counter == ADMITTED and wish.limit is not None:
                 if await self._is_full(wish.limit - more):
-                    each.answer.set_result(Saturated("tenant"))
+                    each.answer.set_result(LimitReached("tenant"))
                     continue
             more += wish.counter == ADMITTED
             passed.append(each)
@@ -198,7 +198,7 @@ class Tenants:
 
     async def admit(
         self, job: Job, head: StepsHead, limit: int | None, replaces: str | None = None
-    ) -> Refused | Saturated | None:
+    ) -> Refused | LimitReached | None:
         """Claim, list and count. `replaces`: the ETag of the claim that is taken over."""
         await self.introduce(job.tenant_id)
         of = self._of(job.tenant_id)
