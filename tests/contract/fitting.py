@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from lucius.contract import models
-from lucius.contract.models.base import Body, Model, View
+from lucius.contract.models.base import Model, RequestBody, View
 from lucius.contract.models.messages import DirectiveMessage
 
 OPEN = {DirectiveMessage}
 """Also carries the fields of an envelope that LUCIUS does not know."""
-_BASES = {Model, View, Body}
+_BASES = {Model, View, RequestBody}
 
 
 def every_model() -> dict[str, type[BaseModel]]:

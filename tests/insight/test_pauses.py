@@ -8,7 +8,7 @@ import pytest
 
 from lucius.core.states import JobState, StepState
 from lucius.insight.pauses import LOOK, PausedServices
-from lucius.ports.services import ServiceView
+from lucius.ports.services import KnownService
 from tests.api.live import live
 from tests.engine.world import Timed, World
 from tests.virtual import VirtualLoop, run_virtually
@@ -108,6 +108,6 @@ async def test_a_pause_holds_over_a_restart(tmp_path: Path) -> None:
         assert again.json()["outcome"] == "already"
 
 
-async def paused_view(asked: object) -> ServiceView:
-    views: list[ServiceView] = await asked  # type: ignore[misc]
+async def paused_view(asked: object) -> KnownService:
+    views: list[KnownService] = await asked  # type: ignore[misc]
     return next(view for view in views if view.service == "ocr")

@@ -10,7 +10,7 @@ from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL, StepPlan
 from lucius.core.record import record
 from lucius.core.routing import LANES
-from lucius.ports.services import ServiceView
+from lucius.ports.services import KnownService
 from lucius.ports.workspace import Unrestored
 
 MOVER: Final = {OUTBOX: "reconciler", TEMPORAL: "invoker"}
@@ -22,7 +22,7 @@ class Facts:
     """Of the system. `owned`: desks that some process owns; None: all of them, for ever."""
 
     now: datetime
-    services: Mapping[str, ServiceView]
+    services: Mapping[str, KnownService]
     troubles: Mapping[str, str] = field(default_factory=dict)
     protocols: Collection[str] = frozenset()
     """Services that a protocol in force names."""
@@ -92,9 +92,9 @@ class Situation:
         return self.job.plan.steps[self.index]
 
     @property
-    def service(self) -> ServiceView:
+    def service(self) -> KnownService:
         known = self.facts.services.get(self.plan.service)
-        return known if known is not None else ServiceView(self.plan.service)
+        return known if known is not None else KnownService(self.plan.service)
 
     @property
     def run(self) -> Execution | None:

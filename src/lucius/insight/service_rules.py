@@ -8,7 +8,7 @@ from lucius.core.fingerprint import failure_of
 from lucius.core.states import StepState
 from lucius.insight.facts import Situation
 from lucius.ports.diagnosis import Diagnosis, Evidence
-from lucius.ports.services import RetriedFailures, ServiceView, Streak
+from lucius.ports.services import KnownService, RetriedFailures, Streak
 
 MOMENT: Final = timedelta(seconds=3)
 """A worker that is there takes a directive sooner."""
@@ -30,7 +30,7 @@ def paused(at: Situation) -> Diagnosis | None:
     return paused_service(view)
 
 
-def paused_service(view: ServiceView) -> Diagnosis:
+def paused_service(view: KnownService) -> Diagnosis:
     by = f" by {view.paused_by}" if view.paused_by else ""
     reason = f": {view.paused_reason}" if view.paused_reason else ""
     return Diagnosis(
@@ -67,7 +67,7 @@ def fails_alike(at: Situation) -> Diagnosis | None:
 
 
 def failing_service(
-    view: ServiceView,
+    view: KnownService,
     streak: Streak,
     said: str,
     *,
@@ -126,7 +126,7 @@ def degraded(at: Situation) -> Diagnosis | None:
 
 
 def degraded_service(
-    view: ServiceView, trouble: RetriedFailures, retry_at: datetime | None = None
+    view: KnownService, trouble: RetriedFailures, retry_at: datetime | None = None
 ) -> Diagnosis:
     share = f"{trouble.failed / trouble.ended:.0%}"
     minutes = f"the last {trouble.minutes} min" if trouble.minutes > 1 else "the last minute"
@@ -178,7 +178,7 @@ def not_subscribed(at: Situation, *, ended: bool = False) -> Diagnosis | None:
 
 
 def unclaimed_service(
-    view: ServiceView, since: datetime | None = None, *, ended: bool = False
+    view: KnownService, since: datetime | None = None, *, ended: bool = False
 ) -> Diagnosis:
     return Diagnosis(
         "NOT_SUBSCRIBED",
@@ -203,7 +203,7 @@ def replies_refused(at: Situation, *, ended: bool = False) -> Diagnosis | None:
     return refused_service(at.service, since, _next(at, ended=ended))
 
 
-def refused_service(view: ServiceView, since: datetime | None, comes: Coming) -> Diagnosis:
+def refused_service(view: KnownService, since: datetime | None, comes: Coming) -> Diagnosis:
     return Diagnosis(
         "BAD_TOKEN",
         f"replies of {view.service} are refused: their callback token is missing or wrong",
@@ -261,12 +261,12 @@ def _waits(at: Situation, patience: timedelta, *, ended: bool) -> bool:
     return at.step.held and oldest is not None and at.facts.now - oldest > patience
 
 
-def _is_silent(view: ServiceView, at: Situation) -> bool:
+def _is_silent(view: KnownService, at: Situation) -> bool:
     since = at.sent_at or view.oldest_sent or at.step.updated_at
     return since is not None and unheard(view, since)
 
 
-def unheard(view: ServiceView, since: datetime) -> bool:
+def unheard(view: KnownService, since: datetime) -> bool:
     """Nobody has spoken since the work was there, though nothing is at work or there were slots for more.
 
     Or all that is at work is in the hands of workers that are quiet.
@@ -286,7 +286,7 @@ def _next(at: Situation, *, ended: bool) -> Coming:
     return "the attempt ends without an ACK, and is repeated", until
 
 
-def absent_service(view: ServiceView, since: datetime | None, comes: Coming) -> Diagnosis:
+def absent_service(view: KnownService, since: datetime | None, comes: Coming) -> Diagnosis:
     return _missing(
         view,
         "NO_WORKER_EVER",
@@ -297,7 +297,7 @@ def absent_service(view: ServiceView, since: datetime | None, comes: Coming) -> 
     )
 
 
-def silent_service(view: ServiceView, comes: Coming) -> Diagnosis:
+def silent_service(view: KnownService, comes: Coming) -> Diagnosis:
     known = [Evidence(f"{w.worker_id} was last seen", w.last_seen) for w in view.workers[:3]]
     return _missing(
         view,
@@ -310,7 +310,7 @@ def silent_service(view: ServiceView, comes: Coming) -> Diagnosis:
 
 
 def _missing(
-    view: ServiceView,
+    view: KnownService,
     code: str,
     said: str,
     since: datetime | None,

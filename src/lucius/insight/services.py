@@ -12,7 +12,7 @@ from lucius.insight.sights import ServiceSight, degraded, pace
 from lucius.insight.workers import Workers
 from lucius.ports.config import Catalog
 from lucius.ports.engine import BacklogRow
-from lucius.ports.services import ServiceView, WorkerView
+from lucius.ports.services import KnownService, KnownWorker
 
 
 class KnownServices:
@@ -33,7 +33,7 @@ class KnownServices:
         self._backlog = backlog
         self._now = now
 
-    async def services(self) -> list[ServiceView]:
+    async def services(self) -> list[KnownService]:
         step_types, paused = step_types_of(self._catalog()), await self._paused.all()
         seen, backlog = await self._sightings.known(), _summed(await self._backlog())
         unclaimed, untaken = await self._sightings.unclaimed(), await self._sightings.untaken()
@@ -62,10 +62,10 @@ class KnownServices:
         seen: ServiceSight | None,
         counts: "_Counts",
         unclaimed: bool,
-    ) -> ServiceView:
+    ) -> KnownService:
         pause = self._paused.get(name)
         rate, failure_rate = pace(seen, self._now) if seen is not None else (0.0, 0.0)
-        return ServiceView(
+        return KnownService(
             name,
             tuple(step_types),
             subscribed=not unclaimed,
@@ -89,7 +89,7 @@ class KnownServices:
             failed_until=seen.failed_until if seen is not None else None,
         )
 
-    def _quiet(self, view: ServiceView, lease: timedelta | None) -> int:
+    def _quiet(self, view: KnownService, lease: timedelta | None) -> int:
         """Where no protocol says how long a lease is, nobody is late."""
         if lease is None:
             return 0
@@ -166,10 +166,10 @@ def _free(seen: ServiceSight) -> int:
     return sum(max(0, (sight.slots or 0) - sight.running) for sight in at_work)
 
 
-def _workers(seen: ServiceSight) -> list[WorkerView]:
+def _workers(seen: ServiceSight) -> list[KnownWorker]:
     """The latest first."""
     found = [
-        WorkerView(worker_id, sight.last_seen, sight.running, sight.slots, sight.version)
+        KnownWorker(worker_id, sight.last_seen, sight.running, sight.slots, sight.version)
         for worker_id, sight in seen.workers.items()
     ]
     return sorted(found, key=lambda worker: worker.last_seen, reverse=True)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from lucius.core.states import StepState
 from lucius.insight.facts import LinePlace, Situation
 from lucius.ports.diagnosis import Diagnosis, Evidence
-from lucius.ports.services import ServiceView
+from lucius.ports.services import KnownService
 
 StepCheck = Callable[[Situation], Diagnosis | None]
 
@@ -119,7 +119,7 @@ def _before(place: LinePlace | None) -> str:
     return f"{more}{place.ahead} of its tenant {are} before it in line"
 
 
-def _ahead(view: ServiceView, place: LinePlace | None) -> int:
+def _ahead(view: KnownService, place: LinePlace | None) -> int:
     """How many go before it, if tenants and lanes take turns: no more than all that wait."""
     if place is None:
         return view.waiting

@@ -16,10 +16,10 @@ from lucius.insight.service_rules import (
     unheard,
 )
 from lucius.ports.diagnosis import Diagnosis, Evidence
-from lucius.ports.services import ServiceView
+from lucius.ports.services import KnownService
 
 
-def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | None:
+def wrong_with(view: KnownService, now: datetime, *, whole: bool) -> Diagnosis | None:
     """What is wrong with a service by itself, if anything. `whole`: for who may see all tenants."""
     if view.paused_at is not None:
         return paused_service(view) if view.waiting else None
@@ -43,7 +43,7 @@ def wrong_with(view: ServiceView, now: datetime, *, whole: bool) -> Diagnosis | 
     return degraded_service(view, view.degraded) if view.degraded is not None and whole else None
 
 
-def _unnamed(view: ServiceView) -> Diagnosis:
+def _unnamed(view: KnownService) -> Diagnosis:
     """A worker would not help: nobody is handed the work of a service that no protocol names."""
     return Diagnosis(
         "PROTOCOL_GONE",
@@ -56,7 +56,7 @@ def _unnamed(view: ServiceView) -> Diagnosis:
     )
 
 
-def _missed(view: ServiceView, now: datetime, patience: timedelta) -> list[datetime]:
+def _missed(view: KnownService, now: datetime, patience: timedelta) -> list[datetime]:
     """Since when work was there that a worker should have taken."""
     found = [view.untaken] if view.untaken is not None else []
     if view.oldest_sent is not None and now - view.oldest_sent > patience:
@@ -64,7 +64,7 @@ def _missed(view: ServiceView, now: datetime, patience: timedelta) -> list[datet
     return found
 
 
-def quiet_workers(view: ServiceView, *, whole: bool) -> Diagnosis:
+def quiet_workers(view: KnownService, *, whole: bool) -> Diagnosis:
     known = [w for w in reversed(view.workers) if w.running][:3]
     count = f"{view.quiet} of {view.running} steps at work are theirs"
     return Diagnosis(

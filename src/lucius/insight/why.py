@@ -23,7 +23,7 @@ from lucius.ports.config import Catalog
 from lucius.ports.diagnosis import Diagnosis, Evidence
 from lucius.ports.lanes import FixedLanes, Lanes
 from lucius.ports.ledger import Ledger
-from lucius.ports.services import ServiceView, Streak
+from lucius.ports.services import KnownService, Streak
 from lucius.ports.workspace import Unrestored
 
 SILENCE: Final = ("NO_WORKER_EVER", "WORKERS_SILENT")
@@ -160,7 +160,7 @@ def _known(troubles: Mapping[str, str], *, whole: bool) -> dict[str, str]:
     return found
 
 
-def _bare(view: ServiceView, tenants: Collection[str]) -> ServiceView:
+def _bare(view: KnownService, tenants: Collection[str]) -> KnownService:
     """For a caller bound to tenants: without workers, orders of operators, and failures of other tenants."""
     return replace(
         view,

@@ -9,7 +9,7 @@ from lucius.core.record import record
 
 
 @record
-class WorkerView:
+class KnownWorker:
     """`running`: steps that it has at work. `slots`: how many it takes at once, if it says so."""
 
     worker_id: str
@@ -58,7 +58,7 @@ class RetriedFailures:
 
 
 @record
-class ServiceView:
+class KnownService:
     """`waiting`: directives that are held or on their way; of those, `sent` are with the bus.
 
     `oldest_sent`: since when the longest of them waits for a worker. `untaken`: since when a step waits
@@ -82,7 +82,7 @@ class ServiceView:
     untaken: datetime | None = None
     rate: float = 0.0
     failure_rate: float = 0.0
-    workers: Sequence[WorkerView] = field(default_factory=tuple)
+    workers: Sequence[KnownWorker] = field(default_factory=tuple)
     free: int = 0
     quiet: int = 0
     last_success: datetime | None = None
@@ -105,7 +105,7 @@ class ServiceView:
 
 
 class ServiceBook(Protocol):
-    async def services(self) -> Sequence[ServiceView]:
+    async def services(self) -> Sequence[KnownService]:
         """Every service that a protocol names, that was seen, or that work waits for; by name."""
 
     async def pause(self, service: str, by: str, reason: str | None) -> bool:

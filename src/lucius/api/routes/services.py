@@ -20,7 +20,7 @@ from lucius.contract.shapes import (
     WorkerShape,
 )
 from lucius.core.effects import Outcome
-from lucius.ports.services import ServiceBook, ServiceView
+from lucius.ports.services import KnownService, ServiceBook
 
 _SERVICE: Final = path_parameter("service", "The service's name, as in the protocols")
 _BODY: Final[dict[str, Any]] = {"type": "object", "properties": REASON}
@@ -39,7 +39,7 @@ async def list_services(context: ApiContext, request: Request, caller: Caller) -
     return json_response(answer)
 
 
-def service_view(view: ServiceView, *, whole: bool) -> ServiceShape:
+def service_view(view: KnownService, *, whole: bool) -> ServiceShape:
     """`whole`: with what belongs to all tenants together."""
     return {
         "service": view.service,
@@ -59,14 +59,14 @@ def service_view(view: ServiceView, *, whole: bool) -> ServiceShape:
     }
 
 
-def _pause(view: ServiceView, *, whole: bool) -> PauseShape | None:
+def _pause(view: KnownService, *, whole: bool) -> PauseShape | None:
     if view.paused_at is None:
         return None
     said = (view.paused_by, view.paused_reason) if whole else (None, None)
     return {"at": instant(view.paused_at), "by": said[0], "reason": said[1]}
 
 
-def _workers(view: ServiceView) -> list[WorkerShape]:
+def _workers(view: KnownService) -> list[WorkerShape]:
     return [
         {
             "worker_id": worker.worker_id,

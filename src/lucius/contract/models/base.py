@@ -7,7 +7,8 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from pydantic.annotated_handlers import GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
-JsonObject = dict[str, Any]
+from lucius.contract.envelope import JsonObject as JsonObject
+
 T = TypeVar("T")
 
 JOB_ID: Final = "job_0199c1a52e50a1b2c3d4e5f601234567"
@@ -49,7 +50,7 @@ class View(Model):
     """Part of an answer."""
 
 
-class Body(Model):
+class RequestBody(Model):
     """Part of a request. A number is a number: text and booleans are not taken for one."""
 
     model_config = ConfigDict(strict=True)
@@ -74,7 +75,7 @@ def _whole(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-Whole = Annotated[int, BeforeValidator(_whole, json_schema_input_type=int)]
+Integer = Annotated[int, BeforeValidator(_whole, json_schema_input_type=int)]
 """1.0 is the whole number 1, because JSON has one kind of number."""
 
 
@@ -97,7 +98,7 @@ def _moment(value: Any) -> Any:
     return value
 
 
-Moment = Annotated[
+GivenMoment = Annotated[
     str,
     BeforeValidator(_moment),
     WithJsonSchema({"type": "string", "format": "date-time"}),

@@ -27,9 +27,9 @@ from lucius.contract.models.base import (
     NEW_JOB_ID,
     OUTPUT,
     TRACE,
-    Body,
     JsonObject,
     MayMiss,
+    RequestBody,
     View,
 )
 from lucius.contract.models.jobs import AnyJobState, JobId
@@ -52,11 +52,11 @@ def _traceparent(text: str) -> str:
 
 
 _MODE: Final = "|".join(map(_any_case, MODES))
-Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=r"\S")]
+ShortText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=r"\S")]
 Uri = Annotated[str, Field(max_length=MAX_URI, pattern="^[A-Za-z][A-Za-z0-9+.-]*://")]
 
 
-class Reference(Body):
+class Reference(RequestBody):
     """A reference with fields of its own beside the URI."""
 
     uri: Uri = Field(description="A URI without credentials", examples=[INPUT])
@@ -66,7 +66,7 @@ AnyReference = Uri | Reference
 _REFERENCE: Final = _reason('must be a URI or an object with a "uri"')
 
 
-class Command(Body):
+class Command(RequestBody):
     """The envelope. Fields that are not listed here are kept and passed on in every directive."""
 
     tenant_id: Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=r"^\S(.*\S)?$")] = (
@@ -79,7 +79,7 @@ class Command(Body):
             ),
         )
     )
-    request_type: Text = Field(
+    request_type: ShortText = Field(
         description="Names a protocol; `->` and `→` are the same", examples=["OCR->EMBEDDING->SIS"]
     )
     input_ref: AnyReference = Field(
@@ -109,12 +109,12 @@ class Command(Body):
         examples=list(MODES),
         json_schema_extra=_reason(f"must be one of {', '.join(MODES)}"),
     )
-    doc_id: Text | None = Field(
+    doc_id: ShortText | None = Field(
         None,
         description="The id of the document. Required in mode BURST",
         examples=["contract-17"],
     )
-    idempotency_key: Text | None = Field(
+    idempotency_key: ShortText | None = Field(
         None,
         description="The client's key: the same key finds the same job",
         examples=["contract-17-january"],
@@ -141,7 +141,7 @@ class Command(Body):
         examples=[False],
         json_schema_extra=_reason("must be true or false"),
     )
-    correlation_id: Text | None = Field(
+    correlation_id: ShortText | None = Field(
         None,
         description="The client's own id; logs and directives carry it",
         examples=["order-4711"],

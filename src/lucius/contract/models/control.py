@@ -11,12 +11,12 @@ from pydantic_core import CoreSchema, core_schema
 from lucius.contract.models.base import (
     AT,
     LATER,
-    Body,
+    GivenMoment,
+    Integer,
     JsonObject,
     MayMiss,
-    Moment,
+    RequestBody,
     View,
-    Whole,
 )
 from lucius.contract.models.jobs import JobId
 from lucius.contract.models.problems import Code, Detail, FaultView
@@ -27,11 +27,11 @@ DEFAULT_LIMIT: Final = 10_000
 MAX_LIMIT: Final = 100_000
 _MOST_WORDS: Final = 100
 
-Word = Annotated[str, Field(min_length=1, max_length=256)]
-Words = Word | Annotated[list[Word], Field(min_length=1, max_length=_MOST_WORDS)]
+FilterWord = Annotated[str, Field(min_length=1, max_length=256)]
+FilterWords = FilterWord | Annotated[list[FilterWord], Field(min_length=1, max_length=_MOST_WORDS)]
 
 
-class OrderBody(Body):
+class OrderBody(RequestBody):
     """What every order may say."""
 
     reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
@@ -59,7 +59,7 @@ class RedriveBody(OrderBody):
     )
 
 
-class EmptyBody(Body):
+class EmptyBody(RequestBody):
     """Nothing needs to be said."""
 
 
@@ -91,33 +91,35 @@ class _StatesOf:
         return given
 
 
-class JobFilter(Body):
+class JobFilter(RequestBody):
     """All that is given must match; an empty filter matches every job."""
 
     model_config = ConfigDict(extra="forbid")
 
-    tenant_id: MayMiss[Words] = Field(None, description="One tenant or several", examples=["acme"])
-    request_type: MayMiss[Word] = Field(
+    tenant_id: MayMiss[FilterWords] = Field(
+        None, description="One tenant or several", examples=["acme"]
+    )
+    request_type: MayMiss[FilterWord] = Field(
         None, description="The request type, which names a protocol", examples=["OCR"]
     )
-    code: MayMiss[Words] = Field(
+    code: MayMiss[FilterWords] = Field(
         None,
         description="A step failed with this code, and has not succeeded since",
         examples=["MODEL_GONE"],
     )
-    step: MayMiss[Words] = Field(
+    step: MayMiss[FilterWords] = Field(
         None, description="This step failed so, or is under way", examples=["ocr"]
     )
-    service: MayMiss[Words] = Field(
+    service: MayMiss[FilterWords] = Field(
         None, description="A step of this service failed so, or is under way", examples=["ocr"]
     )
-    group: MayMiss[Word] = Field(
+    group: MayMiss[FilterWord] = Field(
         None, description="A step failed as this group of failures did", examples=["45a0810b127e"]
     )
-    created_from: MayMiss[Moment] = Field(
+    created_from: MayMiss[GivenMoment] = Field(
         None, description="Created at this moment or later", examples=[AT]
     )
-    created_to: MayMiss[Moment] = Field(
+    created_to: MayMiss[GivenMoment] = Field(
         None, description="Created before this moment", examples=[LATER]
     )
 
@@ -137,7 +139,7 @@ class _EndedFilter(JobFilter):
 class CancelFilter(_LiveFilter):
     """Which jobs to cancel. All that is given must match; an empty filter matches every job."""
 
-    state: MayMiss[Annotated[Words, _StatesOf(LIVE_JOB)]] = Field(
+    state: MayMiss[Annotated[FilterWords, _StatesOf(LIVE_JOB)]] = Field(
         None, description="One state or several", examples=["QUEUED"]
     )
 
@@ -145,7 +147,7 @@ class CancelFilter(_LiveFilter):
 class PauseFilter(_LiveFilter):
     """Which jobs to pause. All that is given must match; an empty filter matches every job."""
 
-    state: MayMiss[Annotated[Words, _StatesOf(RUNNING_JOB)]] = Field(
+    state: MayMiss[Annotated[FilterWords, _StatesOf(RUNNING_JOB)]] = Field(
         None, description="One state or several", examples=["IN_PROGRESS"]
     )
 
@@ -153,7 +155,7 @@ class PauseFilter(_LiveFilter):
 class ResumeFilter(_LiveFilter):
     """Which jobs to resume. All that is given must match; an empty filter matches every job."""
 
-    state: MayMiss[Annotated[Words, _StatesOf((JobState.PAUSING, JobState.PAUSED))]] = Field(
+    state: MayMiss[Annotated[FilterWords, _StatesOf((JobState.PAUSING, JobState.PAUSED))]] = Field(
         None, description="One state or several", examples=["PAUSED"]
     )
 
@@ -161,15 +163,15 @@ class ResumeFilter(_LiveFilter):
 class RetryFilter(_LiveFilter):
     """Which jobs to retry. All that is given must match; an empty filter matches every job."""
 
-    state: MayMiss[Annotated[Words, _StatesOf((JobState.DISPATCHING, JobState.IN_PROGRESS))]] = (
-        Field(None, description="One state or several", examples=["DISPATCHING"])
-    )
+    state: MayMiss[
+        Annotated[FilterWords, _StatesOf((JobState.DISPATCHING, JobState.IN_PROGRESS))]
+    ] = Field(None, description="One state or several", examples=["DISPATCHING"])
 
 
 class RedriveFilter(_EndedFilter):
     """Which jobs to redrive. All that is given must match; an empty filter matches every job."""
 
-    state: MayMiss[Annotated[Words, _StatesOf(UNSUCCESSFUL_JOB)]] = Field(
+    state: MayMiss[Annotated[FilterWords, _StatesOf(UNSUCCESSFUL_JOB)]] = Field(
         None, description="One state or several", examples=["FAILED_FINAL"]
     )
 
@@ -177,7 +179,7 @@ class RedriveFilter(_EndedFilter):
 class DismissFilter(_EndedFilter):
     """Which jobs to dismiss. All that is given must match; an empty filter matches every job."""
 
-    state: MayMiss[Annotated[Words, _StatesOf((JobState.FAILED_FINAL,))]] = Field(
+    state: MayMiss[Annotated[FilterWords, _StatesOf((JobState.FAILED_FINAL,))]] = Field(
         None, description="One state or several", examples=["FAILED_FINAL"]
     )
 
@@ -188,7 +190,7 @@ class BulkBody(OrderBody):
     dry_run: bool = Field(
         False, description="Only count all that match, beyond the limit too", examples=[True]
     )
-    limit: Annotated[Whole, Field(ge=1, le=MAX_LIMIT)] = Field(
+    limit: Annotated[Integer, Field(ge=1, le=MAX_LIMIT)] = Field(
         DEFAULT_LIMIT,
         description="At most so many jobs; repeat the request while `more` is true",
         examples=[1000],

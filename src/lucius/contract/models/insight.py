@@ -11,9 +11,9 @@ from lucius.contract.models.base import (
     LATER,
     LATER_WORDS,
     Instant,
+    Integer,
     JsonObject,
     View,
-    Whole,
     plainly,
     words,
 )
@@ -142,7 +142,7 @@ class StartRedriveBody(OrderBody):
         f" {MAX_FILTER} characters as JSON",
         examples=[{"group": "45a0810b127e"}],
     )
-    canary: Annotated[Whole, Field(ge=0, le=100)] = Field(
+    canary: Annotated[Integer, Field(ge=0, le=100)] = Field(
         5,
         description="So many are redriven first; the rest waits for how they end",
         examples=[5],
@@ -152,7 +152,7 @@ class StartRedriveBody(OrderBody):
     )
     stop_after: (
         Annotated[str, Field(pattern="^([0-9]{1,6}|[0-9]{1,2}%|100%)$")]
-        | Annotated[Whole, Field(ge=0, le=999_999)]
+        | Annotated[Integer, Field(ge=0, le=999_999)]
     ) = Field(
         "10%",
         description="Stop when more have failed again: a part of those that ended (`10%`), or a count",

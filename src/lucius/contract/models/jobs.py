@@ -46,7 +46,7 @@ SchemaVersion = Annotated[
 ]
 StepId = Annotated[str, Field(description="The id of the step within the job", examples=["ocr"])]
 StepType = Annotated[str, Field(description="What kind of work the step is", examples=["OCR"])]
-Service = Annotated[str, Field(description="The service that does it", examples=["ocr"])]
+StepService = Annotated[str, Field(description="The service that does it", examples=["ocr"])]
 Stage = Annotated[
     int,
     Field(
@@ -76,7 +76,7 @@ OutputRef = Annotated[
         examples=[{"uri": OUTPUT}],
     ),
 ]
-Workspace = Annotated[
+WorkspaceUri = Annotated[
     str,
     Field(
         description="The folder in which the steps of the job keep their work",
@@ -132,7 +132,7 @@ class StepView(View):
         description="The place of the step among the steps, from 0", examples=[0]
     )
     step_type: StepType
-    service: Service
+    service: StepService
     stage: Stage
     state: AnyStepState = Field(description="Where it is, precisely", examples=["SUCCEEDED"])
     status: AnyStepStatus = Field(
@@ -161,7 +161,7 @@ class StepView(View):
         description="Why the mode is this one", examples=["the global default is DEFAULT"]
     )
     input_ref: InputRef
-    workspace_ref: Workspace
+    workspace_ref: WorkspaceUri
     output_ref: OutputRef
     payload: Payload
     result_ref: Any = Field(
@@ -263,7 +263,7 @@ class JobView(View):
     )
     input_ref: InputRef
     output_ref: OutputRef
-    workspace_ref: Workspace
+    workspace_ref: WorkspaceUri
     final_output: Any = Field(
         description="The result of the last step, once the job has succeeded",
         examples=[{"uri": OUTPUT}],

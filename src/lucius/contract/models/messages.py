@@ -17,16 +17,17 @@ from lucius.contract.models.base import (
     TOKEN,
     TRACE,
     AnyCase,
-    Body,
     Instant,
+    Integer,
     JsonObject,
     MayMiss,
+    RequestBody,
     View,
-    Whole,
     words,
 )
 from lucius.contract.models.jobs import (
     AnyMode,
+    AttemptNo,
     InputRef,
     JobId,
     Lane,
@@ -36,8 +37,8 @@ from lucius.contract.models.jobs import (
     RequestType,
     RoutingKey,
     SchemaVersion,
-    Service,
     StepId,
+    StepService,
     StepType,
     TenantId,
 )
@@ -50,8 +51,7 @@ AnyReplied = Annotated[Outcome | str, LATER_WORDS, words(*_REPLIED)]
 LeaseId = Annotated[
     str, Field(description="The lease of the attempt: replies must carry it", examples=[LEASE_ID])
 ]
-AttemptNo = Annotated[int, Field(description="Which attempt it is, from 1", examples=[1])]
-Slots = Annotated[Whole, Field(ge=1, le=MAX_SLOTS)]
+WorkerSlots = Annotated[Integer, Field(ge=1, le=MAX_SLOTS)]
 
 # -- what workers are given ------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class DirectiveMessage(View):
     protocol_id: ProtocolId
     request_type: RequestType
     step_type: StepType
-    service: Service
+    service: StepService
     attempt_no: AttemptNo
     lease_id: LeaseId
     input_ref: InputRef
@@ -161,10 +161,10 @@ class DirectivesView(View):
     )
 
 
-class PullBody(Body):
+class PullBody(RequestBody):
     """What a worker asks for."""
 
-    max: Annotated[Whole, Field(ge=1, le=256)] = Field(
+    max: Annotated[Integer, Field(ge=1, le=256)] = Field(
         1,
         description="The worker's free slots: so many are handed out, if so many wait",
         examples=[8],
@@ -177,7 +177,7 @@ class PullBody(Body):
         description="Who asks, for `GET /v1/services`; else the name of the caller",
         examples=["worker-1"],
     )
-    slots: Slots | None = Field(
+    slots: WorkerSlots | None = Field(
         None, description="How many steps the worker takes at once", examples=[8]
     )
     version: str | None = Field(
@@ -190,12 +190,12 @@ class PullBody(Body):
 BoundId = Annotated[str, Field(min_length=1, max_length=256)]
 
 
-class ReplyMessage(Body):
+class ReplyMessage(RequestBody):
     """What every reply says. Its job, step, attempt and lease are those of the directive."""
 
     jobId: BoundId = Field(description="The id of the job", examples=[JOB_ID])
     stepId: BoundId = Field(description="The id of the step within the job", examples=["ocr"])
-    attempt_no: Annotated[Whole, Field(ge=1, le=MAX_ATTEMPT_NO)] = Field(
+    attempt_no: Annotated[Integer, Field(ge=1, le=MAX_ATTEMPT_NO)] = Field(
         description="Which attempt it is, from 1", examples=[1]
     )
     lease_id: BoundId = Field(description="The lease of the attempt", examples=[LEASE_ID])
@@ -231,7 +231,7 @@ class AckMessage(ReplyMessage):
     """A slot was taken and the work has begun: the lease runs from now."""
 
     type: Annotated[Literal["ACK"], AnyCase] = Field("ACK", description=_TYPE, examples=["ACK"])
-    slots: Slots | None = Field(
+    slots: WorkerSlots | None = Field(
         None, description="How many steps the worker takes at once", examples=[8]
     )
     version: str | None = Field(
@@ -260,7 +260,7 @@ class ReleaseMessage(ReplyMessage):
     )
 
 
-class FailureBody(Body):
+class FailureBody(RequestBody):
     """Why an attempt failed."""
 
     code: MayMiss[str] = Field(
@@ -315,7 +315,7 @@ class ResultMessage(ReplyMessage):
     )
 
 
-Reply = AckMessage | ResultMessage | HeartbeatMessage | ReleaseMessage
+AnyReply = AckMessage | ResultMessage | HeartbeatMessage | ReleaseMessage
 
 
 class _ShownAsReply:
@@ -324,7 +324,7 @@ class _ShownAsReply:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        replies = handler.generate_schema(Reply)
+        replies = handler.generate_schema(AnyReply)
         return core_schema.no_info_plain_validator_function(
             lambda value: value, json_schema_input_schema=replies
         )
@@ -340,7 +340,7 @@ class _ShownAsReply:
         return {"anyOf": [*shown["anyOf"], else_]}
 
 
-class RepliesBody(Body):
+class RepliesBody(RequestBody):
     """Replies to many directives."""
 
     replies: Annotated[list[Annotated[Any, _ShownAsReply()]], Field(max_length=MAX_REPLIES)] = (

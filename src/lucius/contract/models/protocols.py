@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from lucius.contract.models.base import JsonObject, View
-from lucius.contract.models.jobs import MaxAttempts, Service, Stage, StepId, StepType
+from lucius.contract.models.jobs import MaxAttempts, Stage, StepId, StepService, StepType
 
 
 class ProtocolStepView(View):
@@ -12,7 +12,7 @@ class ProtocolStepView(View):
     stepId: StepId
     step_id: StepId
     step_type: StepType
-    service: Service
+    service: StepService
     stage: Stage
     max_attempts: MaxAttempts
     ack_timeout_seconds: float = Field(description="How long the ACK may take", examples=[30.0])
