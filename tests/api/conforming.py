@@ -11,8 +11,9 @@ from typing_extensions import is_typeddict
 
 from lucius.api.app import OPERATIONS
 from lucius.api.openapi import responses
-from lucius.api.operation import JSON, Operation
+from lucius.api.operation import Operation
 from lucius.api.problems import MEDIA_TYPE
+from lucius.api.routing import JSON
 from lucius.contract.shapes import DirectiveShape
 from tests.contract.fitting import every_model, misfits
 

@@ -1,79 +1,90 @@
-"""There is one way from a request to its operation, and each operation is found by it."""
+"""There is one way from a request to its route, and each route is found by it."""
 
 import re
+from typing import Any
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.routing import Match
 
 from lucius.api.app import OPERATIONS, create_app
+from lucius.api.context import ApiOptions
 from lucius.api.operation import Operation
-from lucius.api.problems import Problem
-from lucius.api.route_table import RouteTable
-from tests.api.world import World, context_of
+from lucius.api.routing import ApiRoute
+from tests.api.world import World, client_of, context_of
 
 
-async def first(request: Request) -> Response:
-    return Response()
-
-
-async def second(request: Request) -> Response:
-    return Response()
-
-
-def table() -> RouteTable:
-    table = RouteTable()
-    table.add("GET", "/jobs", first)
-    table.add("POST", "/jobs/{jobId}:cancel", first)
-    table.add("GET", "/jobs/{jobId}", second)
-    return table
+def found(method: str, path: str) -> tuple[str, dict[str, Any]] | None:
+    """The name of the first route that takes the request, and the parameters of its path."""
+    scope = {"type": "http", "method": method, "path": path, "root_path": ""}
+    for route in create_app(context_of(World())).routes:
+        match, child = route.matches(scope)
+        if match is Match.FULL:
+            return str(getattr(route, "name", None)), child["path_params"]
+    return None
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "found"),
+    ("method", "path", "name", "parameters"),
     [
-        ("GET", "/jobs", (first, {})),
-        ("POST", "/jobs/a:cancel", (first, {"jobId": "a"})),
-        ("POST", "/jobs/a:b:cancel", (first, {"jobId": "a:b"})),
-        ("GET", "/jobs/a:cancel", (second, {"jobId": "a:cancel"})),
-        ("GET", "/jobs/a.b", (second, {"jobId": "a.b"})),
+        ("GET", "/v1/jobs", "list_jobs", {}),
+        ("POST", "/v1/jobs/a:cancel", "cancel", {"jobId": "a"}),
+        ("POST", "/v1/jobs/a:b:cancel", "cancel", {"jobId": "a:b"}),
+        ("GET", "/v1/jobs/a:cancel", "get_job", {"jobId": "a:cancel"}),
+        ("GET", "/v1/jobs/a.b", "get_job", {"jobId": "a.b"}),
     ],
 )
 def test_the_first_route_that_fits_path_and_method_is_taken(
-    method: str, path: str, found: object
+    method: str, path: str, name: str, parameters: dict[str, str]
 ) -> None:
-    assert table().find(method, path) == found
+    assert found(method, path) == (name, parameters)
 
 
 @pytest.mark.parametrize(
     ("method", "path", "code", "allow"),
     [
         ("GET", "/", "NOT_FOUND", None),
-        ("GET", "/jobs/", "NOT_FOUND", None),
-        ("GET", "/jobs/a/b", "NOT_FOUND", None),
-        ("GET", "/jobsX", "NOT_FOUND", None),
-        ("HEAD", "/jobs", "METHOD_NOT_ALLOWED", "GET"),
-        ("PUT", "/jobs/a:cancel", "METHOD_NOT_ALLOWED", "POST"),
-        ("POST", "/jobs/a", "METHOD_NOT_ALLOWED", "GET"),
+        ("GET", "/v1/jobs/", "NOT_FOUND", None),
+        ("GET", "/v1/jobs/a/b", "NOT_FOUND", None),
+        ("GET", "/v1/jobsX", "NOT_FOUND", None),
+        ("HEAD", "/v1/jobs", "METHOD_NOT_ALLOWED", "GET"),
+        ("OPTIONS", "/v1/jobs", "METHOD_NOT_ALLOWED", "GET"),
+        ("PUT", "/v1/jobs/a:cancel", "METHOD_NOT_ALLOWED", "POST"),
+        ("POST", "/v1/jobs/a", "METHOD_NOT_ALLOWED", "GET"),
+        ("DELETE", "/v1/redrives", "METHOD_NOT_ALLOWED", "POST, GET"),
     ],
 )
-def test_what_no_route_takes_is_a_problem(
-    method: str, path: str, code: str, allow: str | None
+async def test_what_no_route_takes_is_a_problem(
+    world: World, method: str, path: str, code: str, allow: str | None
 ) -> None:
-    with pytest.raises(Problem) as raised:
-        table().find(method, path)
-    assert raised.value.known.code == code
-    assert raised.value.headers.get("allow") == allow
+    async with client_of(context_of(world)) as client:
+        answer = await client.request(method, path)
+    if method != "HEAD":
+        assert answer.json()["code"] == code
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers.get("allow") == allow
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/lucius/healthz"])
+async def test_a_proxy_may_take_its_path_away_or_not(world: World, path: str) -> None:
+    context = context_of(world, options=ApiOptions(root_path="/lucius"))
+    async with client_of(context) as client:
+        assert (await client.get(path)).status_code == 200
+        assert (await client.get(f"/luciusX{path}")).status_code == 404
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.operation_id)
 def test_every_operation_is_found_and_documented(operation: Operation) -> None:
     names = re.findall(r"{(\w+)}", operation.path)
     path = re.sub(r"{\w+}", "x", operation.path)
-    table = RouteTable()
-    for each in OPERATIONS:
-        table.add(each.method, each.path, first if each is operation else second)
-    assert table.find(operation.method, path) == (first, dict.fromkeys(names, "x"))
+    assert found(operation.method, path) == (operation.operation_id, dict.fromkeys(names, "x"))
     document = create_app(context_of(World())).openapi()
     about = document["paths"][operation.path][operation.method.lower()]
     assert about["operationId"] == operation.operation_id
+
+
+async def test_a_route_that_does_not_say_who_may_call_it_cannot_be_made() -> None:
+    async def open_to_all(request: Request) -> None: ...
+
+    with pytest.raises(TypeError, match="who may call it"):
+        ApiRoute("/x", open_to_all)

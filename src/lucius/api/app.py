@@ -1,23 +1,25 @@
-"""The application: every operation by its route, with problem documents for all that goes wrong."""
+"""The application: a FastAPI app of every route, with problem documents for all that goes wrong."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lucius import __version__
 from lucius.api import openapi
 from lucius.api.context import ApiContext
 from lucius.api.metrics import HttpMetrics
-from lucius.api.operation import Operation, Room, charge_stranger, endpoint
+from lucius.api.operation import Operation, Room, route_of
 from lucius.api.pages import pages
 from lucius.api.problems import Problem, problem_response
 from lucius.api.readiness import Readiness
-from lucius.api.route_table import RouteTable
 from lucius.api.routes import (
     admin,
     bulk,
@@ -32,8 +34,8 @@ from lucius.api.routes import (
     system,
     why,
 )
+from lucius.api.routing import ApiRoute, ShortRoute, charge_stranger
 from lucius.api.streams import Feeds
-from lucius.api.tracing import traced
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *callbacks.OPERATIONS,
@@ -49,74 +51,112 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *admin.OPERATIONS,
     *system.OPERATIONS,
 )
-"""Routes are tried in this order: `{jobId}:cancel` before `{jobId}`, which would take both."""
+BUSY: Final = (
+    "orchestrate",
+    "callback_ack",
+    "callback_result",
+    "callback_heartbeat",
+    "get_job",
+    "pull_directives",
+    "take_replies",
+)
+"""Routes that are asked most. FastAPI tries one route after the other, so they are tried first."""
 
 _DESCRIPTION: Final = (
     "Post a command, follow its job. Errors are problem documents (RFC 9457) with a stable `code`."
 )
 
 
-class Application(Starlette):
-    """Every operation by its route. An endpoint answers for its own errors, so no layer is in between."""
+_NO_TELEMETRY: Final[Any] = {"tracing": False, "metrics": False, "logs": False}
+"""FastAPI's own: spans and metrics of requests are ours (`api/tracing.py`, `api/metrics.py`)."""
+
+OnRefusal = Callable[[Request, Exception], Awaitable[Response]]
+
+
+class Application(FastAPI):
+    """The routes of the API, and those of the rooms beside it. FastAPI's pages are off: `/docs` is ours."""
 
     def __init__(self, context: ApiContext, rooms: Sequence[Room] = ()) -> None:
-        super().__init__(lifespan=_lifespan)
-        self.state.feeds = Feeds(context)
-        self.state.readiness = Readiness(context.checks, context.options.check_seconds)
         self._context = context
-        self._metrics = HttpMetrics(context.registry)
-        self._table = RouteTable()
-        self._root = context.options.root_path
         self._refuse = next((room.refuse for room in rooms if room.refuse is not None), None)
         self.operations = OPERATIONS + (pages(self.openapi) if context.options.docs else ())
-        for room in (Room(context, self.operations), *rooms):
-            for operation in room.operations:
-                observe = self._metrics.observer(operation.method, operation.path)
-                call = traced(operation, endpoint(room.context, operation, observe))
-                self._table.add(operation.method, operation.path, call)
+        ordered = sorted(self.operations, key=lambda each: each.operation_id not in BUSY)
+        routes: list[BaseRoute] = [route_of(each, ShortRoute) for each in ordered]
+        routes += [route_of(each, room.route_class) for room in rooms for each in room.operations]
+        super().__init__(
+            title="LUCIUS",
+            version=__version__,
+            description=_DESCRIPTION,
+            routes=routes,
+            openapi_url=None,
+            redirect_slashes=False,
+            lifespan=_lifespan,
+            middleware=[Middleware(Edge, context, self._unrouted)],
+            exception_handlers={HTTPException: self._unrouted},
+            telemetry=_NO_TELEMETRY,
+        )
+        self.state.context = context
+        self.state.metrics = HttpMetrics(context.registry)
+        self.state.feeds = Feeds(context)
+        self.state.readiness = Readiness(context.checks, context.options.check_seconds)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await super().__call__(scope, receive, send)
-            return
-        scope["app"] = self
-        request = Request(scope, receive, send)
-        try:
-            hosts = self._context.hosts
-            if hosts is not None and (refusal := hosts.refusal(scope)) is not None:
-                raise refusal
-            call, scope["path_params"] = self._table.find(scope["method"], self._path(scope))
-        except Problem as problem:
-            response = self._unrouted(request, problem)
-        else:
-            response = await call(request)
-        await response(scope, receive, send)
-
-    def _path(self, scope: Scope) -> str:
-        """Without the path under which a proxy serves us, whether or not the proxy takes it away."""
-        path: str = scope["path"]
-        return path.removeprefix(self._root) if path.startswith(self._root + "/") else path
-
-    def _unrouted(self, request: Request, problem: Problem) -> Response:
-        """The answer to what no operation takes. It is charged like what one does."""
+    async def _unrouted(self, request: Request, error: Exception) -> Response:
+        """The answer to what no route takes. It is charged like what one does."""
+        problem = error if isinstance(error, Problem) else self._unserved(request)
         try:
             charge_stranger(self._context, request)
         except Problem as limited:
             problem = limited
-        self._metrics.unrouted(request.method, problem.known.status)
+        self.state.metrics.unrouted(request.method, problem.known.status)
         page = request.method == "GET" and "text/html" in request.headers.get("accept", "")
         if page and self._refuse is not None and problem.known.code == "NOT_FOUND":
             return self._refuse(request, problem)
         return problem_response(problem)
 
+    def _unserved(self, request: Request) -> Problem:
+        """There is no such path; or there is, for other methods: those of the path that fits best."""
+        fitting = [
+            route
+            for route in self.routes
+            if isinstance(route, ApiRoute) and route.matches(request.scope)[0] is not Match.NONE
+        ]
+        if not fitting:
+            return Problem("NOT_FOUND")
+        path = max((route.path for route in fitting), key=len)
+        allowed = [route.method for route in fitting if route.path == path]
+        return Problem("METHOD_NOT_ALLOWED", headers={"allow": ", ".join(allowed)})
+
     def openapi(self) -> dict[str, Any]:
-        info = {"title": "LUCIUS", "version": __version__, "description": _DESCRIPTION}
+        info = {"title": self.title, "version": self.version, "description": self.description}
         guarded = self._context.authenticate is not None
         return openapi.document(info, self.operations, guarded=guarded)
 
 
+class Edge:
+    """What is looked at before a route: whether the host is ours, and under which path a proxy serves us.
+
+    The proxy may take that path away or not.
+    """
+
+    def __init__(self, app: ASGIApp, context: ApiContext, refused: OnRefusal) -> None:
+        self._app = app
+        self._refused = refused
+        self._hosts = context.hosts
+        self._root = context.options.root_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["root_path"] = self._root
+        if self._hosts is not None and scope["type"] == "http":
+            refusal = self._hosts.refusal(scope)
+            if refusal is not None:
+                response = await self._refused(Request(scope, receive, send), refusal)
+                await response(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
 @asynccontextmanager
-async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     yield
     await app.state.feeds.close()
 

@@ -9,10 +9,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lucius.api.context import ApiOptions, Authenticate, HealthCheck
-from lucius.api.operation import check_access, json_response
 from lucius.api.problems import problem_response
 from lucius.api.readiness import OK, Readiness
 from lucius.api.routes.system import METRICS
+from lucius.api.routing import json_response
 from lucius.core.errors import LuciusError
 
 Refresh = Callable[[Mapping[str, bool]], Awaitable[None]]
@@ -42,7 +42,7 @@ def health_app(
     async def metrics(request: Request) -> Response:
         if authenticate is not None:
             try:
-                check_access(METRICS, await authenticate(request))
+                METRICS.access.check(await authenticate(request))
             except LuciusError as error:
                 return problem_response(error)
         if refresh is not None:

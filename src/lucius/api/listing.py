@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Caller
 from lucius.api.openapi import query_parameter
-from lucius.api.operation import json_response
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.queries import REPEATABLE
 from lucius.api.requests import flag, moment, whole, words
+from lucius.api.routing import json_response
 from lucius.api.stuck import stuck_among
 from lucius.api.views import job_view
 from lucius.contract.shapes import JobsShape

@@ -1,13 +1,11 @@
 """Metrics of the HTTP surface: requests by route and status, and how long they took."""
 
-from collections.abc import Callable
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 
 from lucius.telemetry.instruments import Count, Distribution, Instruments
 
-Observe = Callable[[int, float], None]
 _BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 UNROUTED: Final = "(unrouted)"
 """The route of requests that none takes. What they ask for is no label: anyone may ask for anything."""
@@ -38,11 +36,6 @@ class HttpMetrics(HttpInstruments):
         """An answer that no operation gave."""
         self.requests.add(method if method in _METHODS else "OTHER", UNROUTED, _TEXTS[status])
 
-    def observer(self, method: str, route: str) -> Observe:
-        requests, seconds = self.requests.add, self.seconds.add
-
-        def observe(status: int, elapsed: float) -> None:
-            requests(method, route, _TEXTS[status])
-            seconds(elapsed, method, route)
-
-        return observe
+    def observe(self, method: str, route: str, status: int, elapsed: float) -> None:
+        self.requests.add(method, route, _TEXTS[status])
+        self.seconds.add(elapsed, method, route)

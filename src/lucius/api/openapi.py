@@ -9,8 +9,9 @@ from pydantic import TypeAdapter
 
 from lucius.api.described import described, example_of
 from lucius.api.described.bodies import ALSO, REQUESTS, TEXTS
-from lucius.api.operation import JSON, Answer, Operation
+from lucius.api.operation import Answer, Operation
 from lucius.api.problems import MEDIA_TYPE, problem_document
+from lucius.api.routing import JSON
 from lucius.contract import shapes
 from lucius.contract.codes import ProblemCode
 from lucius.contract.envelope import JsonObject

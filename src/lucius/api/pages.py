@@ -8,8 +8,8 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Caller
-from lucius.api.operation import JSON, Answer, Handler, Operation
+from lucius.api.operation import Answer, Handler, Operation
+from lucius.api.routing import JSON, Context, KnownCaller
 
 DOCUMENT: Final = "/openapi.json"
 
@@ -25,7 +25,7 @@ def rendered_once(render: Callable[[Request], bytes], headers: dict[str, str]) -
     """Rendering takes a while, so it is done beside the loop, and whoever asks meanwhile waits for it."""
     made: asyncio.Task[bytes] | None = None
 
-    async def page(context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def page(context: Context, request: Request, caller: KnownCaller) -> Response:
         nonlocal made
         made = made or asyncio.create_task(asyncio.to_thread(render, request))
         return Response(await asyncio.shield(made), headers=headers)

@@ -12,10 +12,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.trace import SpanKind
-from starlette.requests import Request
-from starlette.responses import Response
 
-from lucius.api.operation import Endpoint, Operation
 from lucius.core.inputs import Callback
 from lucius.core.job import Job
 from lucius.core.trace_context import is_traceparent
@@ -34,16 +31,18 @@ NOBODY: Final = Parent()
 
 
 class RequestSpan:
-    def __init__(self, operation: Operation, header: Parent) -> None:
-        self._operation = operation
+    def __init__(self, method: str, path: str, header: Parent) -> None:
+        self._method = method
+        self._path = path
         self._header = header
+        self._token = _request.set(self)
         self._began_ns = time.time_ns()
         self.span: tracing.NoSpan | None = None
 
     def open(self, given: Parent, otherwise: Parent = NOBODY) -> tracing.NoSpan:
         """The first to ask names the parent; a traceparent that is malformed counts as none."""
         if self.span is None:
-            method, path = self._operation.method, self._operation.path
+            method, path = self._method, self._path
             parents = (given, self._header, otherwise)
             above, state = next((p for p in parents if is_traceparent(p.traceparent)), NOBODY)
             about = {"http.request.method": method, "http.route": path}
@@ -58,6 +57,7 @@ class RequestSpan:
         if status >= 500:
             span.failed(str(status))
         span.__exit__(None, None, None)
+        _request.reset(self._token)
 
 
 _request: ContextVar[RequestSpan | None] = ContextVar("request_span", default=None)
@@ -93,24 +93,9 @@ def applying_here(
     return applying({**reply, **of_job._asdict()} if not own.traceparent else reply, received)
 
 
-def traced(operation: Operation, call: Endpoint) -> Endpoint:
-    """The endpoint itself where tracing is off, and for what only monitors ask."""
-    if not tracing.active() or operation.tag == "system":
-        return call
-
-    async def answer(request: Request) -> Response:
-        span = RequestSpan(operation, _header(request.scope["headers"]))
-        token = _request.set(span)
-        status = 500
-        try:
-            response = await call(request)
-            status = response.status_code
-            return response
-        finally:
-            span.answered(status)
-            _request.reset(token)
-
-    return answer
+def span_of(method: str, path: str, scope: Mapping[str, Any]) -> RequestSpan:
+    """The span of a request, from now on. Say what it was answered with."""
+    return RequestSpan(method, path, _header(scope["headers"]))
 
 
 def _of(message: Mapping[str, Any]) -> Parent:

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lucius.api.operation import json_response
 from lucius.api.problems import Problem, problem_response
+from lucius.api.routing import json_response
 from lucius.core.errors import (
     BusUnavailableError,
     ConfigUnavailableError,

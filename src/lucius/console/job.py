@@ -10,6 +10,7 @@ from lucius.api.context import ApiContext, Caller
 from lucius.api.openapi import path_parameter, query_parameter
 from lucius.api.operation import Operation
 from lucius.api.requests import visible_job, whole
+from lucius.api.routing import Context, KnownCaller
 from lucius.api.views import event_view, job_view
 from lucius.console.live import looks_at, streamed
 from lucius.console.orders import BULK_VERBS, JOB_ORDERS, base_of, just_given
@@ -31,10 +32,10 @@ class OneJob:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def job(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def job(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         return await self._site.pulse.page(self._job(context, request, caller))
 
-    async def _job(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def _job(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         job = await visible_job(context, request, caller)
         path = {"jobId": job.job_id}
         why = await self._site.api.ask_if_may(request, caller, "why_job", path)
@@ -78,7 +79,7 @@ class OneJob:
             if self._site.api.may(caller, order.asks) and order.suits(job)
         ]
 
-    async def job_live(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def job_live(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         """204 tells a browser that there is nothing more to come back for."""
         job, pulse = await visible_job(context, request, caller), self._site.pulse
         if job.terminal:

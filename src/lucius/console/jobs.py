@@ -7,9 +7,10 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import Caller, Role
 from lucius.api.listing import PARAMETERS
 from lucius.api.operation import Operation
+from lucius.api.routing import Context, KnownCaller
 from lucius.console.orders import BULK_VERBS, dict_of, filters_of
 from lucius.console.site import Site
 from lucius.core.states import JobState
@@ -23,10 +24,12 @@ class Jobs:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def jobs(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def jobs(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         return await self._site.pulse.page(self._listed(request, caller, "list_jobs"))
 
-    async def dead_letters(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def dead_letters(
+        self, context: Context, request: Request, caller: KnownCaller
+    ) -> Response:
         return await self._site.pulse.page(self._listed(request, caller, "list_dlq"))
 
     async def _listed(self, request: Request, caller: Caller, asks: str) -> Response:

@@ -15,9 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Caller
-from lucius.api.operation import place_to_wait
 from lucius.api.problems import Problem
 from lucius.api.routes.reads import EventStream
+from lucius.api.routing import place_to_wait
 from lucius.api.standing import Stands
 from lucius.core.errors import LuciusError
 from lucius.core.job import Job

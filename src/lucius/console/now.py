@@ -10,10 +10,11 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Caller
-from lucius.api.operation import Operation, is_operator
+from lucius.api.context import Caller
+from lucius.api.operation import Operation
 from lucius.api.readiness import OK, Readiness
 from lucius.api.routes.system import warnings_of
+from lucius.api.routing import Context, KnownCaller, is_operator
 from lucius.console.live import Pulse, looks, streamed
 from lucius.console.site import Site
 from lucius.core.routing import LANES
@@ -53,10 +54,10 @@ class Now:
         self._site = site
         self._shared = Shared(site.pulse, site.now)
 
-    async def now(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def now(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         return await self._site.pulse.page(self._now(context, request, caller))
 
-    async def _now(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def _now(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         api = self._site.api
         numbers = await self._shared.get(
             ("numbers", caller.tenants),
@@ -100,7 +101,7 @@ class Now:
         found = await self._shared.get(key, lambda: ask(request, caller, "list_services"))
         return found["services"] if found is not None else []
 
-    async def live(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def live(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         pulse = self._site.pulse
         return streamed(context, request, caller, lambda stands: looks(pulse, context, stands))
 

@@ -14,13 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import read
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import Role
 from lucius.api.listing import PARAMETERS
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem
 from lucius.api.queries import REPEATABLE
 from lucius.api.routes.bulk import MAX_LIMIT
+from lucius.api.routing import Context, KnownCaller
 from lucius.console.site import Site
 from lucius.core.job import Job
 from lucius.core.states import RUNNING_JOB, UNSUCCESSFUL_JOB, JobState
@@ -171,7 +172,7 @@ class Orders:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def order_job(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def order_job(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         """One order for one job; then its page shows what became of it."""
         fields = await form_of(self._site, request)
         verb, job_id = request.path_params["verb"], request.path_params["jobId"]
@@ -187,7 +188,7 @@ class Orders:
         return self._site.to(f"/jobs/{shown}", done=verb)
 
     async def order_service(
-        self, context: ApiContext, request: Request, caller: Caller
+        self, context: Context, request: Request, caller: KnownCaller
     ) -> Response:
         fields = await form_of(self._site, request)
         verb, service = request.path_params["verb"], request.path_params["service"]
@@ -197,7 +198,9 @@ class Orders:
         await self._site.api.ask(request, caller, asks, path=path, body=said(fields))
         return self._site.to("/services", done=verb, service=service)
 
-    async def confirm_many(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def confirm_many(
+        self, context: Context, request: Request, caller: KnownCaller
+    ) -> Response:
         """How many jobs an order would reach, before anyone gives it."""
         verb = _verb(request.query_params.get("verb", ""))
         filters, base = order_filters(verb, dict_of(request)), base_of(self._site, request)
@@ -220,7 +223,7 @@ class Orders:
             ),
         )
 
-    async def order_many(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def order_many(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         """The order itself. It reaches no more jobs than were counted when it was confirmed."""
         fields = await form_of(self._site, request)
         verb, seen = _verb(fields.get("verb", [""])[0]), fields.get("counted", ["0"])[0]

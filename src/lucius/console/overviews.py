@@ -6,10 +6,11 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import Caller, Role
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem
+from lucius.api.routing import Context, KnownCaller
 from lucius.console.orders import PLAN_ORDERS, SERVICE_ORDERS, base_of, curl, just_given, shell
 from lucius.console.site import Site
 
@@ -18,12 +19,12 @@ class Overviews:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def protocols(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def protocols(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         answer = await self._site.api.ask(request, caller, "list_protocols")
         invalid = context.config.fault() is not None
         return self._site.page(request, caller, "protocols.html", invalid=invalid, **answer)
 
-    async def services(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def services(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         return await self._site.pulse.page(self._services(request, caller))
 
     async def _services(self, request: Request, caller: Caller) -> Response:
@@ -51,7 +52,7 @@ class Overviews:
         }
         return {**found, "verb": verb, **forms}
 
-    async def failures(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def failures(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         return await self._site.pulse.page(self._failures(request, caller))
 
     async def _failures(self, request: Request, caller: Caller) -> Response:

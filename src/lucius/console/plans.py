@@ -5,10 +5,11 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import Role
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem
+from lucius.api.routing import Context, KnownCaller
 from lucius.console.orders import base_of, curl, form_of, said, shell
 from lucius.console.site import Site
 
@@ -21,7 +22,9 @@ class Plans:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def confirm_plan(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def confirm_plan(
+        self, context: Context, request: Request, caller: KnownCaller
+    ) -> Response:
         """How many jobs the plan would take, before anyone starts it."""
         group = request.query_params.get("group", "")
         found = await self._site.api.ask(
@@ -54,7 +57,7 @@ class Plans:
             curl=curl(f"{base}/v1/redrives", {"filter": filters}, signs_in=self._site.signs_in),
         )
 
-    async def start_plan(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def start_plan(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         fields = await form_of(self._site, request)
         given = {name: fields.get(name, [text])[0] for name, text in DEFAULTS.items()}
         body: dict[str, Any] = {
@@ -67,7 +70,7 @@ class Plans:
         await self._site.api.ask(request, caller, "start_redrive", body=body)
         return self._site.to("/failures", done="redrive")
 
-    async def stop_plan(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def stop_plan(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         await form_of(self._site, request)
         path = {"planId": request.path_params["planId"]}
         await self._site.api.ask(request, caller, "stop_redrive", path=path, body={})

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from starlette.requests import Request
 
-from lucius.api.context import ApiContext, Caller
 from lucius.api.operation import Handler, Operation
+from lucius.api.routing import Context, KnownCaller
 from lucius.console.site import Site
 from lucius.contract.envelope import JsonObject
 
@@ -23,7 +23,7 @@ def _docs(site: Site) -> Handler:
     """The document does not change while a server runs, so it is taken apart once."""
     described: list[JsonObject] = []
 
-    async def docs(context: ApiContext, request: Request, caller: Caller) -> Any:
+    async def docs(context: Context, request: Request, caller: KnownCaller) -> Any:
         if not described:
             described.append(by_tag(request.app.openapi()))
         return site.page(request, None, "docs.html", **described[0], signs_in=False)

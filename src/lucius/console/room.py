@@ -25,7 +25,7 @@ from lucius.console.reference import docs_operation
 from lucius.console.search import Search
 from lucius.console.sessions import Seals, Sessions, cookie_prefix
 from lucius.console.signing_in import SigningIn
-from lucius.console.site import Assets, Site, Templates, asset_operation
+from lucius.console.site import Assets, Site, Templates, asset_operation, route_class_of
 from lucius.ports.leases import LeaseStore
 
 
@@ -76,7 +76,7 @@ def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], floa
     if signs_in:
         https = options.url.startswith("https://")
         pages += SigningIn(site, sessions, _oidc(options, now), https=https).operations()
-    return Room(inner, (*pages, asset_operation(site)), site.refuse)
+    return Room((*pages, asset_operation(site)), route_class_of(site, inner), site.refuse)
 
 
 def _oidc(options: ConsoleOptions, now: Callable[[], float]) -> Oidc | None:

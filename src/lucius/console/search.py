@@ -11,6 +11,7 @@ from lucius.api.context import ApiContext, Caller
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.requests import MAX_ID, job_for
+from lucius.api.routing import Context, KnownCaller
 from lucius.api.views import job_view
 from lucius.console.site import Site
 from lucius.core.ids import digits_in, made_between
@@ -37,7 +38,7 @@ class Search:
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    async def search(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def search(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         wanted = request.query_params.get("q", "").strip()
         found = await find(context, caller, wanted) if 0 < len(wanted) <= MAX_ID else FoundJobs([])
         if len(found.jobs) == 1:

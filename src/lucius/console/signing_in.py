@@ -6,10 +6,11 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Caller
+from lucius.api.context import Caller
 from lucius.api.openapi import query_parameter
 from lucius.api.operation import Operation
 from lucius.api.problems import Problem, problem_parts
+from lucius.api.routing import Context, KnownCaller
 from lucius.console.oidc import PENDING_SECONDS, Oidc
 from lucius.console.orders import form_of
 from lucius.console.sessions import COOKIE, Sessions
@@ -29,7 +30,7 @@ class SigningIn:
         self._oidc = oidc
         self._https = https
 
-    async def sign_in(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def sign_in(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         return self._form(request, local(request.query_params.get("next"), self._site.root))
 
     def _form(self, request: Request, target: str, status: int = 200, fault: str = "") -> Response:
@@ -45,7 +46,7 @@ class SigningIn:
         )
 
     async def sign_in_with_key(
-        self, context: ApiContext, request: Request, caller: Caller
+        self, context: Context, request: Request, caller: KnownCaller
     ) -> Response:
         fields = await form_of(self._site, request)
         target = local(fields.get("next", [""])[0], self._site.root)
@@ -86,7 +87,7 @@ class SigningIn:
         origin = request.headers.get("origin", "")
         return self._https or request.url.scheme == "https" or origin.startswith("https://")
 
-    async def sign_out(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def sign_out(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         await form_of(self._site, request)
         await self._sessions.end(request)
         response = self._site.to("/sign-in")
@@ -96,7 +97,9 @@ class SigningIn:
     def _forget(self, request: Request, response: Response, name: str) -> None:
         self._keep(request, response, name, "", 0, "strict")
 
-    async def go_to_issuer(self, context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def go_to_issuer(
+        self, context: Context, request: Request, caller: KnownCaller
+    ) -> Response:
         if self._oidc is None:
             raise Problem("NOT_FOUND")
         target = local(request.query_params.get("next"), self._site.root)
@@ -108,7 +111,7 @@ class SigningIn:
         return response
 
     async def come_from_issuer(
-        self, context: ApiContext, request: Request, caller: Caller
+        self, context: Context, request: Request, caller: KnownCaller
     ) -> Response:
         if self._oidc is None:
             raise Problem("NOT_FOUND")

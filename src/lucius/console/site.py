@@ -18,6 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.operation import Answer, Handler, Operation
 from lucius.api.problems import problem_parts
+from lucius.api.routing import ApiRoute, Context, KnownCaller, ShortRoute
 from lucius.console import words
 from lucius.console.asking import Api
 from lucius.console.live import Pulse
@@ -180,7 +181,7 @@ class Site:
 
     def _prepared(self, handler: Handler, *, knows_caller: bool) -> Handler:
         @wraps(handler)
-        async def prepared(context: ApiContext, request: Request, caller: Caller) -> Response:
+        async def prepared(context: Context, request: Request, caller: KnownCaller) -> Response:
             await self.templates.compiled()
             if knows_caller:
                 request.state.caller = caller  # a refusal shows the same frame
@@ -211,12 +212,23 @@ class Site:
             {200: Answer(summary, media="text/html")},
             parameters=parameters,
             hidden=True,
-            refuse=self.refuse,
         )
 
 
+def route_class_of(site: Site, inner: ApiContext) -> type[ApiRoute]:
+    """Routes of pages: whoever asks is known by their session, and errors are pages, too."""
+
+    class PageRoute(ShortRoute):
+        context = inner
+
+        def refuse(self, request: Request, error: Exception) -> Response:
+            return site.refuse(request, error)
+
+    return PageRoute
+
+
 def asset_operation(site: Site) -> Operation:
-    async def console_asset(context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def console_asset(context: Context, request: Request, caller: KnownCaller) -> Response:
         found = site.assets.files.get(request.path_params["name"])
         if found is None or request.path_params["version"] != site.assets.version:
             return Response(status_code=404, headers=dict(HEADERS))

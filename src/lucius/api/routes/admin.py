@@ -6,15 +6,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import optional_object
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import Role
 from lucius.api.listing import PARAMETERS, list_page
 from lucius.api.openapi import path_parameter, query_parameter
-from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.operation import Answer, Operation
 from lucius.api.orders import REASON, said_by
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.control import moved
 from lucius.api.routes.system import BAD_CONFIG
+from lucius.api.routing import Context, KnownCaller, json_response
 from lucius.api.views import protocol_view
 from lucius.contract.shapes import (
     BacklogShape,
@@ -31,22 +32,24 @@ from lucius.core.plan import Mode
 MODES: Final = tuple(mode.value for mode in Mode)
 
 
-async def list_dlq(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def list_dlq(context: Context, request: Request, caller: KnownCaller) -> Response:
     return await list_page(context, request, caller, dlq=True)
 
 
-async def dismiss(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def dismiss(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     order = Dismissed(**said_by(caller, body))
     job = await visible_job(context, request, caller)
     return await moved(context, job.job_id, order)
 
 
-async def get_backlog(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def get_backlog(context: Context, request: Request, caller: KnownCaller) -> Response:
     return json_response({"backlog": list(await context.engine.backlog())})
 
 
-async def get_backlog_of_service(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def get_backlog_of_service(
+    context: Context, request: Request, caller: KnownCaller
+) -> Response:
     """One number, for autoscalers. A service that no protocol names is a mistake in their configuration."""
     service, mode = request.path_params["service"], request.query_params.get("mode")
     if mode is not None and mode not in MODES:
@@ -63,14 +66,14 @@ async def get_backlog_of_service(context: ApiContext, request: Request, caller: 
     return json_response({"backlog": counted})
 
 
-async def retry_outbox(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def retry_outbox(context: Context, request: Request, caller: KnownCaller) -> Response:
     await optional_object(request, context.options.max_body_bytes)
     if context.retry_outbox is None:
         raise Problem("NOT_SUPPORTED")
     return json_response(await context.retry_outbox())
 
 
-async def list_protocols(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def list_protocols(context: Context, request: Request, caller: KnownCaller) -> Response:
     catalog = context.config.catalog()
     protocols = [protocol_view(protocol) for protocol in catalog.protocols.values()]
     warning = BAD_CONFIG if context.config.fault() is not None else None
@@ -78,7 +81,7 @@ async def list_protocols(context: ApiContext, request: Request, caller: Caller) 
     return json_response(answer)
 
 
-async def get_settings(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def get_settings(context: Context, request: Request, caller: KnownCaller) -> Response:
     return json_response(context.settings())
 
 

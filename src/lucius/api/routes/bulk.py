@@ -19,10 +19,11 @@ from lucius.api.bulk_orders import (
     order_to_move,
     order_to_redrive,
 )
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import Caller, Role
 from lucius.api.filters import filter_schema, job_filter, wants_stuck
-from lucius.api.operation import Answer, Handler, Operation, json_response
+from lucius.api.operation import Answer, Handler, Operation
 from lucius.api.orders import REASON, said_by
+from lucius.api.routing import Context, KnownCaller, json_response
 from lucius.api.stuck import stuck_among
 from lucius.contract.shapes import BulkShape, RefusalShape
 from lucius.core.bounds import Whole
@@ -155,7 +156,7 @@ VERBS: Final = (
 
 
 def _handler(verb: Verb) -> Handler:
-    async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def handle(context: Context, request: Request, caller: KnownCaller) -> Response:
         body = await json_object(request, context.options.max_body_bytes)
         dry_run, options = _flag(body, "dry_run"), _options(body, verb, caller)
         limit = whole_in(body, "limit", _LIMIT, DEFAULT_LIMIT)

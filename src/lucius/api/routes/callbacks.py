@@ -6,17 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import json_object
-from lucius.api.context import ApiContext, Caller
-from lucius.api.operation import (
-    JSON,
-    Answer,
-    Handler,
-    Operation,
-    charge_stranger,
-    json_response,
-)
+from lucius.api.context import ApiContext
+from lucius.api.operation import Answer, Handler, Operation
 from lucius.api.problems import Problem
 from lucius.api.replies import answer, proven, take_reply
+from lucius.api.routing import JSON, Context, KnownCaller, charge_stranger, json_response
 from lucius.api.tokens import Binding
 from lucius.contract.shapes import CallbackShape, HeartbeatShape
 from lucius.core.bounds import ATTEMPT_NO, SLOTS
@@ -107,7 +101,7 @@ def _bound(context: ApiContext, request: Request) -> Binding:
 
 
 def _handler(kind: str) -> Handler:
-    async def handle(context: ApiContext, request: Request, caller: Caller) -> Response:
+    async def handle(context: Context, request: Request, caller: KnownCaller) -> Response:
         bound = _bound(context, request)
         body = await json_object(request, context.options.max_body_bytes)
         received, applied = await take_reply(context, body, bound, kind)

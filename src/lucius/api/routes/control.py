@@ -6,13 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import field_problem, optional_object
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import ApiContext, Role
 from lucius.api.openapi import path_parameter
-from lucius.api.operation import Answer, Handler, Operation, json_response
+from lucius.api.operation import Answer, Handler, Operation
 from lucius.api.orders import REASON, said_by
 from lucius.api.problems import Problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.ingress import accepted
+from lucius.api.routing import Context, KnownCaller, json_response
 from lucius.api.views import job_view
 from lucius.contract.codes import CODES
 from lucius.contract.shapes import JobShape, RedrivenShape
@@ -59,7 +60,7 @@ async def moved(context: ApiContext, job_id: str, received: Input) -> Response:
     return json_response(view)
 
 
-async def cancel(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def cancel(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     immediate = body.get("immediate", False)
     if not isinstance(immediate, bool):
@@ -69,28 +70,28 @@ async def cancel(context: ApiContext, request: Request, caller: Caller) -> Respo
     return await moved(context, job.job_id, order)
 
 
-async def pause(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def pause(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     order = PauseRequested(**said_by(caller, body))
     job = await visible_job(context, request, caller)
     return await moved(context, job.job_id, order)
 
 
-async def resume(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def resume(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     order = ResumeRequested(**said_by(caller, body))
     job = await visible_job(context, request, caller)
     return await moved(context, job.job_id, order)
 
 
-async def retry(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def retry(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     order = RetryRequested(**said_by(caller, body))
     job = await visible_job(context, request, caller)
     return await moved(context, job.job_id, order)
 
 
-async def redrive(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def redrive(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     payload = body.get("payload")
     if payload is not None and not isinstance(payload, dict):

@@ -8,10 +8,11 @@ from starlette.responses import Response
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.explain import instant
 from lucius.api.openapi import path_parameter, query_parameter
-from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.operation import Answer, Operation
 from lucius.api.problems import Problem
 from lucius.api.queries import REPEATABLE
 from lucius.api.requests import words
+from lucius.api.routing import Context, KnownCaller, json_response
 from lucius.contract.shapes import FailureGroupShape, FailuresShape
 from lucius.ports.failures import FailureGroup
 
@@ -44,7 +45,7 @@ async def groups_for(
     return list(await context.failures.groups(tenants))
 
 
-async def list_failures(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def list_failures(context: Context, request: Request, caller: KnownCaller) -> Response:
     asked = {name: frozenset(words(request, name)) for name in ("service", "step", "code")}
     groups = await groups_for(context, caller, frozenset(words(request, "tenant_id")))
     kept = [
@@ -58,7 +59,7 @@ async def list_failures(context: ApiContext, request: Request, caller: Caller) -
     return json_response(answer)
 
 
-async def get_failure_group(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def get_failure_group(context: Context, request: Request, caller: KnownCaller) -> Response:
     name: str = request.path_params["group"]
     for group in await groups_for(context, caller):
         if group.group == name:

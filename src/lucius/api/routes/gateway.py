@@ -8,12 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import field_problem, json_object, number_in, optional_object, whole_in
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import ApiContext, Role
 from lucius.api.openapi import path_parameter
-from lucius.api.operation import Answer, Operation, json_response, waiting
+from lucius.api.operation import Answer, Operation
 from lucius.api.problems import Problem, outcome_of, without_texts
 from lucius.api.replies import answer, proven, take_reply
 from lucius.api.routes.callbacks import reply_schema
+from lucius.api.routing import Context, KnownCaller, json_response, waiting
 from lucius.api.standing import check
 from lucius.contract.shapes import DirectivesShape, RepliesShape, ReplyOutcomeShape
 from lucius.core.bounds import SLOTS, Number, Whole
@@ -73,7 +74,7 @@ _REPLIES: Final[dict[str, Any]] = {
 }
 
 
-async def pull_directives(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def pull_directives(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     limit = whole_in(body, "max", _MAX, 1)
     wait = number_in(body, "wait_seconds", Number(0, context.options.max_wait_seconds), 0)
@@ -103,7 +104,7 @@ async def pull_directives(context: ApiContext, request: Request, caller: Caller)
     return json_response({"directives": list(directives)})
 
 
-async def take_replies(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def take_replies(context: Context, request: Request, caller: KnownCaller) -> Response:
     """Each reply is judged on its own; those of one job in order, those of several together.
 
     A service that no protocol names any more may still answer what it was given: its tokens prove it.

@@ -6,11 +6,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import json_object
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import Caller, Role
 from lucius.api.openapi import header_parameter, query_parameter
-from lucius.api.operation import Answer, Operation, json_response, waiting
+from lucius.api.operation import Answer, Operation
 from lucius.api.problems import Problem
 from lucius.api.requests import seconds
+from lucius.api.routing import Context, KnownCaller, json_response, waiting
 from lucius.api.tracing import continue_trace
 from lucius.api.views import etag_of, job_view
 from lucius.contract.envelope import ENVELOPE, MAX_NAME, TEXT
@@ -22,7 +23,7 @@ MOST_NAMED: Final = 20
 """Tenants of a caller that a refusal names."""
 
 
-async def orchestrate(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def orchestrate(context: Context, request: Request, caller: KnownCaller) -> Response:
     wait = seconds(request, "wait_seconds", context.options.max_wait_seconds)
     if wait and Role.READ not in caller.roles:
         raise Problem("FORBIDDEN", f"to wait for the job needs the role {Role.READ.value}")

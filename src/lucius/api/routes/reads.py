@@ -10,16 +10,10 @@ from starlette.types import Receive, Scope, Send
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.listing import PARAMETERS, list_page
 from lucius.api.openapi import header_parameter, path_parameter, query_parameter
-from lucius.api.operation import (
-    Answer,
-    Handler,
-    Operation,
-    json_response,
-    place_to_wait,
-    waiting,
-)
+from lucius.api.operation import Answer, Handler, Operation
 from lucius.api.problems import Problem, parameter_problem
 from lucius.api.requests import flag, seconds, visible_job, whole
+from lucius.api.routing import Context, KnownCaller, json_response, place_to_wait, waiting
 from lucius.api.streams import Feeds
 from lucius.api.views import etag_of, event_view, executions_view, job_view, step_views
 from lucius.contract.envelope import JsonObject
@@ -31,7 +25,7 @@ _STREAM: Final = "text/event-stream"
 _JOB_ID: Final = path_parameter("jobId", "The job's id")
 
 
-async def get_job(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def get_job(context: Context, request: Request, caller: KnownCaller) -> Response:
     wait = seconds(request, "wait_seconds", context.options.max_wait_seconds)
     job = await visible_job(context, request, caller)
     if wait and not job.terminal:
@@ -60,7 +54,7 @@ def _unchanged(request: Request, etag: str) -> bool:
     return "*" in tags or etag in tags
 
 
-async def list_steps(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def list_steps(context: Context, request: Request, caller: KnownCaller) -> Response:
     job = await visible_job(context, request, caller)
     steps = step_views(job)
     wanted = request.query_params.get("step_id")
@@ -71,11 +65,11 @@ async def list_steps(context: ApiContext, request: Request, caller: Caller) -> R
     return json_response({"steps": steps})
 
 
-async def list_executions(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def list_executions(context: Context, request: Request, caller: KnownCaller) -> Response:
     return json_response(executions_view(await visible_job(context, request, caller)))
 
 
-async def list_events(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def list_events(context: Context, request: Request, caller: KnownCaller) -> Response:
     after = whole(request, "after", 0, 0, _MAX_SEQ)
     limit = whole(request, "limit", 100, 1, context.options.max_page)
     seen = _last_event_id(request)
@@ -121,7 +115,7 @@ def _last_event_id(request: Request) -> int:
     return int(text)
 
 
-async def list_jobs(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def list_jobs(context: Context, request: Request, caller: KnownCaller) -> Response:
     return await list_page(context, request, caller, dlq=False)
 
 

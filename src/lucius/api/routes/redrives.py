@@ -12,10 +12,11 @@ from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.explain import instant
 from lucius.api.filters import FILTER, job_filter
 from lucius.api.openapi import path_parameter
-from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.operation import Answer, Operation
 from lucius.api.orders import REASON, reason_in
 from lucius.api.problems import Problem
 from lucius.api.routes.failures import groups_for, no_group
+from lucius.api.routing import Context, KnownCaller, json_response
 from lucius.contract.shapes import RedrivePlanShape, RedrivePlansShape
 from lucius.core.bounds import Whole
 from lucius.core.idempotency import canonical_json
@@ -73,7 +74,7 @@ def _redrives(context: ApiContext) -> Redrives:
     return context.redrives
 
 
-async def start_redrive(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def start_redrive(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await json_object(request, context.options.max_body_bytes)
     rules, reason = _rules(body), reason_in(body)
     query = _query(body, caller)
@@ -120,17 +121,17 @@ def _stop_after(value: Any) -> tuple[float, bool]:
     return float(number), True
 
 
-async def list_redrives(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def list_redrives(context: Context, request: Request, caller: KnownCaller) -> Response:
     plans = [plan for plan in await _redrives(context).plans() if _may_see(caller, plan)]
     answer: RedrivePlansShape = {"plans": [plan_view(plan) for plan in plans]}
     return json_response(answer)
 
 
-async def get_redrive(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def get_redrive(context: Context, request: Request, caller: KnownCaller) -> Response:
     return json_response(plan_view(await _visible_plan(context, request, caller)))
 
 
-async def stop_redrive(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def stop_redrive(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     reason_in(body)
     plan = await _visible_plan(context, request, caller)

@@ -6,12 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import optional_object
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import ApiContext, Role
 from lucius.api.explain import instant
 from lucius.api.openapi import path_parameter
-from lucius.api.operation import Answer, Handler, Operation, json_response
+from lucius.api.operation import Answer, Handler, Operation
 from lucius.api.orders import REASON, reason_in
 from lucius.api.problems import Problem
+from lucius.api.routing import Context, KnownCaller, json_response
 from lucius.contract.shapes import (
     PauseShape,
     ServiceOrderShape,
@@ -32,7 +33,7 @@ def _book(context: ApiContext) -> ServiceBook:
     return context.services
 
 
-async def list_services(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def list_services(context: Context, request: Request, caller: KnownCaller) -> Response:
     views = await _book(context).services()
     whole = caller.tenants is None
     answer: ServicesShape = {"services": [service_view(view, whole=whole) for view in views]}
@@ -79,14 +80,14 @@ def _workers(view: KnownService) -> list[WorkerShape]:
     ]
 
 
-async def pause_service(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def pause_service(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     service: str = request.path_params["service"]
     done = await _book(context).pause(service, caller.known_as, reason_in(body))
     return _ordered(service, done)
 
 
-async def resume_service(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def resume_service(context: Context, request: Request, caller: KnownCaller) -> Response:
     body = await optional_object(request, context.options.max_body_bytes)
     reason_in(body)
     service: str = request.path_params["service"]

@@ -6,10 +6,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.operation import Answer, Operation, is_operator, json_response
+from lucius.api.context import ApiContext, Role
+from lucius.api.operation import Answer, Operation
 from lucius.api.problems import problem_document
 from lucius.api.readiness import OK, Readiness
+from lucius.api.routing import Context, KnownCaller, is_operator, json_response
 from lucius.contract.codes import CODES
 from lucius.contract.shapes import HealthShape, ReadinessShape, UnreadyShape
 from lucius.core.errors import LuciusError
@@ -19,11 +20,11 @@ UNREADABLE: Final = "{} stored jobs cannot be read; `lucius verify` names them, 
 _ALIVE: Final = json_response({"status": "ok"}).body
 
 
-async def healthz(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def healthz(context: Context, request: Request, caller: KnownCaller) -> Response:
     return Response(_ALIVE, media_type="application/json")
 
 
-async def readyz(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def readyz(context: Context, request: Request, caller: KnownCaller) -> Response:
     """Every dependency is asked at once; the answer names each that is down."""
     readiness: Readiness = request.app.state.readiness
     said, full = await readiness.ask(), await _may_know(context, request)
@@ -62,7 +63,7 @@ async def _may_know(context: ApiContext, request: Request) -> bool:
         return False
 
 
-async def metrics(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def metrics(context: Context, request: Request, caller: KnownCaller) -> Response:
     """Also during an outage: a scrape that fails then would hide it."""
     if context.refresh is not None:
         readiness: Readiness = request.app.state.readiness

@@ -5,13 +5,14 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.context import ApiContext, Role
 from lucius.api.explain import instant
 from lucius.api.openapi import path_parameter
-from lucius.api.operation import Answer, Operation, json_response
+from lucius.api.operation import Answer, Operation
 from lucius.api.problems import Problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.system import warnings_of
+from lucius.api.routing import Context, KnownCaller, json_response
 from lucius.api.stuck import troubles_of
 from lucius.contract.shapes import JobWhyShape, SystemWhyShape, WhyShape
 from lucius.core.errors import LedgerUnavailableError
@@ -24,7 +25,7 @@ def _doctor(context: ApiContext) -> Doctor:
     return context.doctor
 
 
-async def why_job(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def why_job(context: Context, request: Request, caller: KnownCaller) -> Response:
     doctor, job_id = _doctor(context), request.path_params["jobId"]
     try:
         job = await visible_job(context, request, caller)
@@ -47,7 +48,7 @@ def _ledger_away(told: str) -> Diagnosis:
     )
 
 
-async def why(context: ApiContext, request: Request, caller: Caller) -> Response:
+async def why(context: Context, request: Request, caller: KnownCaller) -> Response:
     """What cannot be known is left out, while the ledger is away: that it is, is the answer."""
     doctor, troubles = _doctor(context), await troubles_of(request)
     try:
