@@ -11,6 +11,8 @@ AZURITE := tests/azurite
 AZURITE_STAMP := $(VENV)/azurite/.stamp
 BROWSER := tests/browser
 BROWSER_STAMP := $(VENV)/browser/.stamp
+ASYNCAPI := tests/asyncapi
+ASYNCAPI_STAMP := $(VENV)/asyncapi/.stamp
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILED_STAMP := build/compiled/.stamp
 # COMPILED=1 runs tests and benchmarks on the compiled modules.
@@ -70,7 +72,13 @@ $(BROWSER_STAMP): $(DEV_STAMP) $(BROWSER)/package.json $(BROWSER)/package-lock.j
 	$(BIN)/python $(BROWSER)/unpack.py $(@D)
 	@touch $@
 
-test: $(DEV_STAMP) $(AZURITE_STAMP) $(BROWSER_STAMP) $(if $(COMPILED),$(COMPILED_STAMP)) ## Run the tests (ARGS= is passed to pytest)
+# The JSON schemas of AsyncAPI, for the tests of the document of the bus.
+$(ASYNCAPI_STAMP): $(DEV_STAMP) $(ASYNCAPI)/package.json $(ASYNCAPI)/package-lock.json
+	mkdir -p $(@D) && cp $(ASYNCAPI)/package.json $(ASYNCAPI)/package-lock.json $(ASYNCAPI)/.npmrc $(@D)
+	cd $(@D) && PATH="$(abspath $(BIN)):$$PATH" npm ci --silent --no-audit --no-fund --ignore-scripts
+	@touch $@
+
+test: $(DEV_STAMP) $(AZURITE_STAMP) $(BROWSER_STAMP) $(ASYNCAPI_STAMP) $(if $(COMPILED),$(COMPILED_STAMP)) ## Run the tests (ARGS= is passed to pytest)
 	$(PYTHON_OF) -m pytest -n $(WORKERS) --dist loadgroup $(if $(COMPILED),-m "not of_the_sources") $(ARGS)
 
 explore: $(DEV_STAMP) ## Explore the core's state space in depth

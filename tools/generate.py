@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from lucius.api import asyncapi
 from lucius.api.app import OPERATIONS
 from lucius.api.error_pages import error_pages
 from lucius.contract.causes import cause_pages
@@ -26,6 +27,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "deploy/chart/secrets.yaml": chart_secrets,
     "deploy/grafana/lucius.json": dashboard_page,
+    "docs/reference/asyncapi.json": asyncapi.text,
     "docs/reference/certificate.md": certificate_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/scale.md": scale_page,

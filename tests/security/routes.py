@@ -15,7 +15,7 @@ PARTS = {"service": "ocr-service", "group": "f0", "planId": "plan_0"}
 """What stands for a part of a path that is no job."""
 PUBLIC = {"/healthz", "/readyz"}
 """Open to everyone by design: they name no tenant."""
-PUBLIC_PAGES = {"/openapi.json"}
+PUBLIC_PAGES = {"/openapi.json", "/asyncapi.json"}
 """About the API itself; the document does not list it."""
 
 

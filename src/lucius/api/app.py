@@ -79,7 +79,8 @@ class Application(FastAPI):
     def __init__(self, context: ApiContext, rooms: Sequence[Room] = ()) -> None:
         self._context = context
         self._refuse = next((room.refuse for room in rooms if room.refuse is not None), None)
-        self.operations = OPERATIONS + (pages(self.openapi) if context.options.docs else ())
+        options = context.options
+        self.operations = OPERATIONS + (pages(self.openapi, options) if options.docs else ())
         ordered = sorted(self.operations, key=lambda each: each.operation_id not in BUSY)
         routes: list[BaseRoute] = [route_of(each, ShortRoute) for each in ordered]
         routes += [route_of(each, room.route_class) for room in rooms for each in room.operations]

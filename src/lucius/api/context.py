@@ -13,6 +13,7 @@ from lucius.api.limits import HostCheck, RateLimit, WaitLimit
 from lucius.api.standing import CallerWatch, Stands
 from lucius.api.tokens import CallbackTokens
 from lucius.contract.shapes import RetriedShape, SettingsShape
+from lucius.core.routing import TOPOLOGIES
 from lucius.ports.config import ConfigSource
 from lucius.ports.diagnosis import Doctor
 from lucius.ports.engine import Engine
@@ -105,6 +106,9 @@ class ApiOptions:
     docs: bool = True
     root_path: str = ""
     """Under which a proxy serves this to browsers, such as `/lucius`; it begins with a slash or is empty."""
+    topology: str = TOPOLOGIES[0]
+    """Whose topics new jobs take, for the document of the bus."""
+    topic_prefix: str = ""
 
 
 def _no_settings() -> SettingsShape:

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the running server. Rendered once, beside the loop."""
+"""The OpenAPI document of the running server and the AsyncAPI document of its bus, made beside the loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,17 +8,29 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from lucius.api import asyncapi
+from lucius.api.context import ApiOptions
 from lucius.api.operation import Answer, Handler, Operation
 from lucius.api.routing import JSON, Context, KnownCaller
 
 DOCUMENT: Final = "/openapi.json"
+BUS_DOCUMENT: Final = "/asyncapi.json"
 
 
-def pages(openapi: Callable[[], dict[str, Any]]) -> tuple[Operation, ...]:
-    handler = rendered_once(lambda request: orjson.dumps(openapi()), {"content-type": JSON})
+def pages(openapi: Callable[[], dict[str, Any]], options: ApiOptions) -> tuple[Operation, ...]:
+    def bus() -> dict[str, Any]:
+        return asyncapi.document(options.topology, options.topic_prefix)
+
+    return (
+        _page(DOCUMENT, openapi, "The API as an OpenAPI document"),
+        _page(BUS_DOCUMENT, bus, "The bus as an AsyncAPI document"),
+    )
+
+
+def _page(path: str, document: Callable[[], dict[str, Any]], about: str) -> Operation:
+    handler = rendered_once(lambda request: orjson.dumps(document()), {"content-type": JSON})
     answers = {200: Answer("The document", media=JSON)}
-    about = "The API as an OpenAPI document"
-    return (Operation("GET", DOCUMENT, handler, about, "pages", None, answers, hidden=True),)
+    return Operation("GET", path, handler, about, "pages", None, answers, hidden=True)
 
 
 def rendered_once(render: Callable[[Request], bytes], headers: dict[str, str]) -> Handler:

@@ -132,7 +132,7 @@ class Runtime:
             self.tokens,
             settings.public_url,
             required=settings.require_reply_token,
-            prefix=settings.servicebus_prefix if settings.bus_backend == "servicebus" else "",
+            prefix=_topic_prefix(settings),
         )
         self.webhooks = Webhooks(
             webhook_secret(settings),
@@ -413,6 +413,8 @@ class Runtime:
                 options=ApiOptions(
                     max_body_bytes=self.settings.max_body_bytes,
                     root_path=root_path_of(self.settings.console_url),
+                    topology=self.settings.lane_topology,
+                    topic_prefix=_topic_prefix(self.settings),
                 ),
             ),
             **changes,
@@ -444,6 +446,10 @@ class Runtime:
             "background": self.standing.warning,
         }
         return {name: text for name, text in found.items() if text is not None}
+
+
+def _topic_prefix(settings: Settings) -> str:
+    return settings.servicebus_prefix if settings.bus_backend == "servicebus" else ""
 
 
 def storage_clock(ledger: Ledger) -> StorageClock | None:

@@ -465,3 +465,72 @@ class NudgeMessage(View):
     timer: MayMiss[bool] = Field(
         None, description="Because a timer of its workflow has fired", examples=[True]
     )
+
+
+# -- properties of messages ------------------------------------------------------------------
+
+
+class AttemptProperties(View):
+    """Properties of every message about an attempt. They repeat fields of the body: brokers
+    filter and spread messages by them.
+    """
+
+    type: str = Field(description="What kind of message it is", examples=["DIRECTIVE"])
+    jobId: JobId
+    stepId: StepId
+    attempt_no: AttemptNo
+    lease_id: LeaseId
+
+
+class DirectiveProperties(AttemptProperties):
+    """Properties of a directive. Subscriptions filter by `step_type`, `mode` and `pool`."""
+
+    step_type: StepType
+    service: StepService
+    mode: AnyMode = Field(
+        description="How the directives of the job are spread over the lanes", examples=["DEFAULT"]
+    )
+    lane: Lane
+    tenant_id: TenantId
+    message_key: str = Field(
+        description="The routing key: what stays in order where the broker keeps an order",
+        examples=["acme"],
+    )
+    pool: MayMiss[str] = Field(
+        None,
+        description="The workers that alone take it, where the tenant has some of its own",
+        examples=["acme"],
+    )
+
+
+class ReplyProperties(AttemptProperties):
+    """Properties of a reply, as the kit sends them. LUCIUS reads the body alone, so a worker may leave them
+    out.
+    """
+
+    type: str = Field(description="What kind of message it is", examples=["ACK"])
+    step_type: StepType
+    tenant_id: TenantId
+    service: MayMiss[str] = Field(None, description="As in the directive", examples=["ocr"])
+    mode: MayMiss[AnyMode] = Field(None, description="As in the directive", examples=["DEFAULT"])
+    lane: MayMiss[int] = Field(None, description="As in the directive", examples=[15])
+    message_key: MayMiss[str] = Field(None, description="As in the directive", examples=["acme"])
+
+
+class NoticeProperties(AttemptProperties):
+    """Properties of a notice."""
+
+    type: str = Field(description="What kind of message it is", examples=["CANCEL"])
+    address: MayMiss[str] = Field(
+        None,
+        description="On Service Bus: the session of the worker that is told",
+        examples=["worker-1"],
+    )
+
+
+class NudgeProperties(View):
+    """Properties of a nudge."""
+
+    type: Literal["NUDGE"] = Field(description="What kind of message it is", examples=["NUDGE"])
+    jobId: JobId
+    lane: Lane
