@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -165,6 +165,53 @@ async def test_what_others_put_in_the_place_of_a_promised_file_stays(tmp_path: P
     taken.write_text("what its reader made of it")
     opened(tmp_path, "second").recover()
     assert taken.read_text() == "what its reader made of it"
+
+
+def damage(file: Path, name: str) -> None:
+    """The first page of a table or an index."""
+    with closing(sqlite3.connect(file)) as conn:
+        query = "SELECT (rootpage - 1) * page_size, page_size FROM sqlite_master, pragma_page_size"
+        start, size = conn.execute(f"{query} WHERE name = ?", (name,)).fetchone()
+    content = file.read_bytes()
+    file.write_bytes(content[:start] + b"\xff" * size + content[start + size :])
+
+
+@pytest.mark.parametrize("boot", ["first", "second"])
+@pytest.mark.parametrize("damaged", ["notes", "promised", "promised_places"])
+async def test_a_damaged_page_of_the_promises_stops_no_start(
+    tmp_path: Path, damaged: str, boot: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    workspace = opened(tmp_path, "first")
+    await served(workspace, directive(tmp_path, "job_1"))
+    await workspace._notes.close()
+    damage(Path(workspace._notes.path), damaged)
+    workspace = opened(tmp_path, boot)
+    workspace.recover()
+    workspace.settle_left()
+    assert workspace.unrestored() == []
+
+
+@pytest.mark.parametrize(
+    "said", [b"{}", b"\xff", b"[" * 10_000, b"1"], ids=["nothing", "no text", "deep", "a number"]
+)
+async def test_a_record_that_cannot_be_read_keeps_no_other_output_away(
+    tmp_path: Path, said: bytes
+) -> None:
+    (tmp_path / "out").mkdir()
+    workspace = opened(tmp_path, "first")
+    for job_id in ("job_1", "job_2"):
+        await served(workspace, directive(tmp_path, job_id))
+    with closing(workspace._notes.opened()) as conn:
+        conn.execute("UPDATE notes SET data = ? WHERE key LIKE '%job_1%'", (said,))
+    outputs = [tmp_path / "out" / f"{job_id}.txt" for job_id in ("job_1", "job_2")]
+    for output in outputs:
+        output.unlink()
+    outputs[0].mkdir()
+    workspace = opened(tmp_path, "second")
+    workspace.recover()
+    assert outputs[1].is_file()
+    assert [each.path for each in workspace.unrestored()] == [str(outputs[0])]
 
 
 async def test_what_was_removed_does_not_come_back(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """FM_015: a message that nobody can use: a reply, and a directive."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 from unittest.mock import patch
 
@@ -31,8 +32,12 @@ REPLIES: dict[str, Mapping[str, Any]] = {
     "no such job": DONE,
 }
 
-DEEP: Mapping[str, Any] = {**DONE, "timestamp": orjson.loads("[" * 1000 + "]" * 1000)}
+NESTED = orjson.loads("[" * 1000 + "]" * 1000)
 """orjson reads it, and Python cannot write it as a text."""
+DEEP: Sequence[Mapping[str, Any]] = (
+    {**DONE, "timestamp": NESTED},
+    *({"type": "ACK", name: NESTED} for name in BOUND),
+)
 
 
 def never_set_aside() -> Any:
@@ -85,7 +90,10 @@ async def test_fm_015_recover_good_replies_behind_faulty_ones_are_taken(stage: S
 @staged
 async def test_fm_015_prevent_replies_that_nobody_can_read_stop_no_others(stage: Stage) -> None:
     lucius = await stage.orchestrator()
-    many = [Message(f"deep {number}", DEEP, {"type": "RESULT"}) for number in range(BATCH)]
+    many = [
+        Message(f"deep {number}", {"jobId": f"job_{number}", **body}, {"type": "RESULT"})
+        for number, body in zip(range(BATCH), cycle(DEEP), strict=False)
+    ]
     await stage.bus.publish(reply_topic(LANE), many)
     await asyncio.sleep(5)
     assert await stage.dead_letters() == ["INVALID_CALLBACK"] * BATCH

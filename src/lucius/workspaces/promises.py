@@ -167,7 +167,13 @@ class Promises:
 
     def settle_left(self) -> None:
         """Settle soon what processes have left that ended otherwise than in order."""
-        if self._notes.rows("SELECT 1 FROM promised WHERE boot = ? LIMIT 1", self._boot):
+        query = "SELECT 1 FROM promised WHERE boot = ? LIMIT 1"
+        try:
+            left = self._notes.rows(query, self._boot)
+        except WorkspaceError as error:
+            log.error("what was promised cannot be read: %s", error)
+            return
+        if left:
             self._settle_later()
 
     async def settle(self) -> None:
@@ -304,7 +310,7 @@ class Promises:
 
 def _job_of(conn: sqlite3.Connection, note: str) -> str:
     """The job whose note made the promise, as far as the note says so."""
-    with suppress(sqlite3.Error, ValueError, TypeError, KeyError):
+    with suppress(Exception):  # whatever it says, the next promise is read
         query = "SELECT data FROM notes WHERE key = ?"
         return str(json.loads(conn.execute(query, (note,)).fetchone()[0])["job_id"])
     return "an unknown job"

@@ -189,10 +189,11 @@ class ReplyConsumer:
         self._open += len(deliveries)
         for job_id, group in by_job(deliveries).items():
             together = self._early.joined(job_id, [Came(delivery) for delivery in group])
-            if len(together) == 1 and group[0].message.body.get("type") == ACK:
+            body = group[0].message.body
+            lease_id = body.get("lease_id") if body.get("type") == ACK else None
+            if len(together) == 1 and isinstance(lease_id, str):
                 # The service has answered now, though its answer is saved later.
-                at = self._engine.heard(str(group[0].message.body.get("lease_id")))
-                self._early.wait(job_id, [Came(group[0], at)])
+                self._early.wait(job_id, [Came(group[0], self._engine.heard(lease_id))])
             else:
                 self._post(job_id, together)
         if self._open >= BATCH:
