@@ -42,6 +42,14 @@ async def test_a_message_arrives_whole(h: Harness) -> None:
 
 
 @on_every_bus
+async def test_a_bus_that_is_elsewhere_says_where(h: Harness) -> None:
+    await h.subscribe()
+    await h.publish("m1")
+    assert h.bus.broker.system.islower()
+    assert (h.bus.broker.host is None) == h.bus.volatile
+
+
+@on_every_bus
 async def test_messages_of_a_topic_keep_their_order(h: Harness) -> None:
     await h.subscribe()
     await h.publish("1", "2", "3")

@@ -69,14 +69,22 @@ def parent_of(span: ReadableSpan) -> str | None:
     return f"{span.parent.span_id:016x}" if span.parent is not None else None
 
 
+def called(span: ReadableSpan) -> str:
+    """What is done to which message; else the name of the span. Names of spans have topics instead."""
+    about = span.attributes or {}
+    kind = about.get("lucius.message_type")
+    operation = about.get("messaging.operation.name")
+    return span.name if kind is None else f"{operation!s} {kind!s}"
+
+
 def way_up(spans: Sequence[ReadableSpan], name: str) -> list[str]:
-    """The names from a span up to its root, and last the id of a parent that is elsewhere."""
+    """What is done, from a span up to its root, and last the id of a parent that is elsewhere."""
     by_id = {span_id(span): span for span in spans}
-    span = next(span for span in spans if span.name == name)
-    names = [span.name]
+    span = next(span for span in spans if called(span) == name)
+    names = [called(span)]
     while (above := parent_of(span)) is not None:
         if above not in by_id:
             return [*names, above]
         span = by_id[above]
-        names.append(span.name)
+        names.append(called(span))
     return names

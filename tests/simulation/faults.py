@@ -20,7 +20,7 @@ from lucius.core.errors import (
 )
 from lucius.core.wire import NUDGE
 from lucius.engines.outbox.lane_leases import NOBODY
-from lucius.ports.bus import Delivery, Message, Subscription
+from lucius.ports.bus import Broker, Delivery, Message, Subscription
 from lucius.ports.ledger import (
     AnswerWrites,
     JobSave,
@@ -258,6 +258,10 @@ class SimBus:
         self._loop = loop
         self._faults = faults
         self._watch = watch
+
+    @property
+    def broker(self) -> Broker:
+        return self._inner.broker
 
     @property
     def volatile(self) -> bool:

@@ -17,7 +17,7 @@ from lucius.core.inputs import Callback
 from lucius.core.job import Job
 from lucius.core.trace_context import is_traceparent
 from lucius.telemetry import tracing
-from lucius.telemetry.spans import applying
+from lucius.telemetry.spans import applying_request
 
 
 class Parent(NamedTuple):
@@ -89,8 +89,10 @@ def applying_here(
         return tracing.NO_SPAN
     own, of_job = _of(reply), Parent(job.plan.traceparent, job.plan.extra.get("tracestate"))
     if alone:
-        return applying(request.open(own, of_job).below(reply), received)
-    return applying({**reply, **of_job._asdict()} if not own.traceparent else reply, received)
+        return applying_request(request.open(own, of_job).below(reply), received)
+    return applying_request(
+        {**reply, **of_job._asdict()} if not own.traceparent else reply, received
+    )
 
 
 def span_of(method: str, path: str, scope: Mapping[str, Any]) -> RequestSpan:

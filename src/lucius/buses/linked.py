@@ -23,7 +23,7 @@ from lucius.buses.subscriptions import Waiter
 from lucius.core.bounds import SLOTS
 from lucius.core.errors import BusError, BusUnavailableError, LockLostError, PublishRefusedError
 from lucius.core.wire import ACK
-from lucius.ports.bus import Delivery, Message, Subscription
+from lucius.ports.bus import IN_MEMORY, Delivery, Message, Subscription
 
 log = logging.getLogger(__name__)
 NOT_SENDABLE: Final = "NOT_SENDABLE"
@@ -62,6 +62,7 @@ class _Inbox:
 class LinkedBus:
     """The bus of services whose server is the process beside. Locks are named after leases."""
 
+    broker = IN_MEMORY
     volatile = True
     by_tenant = False
 

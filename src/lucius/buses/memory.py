@@ -14,7 +14,7 @@ from lucius.buses.filters import accepts
 from lucius.buses.subscriptions import Group, Item, Queue, Waiter, wake
 from lucius.core.errors import BusError, LockLostError
 from lucius.core.packed import Packed
-from lucius.ports.bus import Delivery, Message, Subscription, check_ids
+from lucius.ports.bus import IN_MEMORY, Broker, Delivery, Message, Subscription, check_ids
 
 
 class MemoryBus:
@@ -29,6 +29,10 @@ class MemoryBus:
         self._timer: asyncio.TimerHandle | None = None
         self._failure: dict[str, BusError] = {}
         self._ears: dict[str, Ear] = {}
+
+    @property
+    def broker(self) -> Broker:
+        return IN_MEMORY
 
     @property
     def volatile(self) -> bool:

@@ -15,7 +15,7 @@ from lucius.core.errors import BusError, BusUnavailableError, LuciusError, Publi
 from lucius.core.wire import message_id
 from lucius.platform.directive import Directive
 from lucius.platform.replies import HEARTBEAT, RELEASE, Replies, ReplyAnswer
-from lucius.ports.bus import Delivery, Message, Subscription
+from lucius.ports.bus import Broker, Delivery, Message, Subscription
 
 log = logging.getLogger(__name__)
 MOST_PULLED: Final = 256
@@ -45,6 +45,7 @@ class PullBus:
     given back, and `refused` is told: another worker may be set up better.
     """
 
+    broker = Broker("lucius")
     volatile = True
     by_tenant = False
 

@@ -21,7 +21,7 @@ from lucius.platform.errors import StepCancelledError
 from lucius.platform.replies import SILENT, Replies, ReplyAnswer
 from lucius.platform.service import Output
 from lucius.platform.task import Task
-from lucius.ports.bus import Bus, Delivery, Message, Subscription
+from lucius.ports.bus import Broker, Bus, Delivery, Message, Subscription
 
 CRASHED: Final = 137
 """The exit code of a process that was killed with SIGKILL."""
@@ -104,6 +104,10 @@ class ChaoticBus:
         self._bus = bus
         self._chaos = chaos
         self._again: deque[Delivery] = deque()
+
+    @property
+    def broker(self) -> Broker:
+        return self._bus.broker
 
     @property
     def volatile(self) -> bool:

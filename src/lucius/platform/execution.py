@@ -131,7 +131,7 @@ class Attempt:
         except (InvalidDirectiveError, StepTypeNotServedError) as error:
             await self._refuse(error)
             return
-        with executing(directive.body) as self._span:
+        with executing(self._delivery, self._kit.bus.broker) as self._span:
             directive = directive.under(self._span)
             sent_at = await self._acknowledged(directive)
             if sent_at is None:

@@ -105,7 +105,27 @@ def check_ids(messages: Iterable[Message]) -> None:
             )
 
 
+@record
+class Broker:
+    """What spans of messages say of the broker, in the words of OpenTelemetry.
+
+    `prefix`: what the names of topics begin with there.
+    """
+
+    system: str
+    host: str | None = None
+    port: int | None = None
+    prefix: str = ""
+
+
+IN_MEMORY: Final = Broker("memory")
+
+
 class Bus(Protocol):
+    @property
+    def broker(self) -> Broker:
+        """Where messages go."""
+
     @property
     def volatile(self) -> bool:
         """Whether messages are lost when this process ends."""

@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind
 
 from lucius.core.inputs import Callback
 from lucius.core.printable import printable
-from lucius.ports.bus import Bus, Delivery, Message, Subscription
+from lucius.ports.bus import Broker, Bus, Delivery, Message, Subscription
 from lucius.telemetry.redaction import redacted
 from lucius.telemetry.tracing import NO_SPAN, Attributes, NoSpan, active, open_span
 
@@ -24,6 +24,10 @@ _IDS: Final = (
 )
 
 
+_TYPES: Final = {"publish": "send", "execute": "process", "apply": "process"}
+"""The word of OpenTelemetry for each of our operations on messages."""
+
+
 def _ids(body: Mapping[str, Any]) -> dict[str, str | int]:
     return {
         name: printable(redacted(value)) if isinstance(value, str) else value
@@ -32,19 +36,54 @@ def _ids(body: Mapping[str, Any]) -> dict[str, str | int]:
     }
 
 
-def executing(directive: Mapping[str, Any]) -> NoSpan:
+def _about(operation: str, broker: Broker, destination: str, message: Message) -> Attributes:
+    """As OpenTelemetry's conventions for messaging have it, and the ids of the attempt."""
+    about: dict[str, str | int] = {
+        "messaging.system": broker.system,
+        "messaging.operation.name": operation,
+        "messaging.operation.type": _TYPES[operation],
+        "messaging.destination.name": destination,
+        "messaging.message.id": printable(redacted(message.message_id)),
+        **_ids(message.body),
+    }
+    if broker.host is not None:
+        about["server.address"] = broker.host
+    if broker.port is not None:
+        about["server.port"] = broker.port
+    if (job_id := about.get("lucius.job_id")) is not None:
+        about["messaging.message.conversation_id"] = job_id
+    if (kind := message.body.get("type")) is not None:
+        about["lucius.message_type"] = printable(redacted(str(kind)))
+    return about
+
+
+def _received(operation: str, delivery: Delivery, broker: Broker) -> NoSpan:
+    """Open the span of a message that is worked on."""
+    named = delivery.topic and f"{broker.prefix}{delivery.topic}"
+    destination = named or delivery.subscription
+    about = {
+        **_about(operation, broker, destination, delivery.message),
+        "messaging.destination.subscription.name": delivery.subscription,
+    }
+    name = f"{operation} {destination}"
+    return _open(name, delivery.message.body, SpanKind.CONSUMER, about)
+
+
+def executing(delivery: Delivery, broker: Broker) -> NoSpan:
     """Open the span of a service that executes a directive."""
-    if not active():
-        return NO_SPAN
-    name = f"execute {directive.get('step_type')}"
-    return _open(name, directive, SpanKind.CONSUMER, _ids(directive))
+    return _received("execute", delivery, broker) if active() else NO_SPAN
 
 
-def applying(reply: Mapping[str, Any], received: Callback) -> NoSpan:
-    """Open the span of a reply that is applied to its job."""
+def applying(delivery: Delivery, broker: Broker) -> NoSpan:
+    """Open the span of a reply over the bus that is applied to its job."""
+    return _received("apply", delivery, broker) if active() else NO_SPAN
+
+
+def applying_request(reply: Mapping[str, Any], received: Callback) -> NoSpan:
+    """Open the span of a reply over HTTP that is applied to its job."""
     if not active():
         return NO_SPAN
-    return _open(f"apply {received.kind.value}", reply, SpanKind.CONSUMER, _ids(reply))
+    return _open(f"apply {received.kind.value}", reply, SpanKind.INTERNAL, _ids(reply))
 
 
 def _open(name: str, above: Mapping[str, Any], kind: SpanKind, about: Attributes) -> NoSpan:
@@ -59,6 +98,10 @@ class TracedBus:
         self._bus = bus
 
     @property
+    def broker(self) -> Broker:
+        return self._bus.broker
+
+    @property
     def volatile(self) -> bool:
         return self._bus.volatile
 
@@ -67,8 +110,10 @@ class TracedBus:
         return self._bus.by_tenant
 
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
+        broker = self._bus.broker
         with ExitStack() as spans:
-            await self._bus.publish(topic, [_under(spans, topic, each) for each in messages])
+            under = [_under(spans, broker, topic, each) for each in messages]
+            await self._bus.publish(topic, under)
 
     async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
         await self._bus.ensure(subscriptions)
@@ -107,10 +152,9 @@ def traced(bus: Bus) -> Bus:
     return TracedBus(bus) if active() else bus
 
 
-def _under(spans: ExitStack, topic: str, message: Message) -> Message:
-    body = message.body
-    name = f"publish {body.get('type')}"
-    about = {**_ids(body), "messaging.destination.name": topic}
-    span = _open(name, body, SpanKind.PRODUCER, about)
+def _under(spans: ExitStack, broker: Broker, topic: str, message: Message) -> Message:
+    destination = f"{broker.prefix}{topic}"
+    about = _about("publish", broker, destination, message)
+    span = _open(f"publish {destination}", message.body, SpanKind.PRODUCER, about)
     spans.enter_context(span)
-    return Message(message.message_id, span.below(body), message.properties)
+    return Message(message.message_id, span.below(message.body), message.properties)

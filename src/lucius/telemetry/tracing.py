@@ -114,7 +114,9 @@ class OpenSpan(NoSpan):
 
     def failed(self, reason: str) -> None:
         """Mark the span as failed, with a class or a code. Error texts stay out: they may hold secrets."""
-        self._span.set_status(Status(StatusCode.ERROR, printable(reason)))
+        said = printable(reason)
+        self._span.set_attribute("error.type", said)
+        self._span.set_status(Status(StatusCode.ERROR, said))
 
 
 def open_span(

@@ -29,7 +29,7 @@ from lucius.buses.nats.routes import Row
 from lucius.buses.nats.standing import Standing
 from lucius.buses.nats.status import NothingDeliveredError
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
-from lucius.ports.bus import Delivery, Message, Subscription, check_ids
+from lucius.ports.bus import Broker, Delivery, Message, Subscription, check_ids
 
 ACK: Final = b"+ACK"
 NAK: Final = b"-NAK"
@@ -63,6 +63,11 @@ class NatsBus:
         self._standing: dict[str, Standing] = {}
         self._hearing: dict[str, SubjectEar] = {}
         self._chores: set[asyncio.Task[None]] = set()
+
+    @property
+    def broker(self) -> Broker:
+        server = self._connection.server
+        return Broker("nats", *server) if server is not None else Broker("nats")
 
     @property
     def volatile(self) -> bool:

@@ -57,6 +57,12 @@ class Connection:
         self._ensured: dict[str, dict[str, Subscription]] = {}
         """The subscriptions of this process, by name and topic."""
 
+    @property
+    def server(self) -> tuple[str | None, int | None] | None:
+        """Host and port of the server of the open connection."""
+        url = self._connected.session.client.connected_url if self._connected is not None else None
+        return (url.hostname, url.port) if url is not None else None
+
     async def get(self) -> Connected:
         """The open connection, or a new one. Raises BusUnavailableError if none can be opened."""
         give_up_at = asyncio.get_running_loop().time() + self._patience

@@ -24,7 +24,7 @@ from lucius.buses.service_bus.sessions import SessionIntake
 from lucius.buses.service_bus.source import MessageSource
 from lucius.buses.service_bus.subscriber import Subscriber
 from lucius.core.errors import BusUnavailableError
-from lucius.ports.bus import MARK, NOTICES, Delivery, Message, Provisioner, Subscription
+from lucius.ports.bus import MARK, NOTICES, Broker, Delivery, Message, Provisioner, Subscription
 
 AT_ONCE: Final = 16
 """Receivers that are opened at the same time."""
@@ -61,6 +61,10 @@ class ServiceBus:
         self._senders: dict[str, TopicSender] = {}
         self._subscribers: dict[str, Subscriber] = {}
         self._hearing: dict[str, SessionEar] = {}
+
+    @property
+    def broker(self) -> Broker:
+        return Broker("servicebus", self._client.fully_qualified_namespace, prefix=self._prefix)
 
     @property
     def volatile(self) -> bool:

@@ -246,6 +246,11 @@ class ReplyConsumer:
             self._engine.heard(received.lease_id)
         return received, refusal
 
+    def applying(self, replies: Sequence[Reply]) -> list[NoSpan]:
+        """A span for each, open until it is settled."""
+        broker = self._bus.broker
+        return [applying(each.delivery, broker) for each in replies]
+
     def concerns(self, reply: Reply, job: Job) -> bool:
         """Whether a reply is about this job, and the job is moved here. Others are settled.
 
@@ -372,7 +377,7 @@ class ReplyGroup:
     def inputs(self, job: Job) -> Sequence[TimedInput]:
         self._replies = [each for each in self._replies if self._consumer.concerns(each, job)]
         if self._spans is None and active():
-            self._spans = [applying(e.delivery.message.body, e.received) for e in self._replies]
+            self._spans = self._consumer.applying(self._replies)
         ticks: Sequence[TimedInput] = ()
         if self._nudges:
             timer = any(each.message.body.get("timer") is True for each in self._nudges)
