@@ -78,7 +78,7 @@ async def test_a_server_refuses_by_kind(tmp_path: Path) -> None:
             await client.job("job_none")
         with pytest.raises(Invalid) as invalid:
             await client.submit({**ENVELOPE, "payload": 7, "request_type": ""})
-        places = {each["pointer"] for each in invalid.value.errors}
+        places = {each.pointer for each in invalid.value.errors}
         assert places == {"/payload", "/request_type"}
         job_id = await lucius.accepted("one")
         with pytest.raises(Conflict, match="NOT_REDRIVABLE"):
