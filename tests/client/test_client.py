@@ -2,14 +2,25 @@
 
 import asyncio
 import json
+import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from lucius.bootstrap.listening import free_port
-from lucius.client import ENDED, Client, ClientError, ProblemError, UnreachableError
+from lucius.client import (
+    ENDED,
+    Client,
+    ClientError,
+    Command,
+    JobState,
+    ProblemError,
+    StepState,
+    UnreachableError,
+)
 from lucius.client.models import EventView, JobView
 from lucius.contract.models.base import example_of
 from lucius.core.states import TERMINAL_JOB
@@ -258,6 +269,68 @@ async def test_the_environment_names_a_proxy_and_who_needs_none(
         async with Client(url) as client:
             await client.job("near")
     assert asked == ["http://lucius.example/v1/jobs/far", f"{url}/v1/jobs/near"]
+
+
+async def test_an_answer_has_attributes_words_and_moments(tmp_path: Path) -> None:
+    command = Command(**{**LIVE_ENVELOPE, "note": "kept"}, doc_id="contract-17")
+    async with (
+        live(tmp_path) as lucius,
+        answering(through(lucius.client)) as url,
+        Client(url) as client,
+    ):
+        running = asyncio.create_task(client.run(command))
+        await lucius.work()
+        job = await running
+        shown = await lucius.job(job.jobId)
+    assert job.state is JobState.SUCCEEDED
+    assert job.steps[0].state is StepState.SUCCEEDED
+    assert job.steps[0].last_error_code is None
+    assert job.doc_id == "contract-17"
+    assert job.completed_at is not None
+    assert job.completed_at.tzinfo is not None
+    assert job.created_at <= job.completed_at
+    assert job.model_dump(mode="json", exclude_unset=True) == shown
+
+
+async def test_fields_of_a_newer_server_are_kept() -> None:
+    newer = {**JOB, "state": "HIBERNATING", "mood": "calm"}
+    async with answering(always(newer, 200)) as url, client_at(url) as client:
+        job = await client.job("x")
+    assert job.state == "HIBERNATING"
+    assert job.model_extra == {"mood": "calm"}
+
+
+async def test_what_an_older_server_does_not_say_is_named() -> None:
+    older = {name: value for name, value in JOB.items() if name != "lane"}
+    async with answering(always(older, 200)) as url, client_at(url) as client:
+        with pytest.raises(ClientError, match=r"or another version: lane: Field required"):
+            await client.job("x")
+
+
+async def test_filters_may_be_moments_and_switches() -> None:
+    seen: list[dict[str, str]] = []
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        seen.append(dict(request.query))
+        return web.json_response({"jobs": [], "next_cursor": None})
+
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    async with answering(handle) as url, client_at(url) as client:
+        await client.jobs(created_from=moment, live=True, state=JobState.PAUSED, limit=3)
+        await client.dlq(cursor=None)
+    wanted = {"created_from": "2026-01-31T12:00:00+00:00", "live": "true", "state": "PAUSED"}
+    assert seen == [{**wanted, "limit": "3"}, {}]
+
+
+async def test_a_number_that_json_does_not_have_is_never_sent() -> None:
+    server = Flaky(0, None)
+    async with answering(server) as url, client_at(url) as client:
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            await client.submit({**ENVELOPE, "payload": {"rate": math.nan}})
+        await client.submit({**ENVELOPE, "payload": {"large": 2**70, "none": None}})
+    assert [json.loads(body)["payload"] for body in server.bodies] == [
+        {"large": 2**70, "none": None}
+    ]
 
 
 async def test_a_job_is_submitted_waited_for_and_read() -> None:

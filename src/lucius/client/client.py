@@ -17,7 +17,7 @@ from urllib.parse import quote
 from lucius.client import models
 from lucius.client.errors import ClientError, Invalid
 from lucius.client.server_sent import SentEvent, server_sent
-from lucius.client.wire import CONNECTION_ERRORS, Answer, Wire, problem
+from lucius.client.wire import CONNECTION_ERRORS, RawAnswer, Wire, problem
 from lucius.contract import DEFAULT_URL, ENDED
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Client:
         *,
         by_body: bool = False,
         wait_seconds: float = 0,
-    ) -> Answer:
+    ) -> RawAnswer:
         """The answer: that the command is accepted or, with `wait_seconds`, perhaps the job at its end."""
         envelope = _document(command)
         key = idempotency_key or envelope.get("idempotency_key")
@@ -167,7 +167,7 @@ class Client:
         )
 
     def _warned(self, answer: Accepted) -> Accepted:
-        for each in answer.warnings or ():
+        for each in answer.warnings:
             self._on_warning(f"{each.pointer or ''} {each.detail}")
         return answer
 

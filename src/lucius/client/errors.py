@@ -39,19 +39,21 @@ class ProblemError(ClientError):
     @cached_property
     def problem(self) -> "models.ProblemView":
         """What a server in between leaves out or says in another type is made up for."""
-        kind, title = (
-            self.document.get("type", "about:blank"),
-            self.document.get("title", self.code),
-        )
-        said = {"type": str(kind), "title": str(title), "status": self.status}
-        said |= {"code": self.code, "detail": self.detail}
-        document = {**self.document, **said, "errors": self._faults}
+        document = {
+            **self.document,
+            "type": str(self.document.get("type", "about:blank")),
+            "title": str(self.document.get("title", self.code)),
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            "errors": self._faults,
+        }
         return models.ProblemView.model_validate(document)
 
     @property
     def errors(self) -> "list[models.FaultView]":
         """One entry for each bad field: its `pointer` or `parameter`, and `detail`."""
-        return self.problem.errors or []
+        return self.problem.errors
 
 
 class Invalid(ProblemError):

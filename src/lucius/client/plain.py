@@ -13,9 +13,9 @@ import orjson
 
 from lucius.client.client import Client, Options
 from lucius.contract import ENDED
+from lucius.contract.envelope import JsonObject
 
 P = ParamSpec("P")
-JsonObject = dict[str, Any]
 
 
 def _plain(

@@ -30,7 +30,7 @@ CONNECTION_ERRORS: Final = (aiohttp.ClientError, TimeoutError, OSError)
 _NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
-class Answer(NamedTuple):
+class RawAnswer(NamedTuple):
     """What the server said to a request that it took."""
 
     status: int
@@ -80,7 +80,7 @@ class Wire:
         headers: Mapping[str, str] | None = None,
         patience: float = 0,
         repeatable: bool = True,
-    ) -> Answer:
+    ) -> RawAnswer:
         """The answer. What is not `repeatable` is only sent again if nothing can have happened."""
         data = None if body is None else _encoded(body)
         for attempt in range(self.retries + 1):
@@ -101,7 +101,7 @@ class Wire:
             await asyncio.sleep(asked or self.pause(attempt))
         if not 200 <= answer.status < 300:
             raise problem(answer, content)
-        return Answer(answer.status, content)
+        return RawAnswer(answer.status, content)
 
     def exchange(
         self,
