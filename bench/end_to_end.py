@@ -306,7 +306,7 @@ async def _through_client(server: Server, numbers: Iterable[int], in_flight: int
         async def worker() -> None:
             for number in left:
                 job = await client.run(envelope(number, f"t{number % 16}"))
-                assert job["state"] == "SUCCEEDED", job
+                assert job.state == "SUCCEEDED", job
 
         await asyncio.gather(*(worker() for _ in range(in_flight)))
 

@@ -70,7 +70,7 @@ async def _lucius(data: Path, jobs: int, in_flight: int) -> tuple[float, float]:
             wanted = (outputs / f"{number}.json").as_uri()
             command = envelope(number, f"t{number % 16}") | {"output_ref": wanted}
             job = await client.run(command)
-            assert job["state"] == "SUCCEEDED", job
+            assert job.state == "SUCCEEDED", job
 
         return await _rate([server], one_job, jobs, in_flight)
 

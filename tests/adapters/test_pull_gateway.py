@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from lucius.buses.pull_gateway import BATCH, BatchedReplies, GatewayRefusedError, PullBus
-from lucius.client import Client, ProblemError, UnreachableError
+from lucius.client import ProblemError, UnreachableError
+from lucius.client.plain import PlainClient
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
 from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.replies import ReplyForm
@@ -61,11 +62,11 @@ class Told:
 
     def bus(self, server: Scripted, wrong: str | None = None) -> PullBus:
         return PullBus(
-            cast(Client, server), "ocr", usable=lambda body: wrong, refused=self.refused.append
+            cast(PlainClient, server), "ocr", usable=lambda body: wrong, refused=self.refused.append
         )
 
     def replies(self, server: Scripted) -> BatchedReplies:
-        return BatchedReplies(cast(Client, server), "ocr", self.stale.append)
+        return BatchedReplies(cast(PlainClient, server), "ocr", self.stale.append)
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

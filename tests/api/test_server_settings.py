@@ -65,4 +65,4 @@ async def test_an_operator_of_some_tenants_does_not_see_what_counts_for_all() ->
 
 def test_the_python_client_reads_them() -> None:
     with running() as server, BlockingClient(server.url) as client:
-        assert client.settings()["version"] == __version__
+        assert client.settings().version == __version__

@@ -119,7 +119,7 @@ async def test_the_python_client_runs_a_job_with_one_request(
         running = asyncio.create_task(lucius.run(ENVELOPE))
         await is_there(client)
         await succeed(client, world)
-        assert (await running)["state"] == "SUCCEEDED"
+        assert (await running).state == "SUCCEEDED"
     assert asked == ["POST /v1/orchestrate?wait_seconds=30"]
 
 
@@ -131,7 +131,7 @@ async def test_the_python_client_goes_on_waiting_where_the_answer_is_an_acceptan
         running = asyncio.create_task(lucius.run({**ENVELOPE, "correlation_idd": "c"}))
         await is_there(client)
         await succeed(client, world)
-        assert (await running)["state"] == "SUCCEEDED"
+        assert (await running).state == "SUCCEEDED"
     assert len(told) == 1
 
 
@@ -150,7 +150,7 @@ async def test_the_python_client_runs_a_job_on_a_server_that_cannot_wait(
         running = asyncio.create_task(lucius.run(ENVELOPE))
         await is_there(client)
         await succeed(client, world)
-        assert (await running)["state"] == "SUCCEEDED"
+        assert (await running).state == "SUCCEEDED"
 
 
 async def test_a_run_that_takes_too_long_is_given_up_and_the_job_goes_on(

@@ -19,7 +19,8 @@ from lucius.certificate.examined import Examined, Folders
 from lucius.certificate.examinee import Examinee
 from lucius.certificate.gateway import ExamGateway
 from lucius.certificate.samples import Samples
-from lucius.client import Client, ProblemError
+from lucius.client import ProblemError
+from lucius.client.plain import PlainClient
 from lucius.platform import FatalError, Output, Records, Replies, Service, ServiceRunner, Task
 from lucius.platform.chaos import Chaos
 from lucius.platform.records import MemoryRecords
@@ -165,7 +166,7 @@ class World:
         return InProcess(self, gateway, slow)
 
     def runner(self, client: DirectClient, slow: bool) -> ServiceRunner:
-        made, service = cast(Client, client), self.defect.service()
+        made, service = cast(PlainClient, client), self.defect.service()
 
         def stale(lease_id: str) -> None:
             if self.defect.heeds_stale:

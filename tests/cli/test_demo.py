@@ -4,11 +4,10 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from lucius.cli.demo import answer_lines
 from lucius.cli.watching import standing
-from lucius.contract.shapes import JobShape
 from tests.cli.installed import lucius_with
 
 ROOT = Path(__file__).parents[2]
@@ -66,9 +65,9 @@ def test_a_document_that_cannot_be_read_ends_the_demo_with_1(tmp_path: Path) -> 
     assert (unasked.returncode, "--prompt" in unasked.stderr) == (2, True)
 
 
-def job(*states: str) -> JobShape:
+def job(*states: str) -> dict[str, Any]:
     steps = [{"step_id": f"step{n}", "state": state} for n, state in enumerate(states)]
-    return cast(JobShape, {"steps": steps})
+    return {"steps": steps}
 
 
 def test_the_bar_counts_steps_that_have_succeeded_and_names_the_next() -> None:

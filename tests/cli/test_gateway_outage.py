@@ -13,7 +13,8 @@ import pytest
 from lucius.bootstrap.broker import die_with_parent
 from lucius.bootstrap.listening import free_port
 from lucius.bootstrap.standalone import checks_of
-from lucius.client import Client, ClientError
+from lucius.client import ClientError
+from lucius.client.plain import PlainClient
 from lucius.settings import load_settings
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.faults.server import LUCIUS, REPOSITORY, Server
@@ -78,7 +79,7 @@ def test_a_worker_is_not_ready_while_its_server_is_away(tmp_path: Path) -> None:
 async def test_a_worker_whose_slots_are_busy_notices_too(tmp_path: Path) -> None:
     """It pulls nothing then: the check asks the server itself."""
     settings = load_settings({"LUCIUS_WORKSPACE_URL": "mem://jobs"})
-    async with Client(f"unix:{tmp_path}/nobody", retries=0) as gateway:
+    async with PlainClient(f"unix:{tmp_path}/nobody", retries=0) as gateway:
         checks = checks_of(Writer(), [], MemoryWorkspace(), settings, gateway)
         assert "bus" not in checks
         with pytest.raises(ClientError):

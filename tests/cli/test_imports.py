@@ -69,6 +69,7 @@ def test_a_command_imports_only_what_it_uses(argv: list[str], may: set[str]) -> 
         ("lucius.bootstrap.telemetry", {"pydantic", "yaml"}),
         ("lucius.platform", {"prometheus_client", "pydantic"}),
         ("lucius.client", CLIENT),
+        ("lucius.client.plain", CLIENT),
     ],
 )
 def test_an_entry_point_imports_only_what_it_uses(entry: str, may: set[str]) -> None:

@@ -103,7 +103,7 @@ def test_a_service_with_a_url_and_a_key_executes_steps_and_drains(folder: Path) 
         with BlockingClient(running.url, api_key=key(folder, "submit", "read")) as client:
             job = client.run(command(folder), timeout_seconds=ENDS)
             assert_known_once(client)
-        assert job["state"] == "SUCCEEDED"
+        assert job.state == "SUCCEEDED"
         assert (folder / "out.txt").read_text() == "HELLO"
         assert_loaded(folder, running)
         worker.send_signal(signal.SIGTERM)
@@ -114,10 +114,10 @@ def test_a_service_with_a_url_and_a_key_executes_steps_and_drains(folder: Path) 
 
 def assert_known_once(client: BlockingClient) -> None:
     """Its pulls and its ACKs speak of one worker."""
-    (shout,) = client.services()["services"]
-    (known,) = shout["workers"]
-    assert known["worker_id"].startswith("shout-")
-    assert (known["slots"], known["version"]) == (8, "0.1.0")
+    (shout,) = client.services().services
+    (known,) = shout.workers
+    assert known.worker_id.startswith("shout-")
+    assert (known.slots, known.version) == (8, "0.1.0")
 
 
 def assert_loaded(folder: Path, running: Up) -> None:
@@ -164,9 +164,9 @@ def test_a_service_that_cannot_reach_the_workspace_of_a_job_says_which_setting_h
         ) as worker,
         BlockingClient(running.url, api_key=key(folder, "submit", "read")) as client,
     ):
-        job_id = client.submit(command(folder))["jobId"]
+        job_id = client.submit(command(folder)).jobId
         _, complaints = worker.communicate(timeout=ENDS)
-        events = [event["event_type"] for event in client.events(job_id)]
+        events = [event.event_type for event in client.events(job_id)]
     assert worker.returncode == 1
     assert "LUCIUS_WORKSPACE_URL" in complaints.splitlines()[-1]
     assert "lease_returned" in events, "another service may do it"

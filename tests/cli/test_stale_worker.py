@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.bootstrap.standalone import over_gateway
-from lucius.client import Client
+from lucius.client.plain import PlainClient
 from lucius.platform import Output, Service, Task
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.measures import ServiceInstruments
@@ -60,7 +60,14 @@ async def test_a_refused_heartbeat_stops_the_work(tmp_path: Path) -> None:
     service, forks = Endless(), ForkServer()
     workspace = open_workspace(settings)
     found = over_gateway(
-        settings, service, cast(Client, server), workspace, forks, 1, None, ServiceInstruments()
+        settings,
+        service,
+        cast(PlainClient, server),
+        workspace,
+        forks,
+        1,
+        None,
+        ServiceInstruments(),
     )
     (runner,) = found.runners
     await runner.start()

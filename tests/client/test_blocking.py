@@ -21,19 +21,19 @@ def server() -> Iterator[Server]:
 
 def test_each_call_returns_when_it_is_done(server: Server) -> None:
     with BlockingClient(server.url) as client:
-        job_id = client.submit(ENVELOPE)["jobId"]
-        assert client.job(job_id)["state"] == "DISPATCHING"
-        assert client.cancel(job_id, immediate=True)["state"] == "CANCELLED"
-        assert client.wait(job_id)["state"] == "CANCELLED"
-        kinds = [event["event_type"] for event in client.follow(job_id)]
+        job_id = client.submit(ENVELOPE).jobId
+        assert client.job(job_id).state == "DISPATCHING"
+        assert client.cancel(job_id, immediate=True).state == "CANCELLED"
+        assert client.wait(job_id).state == "CANCELLED"
+        kinds = [event.event_type for event in client.follow(job_id)]
         assert kinds[-1] == "cancel"
 
 
 def test_a_stream_may_be_left_early(server: Server) -> None:
     with BlockingClient(server.url) as client:
-        job_id = client.submit(ENVELOPE)["jobId"]
+        job_id = client.submit(ENVELOPE).jobId
         events = client.follow(job_id)
-        assert next(events)["event_type"] == "submitted"
+        assert next(events).event_type == "submitted"
         events.close()  # type: ignore[attr-defined]
 
 
@@ -47,7 +47,7 @@ def test_it_works_where_a_loop_runs_already(server: Server) -> None:
 
     async def cell() -> str:
         with BlockingClient(server.url) as client:
-            return client.submit(ENVELOPE)["state"]
+            return client.submit(ENVELOPE).state
 
     assert asyncio.run(cell()) == "DISPATCHING"
 

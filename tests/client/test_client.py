@@ -1,14 +1,28 @@
 """The client repeats what may be repeated, with the same key, and says what went wrong."""
 
 import asyncio
+import json
+import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from lucius.bootstrap.listening import free_port
-from lucius.client import ENDED, Client, ClientError, ProblemError, UnreachableError
+from lucius.client import (
+    ENDED,
+    Client,
+    ClientError,
+    Command,
+    JobState,
+    ProblemError,
+    StepState,
+    UnreachableError,
+)
+from lucius.client.models import EventView, JobView
+from lucius.contract.models.base import example_of
 from lucius.core.states import TERMINAL_JOB
 from tests.api.live import ENVELOPE as LIVE_ENVELOPE
 from tests.api.live import live
@@ -22,6 +36,8 @@ def test_the_client_knows_when_a_job_has_ended() -> None:
 
 
 ACCEPTED = {"jobId": "j", "state": "QUEUED", "duplicate": False}
+JOB = example_of(JobView)
+EVENT = json.dumps(example_of(EventView))
 
 
 class Flaky:
@@ -52,7 +68,7 @@ async def test_a_submit_is_repeated_with_the_same_key_and_body(status: int | Non
     server = Flaky(2, status)
     async with answering(server) as url, client_at(url) as client:
         submitted = await client.submit(ENVELOPE, idempotency_key="k-1")
-    assert submitted["jobId"] == "j"
+    assert submitted.jobId == "j"
     assert server.keys == ["k-1"] * 3
     assert len(set(server.bodies)) == 1
 
@@ -87,8 +103,8 @@ async def test_a_lost_answer_makes_no_second_job_even_if_the_first_has_failed(
 
         async with answering(losing) as url, client_at(url) as client:
             submitted = await client.submit(LIVE_ENVELOPE)
-            assert submitted["duplicate"] is True
-            assert len((await client.jobs())["jobs"]) == 1
+            assert submitted.duplicate is True
+            assert len((await client.jobs()).jobs) == 1
 
 
 @pytest.mark.parametrize("status", [None, 502, 503, 504])
@@ -103,7 +119,7 @@ async def test_by_body_nothing_is_repeated_that_may_have_been_taken(status: int 
 async def test_by_body_what_was_refused_for_now_is_repeated() -> None:
     server = Flaky(2, 429)
     async with answering(server) as url, client_at(url) as client:
-        assert (await client.submit(ENVELOPE, by_body=True))["jobId"] == "j"
+        assert (await client.submit(ENVELOPE, by_body=True)).jobId == "j"
     assert len(server.bodies) == 3
 
 
@@ -115,7 +131,7 @@ async def test_by_body_a_server_that_comes_up_late_is_waited_for() -> None:
         await asyncio.wait([submitting], timeout=0.05)
         assert not submitting.done()
         async with answering(server, port):
-            assert (await submitting)["jobId"] == "j"
+            assert (await submitting).jobId == "j"
     assert len(server.bodies) == 1
 
 
@@ -180,8 +196,8 @@ async def test_a_redirect_is_not_followed_with_the_key() -> None:
 async def test_a_broken_stream_is_resumed_where_it_broke() -> None:
     asked: list[str] = []
     parts = {
-        1: 'id: 1\nevent: ack\ndata: {"seq": 1}\n\n',
-        3: ': alive\n\nid: 2\ndata: {"seq":\ndata: 2}\n\n',
+        1: f"id: 1\nevent: ack\ndata: {EVENT}\n\n",
+        3: f": alive\n\nid: 2\ndata: {EVENT[:1]}\ndata: {EVENT[1:]}\n\n",
     }
 
     async def handle(request: web.BaseRequest) -> web.Response:
@@ -193,8 +209,8 @@ async def test_a_broken_stream_is_resumed_where_it_broke() -> None:
         return web.Response(status=204)
 
     async with answering(handle) as url, client_at(url) as client:
-        seen = [event["seq"] async for event in client.follow("x")]
-    assert seen == [1, 2]
+        seen = [event async for event in client.follow("x")]
+    assert seen == [EventView.model_validate_json(EVENT)] * 2
     assert [asked[0], asked[-1]] == ["0", "2"]
     assert set(asked[1:-1]) == {"1"}
 
@@ -206,7 +222,7 @@ async def test_the_environment_names_the_server_and_the_key(
 
     async def handle(request: web.BaseRequest) -> web.Response:
         seen.append(request.headers.get("authorization"))
-        return web.json_response(ACCEPTED)
+        return web.json_response(JOB)
 
     async with answering(handle) as url:
         monkeypatch.setenv("LUCIUS_URL", url)
@@ -229,7 +245,7 @@ async def test_the_key_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_
 
     async def handle(request: web.BaseRequest) -> web.Response:
         seen.append(request.headers.get("authorization"))
-        return web.json_response(ACCEPTED)
+        return web.json_response(JOB)
 
     async with answering(handle) as url, Client(url) as client:
         await client.job("x")
@@ -243,7 +259,7 @@ async def test_the_environment_names_a_proxy_and_who_needs_none(
 
     async def handle(request: web.BaseRequest) -> web.Response:
         asked.append(str(request.url))
-        return web.json_response(ACCEPTED)
+        return web.json_response(JOB)
 
     async with answering(handle) as proxy, answering(handle) as url:
         monkeypatch.setenv("http_proxy", proxy)
@@ -255,20 +271,82 @@ async def test_the_environment_names_a_proxy_and_who_needs_none(
     assert asked == ["http://lucius.example/v1/jobs/far", f"{url}/v1/jobs/near"]
 
 
+async def test_an_answer_has_attributes_words_and_moments(tmp_path: Path) -> None:
+    command = Command(**{**LIVE_ENVELOPE, "note": "kept"}, doc_id="contract-17")
+    async with (
+        live(tmp_path) as lucius,
+        answering(through(lucius.client)) as url,
+        Client(url) as client,
+    ):
+        running = asyncio.create_task(client.run(command))
+        await lucius.work()
+        job = await running
+        shown = await lucius.job(job.jobId)
+    assert job.state is JobState.SUCCEEDED
+    assert job.steps[0].state is StepState.SUCCEEDED
+    assert job.steps[0].last_error_code is None
+    assert job.doc_id == "contract-17"
+    assert job.completed_at is not None
+    assert job.completed_at.tzinfo is not None
+    assert job.created_at <= job.completed_at
+    assert job.model_dump(mode="json", exclude_unset=True) == shown
+
+
+async def test_fields_of_a_newer_server_are_kept() -> None:
+    newer = {**JOB, "state": "HIBERNATING", "mood": "calm"}
+    async with answering(always(newer, 200)) as url, client_at(url) as client:
+        job = await client.job("x")
+    assert job.state == "HIBERNATING"
+    assert job.model_extra == {"mood": "calm"}
+
+
+async def test_what_an_older_server_does_not_say_is_named() -> None:
+    older = {name: value for name, value in JOB.items() if name != "lane"}
+    async with answering(always(older, 200)) as url, client_at(url) as client:
+        with pytest.raises(ClientError, match=r"or another version: lane: Field required"):
+            await client.job("x")
+
+
+async def test_filters_may_be_moments_and_switches() -> None:
+    seen: list[dict[str, str]] = []
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        seen.append(dict(request.query))
+        return web.json_response({"jobs": [], "next_cursor": None})
+
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    async with answering(handle) as url, client_at(url) as client:
+        await client.jobs(created_from=moment, live=True, state=JobState.PAUSED, limit=3)
+        await client.dlq(cursor=None)
+    wanted = {"created_from": "2026-01-31T12:00:00+00:00", "live": "true", "state": "PAUSED"}
+    assert seen == [{**wanted, "limit": "3"}, {}]
+
+
+async def test_a_number_that_json_does_not_have_is_never_sent() -> None:
+    server = Flaky(0, None)
+    async with answering(server) as url, client_at(url) as client:
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            await client.submit({**ENVELOPE, "payload": {"rate": math.nan}})
+        await client.submit({**ENVELOPE, "payload": {"large": 2**70, "none": None}})
+    assert [json.loads(body)["payload"] for body in server.bodies] == [
+        {"large": 2**70, "none": None}
+    ]
+
+
 async def test_a_job_is_submitted_waited_for_and_read() -> None:
     async with (
         client_of(context_of(World())) as http,
         answering(through(http)) as url,
         Client(url) as client,
     ):
-        job_id = (await client.submit(ENVELOPE, by_body=True))["jobId"]
-        assert (await client.submit(ENVELOPE, by_body=True))["duplicate"] is True
-        assert (await client.pause(job_id))["state"] == "PAUSED"
-        assert (await client.resume(job_id)).get("outcome") == "applied"
+        job_id = (await client.submit(ENVELOPE, by_body=True)).jobId
+        assert (await client.submit(ENVELOPE, by_body=True)).duplicate is True
+        assert (await client.pause(job_id)).state == "PAUSED"
+        assert (await client.resume(job_id)).outcome == "applied"
         await client.cancel(job_id)
-        assert (await client.wait(job_id, timeout_seconds=5))["state"] == "CANCELLED"
-        kinds = [event["event_type"] async for event in client.follow(job_id)]
+        assert (await client.wait(job_id, timeout_seconds=5)).state == "CANCELLED"
+        kinds = [event.event_type async for event in client.follow(job_id)]
         assert kinds == ["submitted", "pause", "resume", "cancel"]
-        assert len((await client.steps(job_id))["steps"]) == 2
-        assert (await client.executions(job_id))["phase"] == "FAILED"
-        assert (await client.redrive(job_id))["redrive_of"] == job_id
+        assert len((await client.steps(job_id)).steps) == 2
+        assert (await client.executions(job_id)).phase == "FAILED"
+        assert (await client.redrive(job_id)).redrive_of == job_id

@@ -68,6 +68,20 @@ async def test_what_is_no_number_of_seconds_is_no_advice_when_to_come_back(said:
     assert caught.value.retry_after is None
 
 
+async def test_what_a_server_in_between_says_is_a_problem_document_too() -> None:
+    document = {"code": 7, "title": None, "errors": [None, {"pointer": 3, "parameter": None}]}
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        return web.json_response(document, status=502)
+
+    async with answering(handle) as url, Client(url, retries=0) as client:
+        with pytest.raises(Unavailable) as caught:
+            await client.job("x")
+    problem = caught.value.problem
+    assert (problem.type, problem.status, problem.code) == ("about:blank", 502, "7")
+    assert [each.pointer for each in caught.value.errors] == [None, "3"]
+
+
 async def test_a_server_refuses_by_kind(tmp_path: Path) -> None:
     async with (
         live(tmp_path, max_inflight="1") as lucius,
@@ -78,7 +92,8 @@ async def test_a_server_refuses_by_kind(tmp_path: Path) -> None:
             await client.job("job_none")
         with pytest.raises(Invalid) as invalid:
             await client.submit({**ENVELOPE, "payload": 7, "request_type": ""})
-        places = {each["pointer"] for each in invalid.value.errors}
+        assert invalid.value.problem.title == "The command is not valid"
+        places = {each.pointer for each in invalid.value.errors}
         assert places == {"/payload", "/request_type"}
         job_id = await lucius.accepted("one")
         with pytest.raises(Conflict, match="NOT_REDRIVABLE"):

@@ -20,7 +20,13 @@ from lucius.contract.models.base import View, example_of
 from lucius.contract.models.commands import Command, SubmittedView
 from lucius.contract.models.control import CancelManyBody, DismissManyBody, RedriveBody
 from lucius.contract.models.insight import PlanFilter, StartRedriveBody
-from lucius.contract.models.jobs import EventView, ExecutionsView, JobView, OutboxView
+from lucius.contract.models.jobs import (
+    EventView,
+    ExecutionsView,
+    JobView,
+    ListedJobView,
+    OutboxView,
+)
 from lucius.contract.models.messages import AckMessage, PullBody, RepliesBody, ResultMessage
 from lucius.contract.states import EntryStatus, JobState, JobStatus, StepStatus
 from lucius.core.effects import Event
@@ -70,7 +76,7 @@ def test_every_example_of_a_field_fits(model: type[BaseModel]) -> None:
 def test_every_shape_has_its_model_with_the_same_fields() -> None:
     """As long as there are shapes."""
     for name in shapes.__all__:
-        if name != "DirectiveShape":
+        if name not in ("DirectiveShape", "JobShape"):
             shape, other = getattr(shapes, name), name.removesuffix("Shape") + "View"
             model = MODELS[other]
             assert model.model_fields.keys() == shape.__annotations__.keys(), name
@@ -92,7 +98,7 @@ def test_jobs_in_all_states_fit_their_models(jobs: Any) -> None:
     for job in jobs:
         seen.add(job.state)
         assert misfits(orjson.dumps(job_view(job)), JobView) == []
-        assert misfits(orjson.dumps(job_view(job, steps=False)), JobView) == []
+        assert misfits(orjson.dumps(job_view(job, steps=False)), ListedJobView) == []
         assert misfits(orjson.dumps(executions_view(job)), ExecutionsView) == []
     assert seen == set(JobState) - {JobState.QUEUED}  # before its first directive: the API tests
 
@@ -101,7 +107,6 @@ def test_an_answer_is_read_as_words_and_moments(jobs: Any) -> None:
     job = JobView.model_validate_json(orjson.dumps(job_view(jobs[-1])))
     assert isinstance(job.state, JobState)
     assert job.created_at == jobs[-1].plan.accepted_at
-    assert job.steps is not None
     assert isinstance(job.steps[0].state, StepState)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from lucius.bootstrap.broker import die_with_parent
 from lucius.client import BlockingClient
+from lucius.client.models import ExecutionView
 from tests.cli.up import LUCIUS, Up, clean_environment, up
 
 pytestmark = pytest.mark.xdist_group("stacks")
@@ -113,24 +114,24 @@ def lease_runs_out(folder: Path, standby: str, served: str) -> bool:
         SERVED[served](folder, standby) as running,
         BlockingClient(running.url) as client,
     ):
-        job_id = client.submit(command)["jobId"]
+        job_id = client.submit(command).jobId
 
         leases: set[str] = set()
 
-        def outlived() -> list[Any]:
+        def outlived() -> list[ExecutionView]:
             """The attempts, once the lease was extended often enough, or has ended."""
-            found = list(client.executions(job_id)["executions"])
-            leases.update(str(each["lease_expires_at"]) for each in found if each["started_at"])
+            found = client.executions(job_id).executions
+            leases.update(str(each.lease_expires_at) for each in found if each.started_at)
             return found if len(leases) > 4 or _aborted(found) else []
 
         found = comes(outlived)
         (folder / "go").touch()
-        assert client.wait(job_id, timeout_seconds=PATIENCE)["state"] == "SUCCEEDED"
+        assert client.wait(job_id, timeout_seconds=PATIENCE).state == "SUCCEEDED"
         return _aborted(found)
 
 
-def _aborted(executions: list[Any]) -> bool:
-    return any(each["state"] == "ABORTED" for each in executions)
+def _aborted(executions: list[ExecutionView]) -> bool:
+    return any(each.state == "ABORTED" for each in executions)
 
 
 @pytest.mark.parametrize("served", SERVED)

@@ -121,13 +121,13 @@ def effects(folder: Path, guards: str) -> tuple[str, str]:
         worker(folder, running, guards) as second,
         BlockingClient(running.url) as client,
     ):
-        job_id = client.submit(command)["jobId"]
+        job_id = client.submit(command).jobId
         pid = int(appears(folder / "begun-1"))
         zombie = first if pid == first.pid else second
         os.kill(pid, signal.SIGSTOP)
         (folder / "go").touch()
         job = client.wait(job_id, timeout_seconds=PATIENCE)
-        assert job["state"] == "SUCCEEDED"
+        assert job.state == "SUCCEEDED"
         before = output.read_text()
         os.kill(pid, signal.SIGCONT)
         zombie.terminate()

@@ -104,10 +104,10 @@ class Machine:
             "schema_version": "v1",
             "overwrite": True,
         }
-        job = client.wait(str(client.submit(command)["jobId"]))
-        assert job["state"] == "SUCCEEDED", job
+        job = client.wait(str(client.submit(command).jobId))
+        assert job.state == "SUCCEEDED", job
         assert self.place(name).read_text() == text
-        return str(job["jobId"])
+        return str(job.jobId)
 
     def verify(self) -> list[tuple[str, str]]:
         found = subprocess.run(
@@ -270,12 +270,12 @@ def check_named(
     assert asked(server, "/readyz")["warnings"]["outputs"].startswith("1 lost output")
     with urlopen(f"{server.url}/metrics", timeout=10) as answer:
         assert "\nlucius_unrestored_outputs 1.0" in answer.read().decode()
-    (of_all,) = client.why()["causes"]
-    of_job = asked(server, f"/v1/jobs/{job_id}/why")
+    (of_all,) = client.why().causes
+    of_job = client.why_job(job_id)
     for found in (of_all, of_job):
-        assert found["cause"] == "OUTPUT_NOT_RESTORED"
-        assert place in found["evidence"][0]["what"]
-        assert job_id in found["evidence"][0]["what"]
+        assert found.cause == "OUTPUT_NOT_RESTORED"
+        assert place in found.evidence[0].what
+        assert job_id in found.evidence[0].what
     assert ("output_not_restored", machine.place(name).as_uri()) in machine.verify()
 
 

@@ -77,7 +77,7 @@ def serving(folder: Path, *words: str) -> Iterator[tuple[Up, BlockingClient]]:
 
 def submitted(client: BlockingClient, folder: Path) -> str:
     out = (folder / "out.txt").as_uri()
-    return str(client.submit({**COMMAND, "output_ref": out})["jobId"])
+    return str(client.submit({**COMMAND, "output_ref": out}).jobId)
 
 
 def begun(folder: Path, count: int = 1) -> int:
@@ -112,9 +112,9 @@ def test_a_process_that_is_killed_at_work_is_replaced_and_the_step_done(
         os.kill(first, signal.SIGKILL)
         assert begun(folder, 2) not in (first, server.pid)
         (folder / "go").touch()
-        assert client.wait(job_id)["state"] == "SUCCEEDED"
-        reasons = [each["reason"] for each in client.executions(job_id)["executions"]]
-        attempts = [each["attempt_no"] for each in client.executions(job_id)["executions"]]
+        assert client.wait(job_id).state == "SUCCEEDED"
+        reasons = [each.reason for each in client.executions(job_id).executions]
+        attempts = [each.attempt_no for each in client.executions(job_id).executions]
         assert "it was ended by SIGKILL" in server.log()
     assert (reasons, attempts) == (["process_died", None], [1, 1]), "the first death is free"
 
@@ -138,8 +138,8 @@ def test_what_runs_at_the_end_is_waited_for(folder: Path) -> None:
         assert gone(pid)
     with serving(folder) as (_, client):
         job = client.job(job_id)
-        assert job["state"] == "SUCCEEDED"
-        assert len(client.executions(job_id)["executions"]) == 1
+        assert job.state == "SUCCEEDED"
+        assert len(client.executions(job_id).executions) == 1
 
 
 def test_a_step_that_is_cancelled_hears_of_it(folder: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_step_that_is_cancelled_hears_of_it(folder: Path) -> None:
         begun(folder)
         client.cancel(job_id, immediate=True)
         (folder / "go").touch()
-        assert client.wait(job_id)["state"] == "CANCELLED"
+        assert client.wait(job_id).state == "CANCELLED"
         assert not (folder / "out.txt").exists()
 
 
@@ -185,7 +185,7 @@ def test_a_service_that_holds_up_its_loop_holds_up_nobody_else(folder: Path) -> 
         job_id = submitted(client, folder)
         begun(folder)
         assert soon(lambda: "patient holds up the event loop" in server.log())
-        assert client.job(job_id)["state"] in ("DISPATCHING", "IN_PROGRESS")
+        assert client.job(job_id).state in ("DISPATCHING", "IN_PROGRESS")
         (folder / "go").touch()
         client.wait(job_id)
 
@@ -214,12 +214,12 @@ def test_one_that_cannot_be_started_again_is_tried_until_it_can_and_there_is_one
         os.kill(int(pid), signal.SIGKILL)
         assert soon(lambda: server.log().count("it cannot be made here") == 2)
         assert "is being started" in readiness(server)
-        causes = [each["cause"] for each in client.why()["causes"]]
+        causes = [each.cause for each in client.why().causes]
         assert "SERVICES_DOWN" in causes
         (folder / "broken").unlink()
         (folder / "go").touch()
         job_id = submitted(client, folder)
-        assert client.wait(job_id)["state"] == "SUCCEEDED"
+        assert client.wait(job_id).state == "SUCCEEDED"
         assert len(children(server)) == 1
         assert "is being started" not in readiness(server)
 
@@ -240,7 +240,7 @@ def test_a_process_that_a_service_has_forked_does_not_hide_its_death(folder: Pat
         os.kill(begun(folder), signal.SIGKILL)
         begun(folder, 2)
         (folder / "go").touch()
-        assert client.wait(job_id)["state"] == "SUCCEEDED"
+        assert client.wait(job_id).state == "SUCCEEDED"
         server.terminate()
         assert server.ended() == 0
 

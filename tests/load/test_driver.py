@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from lucius.client import Client, UnreachableError
+from lucius.client import UnreachableError
+from lucius.client.plain import PlainClient
 from lucius.load.driver import Driver, Target
 from lucius.load.plan import LoadError, LoadPlan, parse_failures, parse_tenants
 from lucius.load.server_target import ServerTarget
@@ -74,7 +75,7 @@ class Away:
 
 def test_a_server_that_has_died_is_not_asked_a_thousand_times_a_second() -> None:
     async def work(loop: VirtualLoop) -> LoadTally:
-        target = ServerTarget(cast(Client, Away()), {"input_ref": "s3://b/in"}, None)
+        target = ServerTarget(cast(PlainClient, Away()), {"input_ref": "s3://b/in"}, None)
         driver = Driver(target, LoadPlan(concurrency=2, seconds=10))
         await driver.run()
         return driver.tally
@@ -95,7 +96,7 @@ class Failing:
 
 
 def test_a_job_that_failed_counts_under_the_code_of_its_error() -> None:
-    target = ServerTarget(cast(Client, Failing()), {"input_ref": "s3://b/in"}, None)
+    target = ServerTarget(cast(PlainClient, Failing()), {"input_ref": "s3://b/in"}, None)
     assert driven(target, LoadPlan(jobs=2)).errors == {"OBJECT_MISSING": 2}
     meant = driven(target, LoadPlan(jobs=2, failures={"missing": 1.0}))
     assert (meant.as_meant, meant.errors) == (2, {})

@@ -19,7 +19,7 @@ from lucius.cli.load import report
 from lucius.cli.main import main
 from lucius.cli.screen import progress
 from lucius.cli.session import Session
-from lucius.client import Client
+from lucius.client.plain import PlainClient
 from lucius.contract import shapes
 from lucius.core.printable import printable, printable_json, printable_lines
 from lucius.load.tally import JobEnd, LoadTally
@@ -91,7 +91,7 @@ def run(answer: httpx.Response, *words: str) -> Result:
     server().answer = answer
     url = f"http://127.0.0.1:{server().server_port}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Session, "connect", lambda self: Client(url, retries=0))
+        patch.setattr(Session, "connect", lambda self: PlainClient(url, retries=0))
         return CliRunner().invoke(main, list(words))
 
 

@@ -225,7 +225,7 @@ async def test_a_socket_beside_the_port_is_for_its_owner_alone(tmp_path: Path) -
         path = tmp_path / ".lucius/lucius.sock"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         async with Client(f"unix:{path}") as client:
-            assert (await client.jobs())["jobs"] == []
+            assert (await client.jobs()).jobs == []
         server.stop()
         assert not path.exists()
 

@@ -41,7 +41,7 @@ from lucius.telemetry.spans import traced
 from lucius.upkeep.job_workspaces import OWNER
 
 if TYPE_CHECKING:
-    from lucius.client import Client
+    from lucius.client.plain import PlainClient
 
 log = logging.getLogger("lucius")
 
@@ -65,7 +65,7 @@ async def run_service(
     health: int | None = None,
     mode: Mode | None = None,
     pool: str | None = None,
-    gateway: "Callable[[], Client] | None" = None,
+    gateway: "Callable[[], PlainClient] | None" = None,
     chaos: Chaos | None = None,
 ) -> None:
     """Until SIGINT or SIGTERM; then running steps finish, or their leases are given back.
@@ -145,7 +145,7 @@ def checks_of(
     runners: Sequence[ServiceRunner],
     workspace: Workspace,
     settings: Settings,
-    gateway: "Client | None" = None,
+    gateway: "PlainClient | None" = None,
 ) -> dict[str, DependencyCheck]:
     """What the process needs: its bus or gateway, the workspaces, and what the service itself names.
 
@@ -177,7 +177,7 @@ def slots_now(service: Service, runners: Sequence[ServiceRunner]) -> dict[tuple[
 
 @asynccontextmanager
 async def _other_replies(
-    settings: Settings, service: Service, gateway: "Callable[[], Client] | None"
+    settings: Settings, service: Service, gateway: "Callable[[], PlainClient] | None"
 ) -> AsyncIterator[Replies]:
     """A way for replies on the running loop, whichever that is."""
     if gateway is None:
@@ -193,7 +193,7 @@ async def _other_replies(
             yield BatchedReplies(client, service.name, lambda lease: None)
 
 
-async def _look(settings: Settings, service: Service, gateway: "Client | None") -> None:
+async def _look(settings: Settings, service: Service, gateway: "PlainClient | None") -> None:
     """Whether a protocol names what it does, beside its start."""
     if gateway is None:
         await look_at_settings(settings, service)
@@ -243,7 +243,7 @@ def over_bus(
 def over_gateway(
     settings: Settings,
     service: Service,
-    gateway: "Client",
+    gateway: "PlainClient",
     workspace: Workspace,
     forks: ForkServer,
     slots: int,

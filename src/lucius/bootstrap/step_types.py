@@ -12,7 +12,7 @@ from lucius.ports.config import Catalog
 from lucius.settings import Settings
 
 if TYPE_CHECKING:
-    from lucius.client import Client
+    from lucius.client.plain import PlainClient
 
 log = logging.getLogger("lucius")
 Doers = Mapping[str, Sequence[str]]
@@ -76,7 +76,7 @@ async def look_at_settings(settings: Settings, service: Service) -> None:
     await config.close()
 
 
-async def look_at_server(server: "Client", service: Service) -> None:
+async def look_at_server(server: "PlainClient", service: Service) -> None:
     """For a process over HTTP: the protocols of the server, if the key may read them."""
     from lucius.client import ClientError, ProblemError  # only this process needs the client
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from lucius.client import Client, ClientError, ProblemError
+from lucius.client import ClientError, ProblemError
+from lucius.client.plain import PlainClient
 from lucius.core.errors import BusError, BusUnavailableError, LuciusError, PublishRefusedError
 from lucius.core.wire import message_id
 from lucius.platform.directive import Directive
@@ -51,7 +52,7 @@ class PullBus:
 
     def __init__(
         self,
-        client: Client,
+        client: PlainClient,
         service: str,
         *,
         worker: Mapping[str, Any] | None = None,
@@ -152,7 +153,7 @@ class BatchedReplies(Replies):
     `stale` is told the lease whose heartbeat was refused: another attempt is current.
     """
 
-    def __init__(self, client: Client, service: str, stale: Callable[[str], None]) -> None:
+    def __init__(self, client: PlainClient, service: str, stale: Callable[[str], None]) -> None:
         self._client = client
         self._service = service
         self._stale = stale

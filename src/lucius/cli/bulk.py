@@ -11,8 +11,7 @@ from lucius.cli.session import Session, reason_option, with_server
 from lucius.cli.submit import read_payload
 
 if TYPE_CHECKING:
-    from lucius.client import Client
-    from lucius.contract.shapes import BulkShape, RefusalShape
+    from lucius.client.plain import PlainClient
 
 MAX_SHOWN_REFUSALS = 10
 OUTCOMES = {
@@ -169,7 +168,7 @@ def run_order(
     click.get_current_context().exit(1 if done["refused"] else 0)
 
 
-def _ask(verb: str, counted: "BulkShape") -> None:
+def _ask(verb: str, counted: dict[str, Any]) -> None:
     """Ask at a terminal. A script, which nobody can answer for, must give --yes."""
     if not is_interactive():
         raise click.UsageError(f"{_count_of_jobs(counted)}; add --yes to {verb} them")
@@ -181,17 +180,17 @@ def is_interactive() -> bool:
     return sys.stdin.isatty()
 
 
-def _count_of_jobs(counted: "BulkShape") -> str:
+def _count_of_jobs(counted: dict[str, Any]) -> str:
     return f"{counted['matched']} job{'' if counted['matched'] == 1 else 's'}"
 
 
-def _show_count(counted: "BulkShape") -> None:
+def _show_count(counted: dict[str, Any]) -> None:
     click.echo(f"{_count_of_jobs(counted)} match{'es' if counted['matched'] == 1 else ''}")
 
 
 async def _order_until_done(
-    client: "Client", verb: str, filters: dict[str, Any], options: dict[str, Any]
-) -> "BulkShape":
+    client: "PlainClient", verb: str, filters: dict[str, Any], options: dict[str, Any]
+) -> dict[str, Any]:
     """Give the order page by page, until one on which no job moved: the rest would not move either."""
     total = await client.order_many(verb, filters, **options)
     page = total
@@ -201,7 +200,7 @@ async def _order_until_done(
     return total
 
 
-def _sum_of(total: "BulkShape", page: "BulkShape") -> "BulkShape":
+def _sum_of(total: dict[str, Any], page: dict[str, Any]) -> dict[str, Any]:
     codes = {*total["refused"], *page["refused"]}
     return {
         "dry_run": False,
@@ -216,7 +215,7 @@ def _sum_of(total: "BulkShape", page: "BulkShape") -> "BulkShape":
     }
 
 
-def _show_tally(verb: str, tally: "BulkShape") -> None:
+def _show_tally(verb: str, tally: dict[str, Any]) -> None:
     already = f", {tally['already']} already were" if tally["already"] else ""
     click.echo(f"{tally['applied']} {OUTCOMES[verb]}{already}")
     for code, count in sorted(tally["refused"].items()):
@@ -225,7 +224,7 @@ def _show_tally(verb: str, tally: "BulkShape") -> None:
         click.echo(f"  {refusal['jobId']} {refusal['code']}: {_why(refusal)}", err=True)
 
 
-def _why(refusal: "RefusalShape") -> str:
+def _why(refusal: dict[str, Any]) -> str:
     faults = [
         f"{fault.get('pointer', '')} {fault['detail']}" for fault in refusal.get("errors", ())
     ]

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from lucius.contract import DEFAULT_URL
 
 if TYPE_CHECKING:
-    from lucius.client import Client
+    from lucius.client.plain import PlainClient
 
 Items = list[CompletionItem]
 STATES: Final = (
@@ -35,7 +35,7 @@ def states(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items
 
 
 def request_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    async def ask(client: "Client") -> list[str]:
+    async def ask(client: "PlainClient") -> list[str]:
         return [each["request_type"] for each in (await client.protocols())["protocols"]]
 
     return _offered(ctx, ask, incomplete)
@@ -44,25 +44,26 @@ def request_types(ctx: click.Context, param: click.Parameter, incomplete: str) -
 def job_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """The newest ones, and `last`."""
 
-    async def ask(client: "Client") -> list[str]:
+    async def ask(client: "PlainClient") -> list[str]:
         return [LAST, *(job["jobId"] for job in (await client.jobs(limit=MOST_IDS))["jobs"])]
 
     return _offered(ctx, ask, incomplete)
 
 
 def _offered(
-    ctx: click.Context, ask: "Callable[[Client], Awaitable[list[str]]]", incomplete: str
+    ctx: click.Context, ask: "Callable[[PlainClient], Awaitable[list[str]]]", incomplete: str
 ) -> Items:
     import asyncio
 
-    from lucius.client import Client, ClientError
+    from lucius.client import ClientError
     from lucius.client.client import key_in
+    from lucius.client.plain import PlainClient
 
     async def asked() -> list[str]:
         url = ctx.params.get("url") or os.environ.get("LUCIUS_URL") or DEFAULT_URL
         file, key = ctx.params.get("api_key_file"), ctx.params.get("api_key")
         key = key_in(file) if file else key
-        client = Client(url, api_key=key, retries=0, timeout_seconds=PATIENCE_SECONDS)
+        client = PlainClient(url, api_key=key, retries=0, timeout_seconds=PATIENCE_SECONDS)
         async with client:
             return await ask(client)
 

@@ -21,8 +21,7 @@ from lucius.machine import private_folder, python_command
 if TYPE_CHECKING:
     import subprocess
 
-    from lucius.client import Client
-    from lucius.contract.shapes import JobShape
+    from lucius.client.plain import PlainClient
 
 ASKED: Final = {
     "scan.pdf": (
@@ -53,7 +52,7 @@ class Run:
     """One document, from its questions to its answers."""
 
     document: str
-    job: "JobShape"
+    job: dict[str, Any]
     output: Any
 
 
@@ -131,8 +130,8 @@ def _envelope(document: Path, prompts: tuple[str, ...], data: Path) -> dict[str,
 
 
 async def _ended(
-    client: "Client", envelope: dict[str, Any], name: str, *, quiet: bool
-) -> "JobShape":
+    client: "PlainClient", envelope: dict[str, Any], name: str, *, quiet: bool
+) -> dict[str, Any]:
     """A key of its own makes every run a new job."""
     submitted = await client.submit(envelope, idempotency_key=f"demo-{time.time_ns()}")
     if quiet or not sys.stdout.isatty():
@@ -191,7 +190,7 @@ def _await_ready(child: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
     raise click.ClickException(f"the server is not ready after {READY_SECONDS:g} s; see {log}")
 
 
-def output_of(job: "JobShape") -> Any:
+def output_of(job: dict[str, Any]) -> Any:
     """The content behind `final_output`, where it is a local JSON file; else the reference."""
     from urllib.parse import unquote, urlsplit
 

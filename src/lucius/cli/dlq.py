@@ -14,7 +14,7 @@ from lucius.cli.session import Session, echo_json, reason_option, with_server
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lucius.client import Client
+    from lucius.client.plain import PlainClient
 
     Line = Callable[[Any], str]
 
@@ -66,7 +66,7 @@ def told(
 ) -> None:
     """Show what became of each job. A refusal for one does not hide what was done to the others."""
 
-    async def ask(client: "Client") -> tuple[list[Any], list[dict[str, str]]]:
+    async def ask(client: "PlainClient") -> tuple[list[Any], list[dict[str, str]]]:
         whole = tuple([await whole_id(client, job_id) for job_id in job_ids])
         return await _ordered(partial(getattr(client, order), reason=reason), whole)
 

@@ -1,7 +1,7 @@
 """`lucius failures`, `lucius redrive`, `lucius redrives`: what failed alike, and redriving it by a plan."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -9,9 +9,6 @@ from lucius.cli import completing
 from lucius.cli.screen import age
 from lucius.cli.session import Session, reason_option, with_server
 from lucius.cli.settings import show_table
-
-if TYPE_CHECKING:
-    from lucius.contract.shapes import FailuresShape, RedrivePlanShape, RedrivePlansShape
 
 BARS = " ▁▂▃▄▅▆▇█"
 
@@ -29,7 +26,7 @@ def failures(session: Session, **filters: tuple[str, ...]) -> None:
     session.show(answer, _show_groups)
 
 
-def _show_groups(answer: "FailuresShape") -> None:
+def _show_groups(answer: dict[str, Any]) -> None:
     if not answer["groups"]:
         click.echo("no failures")
         return
@@ -131,7 +128,7 @@ def redrive_plan(
     session.show(plan, _started)
 
 
-def _started(plan: "RedrivePlanShape") -> None:
+def _started(plan: dict[str, Any]) -> None:
     click.echo(f"{plan['planId']}: {plan['matched']} jobs, {plan['canary']} of them first")
     click.echo(f"lucius redrives {plan['planId']} shows how far it is")
 
@@ -152,14 +149,14 @@ def redrive_plans(session: Session, plan_id: str | None, stop: bool) -> None:
         session.show(session.call(lambda client: client.redrive_plan(plan_id)), _show_plan)
 
 
-def _show_plans(answer: "RedrivePlansShape") -> None:
+def _show_plans(answer: dict[str, Any]) -> None:
     if not answer["plans"]:
         click.echo("no redrive plans")
     for plan in answer["plans"]:
         _show_plan(plan)
 
 
-def _show_plan(plan: "RedrivePlanShape") -> None:
+def _show_plan(plan: dict[str, Any]) -> None:
     done = plan["redriven"] + plan["refused"]
     said = f" ({plan['said']})" if plan["said"] else ""
     click.echo(f"{plan['planId']}  {plan['state']}{said}  {done} of {plan['matched']} redriven")

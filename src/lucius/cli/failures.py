@@ -68,6 +68,6 @@ def show_failure(error: Exception, message: str, *, as_json: bool) -> None:
 
 def _document(error: Exception, message: str) -> dict[str, Any]:
     """The object that goes to standard error; only answers go to standard output."""
-    code, faults = code_of(error), getattr(error, "errors", None)
+    code, faults = code_of(error), getattr(error, "document", {}).get("errors")
     said = getattr(error, "detail", message).removeprefix(f"{code}: ")
     return {"code": code, "message": said} | ({"errors": faults} if faults else {})

@@ -8,20 +8,20 @@ import click
 from lucius.core.ids import digits_in, made_between
 
 if TYPE_CHECKING:
-    from lucius.client import Client
+    from lucius.client.plain import PlainClient
 
 LAST = "last"
 _MOST_SHOWN = 5
 _MOST_PAGES = 4
 
 
-async def whole_id(client: "Client", text: str) -> str:
+async def whole_id(client: "PlainClient", text: str) -> str:
     """The id of the one job that is meant. What cannot be the beginning of an id is left as it is."""
     if text == LAST:
         jobs = (await client.jobs(limit=1))["jobs"]
         if not jobs:
             raise click.UsageError("there is no job yet, so none is the last one")
-        return jobs[0]["jobId"]
+        return str(jobs[0]["jobId"])
     digits = digits_in(text)
     if digits is None:
         return text
@@ -32,7 +32,7 @@ async def whole_id(client: "Client", text: str) -> str:
     return found[0] if found else text
 
 
-async def _beginning_with(client: "Client", digits: str) -> list[str]:
+async def _beginning_with(client: "PlainClient", digits: str) -> list[str]:
     """An id begins with its time, so the beginning of one says when its job was accepted."""
     first, after = (_instant(at) for at in made_between(digits))
     query: dict[str, str | int] = {"created_from": first, "created_to": after, "limit": 500}

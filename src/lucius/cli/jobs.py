@@ -14,10 +14,9 @@ from lucius.cli.watching import watched
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from lucius.client import Client
-    from lucius.contract.shapes import JobShape, JobsShape
+    from lucius.client.plain import PlainClient
 
-    Ask = Callable[..., Awaitable[JobsShape]]
+    Ask = Callable[..., Awaitable[dict[str, Any]]]
 
 
 def filter_options(command: Any) -> Any:
@@ -64,7 +63,7 @@ def listed(session: Session, **filters: Any) -> None:
     session.show(page, show_page)
 
 
-async def first_found(ask: "Ask", query: dict[str, Any]) -> "JobsShape":
+async def first_found(ask: "Ask", query: dict[str, Any]) -> dict[str, Any]:
     """The next page with jobs on it. An empty page with a cursor is not the last one."""
     page = await ask(**query)
     while not page["jobs"] and page["next_cursor"]:
@@ -72,7 +71,7 @@ async def first_found(ask: "Ask", query: dict[str, Any]) -> "JobsShape":
     return page
 
 
-def show_page(page: "JobsShape") -> None:
+def show_page(page: dict[str, Any]) -> None:
     if not page["jobs"]:
         click.echo("no jobs")
         return
@@ -87,7 +86,7 @@ def show_page(page: "JobsShape") -> None:
 def show(session: Session, job_id: str) -> None:
     """Show a job, every attempt of its steps, and why it waits."""
 
-    async def ask(client: "Client", whole: str) -> tuple[Any, Any]:
+    async def ask(client: "PlainClient", whole: str) -> tuple[Any, Any]:
         return await client.job(whole), await client.executions(whole)
 
     job, attempts = session.call_job(job_id, ask)
@@ -124,14 +123,14 @@ def events(session: Session, job_id: str, after: int, follow: bool) -> None:
     session.show({"events": found}, lambda answer: _show_events(answer["events"]))
 
 
-async def _follow(session: Session, client: "Client", job_id: str, after: int) -> None:
+async def _follow(session: Session, client: "PlainClient", job_id: str, after: int) -> None:
     import json
 
     async for event in client.follow(job_id, after=after):
         click.echo(json.dumps(event) if session.as_json else event_line(event))
 
 
-async def _all_events(client: "Client", job_id: str, after: int) -> list[Any]:
+async def _all_events(client: "PlainClient", job_id: str, after: int) -> list[Any]:
     found: list[Any] = []
     while page := await client.events(job_id, after=after):
         found += page
@@ -144,7 +143,7 @@ def _show_events(found: list[Any]) -> None:
         click.echo(event_line(event))
 
 
-def show_outcome(session: Session, job: "JobShape", done: str) -> None:
+def show_outcome(session: Session, job: dict[str, Any], done: str) -> None:
     """Say what an order did. That the job already was so counts as done."""
     if session.as_json:
         echo_json(job)

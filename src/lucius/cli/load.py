@@ -149,11 +149,11 @@ def envelope_of(
 async def at_server(
     session: Session, envelope: dict[str, Any], poison: dict[str, Any] | None, plan: "LoadPlan"
 ) -> "tuple[LoadTally, float]":
-    from lucius.client import Client
+    from lucius.client.plain import PlainClient
     from lucius.load.server_target import ServerTarget
 
     most = 2 * (plan.concurrency if plan.rate is None else 1000)
-    async with Client(
+    async with PlainClient(
         session.url, api_key=session.api_key, retries=0, max_connections=most
     ) as client:
         await client.protocols()  # a server that is not there is said once, not by every job

@@ -1,13 +1,10 @@
 """`lucius outbox retry`: publish pending directives now."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from lucius.cli.session import Session, with_server
-
-if TYPE_CHECKING:
-    from lucius.contract.shapes import RetriedShape
 
 
 @click.group()
@@ -22,7 +19,7 @@ def retry(session: Session) -> None:
     session.show(session.call(lambda client: client.retry_outbox()), _show)
 
 
-def _show(counts: "RetriedShape") -> None:
+def _show(counts: dict[str, Any]) -> None:
     click.echo(
         f"{counts['published']} published, {counts['pending']} pending, {counts['failed']} failed"
     )

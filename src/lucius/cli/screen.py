@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from lucius.contract.shapes import EventShape, ExecutionShape, JobShape, StepShape
 
 T = TypeVar("T")
 COLOURS = {
@@ -52,7 +51,7 @@ def coloured(state: str, width: int = 0) -> str:
     return click.style(text, dim=True) if colour == "dim" else click.style(text, fg=colour)
 
 
-def show_job(job: "JobShape") -> None:
+def show_job(job: dict[str, Any]) -> None:
     click.echo(f"{click.style(job['jobId'], bold=True)}  {coloured(job['state'])}")
     click.echo(job["explanation"])
     click.echo("")
@@ -73,7 +72,7 @@ def show_job(job: "JobShape") -> None:
             click.echo(f"{click.style(f'{name:>12}', dim=True)}  {value}")
 
 
-def show_steps(steps: "Sequence[StepShape]") -> None:
+def show_steps(steps: Sequence[dict[str, Any]]) -> None:
     """Print one line a step. Long texts come last and are not cut, so that they can be copied."""
     rows = [
         (step["step_id"], step["service"], step["state"], _attempt(step), _took(step))
@@ -95,13 +94,13 @@ def column_widths(names: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> li
     return [max(map(len, column)) for column in columns]
 
 
-def heading(job: "JobShape") -> str:
+def heading(job: dict[str, Any]) -> str:
     from rich.markup import escape
 
     return f"{state_text(job['state'])}  [dim]{escape(job['explanation'])}[/dim]"
 
 
-def step_table(steps: "Sequence[StepShape]") -> "Table":
+def step_table(steps: Sequence[dict[str, Any]]) -> "Table":
     """The steps for live progress, where lines that are too long are cut."""
     from rich.markup import escape
     from rich.table import Table
@@ -122,11 +121,11 @@ def step_table(steps: "Sequence[StepShape]") -> "Table":
     return table
 
 
-def _attempt(step: "StepShape") -> str:
+def _attempt(step: dict[str, Any]) -> str:
     return f"{step['attempt_no']}/{step['max_attempts']}" if step["attempt_no"] else ""
 
 
-def _problem(step: "StepShape") -> str:
+def _problem(step: dict[str, Any]) -> str:
     if step["retry_at"]:
         return f"{step['last_error_code']}, again at {step['retry_at'][11:19]}Z"
     if step["last_error_code"]:
@@ -134,11 +133,11 @@ def _problem(step: "StepShape") -> str:
     return ""
 
 
-def _note(step: "StepShape") -> str:
+def _note(step: dict[str, Any]) -> str:
     return _problem(step) or reference_text(step["result_ref"])
 
 
-def _took(step: "StepShape") -> str:
+def _took(step: dict[str, Any]) -> str:
     """Since a worker took it: what it waited before does not count."""
     at_work = step["state"] == "IN_PROGRESS"
     return span(step["started_at"], step["completed_at"]) if step["completed_at"] or at_work else ""
@@ -153,7 +152,7 @@ def span(begun: str | None, ended: str | None) -> str:
     return f"{seconds:.2f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
 
 
-def show_attempts(attempts: "Sequence[ExecutionShape]") -> None:
+def show_attempts(attempts: Sequence[dict[str, Any]]) -> None:
     """Every attempt of every step: when it went out, who took it, how long it ran and how it ended."""
     names = ("step", "attempt", "sent", "waited", "ran", "worker", "ended")
     rows = [
@@ -185,7 +184,7 @@ def reference_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def event_line(event: "EventShape") -> str:
+def event_line(event: dict[str, Any]) -> str:
     """One event with the moves of its job and steps. `--json` also has those of outbox and executions."""
     event = printed(event)
     attempt = f" (attempt {event['attempt_no']})" if event["attempt_no"] else ""
@@ -212,7 +211,7 @@ def _moves(moves: "Sequence[str]") -> str:
     return ", ".join(f"{subject} {chain}" for subject, chain in chains.items())
 
 
-def show_jobs(jobs: "Sequence[JobShape]") -> None:
+def show_jobs(jobs: Sequence[dict[str, Any]]) -> None:
     """Print one line a job, and below it why it is in its state, unless it succeeded."""
     rows = [
         (job["jobId"], job["state"], age(job["created_at"]), job["tenant_id"], job["request_type"])
@@ -250,7 +249,7 @@ def _short(length: float) -> str:
     return f"{seconds}s"
 
 
-def progress(job: "JobShape") -> "RenderableType":
+def progress(job: dict[str, Any]) -> "RenderableType":
     """What live progress shows: the heading above the steps."""
     from rich.console import Group
     from rich.text import Text

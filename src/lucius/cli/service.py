@@ -114,7 +114,7 @@ def run_service(
     from lucius.bootstrap import standalone
     from lucius.bootstrap.adapters.services import named_service
     from lucius.bootstrap.telemetry import observed
-    from lucius.client import Client
+    from lucius.client.plain import PlainClient
     from lucius.core.plan import Mode
 
     settings = settings_beside(data, **logs(as_json))
@@ -144,7 +144,7 @@ def run_service(
                 health=health,
                 mode=Mode(mode) if mode else None,
                 pool=pool,
-                gateway=partial(Client, url, api_key=api_key, retries=0) if url else None,
+                gateway=partial(PlainClient, url, api_key=api_key, retries=0) if url else None,
                 chaos=chaos,
             )
         )

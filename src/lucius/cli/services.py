@@ -1,15 +1,12 @@
 """`lucius services`, `lucius service pause | resume`: who works, how fast, and what is held back."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from lucius.cli.screen import age
 from lucius.cli.session import Session, reason_option, with_server
 from lucius.cli.settings import show_table
-
-if TYPE_CHECKING:
-    from lucius.contract.shapes import ServiceOrderShape, ServiceShape, ServicesShape
 
 
 @click.command()
@@ -21,7 +18,7 @@ def services(session: Session, workers: bool) -> None:
     session.show(answer, lambda shown: _show(shown, workers=workers))
 
 
-def _show(answer: "ServicesShape", *, workers: bool) -> None:
+def _show(answer: dict[str, Any], *, workers: bool) -> None:
     names = (
         "service",
         "state",
@@ -44,7 +41,7 @@ def _show(answer: "ServicesShape", *, workers: bool) -> None:
             )
 
 
-def _row(service: "ServiceShape") -> tuple[str, ...]:
+def _row(service: dict[str, Any]) -> tuple[str, ...]:
     return (
         service["service"],
         _state(service),
@@ -58,7 +55,7 @@ def _row(service: "ServiceShape") -> tuple[str, ...]:
     )
 
 
-def _state(service: "ServiceShape") -> str:
+def _state(service: dict[str, Any]) -> str:
     if service["paused"] is not None:
         return "paused"
     if not service["subscribed"]:
@@ -91,6 +88,6 @@ def resume_service(session: Session, name: str) -> None:
     session.show(answer, lambda shown: _tell(shown, "resumed"))
 
 
-def _tell(answer: "ServiceOrderShape | Any", done: str) -> None:
+def _tell(answer: dict[str, Any], done: str) -> None:
     repeated = " (it already was)" if answer["outcome"] == "already" else ""
     click.echo(f"{answer['service']} {done}{repeated}")

@@ -15,7 +15,7 @@ from lucius.core.printable import printable_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lucius.client import Client
+    from lucius.client.plain import PlainClient
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Session:
     api_key: str | None = None
     as_json: bool = False
 
-    def call(self, ask: "Callable[[Client], Awaitable[T]]") -> T:
+    def call(self, ask: "Callable[[PlainClient], Awaitable[T]]") -> T:
         """What the server answers; without control characters where it is shown as text."""
 
         async def connected() -> T:
@@ -38,29 +38,25 @@ class Session:
         answer = run(connected())
         return answer if self.as_json else printed(answer)
 
-    def call_job(self, job_id: str, ask: "Callable[[Client, str], Awaitable[T]]") -> T:
+    def call_job(self, job_id: str, ask: "Callable[[PlainClient, str], Awaitable[T]]") -> T:
         """The same about one job, whose id may be cut short, or `last`."""
         from lucius.cli.ids import whole_id
 
-        async def asked(client: "Client") -> T:
+        async def asked(client: "PlainClient") -> T:
             return await ask(client, await whole_id(client, job_id))
 
         return self.call(asked)
 
-    def connect(self) -> "Client":
-        from lucius.client import Client
+    def connect(self) -> "PlainClient":
+        from lucius.client.plain import PlainClient
 
-        return Client(self.url, api_key=self.api_key, retries=2, on_warning=_told_by_the_command)
+        return PlainClient(self.url, api_key=self.api_key, retries=2)
 
     def show(self, value: Any, render: Callable[[Any], None]) -> None:
         if self.as_json:
             echo_json(value)
         else:
             render(value)
-
-
-def _told_by_the_command(warning: str) -> None:
-    """What an answer warns about, commands show themselves."""
 
 
 def show_warnings(answer: Any, about: str = "") -> None:

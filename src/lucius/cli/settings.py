@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,9 +10,6 @@ from lucius.cli.groups import ListByDefault
 from lucius.cli.ledger import settings_in_force
 from lucius.cli.screen import column_widths, printed
 from lucius.cli.session import Session, echo_json, with_json, with_server
-
-if TYPE_CHECKING:
-    from lucius.contract.shapes import SettingsShape
 
 
 @click.command()
@@ -28,7 +25,7 @@ def settings(session: Session, server: bool) -> None:
     session.show(found, _show_settings)
 
 
-def _show_settings(found: "SettingsShape") -> None:
+def _show_settings(found: dict[str, Any]) -> None:
     rows = [(each["name"], each["value"], each["source"]) for each in found["settings"]]
     show_table(("variable", "value", "source"), rows)
     for warning in found["warnings"]:

@@ -9,7 +9,7 @@ import click
 from lucius.cli.session import Session, echo_json, show_warnings, with_server
 
 if TYPE_CHECKING:
-    from lucius.client import Client
+    from lucius.client.plain import PlainClient
 
 AT_ONCE = 16
 """Commands that are on their way together."""
@@ -56,7 +56,7 @@ def _read(file: Path) -> list[tuple[int, dict[str, Any]]]:
 
 
 async def _submitted(
-    client: "Client", commands: list[tuple[int, dict[str, Any]]]
+    client: "PlainClient", commands: list[tuple[int, dict[str, Any]]]
 ) -> list[dict[str, Any]]:
     import asyncio
 

@@ -1,7 +1,7 @@
 """Following a job to its end: a live table on a terminal, plain lines elsewhere."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,8 +9,7 @@ from lucius.cli.screen import event_line, progress, reference_text
 from lucius.cli.session import Session
 
 if TYPE_CHECKING:
-    from lucius.client import Client
-    from lucius.contract.shapes import JobShape
+    from lucius.client.plain import PlainClient
 
 SUCCEEDED = "SUCCEEDED"
 
@@ -18,7 +17,7 @@ SUCCEEDED = "SUCCEEDED"
 def watched(session: Session, job_id: str) -> None:
     """Follow a job, print its last line, and leave with its exit code. Ctrl-C leaves the job alone."""
 
-    async def ask(client: "Client", whole: str) -> "JobShape":
+    async def ask(client: "PlainClient", whole: str) -> dict[str, Any]:
         return await watch_job(client, whole, quiet=session.as_json)
 
     try:
@@ -30,7 +29,7 @@ def watched(session: Session, job_id: str) -> None:
     click.get_current_context().exit(exit_code(job))
 
 
-async def watch_job(client: "Client", job_id: str, *, quiet: bool = False) -> "JobShape":
+async def watch_job(client: "PlainClient", job_id: str, *, quiet: bool = False) -> dict[str, Any]:
     """Show the progress of a job until it has ended, and return the job."""
     if quiet:
         return await client.wait(job_id)
@@ -39,7 +38,7 @@ async def watch_job(client: "Client", job_id: str, *, quiet: bool = False) -> "J
     return await _lines(client, job_id)
 
 
-async def _live(client: "Client", job_id: str) -> "JobShape":
+async def _live(client: "PlainClient", job_id: str) -> dict[str, Any]:
     """Draw a table of the steps eight times a second, so that the times of running steps count up."""
     from rich.console import Console
     from rich.live import Live
@@ -52,7 +51,7 @@ async def _live(client: "Client", job_id: str) -> "JobShape":
     return job
 
 
-async def watch_bar(client: "Client", job_id: str, name: str) -> "JobShape":
+async def watch_bar(client: "PlainClient", job_id: str, name: str) -> dict[str, Any]:
     """The same with a progress bar: a step that has succeeded moves it on."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -70,23 +69,23 @@ async def watch_bar(client: "Client", job_id: str, name: str) -> "JobShape":
         return await client.job(job_id)
 
 
-def standing(job: "JobShape") -> tuple[int, str]:
+def standing(job: dict[str, Any]) -> tuple[int, str]:
     """How many steps have succeeded, and which one comes next."""
     left = [step["step_id"] for step in job["steps"] if step["state"] != SUCCEEDED]
     return len(job["steps"]) - len(left), left[0] if left else "done"
 
 
-async def _lines(client: "Client", job_id: str) -> "JobShape":
+async def _lines(client: "PlainClient", job_id: str) -> dict[str, Any]:
     async for event in client.follow(job_id):
         click.echo(event_line(event))
     return await client.job(job_id)
 
 
-def exit_code(job: "JobShape") -> int:
+def exit_code(job: dict[str, Any]) -> int:
     return 0 if job["state"] == SUCCEEDED else 1
 
 
-def conclude(job: "JobShape") -> None:
+def conclude(job: dict[str, Any]) -> None:
     """Print the last line of a watched job: its output, or why it did not succeed."""
     if job["state"] == SUCCEEDED:
         click.echo(f"{job['jobId']} succeeded: {reference_text(job['final_output'])}")

@@ -1,15 +1,12 @@
 """`lucius why [JOB]`: the cause, its evidence, what comes next, and the command that helps."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from lucius.cli.completing import job_ids
 from lucius.cli.screen import moment
 from lucius.cli.session import Session, with_server
-
-if TYPE_CHECKING:
-    from lucius.contract.shapes import SystemWhyShape, WhyShape
 
 COLOURS = {"OUTAGE": "red", "PROBLEM": "yellow", "WAITS": "cyan", "FINE": "green"}
 
@@ -28,7 +25,7 @@ def why(session: Session, job_id: str | None) -> None:
         session.show(session.call(lambda client: client.why()), _show_all)
 
 
-def _show_all(answer: "SystemWhyShape") -> None:
+def _show_all(answer: dict[str, Any]) -> None:
     if not answer["causes"]:
         click.echo("nothing is wrong")
     for number, cause in enumerate(answer["causes"]):
@@ -36,7 +33,7 @@ def _show_all(answer: "SystemWhyShape") -> None:
         _show(cause)
 
 
-def _show(found: "WhyShape") -> None:
+def _show(found: dict[str, Any]) -> None:
     cause = click.style(found["cause"], fg=COLOURS.get(found["severity"]), bold=True)
     since = f", since {moment(found['since'])}" if found["since"] else ""
     click.echo(f"{cause}  {found['summary']}{since}")

@@ -1,5 +1,8 @@
-"""What users of the API import."""
+"""What users of the API import. The models of answers are in `lucius.client.models`."""
 
+from typing import TYPE_CHECKING, Any
+
+from lucius.client import models
 from lucius.client.blocking import BlockingClient
 from lucius.client.client import Client
 from lucius.client.errors import (
@@ -15,6 +18,18 @@ from lucius.client.errors import (
     UnreachableError,
 )
 from lucius.contract import DEFAULT_URL, ENDED
+from lucius.contract.states import JobState, StepState
+
+if TYPE_CHECKING:
+    from lucius.client.models import Command
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Loaded when it is first used, as every model."""
+        if name != "Command":
+            raise AttributeError(f"module {__name__} has no attribute {name}")
+        return models.Command
+
 
 __all__ = [
     "DEFAULT_URL",
@@ -22,12 +37,15 @@ __all__ = [
     "BlockingClient",
     "Client",
     "ClientError",
+    "Command",
     "Conflict",
     "Forbidden",
     "Invalid",
+    "JobState",
     "NotFound",
     "ProblemError",
     "Saturated",
+    "StepState",
     "Unauthenticated",
     "Unavailable",
     "UnreachableError",

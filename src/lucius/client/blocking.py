@@ -5,10 +5,10 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from lucius.client.client import Client
-from lucius.contract.shapes import EventShape
+from lucius.client import models
+from lucius.client.client import Client, Options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,9 +25,9 @@ def _blocking(
 
 
 class BlockingClient:
-    """`BlockingClient().run(envelope)` submits and returns the ended job. Options as for `Client`."""
+    """`BlockingClient().run(command)` submits and returns the ended job. Options as for `Client`."""
 
-    def __init__(self, url: str | None = None, **options: Any) -> None:
+    def __init__(self, url: str | None = None, **options: Unpack[Options]) -> None:
         self._client = Client(url, **options)
         self._loop = _Loop()
         self._finalizer = weakref.finalize(self, _close, self._loop, self._client)
@@ -64,7 +64,7 @@ class BlockingClient:
     pull = _blocking(Client.pull)
     reply = _blocking(Client.reply)
 
-    def follow(self, job_id: str, *, after: int = 0) -> Iterator[EventShape]:
+    def follow(self, job_id: str, *, after: int = 0) -> "Iterator[models.EventView]":
         """Events as they happen, until the job has ended."""
         events = self._client.follow(job_id, after=after)
         try:
@@ -120,7 +120,7 @@ def _close(loop: _Loop, client: Client) -> None:
     loop.stop()
 
 
-async def _next(events: AsyncIterator[EventShape]) -> EventShape | None:
+async def _next(events: "AsyncIterator[models.EventView]") -> "models.EventView | None":
     return await anext(events, None)
 
 

@@ -1,8 +1,11 @@
 """What the client raises: one class for each kind of refusal, so that a program catches what it can mend."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final
+
+from lucius.client import models
 
 
 class ClientError(Exception):
@@ -16,8 +19,8 @@ class UnreachableError(ClientError):
 class ProblemError(ClientError):
     """The server refused the request. `code` is stable and has a reference page.
 
-    `errors` has one entry for each bad field: `pointer` or `parameter`, and `detail`. `retry_after`: seconds
-    after which the same request may be taken, where the server says so. `document` is the problem as it came.
+    `retry_after`: seconds after which the same request may be taken, where the server says so. `problem` is
+    the problem document, `document` the same as it came.
     """
 
     def __init__(
@@ -28,10 +31,29 @@ class ProblemError(ClientError):
         self.retry_after = retry_after
         self.code = str(document.get("code", "UNKNOWN"))
         self.detail = str(document.get("detail", ""))
-        self.errors: list[dict[str, str]] = list(document.get("errors", ()))
-        more = [line for line in map(_line, self.errors) if line.strip() not in self.detail]
+        self._faults = [_fault(each) for each in _listed(document.get("errors"))]
+        more = [line for line in map(_line, self._faults) if line.strip() not in self.detail]
         self.lines = [f"{self.code}: {self.detail}", *more]
         super().__init__("\n".join(self.lines))
+
+    @cached_property
+    def problem(self) -> "models.ProblemView":
+        """What a server in between leaves out or says in another type is made up for."""
+        document = {
+            **self.document,
+            "type": str(self.document.get("type", "about:blank")),
+            "title": str(self.document.get("title", self.code)),
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            "errors": self._faults,
+        }
+        return models.ProblemView.model_validate(document)
+
+    @property
+    def errors(self) -> "list[models.FaultView]":
+        """One entry for each bad field: its `pointer` or `parameter`, and `detail`."""
+        return self.problem.errors
 
 
 class Invalid(ProblemError):
@@ -84,6 +106,16 @@ def refusal(
 ) -> ProblemError:
     """The error for an answer of this status."""
     return _KINDS.get(status, ProblemError)(status, document, retry_after)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _fault(value: Any) -> dict[str, str]:
+    """Texts alone, and a detail among them."""
+    given = value if isinstance(value, dict) else {"detail": value}
+    return {"detail": ""} | {name: str(text) for name, text in given.items() if text is not None}
 
 
 def _line(error: Mapping[str, str]) -> str:

@@ -3,10 +3,10 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Final
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -15,6 +15,8 @@ import orjson
 from lucius.client.errors import ClientError, ProblemError, UnreachableError, refusal
 from lucius.contract.addresses import without_credentials
 
+_JSON: Final = {"content-type": "application/json"}
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _RETRIED: Final = frozenset((408, 429, 502, 503, 504))
 _UNTOUCHED: Final = frozenset((429,))
 """Answers that say that nothing was created."""
@@ -26,6 +28,13 @@ _SOCKET: Final = "unix:"
 
 CONNECTION_ERRORS: Final = (aiohttp.ClientError, TimeoutError, OSError)
 _NEVER_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+
+class RawAnswer(NamedTuple):
+    """What the server said to a request that it took."""
+
+    status: int
+    content: bytes
 
 
 class Wire:
@@ -71,8 +80,8 @@ class Wire:
         headers: Mapping[str, str] | None = None,
         patience: float = 0,
         repeatable: bool = True,
-    ) -> Any:
-        """The answer's JSON. What is not `repeatable` is only sent again if nothing can have happened."""
+    ) -> RawAnswer:
+        """The answer. What is not `repeatable` is only sent again if nothing can have happened."""
         data = None if body is None else _encoded(body)
         for attempt in range(self.retries + 1):
             last = attempt == self.retries
@@ -92,10 +101,9 @@ class Wire:
             await asyncio.sleep(asked or self.pause(attempt))
         if not 200 <= answer.status < 300:
             raise problem(answer, content)
-        return self._read(content)
+        return RawAnswer(answer.status, content)
 
-    @asynccontextmanager
-    async def exchange(
+    def exchange(
         self,
         method: str,
         path: str,
@@ -103,24 +111,20 @@ class Wire:
         query: Mapping[str, str] | None = None,
         data: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        patience: float | None = 0,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request, once. `patience`: how much longer than usual its answer may take; None: for ever."""
-        given = dict(headers or {})
-        if data is not None:
-            given["content-type"] = "application/json"
-        answering = None if patience is None else self._timeout + patience
-        timeout = aiohttp.ClientTimeout(sock_connect=self._timeout, sock_read=answering)
-        async with self._opened().request(
+        patience: float = 0,
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """One request, once. `patience`: how much longer than usual its answer may take."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        return self._opened().request(
             method,
-            f"{self._base}{path}",
-            params=query,
+            self._base + target,
             data=data,
-            headers=given,
-            timeout=timeout,
+            headers=headers if data is None else {**(headers or {}), **_JSON},
+            timeout=aiohttp.ClientTimeout(
+                sock_connect=self._timeout, sock_read=self._timeout + patience
+            ),
             allow_redirects=False,
-        ) as answer:
-            yield answer
+        )
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -137,19 +141,28 @@ class Wire:
             return aiohttp.UnixConnector(self._socket, limit=self._max_connections)
         return aiohttp.TCPConnector(limit=self._max_connections)
 
-    def _read(self, content: bytes) -> Any:
-        try:
-            return orjson.loads(content)
-        except ValueError as error:
-            raise ClientError(
-                f"{without_credentials(self.url)} answers, but it is not LUCIUS"
-            ) from error
-
     def pause(self, attempt: int) -> float:
         return self._backoff * 2.0 ** min(attempt, 6) * random.uniform(0.5, 1.0)
 
     def unreachable(self, error: BaseException) -> UnreachableError:
         return UnreachableError(f"no answer from {without_credentials(self.url)}: {_reason(error)}")
+
+    def misread(self, error: ValueError) -> ClientError:
+        """Whatever answered, answered something else than a LUCIUS of this version would."""
+        at = without_credentials(self.url)
+        return ClientError(
+            f"{at} answers, but it is not LUCIUS, or another version: {_first(error)}"
+        )
+
+
+def _first(error: ValueError) -> str:
+    """The first thing that is wrong. pydantic has a list; it is not imported for that."""
+    listed = getattr(error, "errors", None)
+    if listed is None:
+        return str(error)
+    first = listed(include_url=False, include_input=False)[0]
+    place = "/".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
 def _reason(error: BaseException) -> str:
@@ -191,5 +204,12 @@ def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
-    """With the standard library: orjson refuses numbers that the server has a better message for."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    """By orjson; where that would refuse a number, or write NaN as null, by the standard library.
+
+    A number that is too large is for the server to refuse, which has a better message.
+    """
+    try:
+        data = orjson.dumps(body)
+    except TypeError:
+        data = b"null"
+    return _ENCODER.encode(body).encode() if b"null" in data else data

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 from lucius.client import (
     ENDED,
-    Client,
     ClientError,
     Conflict,
     Invalid,
@@ -16,6 +15,7 @@ from lucius.client import (
     Saturated,
     UnreachableError,
 )
+from lucius.client.plain import PlainClient
 from lucius.load.tally import JobEnd
 
 WAIT_SECONDS: Final = 10.0
@@ -28,7 +28,7 @@ class ServerTarget:
     """`envelope` is the command of every job. `poison` is the payload of those that are meant to fail."""
 
     def __init__(
-        self, client: Client, envelope: Mapping[str, Any], poison: Mapping[str, Any] | None
+        self, client: PlainClient, envelope: Mapping[str, Any], poison: Mapping[str, Any] | None
     ) -> None:
         self._client = client
         self._envelope = envelope

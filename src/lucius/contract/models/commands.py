@@ -28,7 +28,6 @@ from lucius.contract.models.base import (
     OUTPUT,
     TRACE,
     JsonObject,
-    MayMiss,
     RequestBody,
     View,
 )
@@ -170,8 +169,8 @@ class SubmittedView(View):
     duplicate: bool = Field(
         description="The same request was accepted before: this is its job", examples=[False]
     )
-    warnings: MayMiss[list[FaultView]] = Field(
-        None,
+    warnings: list[FaultView] = Field(
+        [],
         description="Fields that are kept though nobody knows them, where a known one may be meant",
     )
 

@@ -255,7 +255,7 @@ class RefusalView(View):
     jobId: JobId
     code: Code
     detail: Detail
-    errors: MayMiss[list[FaultView]] = Field(None, description="Every fault, with its place")
+    errors: list[FaultView] = Field([], description="Every fault, with its place")
 
 
 class BulkView(View):

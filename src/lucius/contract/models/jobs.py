@@ -186,8 +186,8 @@ class StepView(View):
     outbox: OutboxView | None = Field(description="The directive of the step on its way to the bus")
 
 
-class JobView(View):
-    """A job. Lists leave its steps out; answers to orders say the outcome."""
+class ListedJobView(View):
+    """A job in a list, which leaves its steps out."""
 
     jobId: JobId
     tenant_id: TenantId
@@ -274,7 +274,12 @@ class JobView(View):
     redriven_by: str | None = Field(
         description="The job that took over from this failed one", examples=[None]
     )
-    steps: MayMiss[list[StepView]] = Field(None, description="The steps, in their order")
+
+
+class JobView(ListedJobView):
+    """A job with its steps. Answers to orders say the outcome."""
+
+    steps: list[StepView] = Field(description="The steps, in their order")
     outcome: MayMiss[AnyOrdered] = Field(
         None, description="What became of the order", examples=["applied"]
     )
@@ -352,7 +357,7 @@ class EventsView(View):
 class JobsView(View):
     """A page may be short, or even empty, while `next_cursor` is set: only null means the end."""
 
-    jobs: list[JobView] = Field(description="The jobs, newest first")
+    jobs: list[ListedJobView] = Field(description="The jobs, newest first")
     next_cursor: str | None = Field(
         description="Give it as `cursor` for the next page; null: there is none", examples=[None]
     )

@@ -46,9 +46,7 @@ class ProblemView(View):
     status: int = Field(description="The HTTP status", examples=[404])
     code: Code
     detail: Detail
-    errors: MayMiss[list[FaultView]] = Field(
-        None, description="Every fault, with its place", max_length=100
-    )
+    errors: list[FaultView] = Field([], description="Every fault, with its place", max_length=100)
 
 
 class UnreadyView(ProblemView):
