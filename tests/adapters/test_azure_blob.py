@@ -1,6 +1,6 @@
 """What is particular to Azure Blob: connections, spellings of one blob, who may touch what, and errors."""
 
-from functools import partial
+from dataclasses import replace
 from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
 from lucius.standins.azurite import create_container
 from lucius.workspaces import azure_blob
 from lucius.workspaces.azure_account import Account, BlobConnectionError, account_of
-from lucius.workspaces.azure_blob import blob_place, open_blobs, stores_of
+from lucius.workspaces.azure_blob import blobs, stores_of
 from lucius.workspaces.objects import ObjectWorkspace
 from tests.azurite_server import shared_azurite
 
@@ -32,10 +32,16 @@ SPELLINGS = [
 
 def workspace(**places: Any) -> ObjectWorkspace:
     """In memory; `home` is az://work/jobs."""
-    place_of = partial(blob_place, Account("name", f"https://{HOST}"))
-    stores = {"work": MemoryStore(), "docs": MemoryStore()}
-    opened = {name: [place_of(root) for root in roots] for name, roots in places.items()}
-    return ObjectWorkspace(place_of, stores.__getitem__, home=place_of("az://work/jobs"), **opened)
+    containers = {"work": MemoryStore(), "docs": MemoryStore()}
+    stores = replace(
+        blobs(Account("name", f"https://{HOST}", {"account_key": "a2V5"})),
+        open=containers.__getitem__,
+    )
+    return ObjectWorkspace([stores], home="az://work/jobs", **places)
+
+
+def opened(connection: str, home: str) -> ObjectWorkspace:
+    return ObjectWorkspace([blobs(account_of(connection))], home=home)
 
 
 # -- connections -----------------------------------------------------------------------------
@@ -106,9 +112,9 @@ async def test_an_account_is_reached_with_the_identity_of_the_process(
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     monkeypatch.setattr(azure_blob, "DefaultAzureCredential", Identity)
     account = Account("name", f"http://127.0.0.1:{runner.addresses[0][1]}/name")
-    place_of = partial(blob_place, account)
-    opened = ObjectWorkspace(place_of, stores_of(account), home=place_of("az://work"))
-    assert await opened.read("az://work/object") is None
+    store = stores_of(account)("work")
+    with pytest.raises(FileNotFoundError):
+        await store.get_async("object")
     assert said == ["Bearer token for https://storage.azure.com/.default"]
     assert get_ident() not in threads, "the event loop does not wait for a token"
     await runner.cleanup()
@@ -119,20 +125,20 @@ async def test_an_account_is_reached_with_the_identity_of_the_process(
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 async def test_all_spellings_name_the_same_blob(spelling: str) -> None:
-    blobs = workspace()
-    await blobs.write("az://work/jobs/a%20b%23c%3Fd%2520%C3%A9", b"x")
+    objects = workspace()
+    await objects.write("az://work/jobs/a%20b%23c%3Fd%2520%C3%A9", b"x")
     uri = spelling.format("jobs/a%20b%23c%3Fd%2520%C3%A9")
-    assert await blobs.read(uri) == b"x"
-    (listed,) = await blobs.list(spelling.format("jobs/"))
-    assert await blobs.read(listed) == b"x"
+    assert await objects.read(uri) == b"x"
+    (listed,) = await objects.list(spelling.format("jobs/"))
+    assert await objects.read(listed) == b"x"
     assert listed.lower().startswith(spelling.format("").lower()), "as it was asked for"
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 async def test_no_spelling_leads_to_the_work_of_another_job(spelling: str) -> None:
-    blobs = workspace(readable=["az://work"], writable=["az://work"])
-    await blobs.write("az://work/jobs/b/job_2/secret", b"b's")
-    scoped = blobs.within("az://work/jobs/a/job_1/")
+    objects = workspace(readable=["az://work"], writable=["az://work"])
+    await objects.write("az://work/jobs/b/job_2/secret", b"b's")
+    scoped = objects.within("az://work/jobs/a/job_1/")
     uri = spelling.format("jobs/b/job_2/secret")
     for attempt in (scoped.read(uri), scoped.write(uri, b"x"), scoped.remove(uri)):
         with pytest.raises(WorkspaceRefusedError):
@@ -142,8 +148,8 @@ async def test_no_spelling_leads_to_the_work_of_another_job(spelling: str) -> No
 
 
 async def test_roots_open_places_to_read_and_places_to_write() -> None:
-    blobs = workspace(readable=["az://docs/in"], writable=["az://docs/out/"])
-    scoped = blobs.within("az://work/jobs/a/job_1/")
+    objects = workspace(readable=["az://docs/in"], writable=["az://docs/out/"])
+    scoped = objects.within("az://work/jobs/a/job_1/")
     assert await scoped.read("az://docs/in/x") is None
     assert not scoped.writable("az://docs/in/x")
     assert scoped.writable("az://docs/out/x")
@@ -154,35 +160,43 @@ async def test_roots_open_places_to_read_and_places_to_write() -> None:
 
 @pytest.mark.parametrize("uri", ["az://work/jobs/a/", "az://work"])
 async def test_a_folder_is_not_an_object(uri: str) -> None:
-    blobs = workspace(writable=["az://work"])
+    objects = workspace(writable=["az://work"])
     with pytest.raises(WorkspaceRefusedError):
-        await blobs.within().write(uri, b"x")
+        await objects.within().write(uri, b"x")
 
 
 # -- errors ----------------------------------------------------------------------------------
 
 
 async def test_a_container_that_does_not_exist_is_named() -> None:
-    blobs = open_blobs(shared_azurite().blob_connection, home="az://not-there")
-    assert await blobs.read("az://not-there/x") is None
+    objects = opened(shared_azurite().blob_connection, "az://not-there")
     for attempt in (
-        blobs.write("az://not-there/x", b""),
-        blobs.create("az://not-there/x", b""),
-        blobs.list("az://not-there/"),
-        blobs.folders("az://not-there/"),
+        objects.read("az://not-there/x"),
+        objects.write("az://not-there/x", b""),
+        objects.create("az://not-there/x", b""),
+        objects.list("az://not-there/"),
+        objects.folders("az://not-there/"),
     ):
-        with pytest.raises(WorkspaceError, match=r"az://not-there/.*does not exist: create it"):
+        with pytest.raises(WorkspaceError, match=r"az://not-there/.*does not exist") as raised:
             await attempt
+        assert raised.value.code == "BUCKET_MISSING"
 
 
 async def test_a_wrong_key_is_told_with_what_helps() -> None:
     connection, container = shared_azurite().blob_connection, f"keyed-{uuid4().hex[:8]}"
     await create_container(connection, container)
     wrong = connection.replace("AccountKey=Eby8", "AccountKey=AAAA")
-    blobs, uri = open_blobs(wrong, home=f"az://{container}"), f"az://{container}/x"
-    for attempt in (blobs.read(uri), blobs.create(uri, b""), blobs.list(f"az://{container}/")):
-        with pytest.raises(WorkspaceError, match=r"LUCIUS_BLOB_CONNECTION.*Data Contributor"):
+    objects, uri = opened(wrong, f"az://{container}"), f"az://{container}/x"
+    for attempt in (
+        objects.read(uri),
+        objects.create(uri, b""),
+        objects.list(f"az://{container}/"),
+    ):
+        with pytest.raises(
+            WorkspaceError, match=r"LUCIUS_BLOB_CONNECTION.*Data Contributor"
+        ) as raised:
             await attempt
+        assert raised.value.code == "STORAGE_ACCESS_DENIED"
 
 
 async def test_an_account_that_does_not_answer_is_told_without_its_signature(
@@ -190,8 +204,8 @@ async def test_an_account_that_does_not_answer_is_told_without_its_signature(
 ) -> None:
     monkeypatch.setattr(azure_blob, "RETRIES", {"max_retries": 0})
     said = "AccountName=a;SharedAccessSignature=sv=1&sig=geheim;BlobEndpoint=http://127.0.0.1:9/a"
-    blobs = open_blobs(said, home="az://work")
-    for attempt in (blobs.read("az://work/x"), blobs.list("az://work/")):
+    objects = opened(said, "az://work")
+    for attempt in (objects.read("az://work/x"), objects.list("az://work/")):
         with pytest.raises(WorkspaceError, match=r"az://work/x?: ") as raised:
             await attempt
         assert "geheim" not in str(raised.value)

@@ -1,7 +1,7 @@
 """How many requests exactly-once takes on an object store: no more than the protocol needs."""
 
 from collections import Counter
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import obstore
@@ -14,7 +14,7 @@ from lucius.platform.commit import folders
 from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.task import SMALL, Task
 from lucius.workspaces.azure_account import Account
-from lucius.workspaces.azure_blob import blob_place
+from lucius.workspaces.azure_blob import blobs as blobs_of
 from lucius.workspaces.objects import ObjectWorkspace
 
 
@@ -33,15 +33,16 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return seen
 
 
-def blobs() -> ObjectWorkspace:
-    place_of = partial(blob_place, Account("name", "https://name.blob.core.windows.net"))
+async def blobs(requests: Counter[str]) -> ObjectWorkspace:
+    """Its containers are written to already: at first use, more is asked of a store."""
     store = MemoryStore()
-    return ObjectWorkspace(
-        place_of,
-        lambda container: store,
-        home=place_of("az://jobs"),
-        writable=[place_of("az://results")],
-    )
+    account = Account("name", "https://name.blob.core.windows.net", {"account_key": "a2V5"})
+    stores = replace(blobs_of(account), open=lambda container: store)
+    opened = ObjectWorkspace([stores], home="az://jobs", writable=["az://results"])
+    for container in ("jobs", "results"):
+        await opened.create(f"az://{container}/first", b"")
+    requests.clear()
+    return opened
 
 
 def directive(attempt_no: int = 1, **fields: Any) -> Directive:
@@ -75,27 +76,27 @@ async def served(blobs: ObjectWorkspace, given: Directive, content: bytes = b"sm
 
 
 async def test_a_small_output_takes_three(requests: Counter[str]) -> None:
-    await served(blobs(), directive())
+    await served(await blobs(requests), directive())
     assert requests == {"get": 1, "put": 2}, "a look for a redrive, the record, the output"
 
 
 async def test_a_second_attempt_looks_for_the_record_of_the_first(requests: Counter[str]) -> None:
-    await served(blobs(), directive(2))
+    await served(await blobs(requests), directive(2))
     assert requests == {"get": 2, "put": 2}
 
 
 async def test_one_that_the_client_wants_elsewhere_takes_two_more(requests: Counter[str]) -> None:
-    await served(blobs(), directive(final_step=True, output_ref="az://results/a.txt"))
+    await served(await blobs(requests), directive(final_step=True, output_ref="az://results/a.txt"))
     assert requests == {"get": 2, "put": 3}
 
 
 async def test_a_large_output_is_written_and_read_once_more(requests: Counter[str]) -> None:
-    await served(blobs(), directive(), bytes(SMALL + 1))
+    await served(await blobs(requests), directive(), bytes(SMALL + 1))
     assert requests == {"get": 3, "put": 3}, "staged, read again, and a second look for a redrive"
 
 
 async def test_who_finds_the_record_looks_once_at_each_place(requests: Counter[str]) -> None:
-    store = blobs()
+    store = await blobs(requests)
     await served(store, directive())
     requests.clear()
     await served(store, directive(2))
@@ -103,7 +104,18 @@ async def test_who_finds_the_record_looks_once_at_each_place(requests: Counter[s
 
 
 async def test_the_records_of_an_attempt_take_two(requests: Counter[str]) -> None:
-    records = WorkspaceRecords(blobs())
+    records = WorkspaceRecords(await blobs(requests))
     assert (await records.begin(directive(), "worker")).mine
     await records.finish(directive(), {"status": "SUCCEEDED"})
     assert requests == {"put": 2}
+
+
+async def test_at_first_use_a_container_is_asked_for_its_conditions(
+    requests: Counter[str],
+) -> None:
+    objects = await blobs(requests)
+    digest = await objects.digest("az://jobs/first")
+    assert digest is not None
+    requests.clear()
+    assert await objects.replace("az://jobs/first", b"x", digest)
+    assert requests == {"get": 1, "put": 2}

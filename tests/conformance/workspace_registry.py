@@ -3,11 +3,11 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
+from unittest.mock import patch
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -16,12 +16,14 @@ from obstore.store import MemoryStore
 from lucius.ports.workspace import Workspace
 from lucius.standins.azurite import create_container
 from lucius.workspaces.azure_account import Account, account_of
-from lucius.workspaces.azure_blob import blob_place, open_blobs
+from lucius.workspaces.azure_blob import blobs
+from lucius.workspaces.buckets import gcs, s3
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace
 from lucius.workspaces.memory import MemoryWorkspace
 from lucius.workspaces.objects import ObjectWorkspace
 from tests.azurite_server import shared_azurite
+from tests.s3_server import S3Server, shared_s3
 
 
 @dataclass
@@ -145,7 +147,8 @@ class AzureBlobAdapter:
             "file:///root/object",
             "object",
         )
-        await body(Harness(open_blobs(connection, home=root), root, outside))
+        stores = blobs(account_of(connection))
+        await body(Harness(ObjectWorkspace([stores], home=root), root, outside))
 
 
 class ObjectsInMemoryAdapter:
@@ -156,11 +159,53 @@ class ObjectsInMemoryAdapter:
 
     def run(self, body: Body) -> None:
         account, store = Account("name", "https://name.blob.core.windows.net"), MemoryStore()
-        place_of = partial(blob_place, account)
+        stores = replace(blobs(account), open=lambda container: store)
         root = "https://name.blob.core.windows.net/container/root/"
-        workspace = ObjectWorkspace(place_of, lambda container: store, home=place_of(root))
+        workspace = ObjectWorkspace([stores], home=root)
         outside = ("https://name.blob.core.windows.net/other/root/object", "az://container/other")
         asyncio.run(_await(body, Harness(workspace, root, outside)))
+
+
+class BucketAdapter:
+    """S3, or the same server as Google Cloud Storage speaks, in a bucket of its own each time."""
+
+    capabilities: frozenset[str] = frozenset()
+
+    def __init__(self, name: str, scheme: str) -> None:
+        self.name = name
+        self._scheme = scheme
+
+    def run(self, body: Body) -> None:
+        server = shared_s3()
+        with patch.dict(os.environ, server.known):
+            asyncio.run(self._run(body, server))
+
+    async def _run(self, body: Body, server: S3Server) -> None:
+        stores = {"s3": s3(server.keyed, ""), "gs": gcs(server.gcs)}[self._scheme]
+        bucket = server.bucket()
+        base = f"{self._scheme}://{bucket}"
+        root = f"{base}/root/"
+        outside = (
+            f"{base}/other/object",
+            f"{base}/root/../other/object",
+            f"{base}/root/%2e%2e/other/object",
+            f"{base}/root-longer/object",
+            f"{base}/root//object",
+            f"{base}/root/./object",
+            f"{base}/root/back%5Cslash",
+            f"{base}/root/nul%00byte",
+            f"{base}/root/object?versionId=1",
+            f"{base}/root/object?X-Amz-Signature=x",
+            f"{self._scheme}://{bucket}2/root/object",
+            f"{self._scheme}://user:password@{bucket}/root/object",
+            f"{self._scheme}://{bucket.upper()}/root/object",
+            f"{self._scheme}://{bucket}:443/root/object",
+            f"az://{bucket}/root/object",
+            f"https://{bucket}.s3.amazonaws.com/root/object",
+            "file:///root/object",
+            "object",
+        )
+        await body(Harness(ObjectWorkspace([stores], home=root), root, outside))
 
 
 ADAPTERS: tuple[Adapter, ...] = (
@@ -170,4 +215,6 @@ ADAPTERS: tuple[Adapter, ...] = (
     ObjectsInMemoryAdapter(),
     AzureBlobAdapter("azure blob", "az://{container}"),
     AzureBlobAdapter("azure blob as data lake", "abfss://{container}@{host}"),
+    BucketAdapter("s3", "s3"),
+    BucketAdapter("google cloud storage, translated", "gs"),
 )

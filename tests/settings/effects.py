@@ -4,8 +4,9 @@ from typing import Final
 
 _HERE: Final = "settings/test_effects.py"
 _SHARED: Final = (
-    "upkeep/test_blob_workspaces.py::test_processes_that_share_a_ledger_share_its_workspaces"
+    "upkeep/test_object_workspaces.py::test_processes_that_share_a_ledger_share_its_workspaces"
 )
+_BUCKETS: Final = "adapters/test_buckets.py"
 _STORED: Final = "configs/test_stored_settings.py"
 _PLAN: Final = f"{_HERE}::test_a_job_begins_with_what_is_set"
 _REFUSED: Final = f"{_HERE}::test_a_request_is_refused_by_what_is_set"
@@ -60,8 +61,13 @@ EFFECTS: Final = {
     "ANSWER_URL": _ANSWERS,
     "ANSWER_MODEL": _ANSWERS,
     "ANSWER_KEY": _ANSWERS,
-    "BLOB_CONNECTION": "upkeep/test_blob_workspaces.py"
+    "BLOB_CONNECTION": "upkeep/test_object_workspaces.py"
     "::test_a_job_is_verified_and_pruned_with_its_workspace",
+    "S3_ENDPOINT": f"{_BUCKETS}::test_the_setting_goes_before_the_environment",
+    "S3_REGION": f"{_BUCKETS}::test_a_region_is_set_or_that_of_the_environment",
+    "GCS_ENDPOINT": f"{_BUCKETS}::test_an_object_that_does_not_exist_is_none",
+    "STORES_OVER_HTTP": f"{_BUCKETS}"
+    "::test_documents_cross_a_network_in_the_clear_only_where_someone_has_said_so",
     "PROTOCOLS": "settings/test_loading.py::test_packaged_protocols_may_be_joined_by_others",
     "CONFIG_REFRESH_SECONDS": "engine/test_new_protocol.py"
     "::test_a_protocol_with_a_new_step_type_is_a_file_and_runs",

@@ -1,12 +1,10 @@
 """Who is calling: API keys or OIDC JWTs, taken from the request and turned into a `Caller`."""
 
-import ipaddress
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import time
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import jwt
 from starlette.requests import Request
@@ -15,6 +13,7 @@ from lucius.api.context import Caller, Role
 from lucius.api.jwks import Jwks, JwksUnavailableError, fetch_from
 from lucius.api.keys import KeysUnavailableError, KnownKeys
 from lucius.api.problems import Problem
+from lucius.core.addresses import is_guarded
 from lucius.core.errors import LuciusError
 
 log = logging.getLogger("lucius")
@@ -172,19 +171,6 @@ def _texts(value: Any) -> list[str]:
 def _reason(error: jwt.PyJWTError) -> str:
     """What is wrong with a token, never what is in it or in a key."""
     return str(error) if isinstance(error, _PLAIN) else "it cannot be verified"
-
-
-def is_guarded(address: str) -> bool:
-    """https, or http on this machine."""
-    parts = urlsplit(address)
-    return parts.scheme == "https" or (parts.scheme == "http" and _loopback(parts.hostname))
-
-
-def _loopback(host: str | None) -> bool:
-    try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def bearer(request: Request) -> str | None:

@@ -14,11 +14,12 @@ import jwt
 import orjson
 from starlette.requests import Request
 
-from lucius.api.access import JwtAccess, is_guarded, unauthenticated
+from lucius.api.access import JwtAccess, unauthenticated
 from lucius.api.context import Caller
 from lucius.api.jwks import FETCH_SECONDS, bounded
 from lucius.api.problems import Problem
 from lucius.console.sessions import same
+from lucius.core.addresses import is_guarded
 
 DISCOVERY: Final = "/.well-known/openid-configuration"
 PENDING_SECONDS: Final = 600

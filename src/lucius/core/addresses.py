@@ -1,4 +1,4 @@
-"""Which addresses lie outside the house: pure judgement on text, nothing is looked up here.
+"""Which addresses lie outside the house, or on this machine: judgement on text, nothing is looked up here.
 
 The networks are listed rather than taken from `ipaddress`, whose idea of private differs by Python version.
 """
@@ -6,6 +6,7 @@ The networks are listed rather than taken from `ipaddress`, whose idea of privat
 import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 _NOT_PUBLIC_4: Final = tuple(
     IPv4Network(text)
@@ -62,6 +63,21 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped
+
+
+def is_guarded(url: str) -> bool:
+    """https, or http on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (
+        parts.scheme == "http" and _is_loopback(parts.hostname or "")
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def outside_fault(host: str, port: int | None) -> str | None:

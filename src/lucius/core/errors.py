@@ -1,5 +1,7 @@
 """The errors of the core and of the ports, in one tree. Vendor exceptions stop at the adapters."""
 
+from typing import ClassVar
+
 
 class LuciusError(Exception):
     """The root: everything that LUCIUS raises on purpose."""
@@ -89,8 +91,16 @@ class WorkflowsUnavailableError(LuciusError):
 
 
 class WorkspaceError(LuciusError):
-    """A workspace object could not be read or written."""
+    """A workspace object could not be read or written. `code` is what a step fails with."""
+
+    default_code: ClassVar[str] = "WORKSPACE_UNAVAILABLE"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code or self.default_code
 
 
 class WorkspaceRefusedError(WorkspaceError):
-    """The reference is outside what this workspace serves: trying again cannot help."""
+    """The reference leads outside, or to a store that is unfit for its use: trying again cannot help."""
+
+    default_code = "REFERENCE_REFUSED"

@@ -190,9 +190,9 @@ def classify(error: Exception, mapped: Mapped = MappingProxyType({})) -> Failure
         case StepError():
             return Failure(error.status, error.code, bounded(str(error)))
         case WorkspaceRefusedError():
-            return Failure(ResultStatus.FAILED_FINAL, "REFERENCE_REFUSED", bounded(str(error)))
+            return Failure(ResultStatus.FAILED_FINAL, error.code, bounded(str(error)))
         case WorkspaceError():
-            return Failure(ResultStatus.FAILED_RETRY, "WORKSPACE_UNAVAILABLE", bounded(str(error)))
+            return Failure(ResultStatus.FAILED_RETRY, error.code, bounded(str(error)))
     text, place = redacted(f"{type(error).__name__}: {error}"), _place(error)
     where = f" (at {place})" if place else ""
     message = bounded(text, MAX_STRING - len(where)) + where

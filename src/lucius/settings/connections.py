@@ -126,7 +126,8 @@ class Storage(Section):
     workspace_url: Url = setting(
         "WORKSPACE_URL",
         _workspace,
-        "Base URI of the workspaces: file:///PATH, or az://CONTAINER/PATH in Azure Blob",
+        "Base URI of the workspaces: file:///PATH, s3://BUCKET/PATH, gs://BUCKET/PATH, or az://CONTAINER/PATH"
+        " in Azure Blob",
         shown="`workspace` in LUCIUS_DATA_DIR",
     )
     blob_connection: Secret = setting(
@@ -134,6 +135,28 @@ class Storage(Section):
         "",
         "Azure Blob: connection string, or account URL for the identity of the process. Where it is"
         " set, services read and write az, abfs and abfss references, and https ones of that account",
+    )
+    s3_endpoint: Url = setting(
+        "S3_ENDPOINT",
+        "",
+        "URL of the server that s3 references lead to, such as https://minio.example:9000. Empty: what"
+        " AWS_ENDPOINT_URL says, or else Amazon's",
+    )
+    s3_region: Text = setting(
+        "S3_REGION",
+        "",
+        "Region of the buckets that s3 references name. Empty: what AWS_REGION says, or else us-east-1",
+    )
+    gcs_endpoint: Url = setting(
+        "GCS_ENDPOINT",
+        "",
+        "URL of the server that gs references lead to. Empty: Google's",
+    )
+    stores_over_http: bool = setting(
+        "STORES_OVER_HTTP",
+        "false",
+        "Whether LUCIUS_S3_ENDPOINT and LUCIUS_GCS_ENDPOINT may be http:// addresses of other machines."
+        " Documents then cross the network as they are",
     )
 
 

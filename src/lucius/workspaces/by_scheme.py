@@ -29,8 +29,8 @@ class WorkspaceByScheme:
         if served is None:
             known = ", ".join(self._workspaces)
             raise WorkspaceRefusedError(
-                f"no workspace serves {uri}: the services of this process reach {known}. Blobs of Azure"
-                " need LUCIUS_BLOB_CONNECTION"
+                f"no workspace serves {uri}: the services of this process reach {known}. Blobs of Azure need"
+                " LUCIUS_BLOB_CONNECTION, buckets a place in LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS"
             )
         return served if self._folders is None else served.within(*self._folders)
 

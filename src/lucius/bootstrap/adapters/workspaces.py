@@ -1,14 +1,17 @@
 """Where outputs lie, by the scheme of their references, and whose they are."""
 
 import re
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.bootstrap.adapters.unsupported import UnsupportedError, optional
 from lucius.bootstrap.secrets import made_once
+from lucius.core.addresses import is_guarded
 from lucius.core.errors import WorkspaceRefusedError
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ports.workspace import Workspace
@@ -16,14 +19,15 @@ from lucius.settings import Settings
 from lucius.settings.behaviour import EMBEDDED_BACKENDS
 from lucius.settings.kinds import show
 from lucius.upkeep.job_workspaces import JobWorkspaces
+from lucius.workspaces.azure_account import account_of
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace, path_of
 from lucius.workspaces.memory import MemoryWorkspace
 from lucius.workspaces.places import Places
 
 INSTALLATION_FILE: Final = "installation"
-WORKSPACE_SCHEMES: Final = ("file", "mem")
 BLOB_SCHEMES: Final = ("az", "abfs", "abfss", "https")
+SERVED_SCHEMES: Final = ("file", "mem", "s3", "gs", *BLOB_SCHEMES)
 
 
 def open_workspace(settings: Settings, *, restores: bool = True) -> Workspace:
@@ -41,36 +45,80 @@ def open_workspace(settings: Settings, *, restores: bool = True) -> Workspace:
         local.recover()
     local.settle_left()
     memory = MemoryWorkspace(jobs=settings.workspace_url)
-    return WorkspaceByScheme({"file": local, "mem": memory, **blobs(settings)})
+    return WorkspaceByScheme({"file": local, "mem": memory, **objects(settings)})
 
 
 def is_url(root: str) -> bool:
     return "://" in root
 
 
-def blobs(settings: Settings) -> dict[str, Workspace]:
-    """By scheme."""
-    roots = [root for root in (*settings.input_roots, *settings.output_roots) if is_url(root)]
-    if not settings.blob_connection and not roots:
+def scheme_of(place: str) -> str:
+    return place.partition(":")[0].lower()
+
+
+def objects(settings: Settings) -> dict[str, Workspace]:
+    """What is in object stores, by scheme: an account of Azure, and buckets where a setting names one."""
+    readable = [root for root in settings.input_roots if is_url(root)]
+    writable = [root for root in settings.output_roots if is_url(root)]
+    stores = list(
+        _stores(settings, {*map(scheme_of, (settings.workspace_url, *readable, *writable))})
+    )
+    served = {scheme for each in stores for scheme in each.schemes}
+    for root in (*readable, *writable):
+        if scheme_of(root) not in served:
+            raise UnsupportedError(
+                f"LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS name {root}: {_helps(root)}"
+            )
+    if not stores:
         return {}
-    if not settings.blob_connection:
-        raise UnsupportedError(
-            f"LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS name {', '.join(roots)}:"
-            " set LUCIUS_BLOB_CONNECTION"
-        )
-    azure = optional("lucius.workspaces.azure_blob", "LUCIUS_BLOB_CONNECTION", "azure")
+    adapter = optional("lucius.workspaces.objects", "an object store", "s3")
     try:
-        opened: Workspace = azure.open_blobs(
-            settings.blob_connection.get_secret_value(),
-            home=settings.workspace_url,
-            readable=[root for root in settings.input_roots if is_url(root)],
-            writable=[root for root in settings.output_roots if is_url(root)],
+        opened: Workspace = adapter.ObjectWorkspace(
+            stores, home=settings.workspace_url, readable=readable, writable=writable
         )
     except WorkspaceRefusedError as error:
         raise UnsupportedError(
             f"LUCIUS_WORKSPACE_URL, LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS: {error}"
         ) from error
-    return dict.fromkeys(BLOB_SCHEMES, opened)
+    return dict.fromkeys(served, opened)
+
+
+def _stores(settings: Settings, named: Collection[str]) -> Iterator[Any]:
+    if settings.blob_connection:
+        azure = optional("lucius.workspaces.azure_blob", "LUCIUS_BLOB_CONNECTION", "azure")
+        yield azure.blobs(account_of(settings.blob_connection.get_secret_value()))
+    if "s3" in named:
+        endpoint = _endpoint("LUCIUS_S3_ENDPOINT", settings.s3_endpoint, settings)
+        yield _buckets("s3").s3(endpoint, settings.s3_region)
+    if "gs" in named:
+        endpoint = _endpoint("LUCIUS_GCS_ENDPOINT", settings.gcs_endpoint, settings)
+        yield _buckets("gs").gcs(endpoint)
+
+
+def _buckets(scheme: str) -> ModuleType:
+    return optional("lucius.workspaces.buckets", f"a place at {scheme}://", "s3")
+
+
+def _endpoint(name: str, url: str, settings: Settings) -> str:
+    """Keys and documents do not cross a network in the clear, unless someone has said so."""
+    if url and not is_guarded(url) and not (settings.stores_over_http and url.startswith("http:")):
+        raise UnsupportedError(
+            f"{name}={show(url)}: it must begin with https://, or with http:// on this machine. Where the"
+            " network is trusted, set LUCIUS_STORES_OVER_HTTP=true"
+        )
+    return url
+
+
+def _helps(place: str) -> str:
+    if scheme_of(place) in BLOB_SCHEMES:
+        return (
+            "set LUCIUS_BLOB_CONNECTION to a connection string of its account, or to"
+            " https://NAME.blob.core.windows.net for the identity of the process"
+        )
+    return (
+        f"the services of this build read and write {', '.join(SERVED_SCHEMES)}; run them elsewhere (lucius"
+        " up --no-services)"
+    )
 
 
 def job_workspaces(
@@ -105,19 +153,11 @@ def home_of(settings: Settings) -> str:
 
 def check_workspace(settings: Settings) -> None:
     """Services that run here write where LUCIUS_WORKSPACE_URL says, or do not start."""
-    scheme = settings.workspace_url.partition(":")[0].lower()
-    url = f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}"
-    if scheme in BLOB_SCHEMES and not settings.blob_connection:
-        raise UnsupportedError(
-            f"{url}: set LUCIUS_BLOB_CONNECTION to a connection string of its account, or to"
-            " https://NAME.blob.core.windows.net for the identity of the process"
-        )
-    if scheme not in (*WORKSPACE_SCHEMES, *BLOB_SCHEMES):
-        raise UnsupportedError(
-            f"{url}: the services of this build write to"
-            f" {', '.join(WORKSPACE_SCHEMES)} or {', '.join(BLOB_SCHEMES)};"
-            " run them elsewhere (lucius up --no-services)"
-        )
+    scheme = scheme_of(settings.workspace_url)
+    blobs = scheme in BLOB_SCHEMES and not settings.blob_connection
+    if blobs or scheme not in SERVED_SCHEMES:
+        url = f"LUCIUS_WORKSPACE_URL={show(settings.workspace_url)}"
+        raise UnsupportedError(f"{url}: {_helps(settings.workspace_url)}")
 
 
 def workspace_root(settings: Settings) -> Path:

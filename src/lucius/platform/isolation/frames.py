@@ -85,6 +85,6 @@ def told(error: Exception) -> dict[str, Any]:
 
 def raised(fields: Header) -> Exception:
     kind = _KINDS.get(str(fields.get("kind")), LuciusError)
-    if issubclass(kind, StepError):
+    if issubclass(kind, StepError | WorkspaceError):
         return kind(str(fields.get("message")), code=fields.get("code"))
     return kind(str(fields.get("message")))

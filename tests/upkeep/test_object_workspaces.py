@@ -1,4 +1,4 @@
-"""Jobs whose workspaces are in Azure Blob: they run, are verified, and are pruned, as on local files."""
+"""Jobs whose workspaces are in object stores: they run, are verified, and are pruned, as on local files."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,19 +17,34 @@ from lucius.settings import Settings
 from lucius.standins.azurite import create_container
 from lucius.upkeep.job_workspaces import WorkspaceOwnedError
 from tests.azurite_server import shared_azurite
+from tests.s3_server import shared_s3
 from tests.services.scripted import Scripted
 from tests.upkeep.installation import envelope, settings_in
 
+Storage = tuple[dict[str, str], str]
+
+
+@pytest.fixture(params=["az", "s3", "gs"])
+async def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    """The settings of a store, and a new container or bucket in it."""
+    if request.param == "az":
+        connection, container = shared_azurite().blob_connection, f"work-{uuid4().hex[:8]}"
+        await create_container(connection, container)
+        return {"LUCIUS_BLOB_CONNECTION": connection}, f"az://{container}"
+    server = shared_s3()
+    for name, value in server.known.items():
+        monkeypatch.setenv(name, value)
+    return server.settings, f"{request.param}://{server.bucket()}"
+
 
 @pytest.fixture
-async def settings(tmp_path: Path) -> Settings:
-    connection, container = shared_azurite().blob_connection, f"work-{uuid4().hex[:8]}"
-    await create_container(connection, container)
+def settings(storage: Storage, tmp_path: Path) -> Settings:
+    given, base = storage
     return settings_in(
         tmp_path,
-        LUCIUS_WORKSPACE_URL=f"az://{container}/jobs",
-        LUCIUS_OUTPUT_ROOTS=f"az://{container}/out",
-        LUCIUS_BLOB_CONNECTION=connection,
+        LUCIUS_WORKSPACE_URL=f"{base}/jobs",
+        LUCIUS_OUTPUT_ROOTS=f"{base}/out",
+        **given,
     )
 
 
@@ -61,14 +76,14 @@ async def test_a_job_is_verified_and_pruned_with_its_workspace(settings: Setting
 
 
 async def test_workspaces_of_another_installation_are_left_alone(
-    settings: Settings, tmp_path: Path
+    settings: Settings, storage: Storage, tmp_path: Path
 ) -> None:
     await job_workspaces(settings, open_workspace(settings)).claim()
     (tmp_path / "other").mkdir()
     other = settings_in(
         tmp_path / "other",
         LUCIUS_WORKSPACE_URL=settings.workspace_url,
-        LUCIUS_BLOB_CONNECTION=settings.blob_connection.get_secret_value(),
+        **storage[0],
     )
     with pytest.raises(WorkspaceOwnedError):
         await build(other)
@@ -125,11 +140,12 @@ async def test_a_container_that_is_missing_stops_the_start_by_name(tmp_path: Pat
         ),
         (
             {
-                "LUCIUS_INPUT_ROOTS": "s3://bucket",
+                "LUCIUS_INPUT_ROOTS": "hdfs://bucket",
                 "LUCIUS_BLOB_CONNECTION": "https://mine.blob.core.windows.net",
             },
-            "LUCIUS_INPUT_ROOTS.*s3://bucket",
+            "LUCIUS_INPUT_ROOTS.*hdfs://bucket.*read and write file, mem, s3, gs, az",
         ),
+        ({"LUCIUS_INPUT_ROOTS": "s3://UPPER"}, "LUCIUS_INPUT_ROOTS.*'s3://UPPER' does not name"),
     ],
 )
 async def test_settings_that_do_not_fit_are_refused_by_name(
@@ -139,7 +155,7 @@ async def test_settings_that_do_not_fit_are_refused_by_name(
         await build(settings_in(tmp_path, **given), [Scripted()])
 
 
-async def test_packaged_services_read_and_write_blobs(settings: Settings, tmp_path: Path) -> None:
+async def test_packaged_services_read_and_write_objects(settings: Settings, tmp_path: Path) -> None:
     """They are isolated in processes of their own, and this one reads and writes for them."""
     base = settings.workspace_url.removesuffix("/jobs")
     changes = {"protocols": ("packaged",), "input_roots": (f"{base}/in",)}
@@ -158,7 +174,7 @@ async def test_packaged_services_read_and_write_blobs(settings: Settings, tmp_pa
     assert await open_workspace(settings).read(f"{settings.output_roots[0]}/vectors.json")
 
 
-@pytest.mark.parametrize("place", ["az://elsewhere/x", "s3://bucket/x"])
+@pytest.mark.parametrize("place", ["az://elsewhere/x", "s3://bucket/x", "gs://bucket/x"])
 async def test_an_output_that_nobody_can_write_fails_the_step_with_a_code(
     settings: Settings, place: str
 ) -> None:
