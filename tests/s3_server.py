@@ -27,6 +27,8 @@ from lucius.bootstrap.broker import die_with_parent
 Environ = dict[str, Any]
 App = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 TOKEN = "a-token-of-google"
+FORBIDDEN = "forbidden"
+"""A bucket that the key has no right to."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ def _serve() -> None:
 
 
 def _new_key(endpoint: str) -> tuple[str, str]:
-    """Of a user who may do everything in S3."""
+    """Of a user who may do everything in S3, but for one bucket."""
     import boto3
 
     iam = boto3.client(
@@ -200,7 +202,10 @@ def _new_key(endpoint: str) -> tuple[str, str]:
     )
     iam.create_user(UserName="lucius")
     allowed = {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    bucket = f"arn:aws:s3:::{FORBIDDEN}"
+    denied = {"Effect": "Deny", "Action": "s3:*", "Resource": [bucket, f"{bucket}/*"]}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed, denied]})
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{FORBIDDEN}", method="PUT")).close()
     iam.put_user_policy(UserName="lucius", PolicyName="all", PolicyDocument=policy)
     made = iam.create_access_key(UserName="lucius")["AccessKey"]
     return made["AccessKeyId"], made["SecretAccessKey"]

@@ -124,6 +124,19 @@ async def test_an_object_beyond_the_limit_of_its_service_is_not_read() -> None:
     assert refused.value.code == "OBJECT_TOO_LARGE"
 
 
+async def test_one_whose_size_nobody_tells_is_measured_once_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def untold(self: MemoryWorkspace, uri: str) -> None: ...
+
+    monkeypatch.setattr(MemoryWorkspace, "size", untold)
+    task, workspace = _task(input_limit=8)
+    workspace.objects |= {"mem://fits": bytes(8), "mem://large": bytes(9)}
+    assert await task.read("mem://fits") == bytes(8)
+    with pytest.raises(FatalError, match="mem://large has 9 bytes; 8 are read"):
+        await task.read("mem://large")
+
+
 def _task(*, input_limit: int | None = None, **fields: Any) -> tuple[Task, MemoryWorkspace]:
     workspace = MemoryWorkspace()
     body = {

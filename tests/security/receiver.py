@@ -14,8 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from lucius.webhooks.outside import GuardedBackend, SocketOptions
-from lucius.webhooks.sender import guarded_transport
+from lucius.outside import GuardedBackend, SocketOptions, guarded_transport
 
 HOST = "hooks.client.example"
 PUBLIC_ADDRESS = "93.184.215.14"
@@ -57,7 +56,7 @@ class Receiver:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             given = dict(line.split(": ", 1) for line in head[1:] if line)
             headers = {name.lower(): value for name, value in given.items()}
-            body = await reader.readexactly(int(headers["content-length"]))
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
             self.received.append(Received(head[0].split(" ")[1], headers, body))
             self.arrived.set()
             if self.held is not None:

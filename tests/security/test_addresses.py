@@ -12,8 +12,14 @@ import pytest
 from lucius.core.addresses import is_public
 from lucius.core.errors import EffectRefusedError
 from lucius.core.references import webhook_fault
-from lucius.webhooks.outside import ADDRESSES, AddressRefusedError, GuardedBackend, resolved
-from lucius.webhooks.sender import WebhookRefusedError, Webhooks, guarded_transport
+from lucius.outside import (
+    ADDRESSES,
+    AddressRefusedError,
+    GuardedBackend,
+    guarded_transport,
+    resolved,
+)
+from lucius.webhooks.sender import WebhookRefusedError, Webhooks
 from tests.api.world import ENVELOPE, START, World
 from tests.security.receiver import Detour, Names, names
 

@@ -20,10 +20,10 @@ from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.retry import EFFECT_ATTEMPTS, EFFECT_BACKOFF
 from lucius.engines.outbox.loop import Listener
+from lucius.outside import GuardedBackend, guarded_transport
 from lucius.ports.ledger import Ledger
 from lucius.settings import load_settings
-from lucius.webhooks.outside import GuardedBackend
-from lucius.webhooks.sender import WebhookRefusedError, guarded_transport, tenant_secrets
+from lucius.webhooks.sender import WebhookRefusedError, tenant_secrets
 from tests.api.live import Live
 from tests.engine.world import World
 from tests.security.receiver import HOST, Detour, Receiver, names

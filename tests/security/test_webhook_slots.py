@@ -9,8 +9,8 @@ import pytest
 
 from lucius.core.decide import submit
 from lucius.core.job import Job
-from lucius.webhooks.outside import GuardedBackend, SocketOptions
-from lucius.webhooks.sender import Webhooks, guarded_transport
+from lucius.outside import GuardedBackend, SocketOptions, guarded_transport
+from lucius.webhooks.sender import Webhooks
 from lucius.webhooks.slots import AT_ONCE, PER_TENANT, Slots
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.world import NOW

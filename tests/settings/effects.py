@@ -66,6 +66,8 @@ EFFECTS: Final = {
     "S3_ENDPOINT": f"{_BUCKETS}::test_the_setting_goes_before_the_environment",
     "S3_REGION": f"{_BUCKETS}::test_a_region_is_set_or_that_of_the_environment",
     "GCS_ENDPOINT": f"{_BUCKETS}::test_an_object_that_does_not_exist_is_none",
+    "MAX_HTTPS_BYTES": "security/test_https_documents.py"
+    "::test_a_named_place_is_read_and_an_account_of_azure_beside_it_is_its_own",
     "STORES_OVER_HTTP": f"{_BUCKETS}"
     "::test_documents_cross_a_network_in_the_clear_only_where_someone_has_said_so",
     "PROTOCOLS": "settings/test_loading.py::test_packaged_protocols_may_be_joined_by_others",

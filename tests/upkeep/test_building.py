@@ -33,7 +33,7 @@ async def test_the_reconciler_looks_at_what_is_due_as_often_as_it_is_told(tmp_pa
     await runtime.ledger.close()
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/work", "file://host/work"])
+@pytest.mark.parametrize("url", ["hdfs://cluster/work", "file://host/work"])
 async def test_a_workspace_that_no_service_here_can_write_is_refused_by_name(
     url: str, tmp_path: Path
 ) -> None:
@@ -43,10 +43,10 @@ async def test_a_workspace_that_no_service_here_can_write_is_refused_by_name(
 
 
 async def test_workers_elsewhere_may_have_a_workspace_elsewhere(tmp_path: Path) -> None:
-    async with live(tmp_path / "data", workspace_url="s3://bucket/work") as world:
+    async with live(tmp_path / "data", workspace_url="hdfs://cluster/work") as world:
         await world.accepted()
         (directive,) = await world.pull()
-    assert directive["workspace_ref"]["uri"].startswith("s3://bucket/work/lucius/tenant_a/job_")
+    assert directive["workspace_ref"]["uri"].startswith("hdfs://cluster/work/lucius/tenant_a/")
 
 
 @pytest.mark.parametrize("folder", ["elsewhere", "with space", "linked"])

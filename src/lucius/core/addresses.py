@@ -84,7 +84,7 @@ def outside_fault(host: str, port: int | None) -> str | None:
     """Why a host, as it is written in a URL, cannot be outside; what its name leads to is not known yet."""
     host = host.lower()
     if port is not None and port not in WEB_PORTS and port < LOWEST_FREE_PORT:
-        return f"port {port} is not one for webhooks: 443, 80, or {LOWEST_FREE_PORT} and above"
+        return f"port {port} is not one of the web: 443, 80, or {LOWEST_FREE_PORT} and above"
     if ":" in host or _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
         return None if is_public(host) else f"{host} is not a public address"
     if len(host) > 253 or not _NAME.fullmatch(host):

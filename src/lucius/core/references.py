@@ -111,7 +111,7 @@ def _split_faults(uri: str, pointer: str, policy: ReferencePolicy) -> list[Refer
     netloc = parts.netloc.rpartition("@")[2].removesuffix(f":{port}" if port is not None else "")
     if (netloc and not _HOST.fullmatch(netloc)) or not uri[len(parts.scheme) :].startswith("://"):
         return [ReferenceFault(INVALID, pointer, "must read scheme://host/path")]
-    reason = _unsafe_path(parts.path)
+    reason = unsafe_path(parts.path)
     if reason is not None:
         return [ReferenceFault(INVALID, pointer, reason)]
     secret = secret_in(parts)
@@ -135,7 +135,7 @@ def _malformed(uri: str) -> str | None:
     return None
 
 
-def _unsafe_path(path: str) -> str | None:
+def unsafe_path(path: str) -> str | None:
     """Escapes are undone again and again: whoever opens the reference may do so more than once."""
     for _ in range(3):
         if ".." in path.split("/"):
@@ -213,7 +213,7 @@ def _file_faults(place: _Place, pointer: str, policy: ReferencePolicy) -> list[R
 
 
 def _readings(path: str) -> Iterator[str]:
-    """The path as it is, and with its escapes undone as often as `_unsafe_path` lets them nest."""
+    """The path as it is, and with its escapes undone as often as `unsafe_path` lets them nest."""
     while True:
         yield path
         decoded = unquote(path)

@@ -96,16 +96,18 @@ class Task:
         for each in self.staged.values():
             if each.uri == uri and each.content is not None:
                 return each.content
-        await self._check_size(uri)
+        if (
+            self._input_limit is not None
+        ):  # it is read whole, into this process: so it is looked at first
+            self._check_size(uri, await self._workspace.size(uri))
         data = await self._workspace.read(uri)
         if data is None:
             raise ObjectMissingError(f"there is no object {uri}")
+        self._check_size(uri, len(data))
         return data
 
-    async def _check_size(self, uri: str) -> None:
-        """An object is read whole, into this process: so it is looked at first."""
+    def _check_size(self, uri: str, size: int | None) -> None:
         limit = self._input_limit
-        size = None if limit is None else await self._workspace.size(uri)
         if limit is not None and size is not None and size > limit:
             raise ObjectTooLargeError(f"{uri} has {size} bytes; {limit} are read at most")
 

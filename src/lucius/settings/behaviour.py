@@ -266,14 +266,14 @@ class Security(Section):
     input_roots: NameList = setting(
         "INPUT_ROOTS",
         _roots,
-        "Directories, and places such as az://CONTAINER/PATH, that platform services may read from, for"
-        " every tenant",
+        "Directories, and places such as s3://BUCKET/PATH or https://HOST/PATH, that platform services may"
+        " read from, for every tenant",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )
     output_roots: NameList = setting(
         "OUTPUT_ROOTS",
         _roots,
-        "Directories, and places such as az://CONTAINER/PATH, that `output_ref` may lead into; services"
+        "Directories, and places such as s3://BUCKET/PATH, that `output_ref` may lead into; services"
         " may read there too",
         shown="the current directory with LUCIUS_AUTH=none, else none",
     )

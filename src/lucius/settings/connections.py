@@ -152,6 +152,11 @@ class Storage(Section):
         "",
         "URL of the server that gs references lead to. Empty: Google's",
     )
+    max_https_bytes: Annotated[int, Field(ge=1, le=2**31)] = setting(
+        "MAX_HTTPS_BYTES",
+        "104857600",
+        "Most bytes of a document that services read at an https address, below one in LUCIUS_INPUT_ROOTS",
+    )
     stores_over_http: bool = setting(
         "STORES_OVER_HTTP",
         "false",

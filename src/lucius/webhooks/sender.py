@@ -10,15 +10,12 @@ import asyncio
 import base64
 import hmac
 import logging
-import ssl
 from binascii import Error as Base64Error
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-import httpcore
 import httpx
 import orjson
 
@@ -26,7 +23,7 @@ from lucius.core.errors import EffectRefusedError, LuciusError
 from lucius.core.job import Job, phase_of
 from lucius.core.references import webhook_fault
 from lucius.core.states import job_status
-from lucius.webhooks.outside import GuardedBackend
+from lucius.outside import guarded_transport, read_alike
 from lucius.webhooks.slots import Slots
 
 log = logging.getLogger("lucius.webhooks")
@@ -103,11 +100,8 @@ class Webhooks:
         fault = webhook_fault(url, self._schemes, self._hosts)
         if fault is not None:
             raise WebhookRefusedError(f"the webhook's address {fault}")
-        try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
-            raise WebhookRefusedError("the webhook's address is not a URL") from error
-        if parsed.raw_host.decode("ascii") != urlsplit(url).hostname:
+        parsed = read_alike(url)
+        if parsed is None:
             raise WebhookRefusedError("the webhook's address can be read in two ways")
         return parsed
 
@@ -126,20 +120,6 @@ class Webhooks:
 
     async def close(self) -> None:
         await self._client.aclose()
-
-
-def guarded_transport(
-    backend: httpcore.AsyncNetworkBackend | None = None, context: ssl.SSLContext | None = None
-) -> httpx.AsyncHTTPTransport:
-    context = context or httpx.create_ssl_context()
-    transport = httpx.AsyncHTTPTransport(verify=context, retries=0)
-    transport._pool = httpcore.AsyncConnectionPool(
-        ssl_context=context,
-        network_backend=backend or GuardedBackend(),
-        max_connections=None,  # the slots count, and share fairly
-        max_keepalive_connections=0,
-    )
-    return transport
 
 
 def sign(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:

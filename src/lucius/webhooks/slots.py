@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
-AT_ONCE: Final = 128
+from lucius.outside import AT_ONCE
+
 PER_TENANT: Final = 32
 PER_HOST: Final = 16
 """Of one tenant: two tenants with the same host do not share its slots."""

@@ -8,7 +8,10 @@ from lucius.ports.workspace import Digest, Restores, Unrestored, Workspace
 
 
 class WorkspaceByScheme:
-    """Implements `lucius.ports.workspace.Workspace` over `{"file": ..., "mem": ...}`."""
+    """Implements `lucius.ports.workspace.Workspace` over `{"file": ..., "https://HOST": ...}`.
+
+    One host of a scheme may be served by another workspace than the rest.
+    """
 
     def __init__(
         self, workspaces: Mapping[str, Workspace], folders: tuple[str, ...] | None = None
@@ -18,19 +21,21 @@ class WorkspaceByScheme:
         self._views: dict[str, Workspace] = {}
 
     def _of(self, uri: str) -> Workspace:
-        scheme = uri.partition(":")[0].lower()
-        view = self._views.get(scheme)
+        key = uri.partition(":")[0].lower()
+        if key == "https" and (host := "/".join(uri.lower().split("/", 3)[:3])) in self._workspaces:
+            key = host
+        view = self._views.get(key)
         if view is None:
-            view = self._views[scheme] = self._view(scheme, uri)
+            view = self._views[key] = self._view(key, uri)
         return view
 
-    def _view(self, scheme: str, uri: str) -> Workspace:
-        served = self._workspaces.get(scheme)
+    def _view(self, key: str, uri: str) -> Workspace:
+        served = self._workspaces.get(key)
         if served is None:
             known = ", ".join(self._workspaces)
             raise WorkspaceRefusedError(
                 f"no workspace serves {uri}: the services of this process reach {known}. Blobs of Azure need"
-                " LUCIUS_BLOB_CONNECTION, buckets a place in LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS"
+                " LUCIUS_BLOB_CONNECTION, others a place in LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS"
             )
         return served if self._folders is None else served.within(*self._folders)
 

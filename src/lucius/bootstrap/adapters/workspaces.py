@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from lucius.admission.ingress import IngressPolicy
 from lucius.bootstrap.adapters.unsupported import UnsupportedError, optional
@@ -19,7 +20,7 @@ from lucius.settings import Settings
 from lucius.settings.behaviour import EMBEDDED_BACKENDS
 from lucius.settings.kinds import show
 from lucius.upkeep.job_workspaces import JobWorkspaces
-from lucius.workspaces.azure_account import account_of
+from lucius.workspaces.azure_account import Account, account_of
 from lucius.workspaces.by_scheme import WorkspaceByScheme
 from lucius.workspaces.local import LocalWorkspace, path_of
 from lucius.workspaces.memory import MemoryWorkspace
@@ -57,36 +58,52 @@ def scheme_of(place: str) -> str:
 
 
 def objects(settings: Settings) -> dict[str, Workspace]:
-    """What is in object stores, by scheme: an account of Azure, and buckets where a setting names one."""
-    readable = [root for root in settings.input_roots if is_url(root)]
+    """What is not on this machine, by scheme: an account of Azure, buckets, and https addresses to read."""
+    roots = [root for root in settings.input_roots if is_url(root)]
     writable = [root for root in settings.output_roots if is_url(root)]
-    stores = list(
-        _stores(settings, {*map(scheme_of, (settings.workspace_url, *readable, *writable))})
+    account = (
+        account_of(settings.blob_connection.get_secret_value())
+        if settings.blob_connection
+        else None
     )
+    hosts = account.hosts if account is not None else frozenset()
+    plain = [
+        root
+        for root in roots
+        if scheme_of(root) == "https" and urlsplit(root).netloc.lower() not in hosts
+    ]
+    readable = [root for root in roots if root not in plain]
+    named = {*map(scheme_of, (settings.workspace_url, *readable, *writable))}
+    stores = list(_stores(settings, account, named))
     served = {scheme for each in stores for scheme in each.schemes}
     for root in (*readable, *writable):
         if scheme_of(root) not in served:
             raise UnsupportedError(
                 f"LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS name {root}: {_helps(root)}"
             )
-    if not stores:
-        return {}
-    adapter = optional("lucius.workspaces.objects", "an object store", "s3")
+    found: dict[str, Workspace] = {}
     try:
-        opened: Workspace = adapter.ObjectWorkspace(
-            stores, home=settings.workspace_url, readable=readable, writable=writable
-        )
+        if stores:
+            adapter = optional("lucius.workspaces.objects", "an object store", "s3")
+            opened = adapter.ObjectWorkspace(
+                stores, home=settings.workspace_url, readable=readable, writable=writable
+            )
+            found |= dict.fromkeys((*served, *(f"https://{host}" for host in hosts)), opened)
+        if plain:
+            from lucius.workspaces.https import HttpsDocuments  # few need it
+
+            found["https"] = HttpsDocuments(plain, limit=settings.max_https_bytes)
     except WorkspaceRefusedError as error:
         raise UnsupportedError(
             f"LUCIUS_WORKSPACE_URL, LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS: {error}"
         ) from error
-    return dict.fromkeys(served, opened)
+    return found
 
 
-def _stores(settings: Settings, named: Collection[str]) -> Iterator[Any]:
-    if settings.blob_connection:
+def _stores(settings: Settings, account: Account | None, named: Collection[str]) -> Iterator[Any]:
+    if account is not None:
         azure = optional("lucius.workspaces.azure_blob", "LUCIUS_BLOB_CONNECTION", "azure")
-        yield azure.blobs(account_of(settings.blob_connection.get_secret_value()))
+        yield azure.blobs(account)
     if "s3" in named:
         endpoint = _endpoint("LUCIUS_S3_ENDPOINT", settings.s3_endpoint, settings)
         yield _buckets("s3").s3(endpoint, settings.s3_region)

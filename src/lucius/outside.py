@@ -1,18 +1,25 @@
-"""Connections that only lead outside: a name is resolved once, judged, and its judged address is dialled."""
+"""Connections that only lead outside: a name is resolved once, judged, and its judged address is dialled.
+
+Webhooks go over them, and documents at `https://` addresses that services read.
+"""
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpcore
+import httpx
 
 from lucius.core.addresses import is_public
 from lucius.core.errors import EffectRefusedError
-from lucius.webhooks.slots import AT_ONCE
 
+AT_ONCE: Final = 128
+"""Names that are looked up at once."""
 ADDRESSES: Final = 4
 """How many addresses of one name are tried, in the resolver's order."""
 SocketOptions = Iterable[
@@ -26,8 +33,8 @@ class AddressRefusedError(EffectRefusedError):
     """The name leads to an address that is not public, or the way there is not a network."""
 
 
-_LOOKUPS: Final = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lucius-webhook-dns")
-"""A thread for each slot, started as needed: a name server that is silent holds up no other name."""
+_LOOKUPS: Final = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="lucius-outside-dns")
+"""Threads are started as needed: a name server that is silent holds up no other name."""
 
 
 async def resolved(host: str, port: int) -> list[str]:
@@ -83,3 +90,27 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+def guarded_transport(
+    backend: httpcore.AsyncNetworkBackend | None = None, context: ssl.SSLContext | None = None
+) -> httpx.AsyncHTTPTransport:
+    """Without a limit of connections: who uses it bounds what is under way at once."""
+    context = context or httpx.create_ssl_context()
+    transport = httpx.AsyncHTTPTransport(verify=context, retries=0)
+    transport._pool = httpcore.AsyncConnectionPool(
+        ssl_context=context,
+        network_backend=backend or GuardedBackend(),
+        max_connections=None,
+        max_keepalive_connections=0,
+    )
+    return transport
+
+
+def read_alike(url: str) -> httpx.URL | None:
+    """As the client reads it; None if it is no URL, or names another host to those who have judged it."""
+    try:
+        parsed, judged = httpx.URL(url), urlsplit(url).hostname
+    except (httpx.InvalidURL, ValueError):
+        return None
+    return parsed if parsed.raw_host.decode("ascii") == judged else None
