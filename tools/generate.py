@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from lucius.api import asyncapi
-from lucius.api.app import OPERATIONS
+from lucius.api.app import ROUTES
 from lucius.api.error_pages import error_pages
 from lucius.contract.causes import cause_pages
 from lucius.settings import settings_page
@@ -36,7 +36,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     **{f"docs/reference/causes/{name}": partial(str, text) for name, text in cause_pages().items()},
     **{
         f"docs/reference/errors/{name}": partial(str, text)
-        for name, text in error_pages(OPERATIONS).items()
+        for name, text in error_pages(ROUTES).items()
     },
 }
 

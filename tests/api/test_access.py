@@ -6,13 +6,13 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api.app import OPERATIONS
+from lucius.api.app import ROUTES
 from lucius.api.context import Caller, Role
-from lucius.api.operation import Operation
 from lucius.api.problems import Problem
+from lucius.api.routing import ApiRoute
 from tests.api.world import ENVELOPE, World, accepted, client_of, context_of
 
-GUARDED = [operation for operation in OPERATIONS if operation.role is not None]
+GUARDED = [route for route in ROUTES if route.access.role is not None]
 BY_TENANT = [op for op in GUARDED if "{jobId}" in op.path]
 
 
@@ -30,37 +30,35 @@ def caller(*roles: Role, tenants: frozenset[str] | None = None) -> Caller:
     return Caller("test", frozenset(roles), tenants)
 
 
-async def asked(client: httpx.AsyncClient, operation: Operation, name: str) -> httpx.Response:
-    path = operation.path.replace("{jobId}", "job_0").replace("{service}", "ocr-service")
-    body = b"{}" if operation.method == "POST" else None
-    return await client.request(
-        operation.method, path, content=body, headers={"authorization": name}
-    )
+async def asked(client: httpx.AsyncClient, route: ApiRoute, name: str) -> httpx.Response:
+    path = route.path.replace("{jobId}", "job_0").replace("{service}", "ocr-service")
+    body = b"{}" if route.method == "POST" else None
+    return await client.request(route.method, path, content=body, headers={"authorization": name})
 
 
-@pytest.mark.parametrize("operation", GUARDED, ids=lambda op: f"{op.method} {op.path}")
+@pytest.mark.parametrize("route", GUARDED, ids=lambda op: f"{op.method} {op.path}")
 async def test_a_route_is_closed_without_credentials_and_without_the_role(
-    world: World, operation: Operation
+    world: World, route: ApiRoute
 ) -> None:
-    assert operation.role is not None
-    others = caller(*(role for role in Role if role not in operation.roles))
+    assert route.access.role is not None
+    others = caller(*(role for role in Role if role not in route.access.roles))
     authenticate = known(others=others)
     async with client_of(context_of(world, authenticate=authenticate)) as client:
-        answer = await asked(client, operation, "nobody")
+        answer = await asked(client, route, "nobody")
         assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHENTICATED")
-        answer = await asked(client, operation, "others")
+        answer = await asked(client, route, "others")
         assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
 
 
-@pytest.mark.parametrize("operation", BY_TENANT, ids=lambda op: f"{op.method} {op.path}")
+@pytest.mark.parametrize("route", BY_TENANT, ids=lambda op: f"{op.method} {op.path}")
 async def test_a_job_of_another_tenant_cannot_be_told_from_one_that_is_not(
-    world: World, operation: Operation
+    world: World, route: ApiRoute
 ) -> None:
     authenticate = known(b=caller(*Role, tenants=frozenset({"tenant_b"})))
     async with client_of(context_of(world, authenticate=authenticate)) as client:
-        missing = await asked(client, operation, "b")
+        missing = await asked(client, route, "b")
         await world.submit(ENVELOPE)
-        theirs = await asked(client, operation, "b")
+        theirs = await asked(client, route, "b")
     assert missing.status_code == theirs.status_code == 404
     assert missing.content == theirs.content
     assert world.jobs["job_0"].version == 1

@@ -8,10 +8,11 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api.app import OPERATIONS
+from lucius.api.app import ROUTES
 from lucius.api.context import ANYONE, Caller
 from lucius.api.error_pages import error_pages
 from lucius.contract.codes import CODES
+from tests.api.conforming import models_of
 from tests.api.world import World, client_of, context_of
 
 SOURCE = Path(__file__).parents[2] / "src" / "lucius"
@@ -29,15 +30,15 @@ async def test_every_operation_is_documented_with_all_its_answers(
     client: httpx.AsyncClient,
 ) -> None:
     paths = (await document(client))["paths"]
-    for operation in OPERATIONS:
-        documented = paths[operation.path][operation.method.lower()]
-        statuses = {str(status) for status in operation.answers}
-        statuses |= {str(known.status) for known in operation.codes}
+    for route in ROUTES:
+        documented = paths[route.path][route.method.lower()]
+        statuses = {str(status) for status in models_of(route)}
+        statuses |= {str(known.status) for known in route.codes}
         assert statuses <= set(documented["responses"])
         assert documented["summary"]
-        names = re.findall(r"{(\w+)}", operation.path)
+        names = re.findall(r"{(\w+)}", route.path)
         assert names == [p["name"] for p in documented.get("parameters", []) if p["in"] == "path"]
-        assert ("requestBody" in documented) == (operation.method == "POST")
+        assert ("requestBody" in documented) == (route.method == "POST")
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -50,12 +51,12 @@ async def test_credentials_are_documented_where_they_are_needed(
     context = context_of(world, authenticate=authenticate if guarded else None)
     async with client_of(context) as client:
         paths = (await document(client))["paths"]
-    for operation in OPERATIONS:
-        documented = paths[operation.path][operation.method.lower()].get("security")
-        if operation.callback_token:
+    for route in ROUTES:
+        documented = paths[route.path][route.method.lower()].get("security")
+        if route.access.callback_token:
             assert documented == [{"callback_token": []}]
         else:
-            assert (documented == [{"caller": []}]) == (guarded and operation.role is not None)
+            assert (documented == [{"caller": []}]) == (guarded and route.access.role is not None)
 
 
 async def test_every_reference_in_the_document_leads_somewhere(client: httpx.AsyncClient) -> None:
@@ -81,7 +82,7 @@ def test_every_code_that_is_raised_is_registered() -> None:
 
 
 def test_every_code_has_a_page_that_says_what_to_do() -> None:
-    pages = error_pages(OPERATIONS)
+    pages = error_pages(ROUTES)
     assert set(pages) == {f"{code}.md" for code in CODES} | {"README.md"}
     for code, known in CODES.items():
         assert known.explanation in pages[f"{code}.md"]

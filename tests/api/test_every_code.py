@@ -1,7 +1,6 @@
-"""Every error code is provoked once, and OpenAPI lists it for the operation that answers so."""
+"""Every error code is provoked once, and OpenAPI lists it for the route that answers so."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.api.app import OPERATIONS, create_app
-from lucius.contract import codes
-from lucius.contract.codes import CODES, Operations
+from lucius.api.app import ROUTES, create_app
+from lucius.api.declared import SHARED, RouteKind
+from lucius.contract.codes import CODES
 from lucius.server.connections import Connections
 from lucius.server.protocol import MAX_HEAD_BYTES
 from lucius.server.slow_clients import SlowClients
-from tests.api.conforming import Conforming, documented_codes, operation_of
+from tests.api.conforming import Conforming, documented_codes, route_of
 from tests.api.provoking import PROVOKED
 from tests.api.world import World, client_of, context_of
 from tests.security.wire import FOR_EVER, code_of, said, serving, status_of
@@ -24,7 +23,7 @@ from tests.security.wire import FOR_EVER, code_of, said, serving, status_of
 MANY = 10**6
 SOON = timedelta(milliseconds=50)
 NOT_PROVOKED = {
-    "CONFLICT": "what a control operation answers where the core refuses without a code of its own;"
+    "CONFLICT": "what a control route answers where the core refuses without a code of its own;"
     " it has one for every refusal"
 }
 """Codes that no request can provoke, and why they are there."""
@@ -57,37 +56,37 @@ async def test_a_code_is_documented_where_it_is_answered(code: str, tmp_path: Pa
     answer = await (provoke(tmp_path) if "folder" in signature(provoke).parameters else provoke())
     assert (answer.json()["code"], answer.status_code) == (code, CODES[code].status)
     assert ("retry-after" in answer.headers) == CODES[code].retry_after
-    operation = operation_of(answer.request)
-    if CODES[code].answered_by == (Operations.UNROUTED,):
-        assert operation is None
+    route = route_of(answer.request)
+    if code in SHARED[RouteKind.UNROUTED]:
+        assert route is None
     else:
-        assert operation is not None
-        assert (answer.status_code, code) in documented_codes(operation)
+        assert route is not None
+        assert (answer.status_code, code) in documented_codes(route)
 
 
 @pytest.mark.parametrize("code", ON_THE_WIRE)
-async def test_a_code_of_the_server_is_documented_for_every_operation(code: str) -> None:
+async def test_a_code_of_the_server_is_documented_for_every_route(code: str) -> None:
     sent, limits = ON_THE_WIRE[code]
     async with serving(create_app(context_of(World())), **limits) as port:
         answer = await said(port, sent)
     status = CODES[code].status
     assert (status_of(answer), code_of(answer)) == (status, code)
-    monitors = Operations.NOT_FOR_MONITORS in CODES[code].answered_by
-    for operation in OPERATIONS:
-        documented = (status, code) in documented_codes(operation)
-        assert documented == (not (operation.monitor and monitors))
+    monitors = code in SHARED[RouteKind.NOT_FOR_MONITORS]
+    for route in ROUTES:
+        documented = (status, code) in documented_codes(route)
+        assert documented == (not (route.access.monitor and monitors))
 
 
-def test_every_name_in_the_registry_is_that_of_an_operation() -> None:
-    named = {name for known in CODES.values() for name in known.answered_by}
-    assert all(known.answered_by for known in CODES.values())
-    assert named - set(Operations) <= {operation.handler.__name__ for operation in OPERATIONS}
+def test_every_code_is_answered_by_a_route_or_a_kind_of_routes() -> None:
+    shared = {code for codes in SHARED.values() for code in codes}
+    assert shared | {code for route in ROUTES for code in route.own_codes} == set(CODES)
 
 
 async def test_an_answer_that_is_not_documented_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every client of the tests looks; without the entry in the registry it finds the gap."""
-    hidden = replace(CODES["JOB_NOT_FOUND"], answered_by=(Operations.CALLBACKS,))
-    monkeypatch.setitem(codes.CODES, "JOB_NOT_FOUND", hidden)
+    """Every client of the tests looks; without the declaration it finds the gap."""
+    route = next(each for each in ROUTES if each.operation_id == "get_job")
+    kept = tuple(known for known in route.codes if known.code != "JOB_NOT_FOUND")
+    monkeypatch.setattr(route, "codes", kept)
     async with client_of(context_of(World())) as client:
         assert isinstance(client.event_hooks["response"][0], Conforming)
         with pytest.raises(AssertionError, match="JOB_NOT_FOUND"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lucius.api import openapi
+from lucius.api import app, document
 from lucius.api.context import ApiOptions
 from tests.api.world import World, client_of, context_of
 
@@ -17,13 +17,13 @@ PATH = "/openapi.json"
 def rendered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The threads in which it was rendered."""
     threads: list[str] = []
-    document = openapi.document
+    completed = document.completed
 
     def noted(*given: Any, **more: Any) -> Any:
         threads.append(threading.current_thread().name)
-        return document(*given, **more)
+        return completed(*given, **more)
 
-    monkeypatch.setattr(openapi, "document", noted)
+    monkeypatch.setattr(app, "completed", noted)
     return threads
 
 
@@ -37,7 +37,7 @@ async def test_the_document_is_rendered_once(world: World, rendered: list[str]) 
     assert rendered[0] != threading.main_thread().name
 
 
-async def test_the_document_lists_operations_and_no_pages(world: World) -> None:
+async def test_the_document_lists_routes_and_no_pages(world: World) -> None:
     async with client_of(context_of(world)) as client:
         document = await client.get(PATH)
     assert document.headers["content-type"] == "application/json"

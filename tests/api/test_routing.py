@@ -7,9 +7,8 @@ import pytest
 from starlette.requests import Request
 from starlette.routing import Match
 
-from lucius.api.app import OPERATIONS, create_app
+from lucius.api.app import ROUTES, create_app, routes_in
 from lucius.api.context import ApiOptions
-from lucius.api.operation import Operation
 from lucius.api.routing import ApiRoute
 from tests.api.world import World, client_of, context_of
 
@@ -17,10 +16,10 @@ from tests.api.world import World, client_of, context_of
 def found(method: str, path: str) -> tuple[str, dict[str, Any]] | None:
     """The name of the first route that takes the request, and the parameters of its path."""
     scope = {"type": "http", "method": method, "path": path, "root_path": ""}
-    for route in create_app(context_of(World())).routes:
+    for route in routes_in(create_app(context_of(World())).routes):
         match, child = route.matches(scope)
         if match is Match.FULL:
-            return str(getattr(route, "name", None)), child["path_params"]
+            return str(route.operation_id), child["path_params"]
     return None
 
 
@@ -73,14 +72,14 @@ async def test_a_proxy_may_take_its_path_away_or_not(world: World, path: str) ->
         assert (await client.get(f"/luciusX{path}")).status_code == 404
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.operation_id)
-def test_every_operation_is_found_and_documented(operation: Operation) -> None:
-    names = re.findall(r"{(\w+)}", operation.path)
-    path = re.sub(r"{\w+}", "x", operation.path)
-    assert found(operation.method, path) == (operation.operation_id, dict.fromkeys(names, "x"))
+@pytest.mark.parametrize("route", ROUTES, ids=lambda each: each.operation_id)
+def test_every_route_is_found_and_documented(route: ApiRoute) -> None:
+    names = re.findall(r"{(\w+)}", route.path)
+    path = re.sub(r"{\w+}", "x", route.path)
+    assert found(route.method, path) == (route.operation_id, dict.fromkeys(names, "x"))
     document = create_app(context_of(World())).openapi()
-    about = document["paths"][operation.path][operation.method.lower()]
-    assert about["operationId"] == operation.operation_id
+    about = document["paths"][route.path][route.method.lower()]
+    assert about["operationId"] == route.operation_id
 
 
 async def test_a_route_that_does_not_say_who_may_call_it_cannot_be_made() -> None:

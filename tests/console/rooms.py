@@ -9,10 +9,9 @@ from typing import Any
 import httpx
 
 from lucius.api.access import KeyAccess
-from lucius.api.app import create_app
+from lucius.api.app import Room, create_app
 from lucius.api.context import Role
 from lucius.api.keys import KeyFile
-from lucius.api.operation import Room
 from lucius.console.room import ConsoleOptions, console
 from lucius.ledgers.memory_leases import MemoryLeases
 from lucius.ports.leases import LeaseStore

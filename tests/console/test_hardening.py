@@ -10,8 +10,8 @@ import pytest
 from starlette.requests import Request
 
 from lucius.api.context import Caller, Role
-from lucius.api.operation import Operation
 from lucius.api.problems import Problem
+from lucius.api.routing import ApiRoute
 from lucius.console.ended_sessions import LOOK, MOST, OLDEST, EndedSessions
 from lucius.console.oidc import Oidc, OidcClient
 from lucius.console.sessions import COOKIE, Seals, Sessions, cookie_prefix
@@ -29,32 +29,32 @@ from tests.console.test_orders import token_in
 ALICE = Caller("alice", frozenset((Role.READ,)), frozenset(("tenant_a",)))
 
 
-def address(operation: Operation) -> str:
-    path = operation.path
+def address(route: ApiRoute) -> str:
+    path = route.path
     for name in ("jobId", "verb", "service", "planId", "version", "name"):
         path = path.replace(f"{{{name}}}", "pause" if name == "verb" else f"some_{name}")
     return path
 
 
-def ours(server: Guarded, method: str) -> list[Operation]:
-    return [each for each in server.room.operations if each.method == method]
+def ours(server: Guarded, method: str) -> list[ApiRoute]:
+    return [each for each in server.room.routes if each.method == method]
 
 
 async def test_every_page_and_order_asks_who_comes_and_for_the_role(tmp_path: Path) -> None:
     async with guarded(tmp_path) as server:
         lesser = {Role.READ: server.key(Role.SUBMIT), Role.OPERATE: server.key(Role.READ)}
-        guarded_ones = [each for each in server.room.operations if each.role is not None]
+        guarded_ones = [each for each in server.room.routes if each.access.role is not None]
         assert len(guarded_ones) >= 15
-        for operation in guarded_ones:
-            assert operation.role is not None
+        for route in guarded_ones:
+            assert route.access.role is not None
             async with server.visitor() as stranger:
-                answer = await stranger.request(operation.method, address(operation))
-                assert answer.status_code == 303, operation.path
-                assert answer.headers["location"].startswith("/sign-in"), operation.path
-            async with server.visitor(lesser[operation.role]) as visitor:
-                answer = await visitor.request(operation.method, address(operation))
-                assert answer.status_code == 403, operation.path
-                assert "FORBIDDEN" in answer.text, operation.path
+                answer = await stranger.request(route.method, address(route))
+                assert answer.status_code == 303, route.path
+                assert answer.headers["location"].startswith("/sign-in"), route.path
+            async with server.visitor(lesser[route.access.role]) as visitor:
+                answer = await visitor.request(route.method, address(route))
+                assert answer.status_code == 403, route.path
+                assert "FORBIDDEN" in answer.text, route.path
 
 
 CROSS: list[dict[str, str]] = [
@@ -80,15 +80,15 @@ async def test_no_order_is_taken_from_another_site_or_without_the_token_of_the_s
             )
             orders = ours(server, "POST")
             assert {"/sign-in", "/sign-out"} <= {each.path for each in orders}
-            for operation in orders:
+            for route in orders:
                 for token in ("", "x", "\u00b2", theirs, nobodys):
-                    answer = await visitor.post(address(operation), data={"form_token": token})
-                    assert answer.status_code == 403, (operation.path, token)
+                    answer = await visitor.post(address(route), data={"form_token": token})
+                    assert answer.status_code == 403, (route.path, token)
                 for headers in CROSS:
                     answer = await visitor.post(
-                        address(operation), data={"form_token": mine, "key": key}, headers=headers
+                        address(route), data={"form_token": mine, "key": key}, headers=headers
                     )
-                    assert answer.status_code == 403, (operation.path, headers)
+                    assert answer.status_code == 403, (route.path, headers)
                     assert "CROSS_ORIGIN" in answer.text
                     assert "set-cookie" not in answer.headers
 
@@ -98,14 +98,14 @@ async def test_every_answer_of_the_console_has_its_headers(tmp_path: Path) -> No
     async with guarded(tmp_path) as server:
         key = server.key()
         async with server.visitor() as stranger, server.visitor(key) as visitor:
-            for operation in server.room.operations:
-                if operation.path == "/live":  # it never ends
+            for route in server.room.routes:
+                if route.path == "/live":  # it never ends
                     continue
                 for who in (stranger, visitor):
-                    answer = await who.request(operation.method, address(operation))
-                    assert answer.headers["content-security-policy"] == POLICY, operation.path
-                    assert answer.headers["x-frame-options"] == "DENY", operation.path
-                    assert answer.headers["cache-control"] == "no-store", operation.path
+                    answer = await who.request(route.method, address(route))
+                    assert answer.headers["content-security-policy"] == POLICY, route.path
+                    assert answer.headers["x-frame-options"] == "DENY", route.path
+                    assert answer.headers["cache-control"] == "no-store", route.path
             lost = await stranger.get("/no/such/page", headers={"accept": "text/html,*/*"})
             assert (lost.status_code, lost.headers["content-security-policy"]) == (404, POLICY)
             assert "<h1>" in lost.text

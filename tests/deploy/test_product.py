@@ -8,7 +8,7 @@ import click
 import pytest
 import yaml
 
-from lucius.api.app import OPERATIONS
+from lucius.api.app import ROUTES
 from lucius.cli.main import main
 from lucius.settings import load_settings, settings_page
 from lucius.settings.table import ROWS
@@ -25,7 +25,7 @@ SAMPLES = {"callback-keys": "k1:0123456789abcdef", "nats-url": "nats://nats:4222
 
 
 def routes() -> set[str]:
-    return {operation.path for operation in OPERATIONS}
+    return {route.path for route in ROUTES}
 
 
 @ALL

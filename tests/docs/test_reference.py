@@ -8,17 +8,24 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from pydantic import BaseModel
 
 from lucius.admission.envelope import KNOWN_FIELDS, EnvelopePolicy, read_envelope
 from lucius.admission.faults import Faults
-from lucius.api.routes.callbacks import reply_schema
 from lucius.configs.files import FileConfig
 from lucius.contract.envelope import ENVELOPE, SCHEMA_VERSIONS
-from lucius.contract.shapes import DirectiveShape, HeartbeatShape
+from lucius.contract.models.messages import (
+    AckMessage,
+    DirectiveMessage,
+    HeartbeatMessage,
+    HeartbeatView,
+    ReleaseMessage,
+    ResultMessage,
+)
 from lucius.core.references import ReferencePolicy
 from lucius.core.wire import directive_properties, parse_reply
-from tests.api.conforming import faults
 from tests.api.live import live
+from tests.contract.fitting import misfits
 from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +35,14 @@ PAGES = {name: (DOCS / f"reference/{name}.md").read_text("utf-8") for name in
 PASSED_ON = {"tracestate", "overwrite"}
 """Documented, and otherwise treated as a field that LUCIUS does not know."""
 SCHEMA = json.loads((ROOT / "src/lucius/configs/schema.json").read_text())
+
+
+REPLIES: dict[str, type[BaseModel]] = {
+    "ACK": AckMessage,
+    "RESULT": ResultMessage,
+    "HEARTBEAT": HeartbeatMessage,
+    "RELEASE": ReleaseMessage,
+}
 
 
 def examples(page: str, kind: str) -> Iterator[tuple[str, str]]:
@@ -61,9 +76,9 @@ async def test_a_directive_has_the_fields_that_are_documented_and_no_others(tmp_
         await lucius.accepted()
         (directive,) = await lucius.pull()
     example = example_directive()
-    assert set(directive) == set(example) == set(DirectiveShape.__annotations__)
+    assert set(directive) == set(example) == set(DirectiveMessage.model_fields) - {"pool"}
     assert named("messages", "## The directive") == set(example)
-    assert list(faults(example, DirectiveShape)) == []
+    assert misfits(json.dumps(example).encode(), DirectiveMessage) == []
     properties = PAGES["messages"].partition("Message properties")[2].partition("\n\n")[0]
     assert set(directive_properties(directive)) <= set(re.findall(r"`(\w+)`", properties))
 
@@ -73,7 +88,7 @@ def test_a_documented_reply_is_read_as_what_it_is(kind: str, text: str) -> None:
     body = json.loads(text)
     job_id, received = parse_reply(body)
     assert (job_id, received.kind.value) == ("job_1", kind)
-    jsonschema_rs.Draft202012Validator(reply_schema(body["type"])).validate(body)
+    REPLIES[body["type"]].model_validate(body)
 
 
 def test_every_kind_of_reply_is_documented() -> None:
@@ -90,7 +105,7 @@ def test_every_kind_of_reply_is_documented() -> None:
 
 def test_the_documented_answer_to_a_heartbeat_is_its_shape() -> None:
     ((_, text),) = examples("messages", "answer")
-    assert list(faults(json.loads(text), HeartbeatShape)) == []
+    assert misfits(text.encode(), HeartbeatView) == []
 
 
 # -- the envelope ----------------------------------------------------------------------------

@@ -48,10 +48,10 @@ def acceptable(document: Json) -> Json:
     """A copy, with the bodies and headers of what creates jobs."""
     narrowed = deepcopy(document)
     for path in ("/v1/orchestrate", "/v1/commands"):
-        _body(narrowed, path)["schema"] = _envelope(_body(narrowed, path)["schema"])
+        _body(narrowed, path)["schema"] = _envelope(_schema(narrowed, path))
         for parameter in narrowed["paths"][path]["post"]["parameters"]:
             parameter["schema"] = _TEXT if parameter["in"] == "header" else _MOMENT
-    redrive = _body(narrowed, "/v1/jobs/{jobId}:redrive")["schema"]
+    redrive = _schema(narrowed, "/v1/jobs/{jobId}:redrive")
     redrive["properties"]["payload"] = {"anyOf": [_payload("OCR"), {"type": "null"}]}
     return narrowed
 
@@ -59,6 +59,13 @@ def acceptable(document: Json) -> Json:
 def _body(document: Json, path: str) -> Json:
     body: Json = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
     return body
+
+
+def _schema(document: Json, path: str) -> Json:
+    """Of a body, itself: bodies are named by a reference."""
+    name = _body(document, path)["schema"]["$ref"].rpartition("/")[2]
+    schema: Json = document["components"]["schemas"][name]
+    return schema
 
 
 def _envelope(schema: Json) -> Json:

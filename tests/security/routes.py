@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 from starlette.requests import Request
 
-from lucius.api.app import create_app
+from lucius.api.app import create_app, routes_in
 from lucius.api.context import Caller
 from lucius.api.problems import Problem
 from tests.api.world import ENVELOPE, World, context_of
@@ -84,7 +84,7 @@ GUARDED = [route for route in ROUTES if route.needs == "caller"]
 CALLBACKS = [route for route in ROUTES if route.needs == "callback_token"]
 OPEN = {route.path for route in ROUTES if route.needs is None}
 UNDOCUMENTED = {
-    operation.path
-    for operation in _APP.operations
-    if operation.path not in {each.path for each in ROUTES}
+    route.path
+    for route in routes_in(_APP.routes)
+    if route.path not in {each.path for each in ROUTES}
 }

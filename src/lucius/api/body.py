@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -10,7 +9,6 @@ import orjson
 from starlette.requests import Request
 
 from lucius.api.problems import Problem
-from lucius.core.bounds import Number, Whole
 
 T = TypeVar("T")
 
@@ -25,21 +23,20 @@ _EXACT_IN_ORJSON: Final = range(-(2**63), 2**64)
 
 async def json_object(request: Request, limit: int) -> dict[str, Any]:
     """The body as one JSON object, or a problem that says what is wrong with it."""
-    body = parsed(await read(request, limit))
-    if not isinstance(body, dict):
-        raise Problem("INVALID_BODY", "the body must be a JSON object")
-    return body
+    return object_in(await read(request, limit))
 
 
 async def optional_object(request: Request, limit: int) -> dict[str, Any]:
     """As `json_object`, where no body at all means an empty object."""
-    body = await read(request, limit)
-    if not body.strip():
-        return {}
-    value = parsed(body)
-    if not isinstance(value, dict):
+    content = await read(request, limit)
+    return object_in(content) if content.strip() else {}
+
+
+def object_in(content: bytes) -> dict[str, Any]:
+    body = parsed(content)
+    if not isinstance(body, dict):
         raise Problem("INVALID_BODY", "the body must be a JSON object")
-    return value
+    return body
 
 
 async def read(request: Request, limit: int, *, form: bool = False) -> bytes:
@@ -137,7 +134,9 @@ def _check_headers(request: Request, limit: int, *, form: bool) -> None:
                 _too_large(limit)
         elif name == b"content-type":
             media = value.partition(b";")[0].strip().lower()
-            json_body = media == b"application/json" or media.endswith(b"+json")
+            json_body = media == b"application/json" or (
+                media.startswith(b"application/") and media.endswith(b"+json")
+            )
             if media != _FORM if form else not json_body:
                 raise Problem("UNSUPPORTED_MEDIA_TYPE")
         elif name == b"origin":
@@ -193,22 +192,3 @@ _LARGE: Final = 2.0**62
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_short, parse_float=len)
 """`parse_float=len`: floats were checked already."""
 _EXACT: Final = json.JSONDecoder(object_pairs_hook=_once, parse_int=_integer)
-
-
-def whole_in(body: Mapping[str, Any], name: str, rule: Whole, default: int) -> int:
-    """The field by its rule, or a problem that names it."""
-    found = rule.read(body.get(name, default))
-    if found is None:
-        raise field_problem(f"/{name}", rule.fault)
-    return found
-
-
-def number_in(body: Mapping[str, Any], name: str, rule: Number, default: float) -> float:
-    found = rule.read(body.get(name, default))
-    if found is None:
-        raise field_problem(f"/{name}", rule.fault)
-    return found
-
-
-def field_problem(pointer: str, detail: str) -> Problem:
-    return Problem("INVALID_BODY", errors=[{"pointer": pointer, "detail": detail}])

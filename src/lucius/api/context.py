@@ -12,7 +12,6 @@ from lucius import __version__
 from lucius.api.limits import HostCheck, RateLimit, WaitLimit
 from lucius.api.standing import CallerWatch, Stands
 from lucius.api.tokens import CallbackTokens
-from lucius.contract.shapes import RetriedShape, SettingsShape
 from lucius.core.routing import TOPOLOGIES
 from lucius.ports.config import ConfigSource
 from lucius.ports.diagnosis import Doctor
@@ -97,8 +96,6 @@ class PullGateway(Protocol):
 @dataclass(frozen=True, slots=True)
 class ApiOptions:
     max_body_bytes: int = 1024 * 1024
-    max_wait_seconds: float = 60.0
-    max_page: int = 500
     keep_alive_seconds: float = 15.0
     """How often a silent event stream says that it is alive."""
     check_seconds: float = 2.0
@@ -111,7 +108,7 @@ class ApiOptions:
     topic_prefix: str = ""
 
 
-def _no_settings() -> SettingsShape:
+def _no_settings() -> Mapping[str, Any]:
     return {"version": __version__, "settings": [], "warnings": []}
 
 
@@ -134,7 +131,7 @@ class ApiContext:
     """None: requests may name any host."""
     refresh: Callable[[Mapping[str, bool]], Awaitable[None]] | None = None
     """Called before each scrape with the dependencies that are up and those that are not."""
-    retry_outbox: Callable[[], Awaitable[RetriedShape]] | None = None
+    retry_outbox: Callable[[], Awaitable[Mapping[str, object]]] | None = None
     gateway: PullGateway | None = None
     services: ServiceBook | None = None
     doctor: Doctor | None = None
@@ -143,7 +140,7 @@ class ApiContext:
     watch: CallerWatch = field(default_factory=CallerWatch)
     warnings: Callable[[], Mapping[str, str]] = dict
     """What is wrong without making the process unready, by part; everyone may read it."""
-    settings: Callable[[], SettingsShape] = _no_settings
+    settings: Callable[[], Mapping[str, Any]] = _no_settings
     """Those of this process as they are in force, secrets masked."""
     stopping: Callable[[], bool] = lambda: False
     """Whether the process is about to end: no new job is taken then."""

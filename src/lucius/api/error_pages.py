@@ -1,14 +1,15 @@
-"""The reference pages of the error codes, made from the registry and the operations."""
+"""The reference pages of the error codes, made from the registry and the routes."""
 
 from collections.abc import Sequence
 
-from lucius.api.operation import Operation
-from lucius.contract.codes import CODES, Operations, ProblemCode
+from lucius.api.declared import SHARED
+from lucius.api.routing import ApiRoute
+from lucius.contract.codes import CODES, ProblemCode
 
 
-def error_pages(operations: Sequence[Operation]) -> dict[str, str]:
+def error_pages(routes: Sequence[ApiRoute]) -> dict[str, str]:
     """By file name, with an index."""
-    pages = {known.page: _page(known, operations) for known in CODES.values()}
+    pages = {known.page: _page(known, routes) for known in CODES.values()}
     rows = [
         f"| [`{known.code}`]({known.page}) | {known.status} | {known.title} |"
         for known in CODES.values()
@@ -23,7 +24,7 @@ def error_pages(operations: Sequence[Operation]) -> dict[str, str]:
     return {"README.md": "\n".join(index) + "\n", **pages}
 
 
-def _page(known: ProblemCode, operations: Sequence[Operation]) -> str:
+def _page(known: ProblemCode, routes: Sequence[ApiRoute]) -> str:
     lines = [f"# {known.code}", "", f"{known.title}. HTTP status {known.status}.", ""]
     lines += ["## What it means", "", known.explanation, "", "## What to do", "", known.action]
     if known.retry_after:
@@ -31,15 +32,11 @@ def _page(known: ProblemCode, operations: Sequence[Operation]) -> str:
             "",
             "The answer carries `Retry-After`: wait that many seconds, then repeat it as is.",
         ]
-    lines += ["", "## Who answers with it", "", *_answering(known, operations)]
+    lines += ["", "## Who answers with it", "", *_answering(known, routes)]
     return "\n".join(lines) + "\n"
 
 
-def _answering(known: ProblemCode, operations: Sequence[Operation]) -> list[str]:
-    kinds = [name.value for name in known.answered_by if isinstance(name, Operations)]
-    single = [
-        f"`{operation.method} {operation.path}`"
-        for operation in operations
-        if operation.handler.__name__ in known.answered_by
-    ]
+def _answering(known: ProblemCode, routes: Sequence[ApiRoute]) -> list[str]:
+    kinds = [kind.value for kind, codes in SHARED.items() if known.code in codes]
+    single = [f"`{each.method} {each.path}`" for each in routes if known.code in each.own_codes]
     return [f"- {name}" for name in (*kinds, *single)]

@@ -42,7 +42,7 @@ def health_app(
     async def metrics(request: Request) -> Response:
         if authenticate is not None:
             try:
-                METRICS.access.check(await authenticate(request))
+                METRICS.check(await authenticate(request))
             except LuciusError as error:
                 return problem_response(error)
         if refresh is not None:

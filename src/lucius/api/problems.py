@@ -8,7 +8,7 @@ import orjson
 from starlette.responses import Response
 
 from lucius.contract.codes import CODES, ProblemCode
-from lucius.contract.shapes import FaultShape, ProblemShape, ReplyOutcomeShape
+from lucius.contract.models.base import JsonObject
 from lucius.core.errors import (
     BusUnavailableError,
     LedgerCorruptError,
@@ -33,7 +33,7 @@ class Problem(LuciusError):
         code: str,
         detail: str | None = None,
         *,
-        errors: Sequence[FaultShape] = (),
+        errors: Sequence[JsonObject] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.known = CODES[code]
@@ -47,7 +47,7 @@ class Problem(LuciusError):
 class _Rendered:
     known: ProblemCode
     detail: str
-    errors: Sequence[FaultShape]
+    errors: Sequence[JsonObject]
     headers: dict[str, str]
 
 
@@ -69,9 +69,9 @@ def problem_response(error: Exception) -> Response:
 
 
 def problem_document(
-    known: ProblemCode, detail: str, errors: Sequence[FaultShape] = ()
-) -> ProblemShape:
-    document: ProblemShape = {
+    known: ProblemCode, detail: str, errors: Sequence[JsonObject] = ()
+) -> JsonObject:
+    document: JsonObject = {
         "type": TYPE_BASE + known.code,
         "title": known.title,
         "status": known.status,
@@ -119,7 +119,7 @@ class Parts(NamedTuple):
     status: int
     code: str
     detail: str
-    errors: Sequence[FaultShape]
+    errors: Sequence[JsonObject]
     headers: Mapping[str, str]
 
 
@@ -129,7 +129,7 @@ def problem_parts(error: Exception) -> Parts:
     return Parts(known.status, known.code, rendered.detail, rendered.errors, rendered.headers)
 
 
-def outcome_of(error: Exception) -> ReplyOutcomeShape:
+def outcome_of(error: Exception) -> JsonObject:
     """The same error as one line of a batch."""
     rendered = _render(error)
     known = rendered.known
@@ -139,6 +139,6 @@ def outcome_of(error: Exception) -> ReplyOutcomeShape:
 def _refused(error: RequestError) -> _Rendered:
     known = CODES.get(error.code)
     if known is None:
-        known = ProblemCode(error.code, error.status, "The request was refused", "", "", ())
-    faults: list[FaultShape] = [{"pointer": at, "detail": detail} for at, detail in error.faults]
+        known = ProblemCode(error.code, error.status, "The request was refused", "", "")
+    faults: list[JsonObject] = [{"pointer": at, "detail": detail} for at, detail in error.faults]
     return _Rendered(known, error.detail, faults, {})

@@ -1,18 +1,34 @@
 """Replies of services over HTTP: bound to their attempt by a token, then the same input as on the bus."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from lucius.api.context import ApiContext
 from lucius.api.explain import instant
+from lucius.api.faults import read_as
 from lucius.api.problems import Problem
 from lucius.api.tokens import Binding
 from lucius.api.tracing import applying_here
-from lucius.contract.shapes import AnswerShape
+from lucius.contract.models.base import JsonObject
+from lucius.contract.models.messages import (
+    AckMessage,
+    HeartbeatMessage,
+    ReleaseMessage,
+    ReplyMessage,
+    ResultMessage,
+)
 from lucius.core.effects import Outcome
 from lucius.core.inputs import Callback, HeartbeatReceived
 from lucius.core.wire import parse_reply
 from lucius.ports.engine import Applied
+
+_MODELS: Final[dict[str, type[ReplyMessage]]] = {
+    "ACK": AckMessage,
+    "RESULT": ResultMessage,
+    "HEARTBEAT": HeartbeatMessage,
+    "RELEASE": ReleaseMessage,
+}
+"""The core reads what it needs of a reply, and lets the rest be; over HTTP all that is published holds."""
 
 
 def proven(context: ApiContext, token: str | None) -> Binding:
@@ -30,6 +46,7 @@ async def take_reply(
 ) -> tuple[Callback, Applied]:
     """Hold the reply against its token, then move the job. Raises a problem where nothing was recorded."""
     job_id, received = parse_reply(body, kind)
+    read_as(_MODELS[str(body.get("type") or kind).upper()], body, "INVALID_CALLBACK")
     attempt = (job_id, received.step_id, received.attempt_no, received.lease_id)
     tenant_id = bound.tenant_id
     if attempt != bound[1:] or body.get("tenant_id", tenant_id) != tenant_id:
@@ -50,9 +67,9 @@ async def take_reply(
     return received, applied
 
 
-def answer(received: Callback, applied: Applied) -> AnswerShape:
+def answer(received: Callback, applied: Applied) -> JsonObject:
     """`applied`, `duplicate` or `late`; a heartbeat also learns of its lease and of a cancel."""
-    content: AnswerShape = {"outcome": applied.outcome.value}
+    content: JsonObject = {"outcome": applied.outcome.value}
     if isinstance(received, HeartbeatReceived):
         job = applied.job
         index = job.plan.index_of(received.step_id)

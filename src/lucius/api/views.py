@@ -4,15 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from lucius.api.explain import explain, instant
-from lucius.contract.shapes import (
-    EventShape,
-    ExecutionShape,
-    ExecutionsShape,
-    JobShape,
-    OutboxShape,
-    ProtocolShape,
-    StepShape,
-)
+from lucius.contract.models.base import JsonObject
 from lucius.core.effects import Event
 from lucius.core.job import Entry, Execution, Job, Step, phase_of
 from lucius.core.plan import Plan, StepPlan
@@ -24,9 +16,9 @@ def etag_of(job: Job) -> str:
     return f'"{job.version}"'
 
 
-def job_view(job: Job, *, steps: bool = True) -> JobShape:
+def job_view(job: Job, *, steps: bool = True) -> JsonObject:
     plan, index = job.plan, job.current_index
-    view: JobShape = {
+    view: JsonObject = {
         "jobId": plan.job_id,
         "tenant_id": plan.tenant_id,
         "request_type": plan.request_type,
@@ -70,7 +62,7 @@ def job_view(job: Job, *, steps: bool = True) -> JobShape:
     return view
 
 
-def step_views(job: Job) -> list[StepShape]:
+def step_views(job: Job) -> list[JsonObject]:
     pairs, payloads = zip(job.plan.steps, job.steps, strict=True), job.plan.payloads()
     return [
         _step_view(job.plan, index, planned, step, payloads[planned.step_id])
@@ -78,7 +70,7 @@ def step_views(job: Job) -> list[StepShape]:
     ]
 
 
-def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step, payload: Any) -> StepShape:
+def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step, payload: Any) -> JsonObject:
     routing = plan.routing
     execution = step.attempt
     return {
@@ -116,7 +108,7 @@ def _step_view(plan: Plan, index: int, planned: StepPlan, step: Step, payload: A
     }
 
 
-def _outbox_view(plan: Plan, entry: Entry) -> OutboxShape:
+def _outbox_view(plan: Plan, entry: Entry) -> JsonObject:
     return {
         "state": entry_status(entry.state),
         "held": entry.released_at is None and entry.state.value == "HELD",
@@ -131,7 +123,7 @@ def _outbox_view(plan: Plan, entry: Entry) -> OutboxShape:
     }
 
 
-def executions_view(job: Job) -> ExecutionsShape:
+def executions_view(job: Job) -> JsonObject:
     pairs = zip(job.plan.steps, job.steps, strict=True)
     executions = [
         _execution_view(job.job_id, plan, e) for plan, step in pairs for e in step.executions
@@ -139,7 +131,7 @@ def executions_view(job: Job) -> ExecutionsShape:
     return {"phase": phase_of(job).value, "executions": executions}
 
 
-def _execution_view(job_id: str, planned: StepPlan, execution: Execution) -> ExecutionShape:
+def _execution_view(job_id: str, planned: StepPlan, execution: Execution) -> JsonObject:
     return {
         "exec_id": execution.exec_id,
         "jobId": job_id,
@@ -157,7 +149,7 @@ def _execution_view(job_id: str, planned: StepPlan, execution: Execution) -> Exe
     }
 
 
-def event_view(job_id: str, event: Event) -> EventShape:
+def event_view(job_id: str, event: Event) -> JsonObject:
     return {
         "seq": event.seq,
         "event_type": event.type,
@@ -171,7 +163,7 @@ def event_view(job_id: str, event: Event) -> EventShape:
     }
 
 
-def protocol_view(protocol: JobProtocol) -> ProtocolShape:
+def protocol_view(protocol: JobProtocol) -> JsonObject:
     schemas = protocol.schemas
     return {
         "protocol_id": protocol.protocol_id,

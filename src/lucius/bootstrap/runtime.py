@@ -49,7 +49,7 @@ from lucius.bootstrap.services_process import ServicesProcess
 from lucius.bootstrap.standing_tasks import StandingTask, StandingTasks
 from lucius.bootstrap.wellbeing import Wellbeing
 from lucius.console.room import console, root_path_of
-from lucius.contract.shapes import SettingsShape
+from lucius.contract.envelope import JsonObject
 from lucius.core.errors import (
     LedgerError,
 )
@@ -433,7 +433,7 @@ class Runtime:
     def _unrestored(self) -> Sequence[Unrestored]:
         return self.workspace.unrestored() if isinstance(self.workspace, Restores) else ()
 
-    def _shown_settings(self) -> SettingsShape:
+    def _shown_settings(self) -> JsonObject:
         return self.in_force().shown()
 
     def _warnings(self) -> dict[str, str]:

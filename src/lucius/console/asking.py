@@ -1,4 +1,4 @@
-"""The console's way to the API: the same operations, asked inside the process, as whoever is signed in."""
+"""The console's way to the API: the same routes, asked inside the process, as whoever is signed in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from lucius.api.context import ApiContext, Caller
-from lucius.api.operation import Operation
+from lucius.api.document import body_of
 from lucius.api.problems import Problem
+from lucius.api.routing import ApiRoute
 
 _JSON_BODY: Final = [(b"content-type", b"application/json")]
 
@@ -18,21 +19,21 @@ _JSON_BODY: Final = [(b"content-type", b"application/json")]
 class Api:
     """What a caller may not ask over HTTP, nobody may ask for them here: roles and tenants are checked."""
 
-    def __init__(self, context: ApiContext, operations: Sequence[Operation]) -> None:
+    def __init__(self, context: ApiContext, routes: Sequence[ApiRoute]) -> None:
         self._context = context
-        self._operations = {operation.operation_id: operation for operation in operations}
+        self._routes = {route.operation_id: route for route in routes}
 
     def may(self, caller: Caller, name: str) -> bool:
-        operation = self._operations.get(name)
-        if operation is None or not operation.is_open_to(caller):
+        route = self._routes.get(name)
+        if route is None or not route.access.is_open_to(caller):
             return False
-        return caller.tenants is None or not operation.every_tenant
+        return caller.tenants is None or not route.access.every_tenant
 
     def takes(self, name: str, field: str) -> bool:
-        """Whether the body of an operation has such a field."""
-        operation = self._operations.get(name)
-        body = operation.body if operation is not None else None
-        return body is not None and field in body.get("properties", {})
+        """Whether the body of a route has such a field."""
+        route = self._routes.get(name)
+        body = body_of(route) if route is not None else None
+        return body is not None and field in body.model_fields
 
     async def ask_if_may(
         self, request: Request, caller: Caller, name: str, path: Mapping[str, str] | None = None
@@ -57,9 +58,10 @@ class Api:
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Any:
-        """What the operation answers. Raises what it raises."""
+        """What the route answers. Raises what it raises."""
         if not self.may(caller, name):
             raise Problem("FORBIDDEN", f"this is not for the roles and tenants of {caller.name}")
+        route = self._routes[name]
         content = b"" if body is None else orjson.dumps(body)
 
         async def receive() -> Message:
@@ -67,11 +69,9 @@ class Api:
 
         scope = {
             **request.scope,
-            "method": self._operations[name].method,
+            "method": route.method,
             "path_params": dict(path or {}),
             "query_string": urlencode(query or {}, doseq=True).encode(),
             "headers": _JSON_BODY,
         }
-        handler = self._operations[name].handler
-        answer = await handler(self._context, Request(scope, receive), caller)
-        return orjson.loads(answer.body)
+        return await route.answer_inside(Request(scope, receive), self._context, caller)

@@ -7,14 +7,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Caller
-from lucius.api.openapi import path_parameter, query_parameter
-from lucius.api.operation import Operation
-from lucius.api.requests import visible_job, whole
+from lucius.api.parameters import MAX_SEQ, digits
+from lucius.api.problems import parameter_problem
+from lucius.api.requests import parameter, visible_job
 from lucius.api.routing import Context, KnownCaller
 from lucius.api.views import event_view, job_view
 from lucius.console.live import looks_at, streamed
 from lucius.console.orders import BULK_VERBS, JOB_ORDERS, base_of, just_given
-from lucius.console.site import HEADERS, Site
+from lucius.console.site import HEADERS, Pages, Site
 from lucius.console.timeline import timeline
 from lucius.core.effects import Event
 from lucius.core.job import Job
@@ -25,7 +25,10 @@ EVENTS: Final = 100
 SCANNED: Final = 10_000
 """Events that one page with a filter looks at, at most."""
 _PORTION: Final = 500
-_MAX_SEQ: Final = 2**53
+
+
+async def _asked(q: str = "", before: str = "", done: str = "") -> None:
+    """Only events that contain this, or are before this `seq`; and the order that was just given."""
 
 
 class OneJob:
@@ -36,7 +39,7 @@ class OneJob:
         return await self._site.pulse.page(self._job(context, request, caller))
 
     async def _job(self, context: Context, request: Request, caller: KnownCaller) -> Response:
-        job = await visible_job(context, request, caller)
+        job = await visible_job(context, request.path_params["jobId"], caller)
         path = {"jobId": job.job_id}
         why = await self._site.api.ask_if_may(request, caller, "why_job", path)
         events = await self._events(context, request, job)
@@ -55,7 +58,7 @@ class OneJob:
         )
 
     async def _events(self, context: ApiContext, request: Request, job: Job) -> dict[str, Any]:
-        before = whole(request, "before", job.seq + 1, 1, _MAX_SEQ)
+        before = _before(request, job.seq + 1)
         wanted = request.query_params.get("q", "").strip()
         found, reached = await newest(context.engine, job, before, wanted)
         return {
@@ -81,37 +84,29 @@ class OneJob:
 
     async def job_live(self, context: Context, request: Request, caller: KnownCaller) -> Response:
         """204 tells a browser that there is nothing more to come back for."""
-        job, pulse = await visible_job(context, request, caller), self._site.pulse
+        job, pulse = (
+            await visible_job(context, request.path_params["jobId"], caller),
+            self._site.pulse,
+        )
         if job.terminal:
             return Response(status_code=204, headers=dict(HEADERS))
         return streamed(
             context, request, caller, lambda stands: looks_at(pulse, context, job, stands)
         )
 
-    def operations(self) -> tuple[Operation, ...]:
-        add = self._site.operation
-        job_id = path_parameter("jobId", "The job's id")
-        return (
-            add(
-                "GET",
-                "/jobs/{jobId}",
-                self.job,
-                "A job",
-                parameters=(
-                    job_id,
-                    query_parameter("q", "Only events that contain this"),
-                    query_parameter("before", "Only events before this `seq`"),
-                    query_parameter("done", "The order that was just given"),
-                ),
-            ),
-            add(
-                "GET",
-                "/jobs/{jobId}/live",
-                self.job_live,
-                "When to look at a job again",
-                parameters=(job_id,),
-            ),
-        )
+    def add_to(self, pages: Pages) -> None:
+        pages.add("GET", "/jobs/{jobId}", self.job, takes=_asked)
+        pages.add("GET", "/jobs/{jobId}/live", self.job_live)
+
+
+def _before(request: Request, otherwise: int) -> int:
+    text = request.query_params.get("before")
+    if text is None:
+        return otherwise
+    before = parameter("before", text, digits)
+    if not 1 <= before <= MAX_SEQ:
+        raise parameter_problem("before", f"must be between 1 and {MAX_SEQ}")
+    return before
 
 
 async def newest(engine: Engine, job: Job, before: int, wanted: str) -> tuple[Sequence[Event], int]:

@@ -1,23 +1,27 @@
 """The list of jobs. Filters are in the address, so that a view can be shared."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import Caller, Role
-from lucius.api.listing import PARAMETERS
-from lucius.api.operation import Operation
+from lucius.api.listing import JobsQuery
 from lucius.api.routing import Context, KnownCaller
 from lucius.console.orders import BULK_VERBS, dict_of, filters_of
-from lucius.console.site import Site
+from lucius.console.site import Pages, Site
 from lucius.core.states import JobState
 
 PAGE: Final = 50
 FIELDS: Final = ("state", "tenant_id", "request_type", "created_from", "created_to")
 """Filters that have a field of their own. Others come with a link, and are shown and kept."""
+
+
+async def _listed(asked: Annotated[JobsQuery, Query()]) -> None:
+    """As the list of the API."""
 
 
 class Jobs:
@@ -58,19 +62,9 @@ class Jobs:
             },
         )
 
-    def operations(self) -> tuple[Operation, ...]:
-        add = self._site.operation
-        return (
-            add("GET", "/jobs", self.jobs, "Jobs", parameters=PARAMETERS),
-            add(
-                "GET",
-                "/jobs/failed",
-                self.dead_letters,
-                "Dead letters",
-                Role.OPERATE,
-                parameters=PARAMETERS,
-            ),
-        )
+    def add_to(self, pages: Pages) -> None:
+        pages.add("GET", "/jobs", self.jobs, takes=_listed)
+        pages.add("GET", "/jobs/failed", self.dead_letters, Role.OPERATE, takes=_listed)
 
 
 def _besides(filters: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -11,12 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import Caller
-from lucius.api.operation import Operation
 from lucius.api.readiness import OK, Readiness
 from lucius.api.routes.system import warnings_of
 from lucius.api.routing import Context, KnownCaller, is_operator
 from lucius.console.live import Pulse, looks, streamed
-from lucius.console.site import Site
+from lucius.console.site import Pages, Site
 from lucius.core.routing import LANES
 from lucius.core.states import TERMINAL_JOB, JobState
 from lucius.ports.engine import Engine
@@ -105,12 +104,9 @@ class Now:
         pulse = self._site.pulse
         return streamed(context, request, caller, lambda stands: looks(pulse, context, stands))
 
-    def operations(self) -> tuple[Operation, ...]:
-        add = self._site.operation
-        return (
-            add("GET", "/", self.now, "What is going on"),
-            add("GET", "/live", self.live, "When to look again"),
-        )
+    def add_to(self, pages: Pages) -> None:
+        pages.add("GET", "/", self.now)
+        pages.add("GET", "/live", self.live)
 
 
 async def counted(engine: Engine, tenants: frozenset[str] | None, now: datetime) -> dict[str, Any]:

@@ -6,35 +6,39 @@ A form is taken only with the token of its session. What it asks for is then ask
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl
 
 import orjson
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import read
 from lucius.api.context import Role
-from lucius.api.listing import PARAMETERS
-from lucius.api.openapi import query_parameter
-from lucius.api.operation import Operation
+from lucius.api.listing import JobFilters
 from lucius.api.problems import Problem
-from lucius.api.queries import REPEATABLE
-from lucius.api.routes.bulk import MAX_LIMIT
-from lucius.api.routing import Context, KnownCaller
-from lucius.console.site import Site
+from lucius.api.routing import Context, KnownCaller, is_list
+from lucius.console.site import Pages, Site
+from lucius.contract.models.control import MAX_LIMIT
 from lucius.core.job import Job
 from lucius.core.states import RUNNING_JOB, UNSUCCESSFUL_JOB, JobState
 
 MAX_FORM: Final = 64 * 1024
-FILTERS: Final = tuple(
-    parameter["name"] for parameter in PARAMETERS if parameter["name"] not in ("limit", "cursor")
-)
+FILTERS: Final = tuple(JobFilters.model_fields)
 """What a list of jobs can be narrowed by, and an order for many with it."""
-REPEATED: Final = frozenset(each["name"] for each in PARAMETERS if REPEATABLE in each)
-FLAGS: Final = frozenset(
-    each["name"] for each in PARAMETERS if each["schema"].get("type") == "boolean"
-)
+_KINDS: Final = {name: each.annotation for name, each in JobFilters.model_fields.items()}
+REPEATED: Final = frozenset(name for name, kind in _KINDS.items() if is_list(kind))
+FLAGS: Final = frozenset(name for name, kind in _KINDS.items() if kind is bool)
+
+
+class OrderQuery(JobFilters):
+    """Which order, and for which jobs."""
+
+    verb: str = ""
+
+
+async def _asked(asked: Annotated[OrderQuery, Query()]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,29 +249,11 @@ class Orders:
             tally=tally,
         )
 
-    def operations(self) -> tuple[Operation, ...]:
-        add = self._site.operation
-        verb = query_parameter("verb", "The order")
-        filters = tuple(each for each in PARAMETERS if each["name"] in FILTERS)
-        return (
-            add(
-                "GET",
-                "/jobs/order",
-                self.confirm_many,
-                "Count before an order",
-                Role.OPERATE,
-                parameters=(verb, *filters),
-            ),
-            add("POST", "/jobs/order", self.order_many, "An order for many", Role.OPERATE),
-            add(
-                "POST",
-                "/services/{service}/{verb}",
-                self.order_service,
-                "An order for a service",
-                Role.OPERATE,
-            ),
-            add("POST", "/jobs/{jobId}/{verb}", self.order_job, "An order for a job", Role.OPERATE),
-        )
+    def add_to(self, pages: Pages) -> None:
+        pages.add("GET", "/jobs/order", self.confirm_many, Role.OPERATE, takes=_asked)
+        pages.add("POST", "/jobs/order", self.order_many, Role.OPERATE)
+        pages.add("POST", "/services/{service}/{verb}", self.order_service, Role.OPERATE)
+        pages.add("POST", "/jobs/{jobId}/{verb}", self.order_job, Role.OPERATE)
 
 
 def said(fields: Mapping[str, list[str]]) -> dict[str, Any]:

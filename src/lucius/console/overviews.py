@@ -6,13 +6,19 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import Caller, Role
-from lucius.api.openapi import query_parameter
-from lucius.api.operation import Operation
+from lucius.api.context import Caller
 from lucius.api.problems import Problem
 from lucius.api.routing import Context, KnownCaller
 from lucius.console.orders import PLAN_ORDERS, SERVICE_ORDERS, base_of, curl, just_given, shell
-from lucius.console.site import Site
+from lucius.console.site import Pages, Site
+
+
+async def _ordered(done: str = "", service: str = "") -> None:
+    """The order that was just given, and to which service."""
+
+
+async def _done(done: str = "") -> None:
+    """The order that was just given."""
 
 
 class Overviews:
@@ -69,26 +75,7 @@ class Overviews:
             done=just_given(request, PLAN_ORDERS),
         )
 
-    def operations(self) -> tuple[Operation, ...]:
-        add = self._site.operation
-        done = query_parameter("done", "The order that was just given")
-        ordered = query_parameter("service", "The service that it was given to")
-        return (
-            add("GET", "/protocols", self.protocols, "Protocols in force", Role.READ),
-            add(
-                "GET",
-                "/services",
-                self.services,
-                "Services",
-                Role.READ,
-                parameters=(done, ordered),
-            ),
-            add(
-                "GET",
-                "/failures",
-                self.failures,
-                "Failures in groups",
-                Role.READ,
-                parameters=(done,),
-            ),
-        )
+    def add_to(self, pages: Pages) -> None:
+        pages.add("GET", "/protocols", self.protocols)
+        pages.add("GET", "/services", self.services, takes=_ordered)
+        pages.add("GET", "/failures", self.failures, takes=_done)

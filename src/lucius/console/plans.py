@@ -6,16 +6,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import Role
-from lucius.api.openapi import query_parameter
-from lucius.api.operation import Operation
 from lucius.api.problems import Problem
 from lucius.api.routing import Context, KnownCaller
 from lucius.console.orders import base_of, curl, form_of, said, shell
-from lucius.console.site import Site
+from lucius.console.site import Pages, Site
 
 MAX_NUMBER: Final = 15
 """Characters: JSON has no room for many more digits."""
 DEFAULTS: Final = {"canary": "5", "rate": "10", "stop_after": "10%"}
+
+
+async def _asked(group: str = "") -> None:
+    """The group of failures."""
 
 
 class Plans:
@@ -76,22 +78,10 @@ class Plans:
         await self._site.api.ask(request, caller, "stop_redrive", path=path, body={})
         return self._site.to("/failures", done="stop")
 
-    def operations(self) -> tuple[Operation, ...]:
-        add = self._site.operation
-        group = query_parameter("group", "The group of failures")
-        about = "Redrive by a plan"
-        return (
-            add(
-                "GET",
-                "/failures/redrive",
-                self.confirm_plan,
-                about,
-                Role.OPERATE,
-                parameters=(group,),
-            ),
-            add("POST", "/failures/redrive", self.start_plan, about, Role.OPERATE),
-            add("POST", "/redrives/{planId}/stop", self.stop_plan, "Stop a plan", Role.OPERATE),
-        )
+    def add_to(self, pages: Pages) -> None:
+        pages.add("GET", "/failures/redrive", self.confirm_plan, Role.OPERATE, takes=_asked)
+        pages.add("POST", "/failures/redrive", self.start_plan, Role.OPERATE)
+        pages.add("POST", "/redrives/{planId}/stop", self.stop_plan, Role.OPERATE)
 
 
 def number_in(text: str) -> int | float:

@@ -5,30 +5,26 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from starlette.requests import Request
+from starlette.responses import Response
 
-from lucius.api.operation import Handler, Operation
 from lucius.api.routing import Context, KnownCaller
-from lucius.console.site import Site
+from lucius.console.site import Pages, Site
 from lucius.contract.envelope import JsonObject
 
 PATH: Final = "/docs"
 _SCHEMA: Final = "#/components/schemas/"
 
 
-def docs_operation(site: Site) -> Operation:
-    return site.operation("GET", PATH, _docs(site), "The API, described", None)
-
-
-def _docs(site: Site) -> Handler:
+def add_docs(pages: Pages, site: Site) -> None:
     """The document does not change while a server runs, so it is taken apart once."""
     described: list[JsonObject] = []
 
-    async def docs(context: Context, request: Request, caller: KnownCaller) -> Any:
+    async def docs(context: Context, request: Request, caller: KnownCaller) -> Response:
         if not described:
             described.append(by_tag(request.app.openapi()))
         return site.page(request, None, "docs.html", **described[0], signs_in=False)
 
-    return docs
+    pages.add("GET", PATH, docs, None)
 
 
 def by_tag(document: JsonObject) -> JsonObject:

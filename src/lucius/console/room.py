@@ -1,4 +1,4 @@
-"""All pages of the console, as operations that run beside those of the API. Built by bootstrap."""
+"""All pages of the console: routes that run beside those of the API. Built by bootstrap."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,10 +7,9 @@ from time import time
 from urllib.parse import urlsplit
 
 from lucius.api.access import JwtAccess
-from lucius.api.app import OPERATIONS
+from lucius.api.app import ROUTES, Room
 from lucius.api.context import ApiContext
 from lucius.api.keys import KnownKeys
-from lucius.api.operation import Room
 from lucius.console.asking import Api
 from lucius.console.ended_sessions import EndedSessions
 from lucius.console.job import OneJob
@@ -21,11 +20,11 @@ from lucius.console.oidc import Oidc, OidcClient
 from lucius.console.orders import Orders
 from lucius.console.overviews import Overviews
 from lucius.console.plans import Plans
-from lucius.console.reference import docs_operation
+from lucius.console.reference import add_docs
 from lucius.console.search import Search
 from lucius.console.sessions import Seals, Sessions, cookie_prefix
 from lucius.console.signing_in import SigningIn
-from lucius.console.site import Assets, Site, Templates, asset_operation, route_class_of
+from lucius.console.site import Assets, Site, Templates, add_assets
 from lucius.ports.leases import LeaseStore
 
 
@@ -52,7 +51,7 @@ def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], floa
     )
     inner = replace(context, authenticate=sessions if signs_in else None)
     site = Site(
-        api=Api(inner, OPERATIONS),
+        api=Api(inner, ROUTES),
         seals=seals,
         assets=Assets(),
         templates=Templates(),
@@ -62,21 +61,21 @@ def console(context: ApiContext, options: ConsoleOptions, now: Callable[[], floa
         url=options.url.rstrip("/"),
         signs_in=signs_in,
     )
-    pages = [
-        *Now(site).operations(),
-        *Orders(site).operations(),
-        *Jobs(site).operations(),
-        *Search(site).operations(),
-        *OneJob(site).operations(),
-        *Overviews(site).operations(),
-        *Plans(site).operations(),
-    ]
+    pages = site.router(inner)
+    Now(site).add_to(pages)
+    Orders(site).add_to(pages)
+    Jobs(site).add_to(pages)
+    Search(site).add_to(pages)
+    OneJob(site).add_to(pages)
+    Overviews(site).add_to(pages)
+    Plans(site).add_to(pages)
     if context.options.docs:
-        pages.append(docs_operation(site))
+        add_docs(pages, site)
     if signs_in:
         https = options.url.startswith("https://")
-        pages += SigningIn(site, sessions, _oidc(options, now), https=https).operations()
-    return Room((*pages, asset_operation(site)), route_class_of(site, inner), site.refuse)
+        SigningIn(site, sessions, _oidc(options, now), https=https).add_to(pages)
+    add_assets(pages, site)
+    return Room(pages, site.refuse)
 
 
 def _oidc(options: ConsoleOptions, now: Callable[[], float]) -> Oidc | None:

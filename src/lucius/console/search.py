@@ -8,12 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Caller
-from lucius.api.openapi import query_parameter
-from lucius.api.operation import Operation
 from lucius.api.requests import MAX_ID, job_for
 from lucius.api.routing import Context, KnownCaller
 from lucius.api.views import job_view
-from lucius.console.site import Site
+from lucius.console.site import Pages, Site
 from lucius.core.ids import digits_in, made_between
 from lucius.core.job import Job
 from lucius.ports.ledger import JobQuery
@@ -32,6 +30,10 @@ class FoundJobs:
 
     jobs: list[Job]
     all_of_them: bool = True
+
+
+async def _asked(q: str = "") -> None:
+    """An id, how it begins, or `last`."""
 
 
 class Search:
@@ -53,10 +55,8 @@ class Search:
             jobs=[job_view(job, steps=False) for job in found.jobs],
         )
 
-    def operations(self) -> tuple[Operation, ...]:
-        wanted = query_parameter("q", "An id, how it begins, or `last`")
-        add = self._site.operation
-        return (add("GET", "/search", self.search, "Find a job", parameters=(wanted,)),)
+    def add_to(self, pages: Pages) -> None:
+        pages.add("GET", "/search", self.search, takes=_asked)
 
 
 async def find(context: ApiContext, caller: Caller, wanted: str) -> FoundJobs:

@@ -7,18 +7,32 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import Caller
-from lucius.api.openapi import query_parameter
-from lucius.api.operation import Operation
 from lucius.api.problems import Problem, problem_parts
 from lucius.api.routing import Context, KnownCaller
 from lucius.console.oidc import PENDING_SECONDS, Oidc
 from lucius.console.orders import form_of
 from lucius.console.sessions import COOKIE, Sessions
-from lucius.console.site import HEADERS, Site
+from lucius.console.site import HEADERS, Pages, Site
 from lucius.core.errors import LuciusError
 
 PENDING: Final = "lucius_console_sign_in"
 """Lives while somebody is at the issuer."""
+
+
+async def _after(next: str = "") -> None:
+    """Where to go then."""
+
+
+async def _answered(
+    code: str = "",
+    state: str = "",
+    error: str = "",
+    error_description: str = "",
+    error_uri: str = "",
+    iss: str = "",
+    session_state: str = "",
+) -> None:
+    """From the issuer."""
 
 
 class SigningIn:
@@ -130,32 +144,12 @@ class SigningIn:
         self._forget(request, response, PENDING)
         return response
 
-    def operations(self) -> tuple[Operation, ...]:
-        add = self._site.operation
-        after = query_parameter("next", "Where to go then")
-        words = ("code", "state", "error", "error_description", "error_uri", "iss", "session_state")
-        answer = tuple(query_parameter(name, "From the issuer") for name in words)
-        return (
-            add("GET", "/sign-in", self.sign_in, "Sign in", None, parameters=(after,)),
-            add("POST", "/sign-in", self.sign_in_with_key, "Sign in with an API key", None),
-            add("POST", "/sign-out", self.sign_out, "Sign out", None),
-            add(
-                "GET",
-                "/sign-in/oidc",
-                self.go_to_issuer,
-                "Go to the issuer",
-                None,
-                parameters=(after,),
-            ),
-            add(
-                "GET",
-                "/sign-in/done",
-                self.come_from_issuer,
-                "Come back from the issuer",
-                None,
-                parameters=answer,
-            ),
-        )
+    def add_to(self, pages: Pages) -> None:
+        pages.add("GET", "/sign-in", self.sign_in, None, takes=_after)
+        pages.add("POST", "/sign-in", self.sign_in_with_key, None)
+        pages.add("POST", "/sign-out", self.sign_out, None)
+        pages.add("GET", "/sign-in/oidc", self.go_to_issuer, None, takes=_after)
+        pages.add("GET", "/sign-in/done", self.come_from_issuer, None, takes=_answered)
 
 
 def local(target: str | None, root: str) -> str:

@@ -2,28 +2,27 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, wraps
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from fastapi import APIRouter, Depends
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.operation import Answer, Handler, Operation
 from lucius.api.problems import problem_parts
-from lucius.api.routing import ApiRoute, Context, KnownCaller, ShortRoute
+from lucius.api.routing import Context, Endpoint, KnownCaller, ShortRoute, known_caller, needs
 from lucius.console import words
 from lucius.console.asking import Api
 from lucius.console.live import Pulse
 from lucius.console.sessions import Seals
-from lucius.contract.envelope import JsonObject
 from lucius.core.printable import printable
 
 HERE: Final = Path(__file__).parent
@@ -179,55 +178,69 @@ class Site:
             return Response(status_code=401, headers={**HEADERS, "hx-redirect": target})
         return self.to("/sign-in", **query)
 
-    def _prepared(self, handler: Handler, *, knows_caller: bool) -> Handler:
-        @wraps(handler)
-        async def prepared(context: Context, request: Request, caller: KnownCaller) -> Response:
-            await self.templates.compiled()
-            if knows_caller:
-                request.state.caller = caller  # a refusal shows the same frame
-            response = await handler(context, request, caller)
-            for name, value in HEADERS.items():
-                response.headers.setdefault(name, value)
-            return response
+    def router(self, inner: ApiContext) -> "Pages":
+        """For pages: whoever asks is known by their session, and errors are pages, too."""
+        site = self
 
-        return prepared
+        class PageRoute(ShortRoute):
+            context = inner
 
-    def operation(
+            def answering(self) -> Endpoint:
+                handler = self.endpoint
+                knows_caller = self.access.role is not None
+
+                async def answer(request: Request) -> Response:
+                    return await site.answered(handler, inner, request, knows_caller=knows_caller)
+
+                return answer
+
+            def refuse(self, request: Request, error: Exception) -> Response:
+                return site.refuse(request, error)
+
+        return Pages(route_class=PageRoute, tags=["console"], include_in_schema=False)
+
+    async def answered(
+        self,
+        handler: Callable[..., Awaitable[Response]],
+        context: ApiContext,
+        request: Request,
+        *,
+        knows_caller: bool,
+    ) -> Response:
+        await self.templates.compiled()
+        caller = known_caller(request)
+        if knows_caller:
+            request.state.caller = caller  # a refusal shows the same frame
+        response = await handler(context, request, caller)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+
+class Pages(APIRouter):
+    """The router of the console."""
+
+    def add(
         self,
         method: str,
         path: str,
-        handler: Handler,
-        summary: str,
+        handler: Callable[..., Any],
         role: Role | None = Role.READ,
         *,
-        parameters: tuple[JsonObject, ...] = (),
-    ) -> Operation:
-        return Operation(
-            method,
+        takes: Callable[..., Any] | None = None,
+    ) -> None:
+        """`takes` declares the query parameters of a page, which reads them itself."""
+        asked = [] if takes is None else [Depends(takes)]
+        self.add_api_route(
             path,
-            self._prepared(handler, knows_caller=role is not None),
-            summary,
-            "console",
-            role,
-            {200: Answer(summary, media="text/html")},
-            parameters=parameters,
-            hidden=True,
+            handler,
+            methods=[method],
+            dependencies=[needs(role), *asked],
+            response_model=None,
         )
 
 
-def route_class_of(site: Site, inner: ApiContext) -> type[ApiRoute]:
-    """Routes of pages: whoever asks is known by their session, and errors are pages, too."""
-
-    class PageRoute(ShortRoute):
-        context = inner
-
-        def refuse(self, request: Request, error: Exception) -> Response:
-            return site.refuse(request, error)
-
-    return PageRoute
-
-
-def asset_operation(site: Site) -> Operation:
+def add_assets(pages: Pages, site: Site) -> None:
     async def console_asset(context: Context, request: Request, caller: KnownCaller) -> Response:
         found = site.assets.files.get(request.path_params["name"])
         if found is None or request.path_params["version"] != site.assets.version:
@@ -235,6 +248,4 @@ def asset_operation(site: Site) -> Operation:
         headers = {**HEADERS, "cache-control": "public, max-age=31536000, immutable"}
         return Response(found.content, headers=headers, media_type=found.media)
 
-    return site.operation(
-        "GET", "/assets/{version}/{name}", console_asset, "A file that pages load", None
-    )
+    pages.add("GET", "/assets/{version}/{name}", console_asset, None)

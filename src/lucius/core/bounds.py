@@ -1,4 +1,4 @@
-"""Numbers that callers give: one rule says what is allowed, publishes it as a schema, and reads by it.
+"""Numbers that callers give: one rule says what is allowed, and reads by it.
 
 A value is compared with its bounds before anything is computed from it. NaN, infinities, booleans and texts
 are no numbers here, and 1.0 is the whole number 1, because JSON has one kind of number.
@@ -27,10 +27,6 @@ class Whole:
     def fault(self) -> str:
         return f"must be a whole number from {self.low} to {self.high}"
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"type": "integer", "minimum": self.low, "maximum": self.high}
-
 
 @record
 class Number:
@@ -46,10 +42,6 @@ class Number:
     @property
     def fault(self) -> str:
         return f"must be a number from {self.low:g} to {self.high:g}"
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"type": "number", "minimum": self.low, "maximum": self.high}
 
 
 def _within(value: Any, low: float, high: float) -> bool:

@@ -5,17 +5,21 @@ user who runs the invoker is served. They are processes: what a browser sends is
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import cache
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ValidationError
-from starlette.applications import Starlette
+import orjson
+from fastapi import APIRouter, Depends, FastAPI, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
+from lucius import __version__
 from lucius.contract.codes import CODES
 from lucius.core.errors import (
     BusUnavailableError,
@@ -26,26 +30,33 @@ from lucius.core.errors import (
 from lucius.core.inputs import AttemptRequested
 from lucius.engines.temporal.inputs import input_of
 from lucius.engines.temporal.invoker import SUPERSEDED, Answered, Invoker
-from lucius.invoker.bodies import AttemptBody, PublishBody, SpokenBody, TimeoutBody
-from lucius.invoker.description import ATTEMPT, INPUTS, PUBLISH, TIMEOUT, description
+from lucius.invoker.bodies import (
+    AttemptBody,
+    PublishBody,
+    SpokenBody,
+    SupersededBody,
+    TimeoutBody,
+    ToldBody,
+    ToldOutcomeBody,
+)
 
-AskedBody = TypeVar("AskedBody", bound=BaseModel)
-Answering = Callable[[Request], Awaitable[Response]]
-
-ERRORS: dict[type[Exception], str] = {
+ERRORS: Final[dict[type[Exception], str]] = {
     LedgerRowUnreadableError: "LEDGER_ROW_UNREADABLE",
     LedgerError: "LEDGER_UNAVAILABLE",
     BusUnavailableError: "BUS_UNAVAILABLE",
-    ValidationError: "INVALID_BODY",
 }
 STALE: Final = "STALE_ATTEMPT"
-UNSERVED: Final = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+CODE_OF: Final = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED", 413: "BODY_TOO_LARGE"}
 MOST_BYTES: Final = 2 * 1024 * 1024
 """Twice what an orchestrator takes: it passes replies on in other words."""
 _FROM_BROWSERS: Final = frozenset(("origin", "sec-fetch-site"))
 """Headers that a browser sends with every POST of a page, and that no page can leave out."""
 SHOWN: Final = 100
 """Characters of what a caller sent that are repeated."""
+_PROBLEM: Final = {"description": "A problem document with a stable `code`"}
+_SUPERSEDED: Final = {
+    409: {"model": SupersededBody, "description": "It is not what comes next; nothing was done"}
+}
 
 
 class InvokerProblemError(Exception):
@@ -54,109 +65,160 @@ class InvokerProblemError(Exception):
         self.code = code
 
 
-def invoker_app(invoker: Invoker, secret: str = "", probes: Sequence[BaseRoute] = ()) -> Starlette:
-    """An empty secret is for loopback, which bootstrap has checked. `probes` need none."""
-    endpoints = InternalApi(invoker)
-    answers: dict[str, Answering] = {
-        ATTEMPT: endpoints.attempt,
-        PUBLISH: endpoints.publish,
-        TIMEOUT: endpoints.timeout,
-        INPUTS: endpoints.inputs,
+class BoundedRequest(Request):
+    """A request whose body is refused as soon as it shows that it is too large."""
+
+    async def body(self) -> bytes:
+        said = bytearray()
+        async for chunk in self.stream():
+            said += chunk
+            if len(said) > MOST_BYTES:
+                detail = (
+                    f"a body may have {MOST_BYTES} bytes: jobs name documents, not contain them"
+                )
+                raise HTTPException(413, detail)
+        self._said = bytes(said)
+        return self._said
+
+    async def json(self) -> Any:
+        return orjson.loads(self._said)
+
+
+class InvokerRoute(APIRoute):
+    """Who asks is looked at before anything is read, which FastAPI does before it asks dependencies."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            """The secret is compared in constant time."""
+            secret: str = request.app.state.secret
+            scheme, _, given = request.headers.get("authorization", "").partition(" ")
+            known = secrets.compare_digest(given.encode(), secret.encode())
+            if secret and (scheme.lower() != "bearer" or not known):
+                said = (
+                    "the bearer token is not the secret of this invoker: set LUCIUS_INVOKER_SECRET"
+                )
+                raise InvokerProblemError("UNAUTHENTICATED", said)
+            if not _FROM_BROWSERS.isdisjoint(request.headers):
+                raise InvokerProblemError("CROSS_ORIGIN", "no web page may ask an invoker")
+            try:
+                return await answer(BoundedRequest(request.scope, request.receive))
+            except HTTPException as error:
+                if isinstance(error.__cause__, ClientDisconnect):
+                    raise error.__cause__ from None
+                raise
+
+        return handle
+
+
+router = APIRouter(
+    prefix="/v1/internal",
+    route_class=InvokerRoute,
+    strict_content_type=False,
+    dependencies=[Security(HTTPBearer(scheme_name="secret", auto_error=False))],
+    responses=dict.fromkeys((401, 403, 404, 413, 422, 503), _PROBLEM),
+)
+
+
+async def _invoker(request: Request) -> Invoker:
+    invoker: Invoker = request.app.state.invoker
+    return invoker
+
+
+ThisInvoker = Annotated[Invoker, Depends(_invoker)]
+
+
+def _told(view: type[Any], summary: str, **more: Any) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "response_model": view,
+        "response_description": "The outcome, and how the job stands",
+        **more,
     }
-    routes = [
-        Route(path, _for_callers_with(secret, answer), methods=["POST"])
-        for path, answer in answers.items()
-    ]
-    app = Starlette(routes=[*routes, Route("/openapi.json", _described), *probes])
-    for kind in (*ERRORS, InvokerProblemError, RequestError, HTTPException):
+
+
+@router.post(
+    "/steps/attempt",
+    **_told(
+        ToldBody,
+        "Record an attempt: the next one, or the current one again where its lease was given back",
+        responses=_SUPERSEDED,
+    ),
+)
+async def attempt(invoker: ThisInvoker, body: AttemptBody) -> Response:
+    asked = AttemptRequested(body.stepId, body.attempt_no, body.lease_id)
+    answered = await invoker.attempt(
+        body.jobId, asked, publish=body.publish, tenant_id=body.tenant_id
+    )
+    return _answer(invoker, answered)
+
+
+@router.post(
+    "/publish",
+    **_told(
+        ToldBody,
+        "Publish the directive of the current attempt, unless it is out. It is rendered here",
+        responses=_SUPERSEDED,
+    ),
+)
+async def publish(invoker: ThisInvoker, body: PublishBody) -> Response:
+    of = body.directive
+    asked = AttemptRequested(of.stepId, of.attempt_no, of.lease_id)
+    answered = await invoker.publish(of.jobId, asked, tenant_id=of.tenant_id, lane=body.lane)
+    return _answer(invoker, answered)
+
+
+@router.post(
+    "/steps/timeout",
+    **_told(ToldBody, "A timer of the job's workflow has fired: what has run out, has"),
+)
+async def timeout(invoker: ThisInvoker, body: TimeoutBody) -> Response:
+    return _answer(invoker, await invoker.timeout(body.jobId, tenant_id=body.tenant_id))
+
+
+@router.post(
+    "/jobs/{jobId}/inputs",
+    **_told(ToldOutcomeBody, "What a client, an operator or a service said to an orchestrator"),
+)
+async def inputs(invoker: ThisInvoker, jobId: str, body: SpokenBody) -> Response:
+    applied = await invoker.apply(jobId, input_of(body.model_dump()))
+    if applied is None:
+        said = f"there is no job {jobId[:SHOWN]} on Temporal"
+        raise InvokerProblemError("JOB_NOT_FOUND", said)
+    outcome, version = applied.outcome.value, applied.job.version
+    told = {"status": "ok", "outcome": outcome, "code": applied.code, "version": version}
+    return JSONResponse(told)
+
+
+def _answer(invoker: Invoker, answered: Answered | None) -> Response:
+    if answered is None:
+        said = "the tenant has no such job on Temporal, or the job has no such step"
+        raise InvokerProblemError("JOB_NOT_FOUND", said)
+    told = invoker.told(answered)
+    if answered.outcome == SUPERSEDED:
+        said = "it is not what comes next, so nothing was done: the snapshot says what does"
+        return _problem(STALE, said, outcome=told["outcome"], snapshot=told["snapshot"])
+    return JSONResponse(told)
+
+
+def invoker_app(invoker: Invoker, secret: str = "", probes: Sequence[BaseRoute] = ()) -> FastAPI:
+    """An empty secret is for loopback, which bootstrap has checked. `probes` need none."""
+    app = FastAPI(
+        title="LUCIUS invoker",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        routes=[*router.routes, *probes],
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    app.state.invoker, app.state.secret = invoker, secret
+    refused = (InvokerProblemError, RequestError, HTTPException, RequestValidationError)
+    for kind in (*ERRORS, *refused, ValidationError):
         app.add_exception_handler(kind, _refused)
     app.add_exception_handler(ClientDisconnect, _gone)
     return app
-
-
-class InternalApi:
-    def __init__(self, invoker: Invoker) -> None:
-        self._invoker = invoker
-
-    async def attempt(self, request: Request) -> Response:
-        body = await _read(request, AttemptBody)
-        asked = AttemptRequested(body.stepId, body.attempt_no, body.lease_id)
-        answered = await self._invoker.attempt(
-            body.jobId, asked, publish=body.publish, tenant_id=body.tenant_id
-        )
-        return self._told(answered)
-
-    async def publish(self, request: Request) -> Response:
-        body = await _read(request, PublishBody)
-        of = body.directive
-        asked = AttemptRequested(of.stepId, of.attempt_no, of.lease_id)
-        answered = await self._invoker.publish(
-            of.jobId, asked, tenant_id=of.tenant_id, lane=body.lane
-        )
-        return self._told(answered)
-
-    async def timeout(self, request: Request) -> Response:
-        body = await _read(request, TimeoutBody)
-        return self._told(await self._invoker.timeout(body.jobId, tenant_id=body.tenant_id))
-
-    async def inputs(self, request: Request) -> Response:
-        job_id: str = request.path_params["jobId"]
-        spoken = await _read(request, SpokenBody)
-        applied = await self._invoker.apply(job_id, input_of(spoken.model_dump()))
-        if applied is None:
-            said = f"there is no job {job_id[:SHOWN]} on Temporal"
-            raise InvokerProblemError("JOB_NOT_FOUND", said)
-        outcome, version = applied.outcome.value, applied.job.version
-        told = {"status": "ok", "outcome": outcome, "code": applied.code, "version": version}
-        return JSONResponse(told)
-
-    def _told(self, answered: Answered | None) -> Response:
-        if answered is None:
-            said = "the tenant has no such job on Temporal, or the job has no such step"
-            raise InvokerProblemError("JOB_NOT_FOUND", said)
-        if answered.outcome == SUPERSEDED:
-            said = "it is not what comes next, so nothing was done: the snapshot says what does"
-            told = self._invoker.told(answered)
-            return _problem(STALE, said, outcome=told["outcome"], snapshot=told["snapshot"])
-        return JSONResponse(self._invoker.told(answered))
-
-
-def _for_callers_with(secret: str, answer: Answering) -> Answering:
-    async def checked(request: Request) -> Response:
-        """Compared in constant time."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        known = secrets.compare_digest(given.encode(), secret.encode())
-        if secret and (scheme.lower() != "bearer" or not known):
-            said = "the bearer token is not the secret of this invoker: set LUCIUS_INVOKER_SECRET"
-            raise InvokerProblemError("UNAUTHENTICATED", said)
-        if not _FROM_BROWSERS.isdisjoint(request.headers):
-            raise InvokerProblemError("CROSS_ORIGIN", "no web page may ask an invoker")
-        return await answer(request)
-
-    return checked
-
-
-async def _read(request: Request, body: type[AskedBody]) -> AskedBody:
-    """A body that is too large is refused as soon as it shows."""
-    said = bytearray()
-    async for chunk in request.stream():
-        said += chunk
-        if len(said) > MOST_BYTES:
-            raise InvokerProblemError(
-                "BODY_TOO_LARGE",
-                f"a body may have {MOST_BYTES} bytes: jobs name documents, not contain them",
-            )
-    return body.model_validate_json(bytes(said))
-
-
-async def _described(request: Request) -> Response:
-    return Response(_description(), media_type="application/json")
-
-
-@cache
-def _description() -> bytes:
-    """Made once: anyone may ask for it."""
-    return bytes(JSONResponse(description()).body)
 
 
 async def _gone(request: Request, error: Exception) -> Response:
@@ -168,17 +230,21 @@ async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, InvokerProblemError | RequestError):
         return _problem(error.code, str(error))
     if isinstance(error, HTTPException):
-        return _problem(UNSERVED[error.status_code], f"{request.method} {request.url.path[:SHOWN]}")
-    if isinstance(error, ValidationError):
+        about = f"{request.method} {request.url.path[:SHOWN]}"
+        return _problem(
+            CODE_OF[error.status_code], error.detail if error.status_code == 413 else about
+        )
+    if isinstance(error, RequestValidationError | ValidationError):
         return _problem("INVALID_BODY", "; ".join(_faults(error)))
     code = next(code for kind, code in ERRORS.items() if isinstance(error, kind))
     return _problem(code, str(error))
 
 
-def _faults(error: ValidationError) -> Iterator[str]:
+def _faults(error: RequestValidationError | ValidationError) -> Iterator[str]:
     """Where, and what must be there. What was there instead is not repeated."""
-    for fault in error.errors(include_url=False, include_input=False, include_context=False):
-        pointer = "".join(f"/{part}" for part in fault["loc"])
+    for fault in error.errors():
+        place = fault["loc"][1:] if isinstance(error, RequestValidationError) else fault["loc"]
+        pointer = "".join(f"/{part}" for part in place)
         yield f"{pointer or 'the body'}: {fault['msg']}"
 
 

@@ -1,6 +1,6 @@
 """The bodies of the internal API."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -30,7 +30,7 @@ class _Bound(_OfAJob):
 class AttemptBody(_Bound):
     """`publish`: where the window has room, the directive goes out in the same round trip."""
 
-    lease_expires_at: AwareDatetime | None = None
+    lease_expires_at: Annotated[AwareDatetime, Field(strict=False)] | None = None
     """Checked and not used: the lease begins when the directive is out, and lasts as its step says."""
     publish: bool = False
 

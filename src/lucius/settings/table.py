@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from lucius import __version__
 from lucius.admission.ingress import IngressPolicy
 from lucius.configs.files import PACKAGED as PACKAGED_PROTOCOLS
-from lucius.contract.shapes import SettingShape, SettingsShape
+from lucius.contract.envelope import JsonObject
 from lucius.core.plan import OUTBOX, TEMPORAL, RetryPolicy, Sla
 from lucius.core.references import ReferencePolicy
 from lucius.ports.ledger import Limits
@@ -89,9 +89,9 @@ class Settings(
             text = (MASK if value else NONE) if row.secret else row.takes.show(value)
             yield Line(row.env, text, self.sources.get(row.env, "default"), row.about)
 
-    def shown(self) -> SettingsShape:
+    def shown(self) -> JsonObject:
         """The same for the API: what `lucius settings --server` prints."""
-        lines: list[SettingShape] = [
+        lines: list[JsonObject] = [
             {"name": each.name, "value": each.value, "source": each.source, "about": each.about}
             for each in self.lines()
         ]

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.body import field_problem, json_object, whole_in
 from lucius.api.bulk_orders import (
     Condition,
     Order,
@@ -19,14 +19,24 @@ from lucius.api.bulk_orders import (
     order_to_move,
     order_to_redrive,
 )
-from lucius.api.context import Caller, Role
-from lucius.api.filters import filter_schema, job_filter, wants_stuck
-from lucius.api.operation import Answer, Handler, Operation
-from lucius.api.orders import REASON, said_by
-from lucius.api.routing import Context, KnownCaller, json_response
+from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.declared import problems
+from lucius.api.filters import job_filter
+from lucius.api.orders import said_by
+from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
 from lucius.api.stuck import stuck_among
-from lucius.contract.shapes import BulkShape, RefusalShape
-from lucius.core.bounds import Whole
+from lucius.contract.models.base import JsonObject
+from lucius.contract.models.control import (
+    BulkBody,
+    BulkView,
+    CancelManyBody,
+    DismissManyBody,
+    JobFilter,
+    PauseManyBody,
+    RedriveManyBody,
+    ResumeManyBody,
+    RetryManyBody,
+)
 from lucius.core.inputs import (
     CancelRequested,
     Dismissed,
@@ -35,26 +45,11 @@ from lucius.core.inputs import (
     RetryRequested,
 )
 from lucius.core.job import Job
-from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, UNSUCCESSFUL_JOB, JobState
+from lucius.core.states import LIVE_JOB, RUNNING_JOB, UNSUCCESSFUL_JOB, JobState
 from lucius.ports.engine import Engine
 from lucius.ports.ledger import JobQuery
 
-DEFAULT_LIMIT: Final = 10_000
-MAX_LIMIT: Final = 100_000
-_LIMIT: Final = Whole(1, MAX_LIMIT)
-_LIVE: Final = tuple(state for state in JobState if state not in TERMINAL_JOB)
-_IMMEDIATE: Final[dict[str, Any]] = {
-    "immediate": {
-        "type": "boolean",
-        "description": "End the jobs now, without waiting for steps that are under way",
-    }
-}
-_PAYLOAD: Final[dict[str, Any]] = {
-    "payload": {
-        "type": ["object", "null"],
-        "description": "Replaces the payload of each job. Jobs that it does not suit are refused.",
-    }
-}
+router = APIRouter(route_class=ApiRoute, tags=["control"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +68,11 @@ class Verb:
     names none; without them, all of `states`.
     """
 
-    name: str
-    summary: str
     states: tuple[JobState, ...]
     order: Callable[[Engine, OrderOptions], Order]
     default_states: tuple[JobState, ...] = ()
     dead_letters: bool = False
     """Of the failed jobs, only those in the dead-letter view."""
-    immediate: bool = False
-    """Whether the order can be given as `immediate`."""
-    payload: bool = False
-    """Whether the order can come with a payload."""
-
-    @property
-    def option_properties(self) -> dict[str, Any]:
-        """The schema of its options: properties of the body that other orders do not have."""
-        return (_IMMEDIATE if self.immediate else {}) | (_PAYLOAD if self.payload else {})
 
     def accepts(self, job: Job) -> bool:
         """Whether the order can move this job. Jobs move while pages are read, so each is asked again."""
@@ -107,79 +91,146 @@ class Verb:
         return self.accepts if cancelled else None
 
 
-VERBS: Final = (
-    Verb(
-        "cancel",
-        "Cancel all jobs that match",
-        _LIVE,
-        lambda engine, options: order_to_move(
-            engine, CancelRequested(immediate=options.immediate, **options.said)
-        ),
-        default_states=tuple(state for state in _LIVE if state is not JobState.CANCELLING),
-        immediate=True,
+CANCEL: Final = Verb(
+    LIVE_JOB,
+    lambda engine, options: order_to_move(
+        engine, CancelRequested(immediate=options.immediate, **options.said)
     ),
-    Verb(
-        "pause",
-        "Pause all jobs that match",
-        RUNNING_JOB,
-        lambda engine, options: order_to_move(engine, PauseRequested(**options.said)),
-    ),
-    Verb(
-        "resume",
-        "Resume all jobs that match",
-        (JobState.PAUSING, JobState.PAUSED),
-        lambda engine, options: order_to_move(engine, ResumeRequested(**options.said)),
-    ),
-    Verb(
-        "retry",
-        "Try again now what waits for its backoff, of all jobs that match",
-        (JobState.DISPATCHING, JobState.IN_PROGRESS),
-        lambda engine, options: order_to_move(engine, RetryRequested(**options.said)),
-    ),
-    Verb(
-        "redrive",
-        "Redrive all failed jobs that match and are neither redriven nor dismissed",
-        UNSUCCESSFUL_JOB,
-        lambda engine, options: order_to_redrive(engine, options.payload, options.said),
-        default_states=(JobState.FAILED_FINAL,),
-        dead_letters=True,
-        payload=True,
-    ),
-    Verb(
-        "dismiss",
-        "Take all failed jobs that match out of the dead-letter view",
-        (JobState.FAILED_FINAL,),
-        lambda engine, options: order_to_move(engine, Dismissed(**options.said)),
-        dead_letters=True,
-    ),
+    default_states=tuple(state for state in LIVE_JOB if state is not JobState.CANCELLING),
+)
+PAUSE: Final = Verb(
+    RUNNING_JOB,
+    lambda engine, options: order_to_move(engine, PauseRequested(**options.said)),
+)
+RESUME: Final = Verb(
+    (JobState.PAUSING, JobState.PAUSED),
+    lambda engine, options: order_to_move(engine, ResumeRequested(**options.said)),
+)
+RETRY: Final = Verb(
+    (JobState.DISPATCHING, JobState.IN_PROGRESS),
+    lambda engine, options: order_to_move(engine, RetryRequested(**options.said)),
+)
+REDRIVE: Final = Verb(
+    UNSUCCESSFUL_JOB,
+    lambda engine, options: order_to_redrive(engine, options.payload, options.said),
+    default_states=(JobState.FAILED_FINAL,),
+    dead_letters=True,
+)
+DISMISS: Final = Verb(
+    (JobState.FAILED_FINAL,),
+    lambda engine, options: order_to_move(engine, Dismissed(**options.said)),
+    dead_letters=True,
 )
 
 
-def _handler(verb: Verb) -> Handler:
-    async def handle(context: Context, request: Request, caller: KnownCaller) -> Response:
-        body = await json_object(request, context.options.max_body_bytes)
-        dry_run, options = _flag(body, "dry_run"), _options(body, verb, caller)
-        limit = whole_in(body, "limit", _LIMIT, DEFAULT_LIMIT)
-        default_states = () if options.immediate else verb.default_states
-        query = job_filter(body, caller, verb.states, default_states or verb.states)
-        query = verb.narrowed(query)
-        among = partial(stuck_among, context, request) if wants_stuck(body) else None
-        if query.tenant_ids is not None and not query.tenant_ids:
-            tally = Tally()
-        elif dry_run:
-            beside = verb.condition_beside(query)
-            matched = await count_matching(context.engine, query, beside, among)
-            tally = Tally(matched, more=matched > limit)
-        else:
-            order = verb.order(context.engine, options)
-            tally = await order_matching(context.engine, query, verb.accepts, order, limit, among)
-        return json_response(_answer(tally, dry_run=dry_run))
-
-    handle.__name__ = f"{verb.name}_many"
-    return handle
+def _declared(verb: Verb, summary: str) -> dict[str, Any]:
+    """What the routes of all verbs have in common."""
+    states = ", ".join(verb.default_states or verb.states)
+    return {
+        "summary": summary,
+        "description": f"Takes jobs that are {states}. Safe to repeat.",
+        "dependencies": [needs(Role.OPERATE)],
+        "response_model": BulkView,
+        "response_description": "How many jobs matched, and what became of them",
+        "responses": problems("NOT_SUPPORTED"),
+    }
 
 
-def _answer(tally: Tally, *, dry_run: bool) -> BulkShape:
+@router.post("/v1/jobs:cancel", **_declared(CANCEL, "Cancel all jobs that match"))
+async def cancel_many(
+    context: Context, request: Request, caller: KnownCaller, body: CancelManyBody
+) -> Response:
+    options = OrderOptions(body.immediate, said=said_by(caller, body))
+    states = CANCEL.states if body.immediate else CANCEL.default_states
+    query = job_filter(body.filter, caller, states)
+    return await _ordered(context, request, CANCEL, options, body, query, body.filter)
+
+
+@router.post("/v1/jobs:pause", **_declared(PAUSE, "Pause all jobs that match"))
+async def pause_many(
+    context: Context, request: Request, caller: KnownCaller, body: PauseManyBody
+) -> Response:
+    return await _plainly(context, request, caller, PAUSE, body, body.filter)
+
+
+@router.post("/v1/jobs:resume", **_declared(RESUME, "Resume all jobs that match"))
+async def resume_many(
+    context: Context, request: Request, caller: KnownCaller, body: ResumeManyBody
+) -> Response:
+    return await _plainly(context, request, caller, RESUME, body, body.filter)
+
+
+@router.post(
+    "/v1/jobs:retry",
+    **_declared(RETRY, "Try again now what waits for its backoff, of all jobs that match"),
+)
+async def retry_many(
+    context: Context, request: Request, caller: KnownCaller, body: RetryManyBody
+) -> Response:
+    return await _plainly(context, request, caller, RETRY, body, body.filter)
+
+
+@router.post(
+    "/v1/jobs:redrive",
+    **_declared(
+        REDRIVE, "Redrive all failed jobs that match and are neither redriven nor dismissed"
+    ),
+)
+async def redrive_many(
+    context: Context, request: Request, caller: KnownCaller, body: RedriveManyBody
+) -> Response:
+    options = OrderOptions(payload=body.payload, said=said_by(caller, body))
+    query = job_filter(body.filter, caller, REDRIVE.default_states)
+    return await _ordered(context, request, REDRIVE, options, body, query, body.filter)
+
+
+@router.post(
+    "/v1/jobs:dismiss",
+    **_declared(DISMISS, "Take all failed jobs that match out of the dead-letter view"),
+)
+async def dismiss_many(
+    context: Context, request: Request, caller: KnownCaller, body: DismissManyBody
+) -> Response:
+    return await _plainly(context, request, caller, DISMISS, body, body.filter)
+
+
+async def _plainly(
+    context: ApiContext,
+    request: Request,
+    caller: Caller,
+    verb: Verb,
+    body: BulkBody,
+    given: JobFilter,
+) -> Response:
+    options = OrderOptions(said=said_by(caller, body))
+    query = job_filter(given, caller, verb.states)
+    return await _ordered(context, request, verb, options, body, query, given)
+
+
+async def _ordered(
+    context: ApiContext,
+    request: Request,
+    verb: Verb,
+    options: OrderOptions,
+    body: BulkBody,
+    query: JobQuery,
+    given: JobFilter,
+) -> Response:
+    query = verb.narrowed(query)
+    among = partial(stuck_among, context, request) if getattr(given, "stuck", False) else None
+    if query.tenant_ids is not None and not query.tenant_ids:
+        tally = Tally()
+    elif body.dry_run:
+        beside = verb.condition_beside(query)
+        matched = await count_matching(context.engine, query, beside, among)
+        tally = Tally(matched, more=matched > body.limit)
+    else:
+        order = verb.order(context.engine, options)
+        tally = await order_matching(context.engine, query, verb.accepts, order, body.limit, among)
+    return json_response(_answer(tally, dry_run=body.dry_run))
+
+
+def _answer(tally: Tally, *, dry_run: bool) -> JsonObject:
     return {
         "dry_run": dry_run,
         "matched": tally.matched,
@@ -191,61 +242,8 @@ def _answer(tally: Tally, *, dry_run: bool) -> BulkShape:
     }
 
 
-def _refusal(job_id: str, refusal: Refusal) -> RefusalShape:
-    shape: RefusalShape = {"jobId": job_id, "code": refusal.code, "detail": refusal.detail}
+def _refusal(job_id: str, refusal: Refusal) -> JsonObject:
+    view: JsonObject = {"jobId": job_id, "code": refusal.code, "detail": refusal.detail}
     if refusal.faults:
-        shape["errors"] = [{"pointer": at, "detail": detail} for at, detail in refusal.faults]
-    return shape
-
-
-def _options(body: dict[str, Any], verb: Verb, caller: Caller) -> OrderOptions:
-    payload = body.get("payload") if verb.payload else None
-    if payload is not None and not isinstance(payload, dict):
-        raise field_problem("/payload", "must be an object")
-    immediate = verb.immediate and _flag(body, "immediate")
-    return OrderOptions(immediate, payload, said_by(caller, body))
-
-
-def _flag(body: dict[str, Any], name: str) -> bool:
-    value = body.get(name, False)
-    if not isinstance(value, bool):
-        raise field_problem(f"/{name}", "must be true or false")
-    return value
-
-
-def _schema(verb: Verb) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": ["filter"],
-        "properties": {
-            "filter": filter_schema(verb.states),
-            "dry_run": {
-                "type": "boolean",
-                "description": "Only count all that match, beyond the limit too",
-                "default": False,
-            },
-            "limit": {
-                **_LIMIT.schema,
-                "default": DEFAULT_LIMIT,
-                "description": "At most so many jobs; repeat the request while `more` is true",
-            },
-            **verb.option_properties,
-            **REASON,
-        },
-    }
-
-
-OPERATIONS: Final = tuple(
-    Operation(
-        "POST",
-        f"/v1/jobs:{verb.name}",
-        _handler(verb),
-        verb.summary,
-        "control",
-        Role.OPERATE,
-        {200: Answer("How many jobs matched, and what became of them", BulkShape)},
-        body=_schema(verb),
-        description=f"Takes jobs that are {', '.join(verb.default_states or verb.states)}. Safe to repeat.",
-    )
-    for verb in VERBS
-)
+        view["errors"] = [{"pointer": at, "detail": detail} for at, detail in refusal.faults]
+    return view

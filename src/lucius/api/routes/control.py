@@ -1,22 +1,24 @@
 """Control: cancel, pause, resume, retry and redrive. Repeating what already holds is 200."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from starlette.requests import Request
+from fastapi import APIRouter, Body
 from starlette.responses import Response
 
-from lucius.api.body import field_problem, optional_object
 from lucius.api.context import ApiContext, Role
-from lucius.api.openapi import path_parameter
-from lucius.api.operation import Answer, Handler, Operation
-from lucius.api.orders import REASON, said_by
+from lucius.api.declared import header, problems
+from lucius.api.orders import said_by
+from lucius.api.parameters import JobIdInPath
 from lucius.api.problems import Problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.ingress import accepted
-from lucius.api.routing import Context, KnownCaller, json_response
+from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
 from lucius.api.views import job_view
 from lucius.contract.codes import CODES
-from lucius.contract.shapes import JobShape, RedrivenShape
+from lucius.contract.models.base import MayMiss
+from lucius.contract.models.commands import RedrivenView
+from lucius.contract.models.control import CancelBody, OrderBody, RedriveBody
+from lucius.contract.models.jobs import JobView
 from lucius.core.effects import Outcome
 from lucius.core.inputs import (
     CancelRequested,
@@ -26,25 +28,8 @@ from lucius.core.inputs import (
     RetryRequested,
 )
 
-JOB_ID: Final = path_parameter("jobId", "The job's id")
-_PLAIN: Final[dict[str, Any]] = {"type": "object", "properties": REASON}
-_CANCEL: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "immediate": {
-            "type": "boolean",
-            "description": "End the job now, without waiting for the step that is under way",
-        },
-        **REASON,
-    },
-}
-_REDRIVE: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "payload": {"type": ["object", "null"], "description": "Replaces the job's payload"},
-        **REASON,
-    },
-}
+router = APIRouter(route_class=ApiRoute, tags=["control"], dependencies=[needs(Role.OPERATE)])
+MOVED: Final = "The job; `outcome` is `applied`, or `already` if that held"
 
 
 async def moved(context: ApiContext, job_id: str, received: Input) -> Response:
@@ -60,82 +45,103 @@ async def moved(context: ApiContext, job_id: str, received: Input) -> Response:
     return json_response(view)
 
 
-async def cancel(context: Context, request: Request, caller: KnownCaller) -> Response:
-    body = await optional_object(request, context.options.max_body_bytes)
-    immediate = body.get("immediate", False)
-    if not isinstance(immediate, bool):
-        raise field_problem("/immediate", "must be true or false")
-    job = await visible_job(context, request, caller)
+def _declared(summary: str, *codes: str) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "response_model": JobView,
+        "response_description": MOVED,
+        "responses": problems("JOB_TERMINAL", "CONFLICT", *codes),
+    }
+
+
+@router.post("/v1/jobs/{jobId}:cancel", **_declared("Cancel a job", "ORCHESTRATION_UNAVAILABLE"))
+async def cancel(
+    context: Context,
+    caller: KnownCaller,
+    job_id: JobIdInPath,
+    body: Annotated[MayMiss[CancelBody], Body()] = None,
+) -> Response:
+    job = await visible_job(context, job_id, caller)
+    immediate = body is not None and body.immediate
     order = CancelRequested(immediate=immediate, **said_by(caller, body))
     return await moved(context, job.job_id, order)
 
 
-async def pause(context: Context, request: Request, caller: KnownCaller) -> Response:
-    body = await optional_object(request, context.options.max_body_bytes)
-    order = PauseRequested(**said_by(caller, body))
-    job = await visible_job(context, request, caller)
-    return await moved(context, job.job_id, order)
+@router.post(
+    "/v1/jobs/{jobId}:pause",
+    **_declared("Pause a job: nothing new starts", "JOB_CANCELLING", "ORCHESTRATION_UNAVAILABLE"),
+)
+async def pause(
+    context: Context,
+    caller: KnownCaller,
+    job_id: JobIdInPath,
+    body: Annotated[MayMiss[OrderBody], Body()] = None,
+) -> Response:
+    job = await visible_job(context, job_id, caller)
+    return await moved(context, job.job_id, PauseRequested(**said_by(caller, body)))
 
 
-async def resume(context: Context, request: Request, caller: KnownCaller) -> Response:
-    body = await optional_object(request, context.options.max_body_bytes)
-    order = ResumeRequested(**said_by(caller, body))
-    job = await visible_job(context, request, caller)
-    return await moved(context, job.job_id, order)
+@router.post(
+    "/v1/jobs/{jobId}:resume",
+    **_declared("Resume a job: it goes on at once", "JOB_CANCELLING", "ORCHESTRATION_UNAVAILABLE"),
+)
+async def resume(
+    context: Context,
+    caller: KnownCaller,
+    job_id: JobIdInPath,
+    body: Annotated[MayMiss[OrderBody], Body()] = None,
+) -> Response:
+    job = await visible_job(context, job_id, caller)
+    return await moved(context, job.job_id, ResumeRequested(**said_by(caller, body)))
 
 
-async def retry(context: Context, request: Request, caller: KnownCaller) -> Response:
-    body = await optional_object(request, context.options.max_body_bytes)
-    order = RetryRequested(**said_by(caller, body))
-    job = await visible_job(context, request, caller)
-    return await moved(context, job.job_id, order)
+@router.post(
+    "/v1/jobs/{jobId}:retry",
+    **_declared("Try again now what waits for its backoff", "JOB_PAUSED", "JOB_CANCELLING"),
+)
+async def retry(
+    context: Context,
+    caller: KnownCaller,
+    job_id: JobIdInPath,
+    body: Annotated[MayMiss[OrderBody], Body()] = None,
+) -> Response:
+    job = await visible_job(context, job_id, caller)
+    return await moved(context, job.job_id, RetryRequested(**said_by(caller, body)))
 
 
-async def redrive(context: Context, request: Request, caller: KnownCaller) -> Response:
-    body = await optional_object(request, context.options.max_body_bytes)
-    payload = body.get("payload")
-    if payload is not None and not isinstance(payload, dict):
-        raise field_problem("/payload", "must be an object")
-    said = said_by(caller, body)
-    job = await visible_job(context, request, caller)
+@router.post(
+    "/v1/jobs/{jobId}:redrive",
+    summary="Run a failed job again from the failed step on",
+    status_code=202,
+    response_model=RedrivenView,
+    response_description="A new job is durable",
+    responses={
+        202: {"headers": header("Location", "The new job")},
+        200: {
+            "model": RedrivenView,
+            "description": "It was redriven before: the job that did",
+        },
+        **problems(
+            "NOT_REDRIVABLE",
+            "ALREADY_REDRIVEN",
+            "INVALID_ENVELOPE",
+            "INVALID_PAYLOAD",
+            "PAYLOAD_HAS_CREDENTIALS",
+            "PAYLOAD_TOO_LARGE",
+            "TENANT_SATURATED",
+            "GLOBAL_SATURATED",
+            "LANE_SATURATED",
+        ),
+    },
+)
+async def redrive(
+    context: Context,
+    caller: KnownCaller,
+    job_id: JobIdInPath,
+    body: Annotated[MayMiss[RedriveBody], Body()] = None,
+) -> Response:
+    payload, said = body.payload if body is not None else None, said_by(caller, body)
+    job = await visible_job(context, job_id, caller)
     submitted = await context.engine.redrive(job.job_id, payload=payload, said=said)
     status = 200 if submitted.duplicate else 202
     return accepted(submitted, status, redrive_of=job.job_id)
-
-
-def _operation(verb: str, handler: Handler, summary: str, body: dict[str, Any]) -> Operation:
-    return Operation(
-        "POST",
-        f"/v1/jobs/{{jobId}}:{verb}",
-        handler,
-        summary,
-        "control",
-        Role.OPERATE,
-        {200: Answer("The job; `outcome` is `applied`, or `already` if that held", JobShape)},
-        parameters=(JOB_ID,),
-        body=body,
-        body_required=False,
-    )
-
-
-OPERATIONS: Final = (
-    _operation("cancel", cancel, "Cancel a job", _CANCEL),
-    _operation("pause", pause, "Pause a job: nothing new starts", _PLAIN),
-    _operation("resume", resume, "Resume a job: it goes on at once", _PLAIN),
-    _operation("retry", retry, "Try again now what waits for its backoff", _PLAIN),
-    Operation(
-        "POST",
-        "/v1/jobs/{jobId}:redrive",
-        redrive,
-        "Run a failed job again from the failed step on",
-        "control",
-        Role.OPERATE,
-        {
-            202: Answer("A new job is durable", RedrivenShape, headers={"Location": "The new job"}),
-            200: Answer("It was redriven before: the job that did", RedrivenShape),
-        },
-        parameters=(JOB_ID,),
-        body=_REDRIVE,
-        body_required=False,
-    ),
-)

@@ -1,36 +1,44 @@
 """Failures in groups: what failed alike, how often, since when, for whom, and an example."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from starlette.requests import Request
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Caller, Role
+from lucius.api.declared import problems
 from lucius.api.explain import instant
-from lucius.api.openapi import path_parameter, query_parameter
-from lucius.api.operation import Answer, Operation
+from lucius.api.parameters import WordsParameter
 from lucius.api.problems import Problem
-from lucius.api.queries import REPEATABLE
-from lucius.api.requests import words
-from lucius.api.routing import Context, KnownCaller, json_response
-from lucius.contract.shapes import FailureGroupShape, FailuresShape
+from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
+from lucius.contract.models.base import JsonObject, MayMiss
+from lucius.contract.models.insight import FailureGroupView, FailuresView
 from lucius.ports.failures import FailureGroup
 
+router = APIRouter(route_class=ApiRoute, tags=["failures"], dependencies=[needs(Role.READ)])
 _SHOWN_TENANTS: Final = 20
-_FILTERS: Final = tuple(
-    query_parameter(
-        name,
-        f"Only failures of {about}; several with commas",
-        {"type": "string", "pattern": r"[^,\s]"},
+
+
+class FailuresQuery(BaseModel):
+    """What the groups can be narrowed by."""
+
+    tenant_id: MayMiss[WordsParameter] = Field(
+        None, description="Only failures of this tenant; several with commas"
     )
-    | {REPEATABLE: True}
-    for name, about in (
-        ("tenant_id", "this tenant"),
-        ("service", "this service"),
-        ("step", "this step"),
-        ("code", "this code"),
+    service: MayMiss[WordsParameter] = Field(
+        None, description="Only failures of this service; several with commas"
     )
-)
+    step: MayMiss[WordsParameter] = Field(
+        None, description="Only failures of this step; several with commas"
+    )
+    code: MayMiss[WordsParameter] = Field(
+        None, description="Only failures of this code; several with commas"
+    )
+
+    def takes(self, group: FailureGroup) -> bool:
+        asked = ((self.service, group.service), (self.step, group.step_id), (self.code, group.code))
+        return all(not named or value in named for named, value in asked)
 
 
 async def groups_for(
@@ -45,26 +53,38 @@ async def groups_for(
     return list(await context.failures.groups(tenants))
 
 
-async def list_failures(context: Context, request: Request, caller: KnownCaller) -> Response:
-    asked = {name: frozenset(words(request, name)) for name in ("service", "step", "code")}
-    groups = await groups_for(context, caller, frozenset(words(request, "tenant_id")))
-    kept = [
-        group
-        for group in groups
-        if (not asked["service"] or group.service in asked["service"])
-        and (not asked["step"] or group.step_id in asked["step"])
-        and (not asked["code"] or group.code in asked["code"])
-    ]
-    answer: FailuresShape = {"groups": [group_view(group) for group in kept]}
-    return json_response(answer)
+@router.get(
+    "/v1/failures",
+    summary="Failed attempts in groups, the latest first",
+    description="Attempts are one group if step, code, place in the service's code and message are the"
+    " same, whatever numbers, ids and names the message has. Counts may be ten seconds old.",
+    response_model=FailuresView,
+    response_description="The groups with failures of the caller's tenants",
+    responses=problems("NOT_SUPPORTED"),
+)
+async def list_failures(
+    context: Context, caller: KnownCaller, asked: Annotated[FailuresQuery, Query()]
+) -> Response:
+    groups = await groups_for(context, caller, frozenset(asked.tenant_id or ()))
+    return json_response({"groups": [group_view(group) for group in groups if asked.takes(group)]})
 
 
-async def get_failure_group(context: Context, request: Request, caller: KnownCaller) -> Response:
-    name: str = request.path_params["group"]
-    for group in await groups_for(context, caller):
-        if group.group == name:
-            return json_response(group_view(group))
-    raise no_group(name)
+@router.get(
+    "/v1/failures/{group}",
+    summary="One group of failures",
+    response_model=FailureGroupView,
+    response_description="The group",
+    responses=problems("GROUP_NOT_FOUND", "NOT_SUPPORTED"),
+)
+async def get_failure_group(
+    context: Context,
+    caller: KnownCaller,
+    group: Annotated[str, Path(min_length=1, description="The group's id")],
+) -> Response:
+    for each in await groups_for(context, caller):
+        if each.group == group:
+            return json_response(group_view(each))
+    raise no_group(group)
 
 
 def no_group(name: str) -> Problem:
@@ -74,7 +94,7 @@ def no_group(name: str) -> Problem:
     )
 
 
-def group_view(group: FailureGroup) -> FailureGroupShape:
+def group_view(group: FailureGroup) -> JsonObject:
     return {
         "group": group.group,
         "step_id": group.step_id,
@@ -90,29 +110,3 @@ def group_view(group: FailureGroup) -> FailureGroupShape:
         "trend": list(group.trend),
         "example": group.example,
     }
-
-
-OPERATIONS: Final = (
-    Operation(
-        "GET",
-        "/v1/failures",
-        list_failures,
-        "Failed attempts in groups, the latest first",
-        "failures",
-        Role.READ,
-        {200: Answer("The groups with failures of the caller's tenants", FailuresShape)},
-        parameters=_FILTERS,
-        description="Attempts are one group if step, code, place in the service's code and message are the"
-        " same, whatever numbers, ids and names the message has. Counts may be ten seconds old.",
-    ),
-    Operation(
-        "GET",
-        "/v1/failures/{group}",
-        get_failure_group,
-        "One group of failures",
-        "failures",
-        Role.READ,
-        {200: Answer("The group", FailureGroupShape)},
-        parameters=(path_parameter("group", "The group's id"),),
-    ),
-)

@@ -1,21 +1,24 @@
 """Ingress: one command in, one durable job out."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.body import json_object
 from lucius.api.context import Caller, Role
-from lucius.api.openapi import header_parameter, query_parameter
-from lucius.api.operation import Answer, Operation
+from lucius.api.declared import header, problems
+from lucius.api.parameters import SecondsParameter
 from lucius.api.problems import Problem
-from lucius.api.requests import seconds
-from lucius.api.routing import Context, KnownCaller, json_response, waiting
+from lucius.api.requests import seconds_to_wait
+from lucius.api.routing import Context, KnownCaller, ShortRoute, json_response, needs, waiting
 from lucius.api.tracing import continue_trace
 from lucius.api.views import etag_of, job_view
-from lucius.contract.envelope import ENVELOPE, MAX_NAME, TEXT
-from lucius.contract.shapes import JobShape, SubmittedShape
+from lucius.contract.envelope import MAX_NAME
+from lucius.contract.models.base import MayMiss
+from lucius.contract.models.commands import Command, ShortText, SubmittedView
+from lucius.contract.models.jobs import JobView
 from lucius.core.trace_context import is_traceparent
 from lucius.ports.engine import Submitted
 
@@ -23,8 +26,82 @@ MOST_NAMED: Final = 20
 """Tenants of a caller that a refusal names."""
 
 
+async def _command(
+    body: Command,
+    wait_seconds: Annotated[
+        SecondsParameter,
+        Query(
+            description="Answer with the job once it has ended, or with 202 after so many seconds"
+        ),
+    ] = 0,
+    idempotency_key: Annotated[
+        MayMiss[ShortText],
+        Header(alias="Idempotency-Key", description="Counts as `idempotency_key`"),
+    ] = None,
+    traceparent: Annotated[
+        MayMiss[str], Header(description="Counts as `traceparent`, if the body has none")
+    ] = None,
+    tracestate: Annotated[
+        MayMiss[str],
+        Header(description="Counts as `tracestate`, with the header `traceparent`"),
+    ] = None,
+    correlation_id: Annotated[
+        MayMiss[str],
+        Header(
+            alias="X-Correlation-Id",
+            description="Counts as `correlation_id`, if the body has none",
+        ),
+    ] = None,
+) -> None: ...
+
+
+_DECLARED: Final[dict[str, Any]] = {
+    "summary": "Submit a command",
+    "description": "The same request again answers with the same job and `duplicate: true`. A field that"
+    " nobody knows is kept; `warnings` names those whose name is close to a known one. With"
+    " `wait_seconds`, which needs the role read too, the job is durable long before the answer: whoever"
+    " loses the connection repeats the request with its key. A request that has warnings does not wait.",
+    "dependencies": [needs(Role.SUBMIT), Depends(_command)],
+    "status_code": 202,
+    "response_model": SubmittedView,
+    "response_description": "The job is durable",
+    "responses": {
+        202: {"headers": header("Location", "The job")},
+        200: {
+            "model": JobView,
+            "description": "The job has ended, with `wait_seconds`",
+            "headers": header("Location", "The job") | header("ETag", "The job's version"),
+        },
+        **problems(
+            "INVALID_ENVELOPE",
+            "UNSUPPORTED_SCHEMA_VERSION",
+            "UNKNOWN_REQUEST_TYPE",
+            "INVALID_PAYLOAD",
+            "REFERENCE_INVALID",
+            "REFERENCE_HAS_CREDENTIALS",
+            "PAYLOAD_HAS_CREDENTIALS",
+            "REFERENCE_NOT_ALLOWED",
+            "REFERENCE_PROTECTED",
+            "DOC_ID_REQUIRED",
+            "BURST_NOT_ALLOWED",
+            "IDEMPOTENCY_KEY_REUSED",
+            "PAYLOAD_TOO_LARGE",
+            "TENANT_SATURATED",
+            "GLOBAL_SATURATED",
+            "LANE_SATURATED",
+            "TENANT_FORBIDDEN",
+            "TOO_MANY_WAITING",
+            "NOT_READY",
+        ),
+    },
+}
+router = APIRouter(route_class=ShortRoute, tags=["jobs"])
+
+
+@router.post("/v1/commands", operation_id="orchestrate_alias", deprecated=True, **_DECLARED)
+@router.post("/v1/orchestrate", **_DECLARED)
 async def orchestrate(context: Context, request: Request, caller: KnownCaller) -> Response:
-    wait = seconds(request, "wait_seconds", context.options.max_wait_seconds)
+    wait = seconds_to_wait(request)
     if wait and Role.READ not in caller.roles:
         raise Problem("FORBIDDEN", f"to wait for the job needs the role {Role.READ.value}")
     envelope = await json_object(request, context.options.max_body_bytes)
@@ -86,47 +163,3 @@ def accepted(submitted: Submitted, status: int = 202, **more: str) -> Response:
             {"pointer": at, "detail": detail} for at, detail in submitted.warnings
         ]
     return json_response(content, status, {"location": f"/v1/jobs/{submitted.job_id}"})
-
-
-def _operation(path: str, *, deprecated: bool) -> Operation:
-    return Operation(
-        "POST",
-        path,
-        orchestrate,
-        "Submit a command",
-        "jobs",
-        Role.SUBMIT,
-        {
-            202: Answer("The job is durable", SubmittedShape, headers={"Location": "The job"}),
-            200: Answer(
-                "The job has ended, with `wait_seconds`",
-                JobShape,
-                headers={"Location": "The job", "ETag": "The job's version"},
-            ),
-        },
-        parameters=(
-            query_parameter(
-                "wait_seconds",
-                "Answer with the job once it has ended, or with 202 after so many seconds",
-                {"type": "number", "minimum": 0, "maximum": 60},
-            ),
-            header_parameter("Idempotency-Key", "Counts as `idempotency_key`", TEXT),
-            header_parameter("traceparent", "Counts as `traceparent`, if the body has none"),
-            header_parameter("tracestate", "Counts as `tracestate`, with the header `traceparent`"),
-            header_parameter(
-                "X-Correlation-Id", "Counts as `correlation_id`, if the body has none"
-            ),
-        ),
-        body=ENVELOPE,
-        description="The same request again answers with the same job and `duplicate: true`. A field that"
-        " nobody knows is kept; `warnings` names those whose name is close to a known one. With"
-        " `wait_seconds`, which needs the role read too, the job is durable long before the answer: whoever"
-        " loses the connection repeats the request with its key. A request that has warnings does not wait.",
-        deprecated=deprecated,
-    )
-
-
-OPERATIONS: Final = (
-    _operation("/v1/orchestrate", deprecated=False),
-    _operation("/v1/commands", deprecated=True),
-)

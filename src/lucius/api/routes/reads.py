@@ -1,33 +1,68 @@
 """Reads: jobs, steps, executions, events and lists, always as last committed."""
 
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Annotated, Final
 
+from fastapi import APIRouter, Depends, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.listing import PARAMETERS, list_page
-from lucius.api.openapi import header_parameter, path_parameter, query_parameter
-from lucius.api.operation import Answer, Handler, Operation
-from lucius.api.problems import Problem, parameter_problem
-from lucius.api.requests import flag, seconds, visible_job, whole
-from lucius.api.routing import Context, KnownCaller, json_response, place_to_wait, waiting
+from lucius.api.declared import header, problems
+from lucius.api.listing import JobsQuery, list_page
+from lucius.api.parameters import FlagParameter, JobIdInPath, Limit, SecondsParameter, Seq
+from lucius.api.problems import Problem
+from lucius.api.requests import seconds_to_wait, visible_job
+from lucius.api.routing import (
+    ApiRoute,
+    Context,
+    KnownCaller,
+    ShortRoute,
+    json_response,
+    needs,
+    place_to_wait,
+    waiting,
+)
 from lucius.api.streams import Feeds
 from lucius.api.views import etag_of, event_view, executions_view, job_view, step_views
-from lucius.contract.envelope import JsonObject
-from lucius.contract.shapes import EventsShape, ExecutionsShape, JobShape, JobsShape, StepsShape
+from lucius.contract.models.base import MayMiss
+from lucius.contract.models.jobs import EventsView, ExecutionsView, JobsView, JobView, StepsView
 from lucius.core.job import Job
 
-_MAX_SEQ: Final = 2**53
 _STREAM: Final = "text/event-stream"
-_JOB_ID: Final = path_parameter("jobId", "The job's id")
+busy = APIRouter(route_class=ShortRoute, tags=["jobs"], dependencies=[needs(Role.READ)])
+router = APIRouter(route_class=ApiRoute, tags=["jobs"], dependencies=[needs(Role.READ)])
 
 
+async def _job(
+    job_id: JobIdInPath,
+    wait_seconds: Annotated[
+        SecondsParameter,
+        Query(description="Answer when the job is terminal, or as it is after so many seconds"),
+    ] = 0,
+    if_none_match: Annotated[
+        MayMiss[str], Header(alias="If-None-Match", description="An ETag that the caller has")
+    ] = None,
+) -> None: ...
+
+
+@busy.get(
+    "/v1/jobs/{jobId}",
+    summary="A job with its steps",
+    description="`explanation` says in a sentence why the job is where it is.",
+    dependencies=[Depends(_job)],
+    response_model=JobView,
+    response_description="The job",
+    responses={
+        200: {"headers": header("ETag", "The job's version")},
+        304: {"description": "It is still the version in If-None-Match"},
+        **problems("TOO_MANY_WAITING"),
+    },
+)
 async def get_job(context: Context, request: Request, caller: KnownCaller) -> Response:
-    wait = seconds(request, "wait_seconds", context.options.max_wait_seconds)
-    job = await visible_job(context, request, caller)
+    wait = seconds_to_wait(request)
+    job = await visible_job(context, request.path_params["jobId"], caller)
     if wait and not job.terminal:
         with waiting(context, request, caller):
             async with context.watch.while_it(caller.stands):
@@ -54,31 +89,82 @@ def _unchanged(request: Request, etag: str) -> bool:
     return "*" in tags or etag in tags
 
 
-async def list_steps(context: Context, request: Request, caller: KnownCaller) -> Response:
-    job = await visible_job(context, request, caller)
+@router.get(
+    "/v1/jobs/{jobId}/steps",
+    summary="The steps of a job",
+    response_model=StepsView,
+    response_description="The steps in their order",
+    responses=problems("STEP_NOT_FOUND"),
+)
+async def list_steps(
+    context: Context,
+    caller: KnownCaller,
+    job_id: JobIdInPath,
+    step_id: Annotated[MayMiss[str], Query(description="Only this step")] = None,
+) -> Response:
+    job = await visible_job(context, job_id, caller)
     steps = step_views(job)
-    wanted = request.query_params.get("step_id")
-    if wanted is not None:
-        steps = [step for step in steps if step["step_id"] == wanted]
+    if step_id is not None:
+        steps = [step for step in steps if step["step_id"] == step_id]
         if not steps:
             raise Problem("STEP_NOT_FOUND")
     return json_response({"steps": steps})
 
 
-async def list_executions(context: Context, request: Request, caller: KnownCaller) -> Response:
-    return json_response(executions_view(await visible_job(context, request, caller)))
+@router.get(
+    "/v1/jobs/{jobId}/executions",
+    summary="Every attempt of every step",
+    response_model=ExecutionsView,
+    response_description="The attempts, and the phase they add up to",
+)
+async def list_executions(context: Context, caller: KnownCaller, job_id: JobIdInPath) -> Response:
+    return json_response(executions_view(await visible_job(context, job_id, caller)))
 
 
-async def list_events(context: Context, request: Request, caller: KnownCaller) -> Response:
-    after = whole(request, "after", 0, 0, _MAX_SEQ)
-    limit = whole(request, "limit", 100, 1, context.options.max_page)
-    seen = _last_event_id(request)
-    stream = flag(request, "stream") or _STREAM in request.headers.get("accept", "")
-    job = await visible_job(context, request, caller)
-    if stream:
-        return _stream(context, request, caller, job, max(after, seen))
+@router.get(
+    "/v1/jobs/{jobId}/events",
+    summary="The history of a job, as a page or as a stream",
+    response_model=EventsView,
+    response_description="Events in order, without gaps",
+    responses={
+        200: {"content": {_STREAM: {}}},
+        204: {"description": "The stream has nothing more: the job has ended"},
+        **problems("TOO_MANY_WAITING"),
+    },
+)
+async def list_events(
+    context: Context,
+    request: Request,
+    caller: KnownCaller,
+    job_id: JobIdInPath,
+    after: Annotated[Seq, Query(description="Only events past this `seq`")] = 0,
+    limit: Annotated[Limit, Query(description="Events on a page")] = 100,
+    stream: Annotated[
+        FlagParameter, Query(description="Server-sent events, as with Accept: text/event-stream")
+    ] = False,
+    last_event_id: Annotated[
+        Seq,
+        Header(alias="Last-Event-ID", description="Continue a stream after this event"),
+    ] = 0,
+) -> Response:
+    job = await visible_job(context, job_id, caller)
+    if stream or _STREAM in request.headers.get("accept", ""):
+        return _stream(context, request, caller, job, max(after, last_event_id))
     events = await context.engine.events(job.job_id, after, limit)
     return json_response({"events": [event_view(job.job_id, event) for event in events]})
+
+
+@router.get(
+    "/v1/jobs",
+    summary="Jobs, newest first",
+    response_model=JobsView,
+    response_description="A page of jobs, without their steps",
+    responses=problems("INVALID_CURSOR", "NOT_SUPPORTED"),
+)
+async def list_jobs(
+    context: Context, request: Request, caller: KnownCaller, asked: Annotated[JobsQuery, Query()]
+) -> Response:
+    return await list_page(context, request, caller, asked, dlq=False)
 
 
 class EventStream(StreamingResponse):
@@ -104,105 +190,3 @@ def _stream(
         return Response(status_code=204)
     feeds: Feeds = request.app.state.feeds
     return EventStream(feeds.stream(job, after, caller), place_to_wait(context, request, caller))
-
-
-def _last_event_id(request: Request) -> int:
-    text = request.headers.get("last-event-id")
-    if text is None:
-        return 0
-    if not (text.isascii() and text.isdigit()) or len(text) > 18 or int(text) > _MAX_SEQ:
-        raise parameter_problem("Last-Event-ID", "must be the id of an event")
-    return int(text)
-
-
-async def list_jobs(context: Context, request: Request, caller: KnownCaller) -> Response:
-    return await list_page(context, request, caller, dlq=False)
-
-
-def _operation(
-    path: str,
-    handler: Handler,
-    summary: str,
-    answers: dict[int, Answer],
-    *parameters: JsonObject,
-    description: str = "",
-) -> Operation:
-    return Operation(
-        "GET",
-        f"/v1/jobs/{{jobId}}{path}",
-        handler,
-        summary,
-        "jobs",
-        Role.READ,
-        answers,
-        parameters=(_JOB_ID, *parameters),
-        description=description,
-    )
-
-
-OPERATIONS: Final = (
-    _operation(
-        "",
-        get_job,
-        "A job with its steps",
-        {
-            200: Answer("The job", JobShape, headers={"ETag": "The job's version"}),
-            304: Answer("It is still the version in If-None-Match"),
-        },
-        query_parameter(
-            "wait_seconds",
-            "Answer when the job is terminal, or as it is after so many seconds",
-            {"type": "number", "minimum": 0, "maximum": 60},
-        ),
-        header_parameter("If-None-Match", "An ETag that the caller has"),
-        description="`explanation` says in a sentence why the job is where it is.",
-    ),
-    _operation(
-        "/steps",
-        list_steps,
-        "The steps of a job",
-        {200: Answer("The steps in their order", StepsShape)},
-        query_parameter("step_id", "Only this step"),
-    ),
-    _operation(
-        "/executions",
-        list_executions,
-        "Every attempt of every step",
-        {200: Answer("The attempts, and the phase they add up to", ExecutionsShape)},
-    ),
-    _operation(
-        "/events",
-        list_events,
-        "The history of a job, as a page or as a stream",
-        {
-            200: Answer("Events in order, without gaps", EventsShape, media=_STREAM),
-            204: Answer("The stream has nothing more: the job has ended"),
-        },
-        query_parameter(
-            "after",
-            "Only events past this `seq`",
-            {"type": "integer", "minimum": 0, "maximum": _MAX_SEQ},
-        ),
-        query_parameter(
-            "limit", "Events on a page", {"type": "integer", "minimum": 1, "maximum": 500}
-        ),
-        query_parameter(
-            "stream", "Server-sent events, as with Accept: text/event-stream", {"type": "boolean"}
-        ),
-        header_parameter(
-            "Last-Event-ID",
-            "Continue a stream after this event",
-            {"type": "integer", "minimum": 0, "maximum": _MAX_SEQ},
-        ),
-    ),
-    Operation(
-        "GET",
-        "/v1/jobs",
-        list_jobs,
-        "Jobs, newest first",
-        "jobs",
-        Role.READ,
-        {200: Answer("A page of jobs, without their steps", JobsShape)},
-        parameters=PARAMETERS,
-    ),
-)

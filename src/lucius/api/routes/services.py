@@ -1,30 +1,24 @@
 """Services: who works for them and how fast; and pausing one whose dependency is down."""
 
-from typing import Any, Final
+from typing import Annotated, Any
 
-from starlette.requests import Request
+from fastapi import APIRouter, Body
 from starlette.responses import Response
 
-from lucius.api.body import optional_object
 from lucius.api.context import ApiContext, Role
+from lucius.api.declared import problems
 from lucius.api.explain import instant
-from lucius.api.openapi import path_parameter
-from lucius.api.operation import Answer, Handler, Operation
-from lucius.api.orders import REASON, reason_in
+from lucius.api.orders import reason_in
+from lucius.api.parameters import ServiceInPath
 from lucius.api.problems import Problem
-from lucius.api.routing import Context, KnownCaller, json_response
-from lucius.contract.shapes import (
-    PauseShape,
-    ServiceOrderShape,
-    ServiceShape,
-    ServicesShape,
-    WorkerShape,
-)
+from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
+from lucius.contract.models.base import JsonObject, MayMiss
+from lucius.contract.models.control import OrderBody
+from lucius.contract.models.services import ServiceOrderView, ServicesView
 from lucius.core.effects import Outcome
 from lucius.ports.services import KnownService, ServiceBook
 
-_SERVICE: Final = path_parameter("service", "The service's name, as in the protocols")
-_BODY: Final[dict[str, Any]] = {"type": "object", "properties": REASON}
+router = APIRouter(route_class=ApiRoute, tags=["services"])
 
 
 def _book(context: ApiContext) -> ServiceBook:
@@ -33,14 +27,23 @@ def _book(context: ApiContext) -> ServiceBook:
     return context.services
 
 
-async def list_services(context: Context, request: Request, caller: KnownCaller) -> Response:
+@router.get(
+    "/v1/services",
+    summary="Services with their workers, what waits and runs, and how fast",
+    description="A worker is known by its pulls, ACKs, heartbeats and results. `subscribed` is false"
+    " while directives of the service are published that no subscription takes.",
+    dependencies=[needs(Role.READ)],
+    response_model=ServicesView,
+    response_description="The services by name",
+    responses=problems("NOT_SUPPORTED"),
+)
+async def list_services(context: Context, caller: KnownCaller) -> Response:
     views = await _book(context).services()
     whole = caller.tenants is None
-    answer: ServicesShape = {"services": [service_view(view, whole=whole) for view in views]}
-    return json_response(answer)
+    return json_response({"services": [service_view(view, whole=whole) for view in views]})
 
 
-def service_view(view: KnownService, *, whole: bool) -> ServiceShape:
+def service_view(view: KnownService, *, whole: bool) -> JsonObject:
     """`whole`: with what belongs to all tenants together."""
     return {
         "service": view.service,
@@ -60,14 +63,14 @@ def service_view(view: KnownService, *, whole: bool) -> ServiceShape:
     }
 
 
-def _pause(view: KnownService, *, whole: bool) -> PauseShape | None:
+def _pause(view: KnownService, *, whole: bool) -> JsonObject | None:
     if view.paused_at is None:
         return None
     said = (view.paused_by, view.paused_reason) if whole else (None, None)
     return {"at": instant(view.paused_at), "by": said[0], "reason": said[1]}
 
 
-def _workers(view: KnownService) -> list[WorkerShape]:
+def _workers(view: KnownService) -> list[JsonObject]:
     return [
         {
             "worker_id": worker.worker_id,
@@ -80,61 +83,46 @@ def _workers(view: KnownService) -> list[WorkerShape]:
     ]
 
 
-async def pause_service(context: Context, request: Request, caller: KnownCaller) -> Response:
-    body = await optional_object(request, context.options.max_body_bytes)
-    service: str = request.path_params["service"]
-    done = await _book(context).pause(service, caller.known_as, reason_in(body))
-    return _ordered(service, done)
+def _declared(summary: str, description: str) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "description": description,
+        "dependencies": [needs(Role.OPERATE, every_tenant=True)],
+        "response_model": ServiceOrderView,
+        "response_description": "`outcome` is `applied`, or `already` if that held",
+        "responses": problems("SERVICE_NOT_FOUND", "NOT_SUPPORTED"),
+    }
 
 
-async def resume_service(context: Context, request: Request, caller: KnownCaller) -> Response:
-    body = await optional_object(request, context.options.max_body_bytes)
-    reason_in(body)
-    service: str = request.path_params["service"]
+@router.post(
+    "/v1/services/{service}:pause",
+    **_declared(
+        "Pause a service: nothing is released to it",
+        "Until it is resumed, also over a restart. What it has already may go on, and none of its leases"
+        " runs out.",
+    ),
+)
+async def pause_service(
+    context: Context,
+    caller: KnownCaller,
+    service: ServiceInPath,
+    body: Annotated[MayMiss[OrderBody], Body()] = None,
+) -> Response:
+    return _ordered(service, await _book(context).pause(service, caller.known_as, reason_in(body)))
+
+
+@router.post(
+    "/v1/services/{service}:resume",
+    **_declared("Resume a service", "What was held back goes out."),
+)
+async def resume_service(
+    context: Context,
+    service: ServiceInPath,
+    body: Annotated[MayMiss[OrderBody], Body()] = None,
+) -> Response:
     return _ordered(service, await _book(context).resume(service))
 
 
 def _ordered(service: str, done: bool) -> Response:
     outcome = Outcome.APPLIED if done else Outcome.ALREADY
-    answer: ServiceOrderShape = {"service": service, "outcome": outcome.value}
-    return json_response(answer)
-
-
-def _operation(verb: str, handler: Handler, summary: str, description: str) -> Operation:
-    return Operation(
-        "POST",
-        f"/v1/services/{{service}}:{verb}",
-        handler,
-        summary,
-        "services",
-        Role.OPERATE,
-        {200: Answer("`outcome` is `applied`, or `already` if that held", ServiceOrderShape)},
-        parameters=(_SERVICE,),
-        body=_BODY,
-        body_required=False,
-        description=description,
-        every_tenant=True,
-    )
-
-
-OPERATIONS: Final = (
-    Operation(
-        "GET",
-        "/v1/services",
-        list_services,
-        "Services with their workers, what waits and runs, and how fast",
-        "services",
-        Role.READ,
-        {200: Answer("The services by name", ServicesShape)},
-        description="A worker is known by its pulls, ACKs, heartbeats and results. `subscribed` is false"
-        " while directives of the service are published that no subscription takes.",
-    ),
-    _operation(
-        "pause",
-        pause_service,
-        "Pause a service: nothing is released to it",
-        "Until it is resumed, also over a restart. What it has already may go on, and none of its leases"
-        " runs out.",
-    ),
-    _operation("resume", resume_service, "Resume a service", "What was held back goes out."),
-)
+    return json_response({"service": service, "outcome": outcome.value})

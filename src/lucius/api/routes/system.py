@@ -2,45 +2,72 @@
 
 from typing import Final
 
+from fastapi import APIRouter, Depends
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from lucius.api.context import ApiContext, Role
-from lucius.api.operation import Answer, Operation
+from lucius.api.declared import problems
 from lucius.api.problems import problem_document
 from lucius.api.readiness import OK, Readiness
-from lucius.api.routing import Context, KnownCaller, is_operator, json_response
+from lucius.api.routing import (
+    JSON,
+    SYSTEM,
+    Access,
+    ApiRoute,
+    Context,
+    is_operator,
+    json_response,
+    needs,
+)
 from lucius.contract.codes import CODES
-from lucius.contract.shapes import HealthShape, ReadinessShape, UnreadyShape
+from lucius.contract.models.problems import UnreadyView
+from lucius.contract.models.system import HealthView, ReadinessView
 from lucius.core.errors import LuciusError
 
 BAD_CONFIG: Final = "the newest change is not valid and not in force; the log says why"
 UNREADABLE: Final = "{} stored jobs cannot be read; `lucius verify` names them, and so does the log"
+METRICS: Final = Access(Role.MONITOR, (Role.READ,), every_tenant=True)
 _ALIVE: Final = json_response({"status": "ok"}).body
+router = APIRouter(route_class=ApiRoute, tags=[SYSTEM])
 
 
-async def healthz(context: Context, request: Request, caller: KnownCaller) -> Response:
-    return Response(_ALIVE, media_type="application/json")
+@router.get(
+    "/healthz",
+    summary="The process is alive",
+    dependencies=[needs(None, monitor=True)],
+    response_model=HealthView,
+    response_description="It is",
+)
+async def healthz() -> Response:
+    return Response(_ALIVE, media_type=JSON)
 
 
-async def readyz(context: Context, request: Request, caller: KnownCaller) -> Response:
+@router.get(
+    "/readyz",
+    summary="The process and its dependencies are ready for work",
+    description="Why a dependency is down is said to operators (roles `operate` and `admin`); others"
+    " see which one.",
+    dependencies=[needs(None, monitor=True)],
+    response_model=ReadinessView,
+    response_description="They are",
+    responses=problems("NOT_READY", model=UnreadyView),
+)
+async def readyz(context: Context, request: Request) -> Response:
     """Every dependency is asked at once; the answer names each that is down."""
     readiness: Readiness = request.app.state.readiness
     said, full = await readiness.ask(), await _may_know(context, request)
     checks = {name: each.text if full else each.word for name, each in said.items()}
+    warnings = await warnings_of(context)
     down = [name for name, word in checks.items() if word != OK]
     if not down:
-        answer: ReadinessShape = {
-            "status": "ready",
-            "checks": checks,
-            "warnings": await warnings_of(context),
-        }
-        return json_response(answer)
+        return json_response({"status": "ready", "checks": checks, "warnings": warnings})
     detail = "; ".join(f"{name}: {checks[name]}" for name in down)
-    document = {**problem_document(CODES["NOT_READY"], detail), "checks": checks}
-    document["warnings"] = await warnings_of(context)
-    response = json_response(document, 503, {"retry-after": "1"})
+    document = problem_document(CODES["NOT_READY"], detail)
+    response = json_response(
+        {**document, "checks": checks, "warnings": warnings}, 503, {"retry-after": "1"}
+    )
     response.headers["content-type"] = "application/problem+json"
     return response
 
@@ -63,7 +90,15 @@ async def _may_know(context: ApiContext, request: Request) -> bool:
         return False
 
 
-async def metrics(context: Context, request: Request, caller: KnownCaller) -> Response:
+@router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    description="Metrics name tenants, so the caller must be bound to none.",
+    dependencies=[Depends(METRICS)],
+    response_class=PlainTextResponse,
+    response_description="Text in Prometheus' format",
+)
+async def metrics(context: Context, request: Request) -> Response:
     """Also during an outage: a scrape that fails then would hide it."""
     if context.refresh is not None:
         readiness: Readiness = request.app.state.readiness
@@ -71,43 +106,3 @@ async def metrics(context: Context, request: Request, caller: KnownCaller) -> Re
         await context.refresh({name: each.word == OK for name, each in said.items()})
     content = generate_latest(context.registry or CollectorRegistry())
     return Response(content, headers={"content-type": CONTENT_TYPE_LATEST})
-
-
-METRICS: Final = Operation(
-    "GET",
-    "/metrics",
-    metrics,
-    "Metrics for Prometheus",
-    "system",
-    Role.MONITOR,
-    {200: Answer("Text in Prometheus' format", media="text/plain")},
-    every_tenant=True,
-    also=(Role.READ,),
-    description="Metrics name tenants, so the caller must be bound to none.",
-)
-OPERATIONS: Final = (
-    Operation(
-        "GET",
-        "/healthz",
-        healthz,
-        "The process is alive",
-        "system",
-        None,
-        {200: Answer("It is", HealthShape)},
-        monitor=True,
-    ),
-    Operation(
-        "GET",
-        "/readyz",
-        readyz,
-        "The process and its dependencies are ready for work",
-        "system",
-        None,
-        {200: Answer("They are", ReadinessShape)},
-        problem=UnreadyShape,
-        monitor=True,
-        description="Why a dependency is down is said to operators (roles `operate` and `admin`); others"
-        " see which one.",
-    ),
-    METRICS,
-)

@@ -1,22 +1,24 @@
 """Why a job is where it is, and what is wrong with the system: causes with their evidence."""
 
-from typing import Final
-
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Role
+from lucius.api.declared import problems
 from lucius.api.explain import instant
-from lucius.api.openapi import path_parameter
-from lucius.api.operation import Answer, Operation
+from lucius.api.parameters import JobIdInPath
 from lucius.api.problems import Problem
 from lucius.api.requests import visible_job
 from lucius.api.routes.system import warnings_of
-from lucius.api.routing import Context, KnownCaller, json_response
+from lucius.api.routing import SYSTEM, ApiRoute, Context, KnownCaller, json_response, needs
 from lucius.api.stuck import troubles_of
-from lucius.contract.shapes import JobWhyShape, SystemWhyShape, WhyShape
+from lucius.contract.models.base import JsonObject
+from lucius.contract.models.insight import JobWhyView, SystemWhyView
 from lucius.core.errors import LedgerUnavailableError
 from lucius.ports.diagnosis import Diagnosis, Doctor, Evidence
+
+router = APIRouter(route_class=ApiRoute, dependencies=[needs(Role.READ)])
 
 
 def _doctor(context: ApiContext) -> Doctor:
@@ -25,16 +27,26 @@ def _doctor(context: ApiContext) -> Doctor:
     return context.doctor
 
 
-async def why_job(context: Context, request: Request, caller: KnownCaller) -> Response:
-    doctor, job_id = _doctor(context), request.path_params["jobId"]
+@router.get(
+    "/v1/jobs/{jobId}/why",
+    summary="Why a job is where it is: one cause, the evidence, what comes next, and the command that helps",
+    description="`cause` is a stable code; each has a page. Also answered while the ledger is away.",
+    tags=["jobs"],
+    response_model=JobWhyView,
+    response_description="The cause",
+    responses=problems("NOT_SUPPORTED"),
+)
+async def why_job(
+    context: Context, request: Request, caller: KnownCaller, job_id: JobIdInPath
+) -> Response:
+    doctor = _doctor(context)
     try:
-        job = await visible_job(context, request, caller)
+        job = await visible_job(context, job_id, caller)
     except LedgerUnavailableError as error:
         told = str(error) if caller.tenants is None else "it does not answer"
         return json_response({"jobId": job_id, **finding_view(_ledger_away(told))})
     found = await doctor.job(job, await troubles_of(request), tenants=caller.tenants)
-    answer: JobWhyShape = {"jobId": job.job_id, **finding_view(found)}
-    return json_response(answer)
+    return json_response({"jobId": job.job_id, **finding_view(found)})
 
 
 def _ledger_away(told: str) -> Diagnosis:
@@ -48,6 +60,14 @@ def _ledger_away(told: str) -> Diagnosis:
     )
 
 
+@router.get(
+    "/v1/why",
+    summary="What is wrong now, worst first",
+    tags=[SYSTEM],
+    response_model=SystemWhyView,
+    response_description="The causes; none where nothing is wrong",
+    responses=problems("NOT_SUPPORTED"),
+)
 async def why(context: Context, request: Request, caller: KnownCaller) -> Response:
     """What cannot be known is left out, while the ledger is away: that it is, is the answer."""
     doctor, troubles = _doctor(context), await troubles_of(request)
@@ -56,11 +76,10 @@ async def why(context: Context, request: Request, caller: KnownCaller) -> Respon
     except LedgerUnavailableError:
         warnings = {}
     found = await doctor.system(troubles, warnings, tenants=caller.tenants)
-    answer: SystemWhyShape = {"causes": [finding_view(each) for each in found]}
-    return json_response(answer)
+    return json_response({"causes": [finding_view(each) for each in found]})
 
 
-def finding_view(found: Diagnosis) -> WhyShape:
+def finding_view(found: Diagnosis) -> JsonObject:
     return {
         "cause": found.cause,
         "severity": found.severity.name,
@@ -77,27 +96,3 @@ def finding_view(found: Diagnosis) -> WhyShape:
         "command": found.command,
         "service": found.service,
     }
-
-
-OPERATIONS: Final = (
-    Operation(
-        "GET",
-        "/v1/jobs/{jobId}/why",
-        why_job,
-        "Why a job is where it is: one cause, the evidence, what comes next, and the command that helps",
-        "jobs",
-        Role.READ,
-        {200: Answer("The cause", JobWhyShape)},
-        parameters=(path_parameter("jobId", "The job's id"),),
-        description="`cause` is a stable code; each has a page. Also answered while the ledger is away.",
-    ),
-    Operation(
-        "GET",
-        "/v1/why",
-        why,
-        "What is wrong now, worst first",
-        "system",
-        Role.READ,
-        {200: Answer("The causes; none where nothing is wrong", SystemWhyShape)},
-    ),
-)

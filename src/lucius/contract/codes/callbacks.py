@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lucius.contract.codes.kinds import Operations, ProblemCode
+from lucius.contract.codes.kinds import ProblemCode
 
 CALLBACKS: Final = (
     ProblemCode(
@@ -11,7 +11,6 @@ CALLBACKS: Final = (
         "The reply is not valid",
         "Fields of the reply are missing or have the wrong type. `errors` lists every one.",
         "Correct the fields that `errors` points to.",
-        answered_by=(Operations.CALLBACKS,),
     ),
     ProblemCode(
         "CALLBACK_TOKEN_REQUIRED",
@@ -19,7 +18,6 @@ CALLBACKS: Final = (
         "The reply carries no token",
         "Over HTTP every reply carries the `callback_token` of its directive.",
         "Send `Authorization: Bearer <callback_token>`.",
-        answered_by=(Operations.CALLBACKS,),
     ),
     ProblemCode(
         "CALLBACK_TOKEN_INVALID",
@@ -27,7 +25,6 @@ CALLBACKS: Final = (
         "The token does not belong to this attempt",
         "A callback token is bound to tenant, job, step, attempt and lease, and opens nothing else.",
         "Send the token of the same directive as `jobId`, `stepId`, `attempt_no` and `lease_id`.",
-        answered_by=(Operations.CALLBACKS,),
     ),
     ProblemCode(
         "STALE_ATTEMPT",
@@ -36,7 +33,6 @@ CALLBACKS: Final = (
         "Another attempt of this step is the current one, or comes next. A reply was recorded and changed"
         " nothing; an attempt that was asked for was not recorded.",
         "Stop working on this directive; do not repeat the reply.",
-        answered_by=(Operations.CALLBACKS,),
     ),
     ProblemCode(
         "UNKNOWN_STEP",
@@ -44,6 +40,5 @@ CALLBACKS: Final = (
         "The job has no such step",
         "The reply names a step that its job does not have.",
         "Send `stepId` as it was in the directive.",
-        answered_by=(Operations.CALLBACKS,),
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lucius.contract.codes.kinds import Operations, ProblemCode
+from lucius.contract.codes.kinds import ProblemCode
 
 CALLERS: Final = (
     ProblemCode(
@@ -11,7 +11,6 @@ CALLERS: Final = (
         "The caller is not known",
         "The request has no credentials, or they are not valid or have expired.",
         "Send an API key or a token as `Authorization: Bearer`.",
-        answered_by=(Operations.WITH_ROLE,),
     ),
     ProblemCode(
         "FORBIDDEN",
@@ -19,7 +18,6 @@ CALLERS: Final = (
         "The caller may not do this",
         "The caller is known, but lacks the role that this route needs.",
         "Use credentials with that role.",
-        answered_by=(Operations.WITH_ROLE,),
     ),
     ProblemCode(
         "OTHER_USER",
@@ -30,7 +28,6 @@ CALLERS: Final = (
         " namespace (a container), or where the system has no `/proc`: such a connection is refused too.",
         "Set `LUCIUS_AUTH=keys`, make a key with `lucius keys create`, and send it. If the server is"
         " yours, call it through `lucius.sock` in its data directory.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "TENANT_FORBIDDEN",
@@ -38,7 +35,6 @@ CALLERS: Final = (
         "The caller may not act for this tenant",
         "Callers are bound to tenants; `tenant_id` is not one of the caller's.",
         "Use credentials of that tenant.",
-        answered_by=(Operations.FOR_ALL_TENANTS, "orchestrate"),
     ),
     ProblemCode(
         "AUTHENTICATION_UNAVAILABLE",
@@ -46,7 +42,6 @@ CALLERS: Final = (
         "Callers cannot be checked at the moment",
         "The keys that credentials are checked with cannot be read or fetched. Nothing was done.",
         "Repeat the request later, unchanged.",
-        answered_by=(Operations.WITH_ROLE,),
         retry_after=True,
     ),
     ProblemCode(
@@ -56,7 +51,6 @@ CALLERS: Final = (
         "Requests of a caller are limited to so many a second, and so are replies for a tenant. Nothing"
         " was done.",
         "Repeat the request later, unchanged.",
-        answered_by=(Operations.ALL,),
         retry_after=True,
     ),
     ProblemCode(
@@ -67,7 +61,6 @@ CALLERS: Final = (
         " may have `LUCIUS_MAX_WAITING_PER_CALLER` of them at once, or an address where callers are not"
         " known. Nothing was done.",
         "End some of them, ask without waiting, or have the setting raised.",
-        answered_by=("orchestrate", "get_job", "list_events", "pull_directives"),
         retry_after=True,
     ),
     ProblemCode(
@@ -78,7 +71,6 @@ CALLERS: Final = (
         " answered once, and only for `/healthz`, `/readyz` and operators. Nothing was done.",
         "Use connections again instead of opening new ones, and close those that are not needed. Behind a"
         " proxy all clients have its address: have the setting raised.",
-        answered_by=(Operations.NOT_FOR_MONITORS,),
         retry_after=True,
     ),
     ProblemCode(
@@ -88,7 +80,6 @@ CALLERS: Final = (
         "All of `LUCIUS_MAX_CONNECTIONS` connections are in use. Those beyond are answered once, and only"
         " for `/healthz`, `/readyz` and operators. Nothing was done.",
         "Repeat the request later, unchanged. If it happens often, have the setting raised.",
-        answered_by=(Operations.NOT_FOR_MONITORS,),
         retry_after=True,
     ),
     ProblemCode(
@@ -98,7 +89,6 @@ CALLERS: Final = (
         "While authentication is off, LUCIUS answers only to the names of this machine's loopback,"
         " so that no web page can reach it under a name of its own.",
         "Use `http://127.0.0.1` or `http://localhost`, or turn authentication on.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "HEADERS_TOO_LARGE",
@@ -107,7 +97,6 @@ CALLERS: Final = (
         "The request line, the headers or the trailers of a chunked body are larger or more than this"
         " server accepts.",
         "Send fewer and shorter headers; a body belongs into the body.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "REQUEST_TIMEOUT",
@@ -117,7 +106,6 @@ CALLERS: Final = (
         " (`LUCIUS_REQUEST_HEAD_SECONDS`, `LUCIUS_REQUEST_BODY_SECONDS`). Nothing was done, and the"
         " connection is closed.",
         "Repeat the request on a new connection. If the network is that slow, have the settings raised.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "CROSS_ORIGIN",
@@ -125,6 +113,5 @@ CALLERS: Final = (
         "A web page of another origin may not do this",
         "The request came from a browser on a page of another origin: `Origin` or `Sec-Fetch-Site` says so.",
         "Call the API from a program, or from a page of the same origin.",
-        answered_by=(Operations.WITH_BODY,),
     ),
 )

@@ -12,7 +12,6 @@ ENVELOPE: Final = (
         "Fields of the envelope are missing, have the wrong type, or cannot be stored unchanged (an"
         " integer beyond 64 bits, invalid Unicode). `errors` lists every one.",
         "Correct the fields that `errors` points to. Send long numbers as strings.",
-        answered_by=("orchestrate", "redrive"),
     ),
     ProblemCode(
         "UNSUPPORTED_SCHEMA_VERSION",
@@ -20,7 +19,6 @@ ENVELOPE: Final = (
         "The schema version is not known",
         "`schema_version` names a version of the envelope that this server does not read.",
         "Send `v1` (`1` and `1.0` are spellings of it); see `docs/reference/envelope.md`.",
-        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "UNKNOWN_REQUEST_TYPE",
@@ -28,7 +26,6 @@ ENVELOPE: Final = (
         "No protocol serves this request type",
         "`request_type` names no protocol that is loaded.",
         "`GET /v1/protocols` lists what is served.",
-        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "INVALID_PAYLOAD",
@@ -38,7 +35,6 @@ ENVELOPE: Final = (
         " step that the protocol does not have. `errors` lists every fault.",
         "`GET /v1/protocols` shows the steps and their schemas. One step takes the payload whole; several"
         " take `payload.steps.<step_id>`, or all of them a payload without `steps`.",
-        answered_by=("orchestrate", "redrive"),
     ),
     ProblemCode(
         "REFERENCE_INVALID",
@@ -46,7 +42,6 @@ ENVELOPE: Final = (
         "A reference is not valid",
         "A reference is a URI, or an object whose `uri` is one.",
         "Correct the reference that `errors` points to.",
-        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "REFERENCE_HAS_CREDENTIALS",
@@ -54,7 +49,6 @@ ENVELOPE: Final = (
         "A reference carries credentials",
         "References are stored and passed on, so they must not hold user info, signatures or tokens.",
         "Send the plain URI, and give the services their own access.",
-        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "PAYLOAD_HAS_CREDENTIALS",
@@ -68,7 +62,6 @@ ENVELOPE: Final = (
         "Give the service access of its own, and send at most the name of the secret, such as"
         " `secret_name`. If a field must carry one, or only looks like it, name it in"
         " `LUCIUS_ALLOW_PAYLOAD_SECRETS`.",
-        answered_by=("orchestrate", "redrive"),
     ),
     ProblemCode(
         "REFERENCE_NOT_ALLOWED",
@@ -76,7 +69,6 @@ ENVELOPE: Final = (
         "A reference is outside the policy",
         "The scheme or host of a reference is not on the allowlist.",
         "Use an allowed scheme and host, or have the allowlist changed.",
-        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "REFERENCE_PROTECTED",
@@ -87,7 +79,6 @@ ENVELOPE: Final = (
         " an object store (`LUCIUS_WORKSPACE_URL`). Nobody may name these, whatever their role.",
         "Copy the document to a place that is open to jobs (`LUCIUS_INPUT_ROOTS`), and have outputs"
         " written to one (`LUCIUS_OUTPUT_ROOTS`).",
-        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "DOC_ID_REQUIRED",
@@ -95,7 +86,6 @@ ENVELOPE: Final = (
         "BURST needs a document id",
         "Mode BURST spreads a tenant's work by document, so the command must name its document.",
         "Send `doc_id`, or another mode.",
-        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "BURST_NOT_ALLOWED",
@@ -103,7 +93,6 @@ ENVELOPE: Final = (
         "The tenant may not use BURST",
         "The configuration does not allow mode BURST for this tenant.",
         "Submit in mode DEFAULT, or have the tenant's configuration changed.",
-        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "IDEMPOTENCY_KEY_REUSED",
@@ -111,7 +100,6 @@ ENVELOPE: Final = (
         "The idempotency key belongs to another request",
         "The same key was used before with a different body. Nothing was created.",
         "Use a new key for a new request; repeat a request unchanged to find its job.",
-        answered_by=("orchestrate",),
     ),
     ProblemCode(
         "TENANT_SATURATED",
@@ -119,7 +107,6 @@ ENVELOPE: Final = (
         "The tenant has too many live jobs",
         "The tenant's limit of jobs in flight is reached. Nothing was created, no key is taken.",
         "Repeat the request later, unchanged.",
-        answered_by=("orchestrate", "redrive"),
         retry_after=True,
     ),
     ProblemCode(
@@ -128,7 +115,6 @@ ENVELOPE: Final = (
         "There are too many live jobs",
         "The limit of jobs in flight is reached. Nothing was created, no key is taken.",
         "Repeat the request later, unchanged.",
-        answered_by=("orchestrate", "redrive"),
         retry_after=True,
     ),
     ProblemCode(
@@ -137,7 +123,6 @@ ENVELOPE: Final = (
         "The lane has too many live jobs",
         "The limit of jobs in flight on this lane and mode is reached. Nothing was created.",
         "Repeat the request later, unchanged.",
-        answered_by=("orchestrate", "redrive"),
         retry_after=True,
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lucius.contract.codes.kinds import Operations, ProblemCode
+from lucius.contract.codes.kinds import ProblemCode
 
 JOBS: Final = (
     ProblemCode(
@@ -11,7 +11,6 @@ JOBS: Final = (
         "There is no such job",
         "The id names no job, or none that the caller may see: the two are not told apart.",
         "Check the id and the caller's tenants.",
-        answered_by=(Operations.OF_A_JOB, Operations.CALLBACKS),
     ),
     ProblemCode(
         "STEP_NOT_FOUND",
@@ -19,7 +18,6 @@ JOBS: Final = (
         "The job has no such step",
         "The id names no step of this job.",
         "`GET /v1/jobs/{jobId}/steps` lists its steps.",
-        answered_by=("list_steps",),
     ),
     ProblemCode(
         "SERVICE_NOT_FOUND",
@@ -27,13 +25,6 @@ JOBS: Final = (
         "There is no such service",
         "No protocol that is loaded gives a step to a service of this name, and none such was ever seen.",
         "`GET /v1/services` and `lucius services` name the services.",
-        answered_by=(
-            "pull_directives",
-            "take_replies",
-            "get_backlog_of_service",
-            "pause_service",
-            "resume_service",
-        ),
     ),
     ProblemCode(
         "TENANT_WITHOUT_POOL",
@@ -44,7 +35,6 @@ JOBS: Final = (
         "Give each of its tenants a pool for the service, `tenants.TENANT.pools.SERVICE` in the protocols,"
         " that no other tenant has, and run `lucius bus provision`. Or give the worker a key with the role"
         " `service` and without tenants.",
-        answered_by=("pull_directives",),
     ),
     ProblemCode(
         "JOB_TERMINAL",
@@ -52,7 +42,6 @@ JOBS: Final = (
         "The job has ended",
         "A terminal state never changes, so this job can no longer be cancelled, paused, resumed or retried.",
         "Nothing; a job that failed can be redriven.",
-        answered_by=("cancel", "pause", "resume", "retry"),
     ),
     ProblemCode(
         "GROUP_NOT_FOUND",
@@ -61,7 +50,6 @@ JOBS: Final = (
         "No failure that the caller may see has this fingerprint, or it was forgotten: 500 groups"
         " are kept.",
         "`GET /v1/failures` and `lucius failures` list the groups.",
-        answered_by=("get_failure_group", "start_redrive"),
     ),
     ProblemCode(
         "PLAN_NOT_FOUND",
@@ -69,7 +57,6 @@ JOBS: Final = (
         "There is no such redrive plan",
         "No plan of this id is known, or it concerns tenants that the caller may not act for.",
         "`GET /v1/redrives` and `lucius redrives` list the plans.",
-        answered_by=("get_redrive", "stop_redrive"),
     ),
     ProblemCode(
         "NOTHING_TO_REDRIVE",
@@ -77,7 +64,6 @@ JOBS: Final = (
         "No job matches the plan",
         "No job in the dead-letter view matches the filter of the plan, so nothing was started.",
         "Look at `lucius dlq` and `lucius failures`, and correct the filter.",
-        answered_by=("start_redrive",),
     ),
     ProblemCode(
         "PLAN_UNDER_WAY",
@@ -87,7 +73,6 @@ JOBS: Final = (
         " Nothing was started.",
         "Watch the plan that runs with `lucius redrives PLAN`; end it with `--stop` to start it with"
         " other numbers.",
-        answered_by=("start_redrive",),
     ),
     ProblemCode(
         "TOO_MANY_PLANS",
@@ -96,7 +81,6 @@ JOBS: Final = (
         "Twenty redrive plans run already, in all tenants together; or three that callers bound to the"
         " tenant have started; or fifteen of such callers together. Nothing was started.",
         "Wait for one to end, or end one with `lucius redrives PLAN --stop`.",
-        answered_by=("start_redrive",),
     ),
     ProblemCode(
         "FILTER_TOO_WIDE",
@@ -105,7 +89,6 @@ JOBS: Final = (
         "The filter of a redrive plan must name a group, code, step, service, request type or tenants.",
         "Name what should be redriven. To redrive all failed jobs, name the tenants, or use"
         " `lucius jobs redrive`, which counts and asks first.",
-        answered_by=("start_redrive",),
     ),
     ProblemCode(
         "JOB_PAUSED",
@@ -113,7 +96,6 @@ JOBS: Final = (
         "The job is paused",
         "A paused job tries nothing again until it is resumed.",
         "`lucius job resume JOB`: it goes on at once, without waiting for an old backoff.",
-        answered_by=("retry",),
     ),
     ProblemCode(
         "JOB_CANCELLING",
@@ -121,7 +103,6 @@ JOBS: Final = (
         "The job is being cancelled",
         "Cancel beats pause: a job that is being cancelled can be neither paused nor resumed nor retried.",
         "Wait until it is CANCELLED, then redrive it if it should run after all.",
-        answered_by=("pause", "resume", "retry"),
     ),
     ProblemCode(
         "NOT_REDRIVABLE",
@@ -129,7 +110,6 @@ JOBS: Final = (
         "The job cannot be redriven",
         "Only a job that ended FAILED_FINAL or CANCELLED can be redriven.",
         "Wait until the job has ended.",
-        answered_by=("redrive",),
     ),
     ProblemCode(
         "ALREADY_REDRIVEN",
@@ -138,7 +118,6 @@ JOBS: Final = (
         "A job is redriven once. It was, with another payload than this one; `detail` names the new"
         " job. Nothing was created.",
         "Follow the new job. If it fails too, redrive that one, with the payload that is wanted.",
-        answered_by=("redrive",),
     ),
     ProblemCode(
         "NOT_IN_DLQ",
@@ -146,7 +125,6 @@ JOBS: Final = (
         "The job is not in the dead-letter view",
         "Only a job that ended FAILED_FINAL can be dismissed.",
         "Nothing.",
-        answered_by=("dismiss",),
     ),
     ProblemCode(
         "CONFLICT",
@@ -154,6 +132,5 @@ JOBS: Final = (
         "The request does not fit the state of the job",
         "The job is in a state that does not take this request. Nothing was changed.",
         "Read the job and decide again.",
-        answered_by=("cancel", "pause", "resume", "retry", "dismiss"),
     ),
 )

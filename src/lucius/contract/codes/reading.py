@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lucius.contract.codes.kinds import Operations, ProblemCode
+from lucius.contract.codes.kinds import ProblemCode
 
 READING: Final = (
     ProblemCode(
@@ -12,7 +12,6 @@ READING: Final = (
         "The request line, a header or the framing of the body cannot be read, so the connection was"
         " closed without looking further.",
         "Send HTTP/1.1. TLS belongs to a proxy in front of this server.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "INVALID_HOST",
@@ -21,7 +20,6 @@ READING: Final = (
         "A request of HTTP/1.1 has exactly one `Host` header. Where there are two, a proxy and this server"
         " might each believe another, so the connection was closed without looking further.",
         "Send one `Host` header. If a proxy is in between, see that it replaces the header.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "INVALID_TARGET",
@@ -30,7 +28,6 @@ READING: Final = (
         "The request line names a whole URL (as for a proxy), `*` or an authority. LUCIUS is no proxy, and"
         " the host belongs into the `Host` header alone.",
         "Send the path alone, such as `GET /v1/jobs HTTP/1.1`.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "INVALID_JSON",
@@ -39,7 +36,6 @@ READING: Final = (
         "The body could not be read as one JSON document in UTF-8. NaN, Infinity and"
         " numbers beyond what a double holds are not taken.",
         "Send one JSON document, encoded as UTF-8 without a byte order mark.",
-        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "DUPLICATE_KEY",
@@ -47,7 +43,6 @@ READING: Final = (
         "An object names a key twice",
         "A JSON object in the body has the same key more than once, so its meaning is ambiguous.",
         "Send each key once.",
-        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "NESTING_TOO_DEEP",
@@ -55,7 +50,6 @@ READING: Final = (
         "The body is nested too deeply",
         "Objects and arrays may be nested 64 levels deep.",
         "Flatten the document, or put it into an object store and send a reference.",
-        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "INVALID_BODY",
@@ -63,7 +57,6 @@ READING: Final = (
         "The body has the wrong shape",
         "The body is JSON, but not the object that this route takes. `errors` names the fields.",
         "Compare the body with the schema of the route in `/openapi.json`.",
-        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "INVALID_PARAMETER",
@@ -71,7 +64,6 @@ READING: Final = (
         "A parameter is not valid",
         "A query parameter or header has a value that this route does not take. `errors` names it.",
         "Correct the parameter.",
-        answered_by=(Operations.WITH_QUERY,),
     ),
     ProblemCode(
         "UNKNOWN_PARAMETER",
@@ -80,7 +72,6 @@ READING: Final = (
         "The query names a parameter that this route does not have. A filter with a slip of the pen would"
         " otherwise match everything. `errors` names it.",
         "Correct the name, or leave the parameter out; `/openapi.json` lists those of each route.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "INVALID_CURSOR",
@@ -88,7 +79,6 @@ READING: Final = (
         "The cursor is not valid here",
         "A cursor continues one listing: it holds for the filters and the caller it was made for.",
         "Start the listing again without a cursor.",
-        answered_by=("list_jobs", "list_dlq"),
     ),
     ProblemCode(
         "BODY_TOO_LARGE",
@@ -96,7 +86,6 @@ READING: Final = (
         "The body is too large",
         "The body is larger than this server accepts.",
         "Put the content into an object store and send a reference to it.",
-        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "PAYLOAD_TOO_LARGE",
@@ -105,7 +94,6 @@ READING: Final = (
         "A stored row or a rendered directive of this request would exceed the limits that hold on"
         " every backend alike.",
         "Shorten the payload, or put it into an object store and send a reference to it.",
-        answered_by=("orchestrate", "redrive"),
     ),
     ProblemCode(
         "UNSUPPORTED_MEDIA_TYPE",
@@ -113,7 +101,6 @@ READING: Final = (
         "The body is not sent as JSON",
         "This route takes `application/json`.",
         "Send the header `Content-Type: application/json`.",
-        answered_by=(Operations.WITH_BODY,),
     ),
     ProblemCode(
         "NOT_FOUND",
@@ -121,7 +108,6 @@ READING: Final = (
         "There is no such route",
         "The path names nothing that this server has.",
         "Look at `/openapi.json` for what there is.",
-        answered_by=(Operations.UNROUTED,),
     ),
     ProblemCode(
         "METHOD_NOT_ALLOWED",
@@ -129,6 +115,5 @@ READING: Final = (
         "The route does not take this method",
         "The path exists, but not with this method. `Allow` names those it takes.",
         "Use one of the methods in `Allow`.",
-        answered_by=(Operations.UNROUTED,),
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lucius.contract.codes.kinds import Operations, ProblemCode
+from lucius.contract.codes.kinds import ProblemCode
 
 SERVER: Final = (
     ProblemCode(
@@ -12,7 +12,6 @@ SERVER: Final = (
         "The storage cannot be reached or did not take a write. Nothing was acknowledged; repeating"
         " the request is safe.",
         "Repeat the request, unchanged, with the same idempotency key.",
-        answered_by=(Operations.ALL,),
         retry_after=True,
     ),
     ProblemCode(
@@ -23,7 +22,6 @@ SERVER: Final = (
         " says so.",
         "Stop the server, look at the disk, keep a copy of the file, and restore a backup with"
         " `lucius ledger restore`. Then repeat the request with the same idempotency key.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "LEDGER_ROW_UNREADABLE",
@@ -34,7 +32,6 @@ SERVER: Final = (
         " `lucius_unreadable_jobs` count such jobs.",
         "`lucius verify` lists all such jobs with the reason. Restore a backup that still has the job,"
         " or submit it again under another idempotency key.",
-        answered_by=(Operations.ALL,),
     ),
     ProblemCode(
         "BUS_UNAVAILABLE",
@@ -42,7 +39,6 @@ SERVER: Final = (
         "The bus does not answer",
         "The broker cannot be reached.",
         "Repeat the request later.",
-        answered_by=("pull_directives",),
         retry_after=True,
     ),
     ProblemCode(
@@ -53,16 +49,6 @@ SERVER: Final = (
         " job is as it was, or the order has arrived and its answer was lost; repeating it is safe.",
         "Repeat the request. If it stays so, look whether `lucius invoker` runs and whether"
         " `LUCIUS_INVOKER_URL` and `LUCIUS_INVOKER_SECRET` of this server lead to it.",
-        answered_by=(
-            "cancel",
-            "pause",
-            "resume",
-            "dismiss",
-            "callback_ack",
-            "callback_result",
-            "callback_heartbeat",
-            "callback_release",
-        ),
         retry_after=True,
     ),
     ProblemCode(
@@ -72,7 +58,6 @@ SERVER: Final = (
         "A dependency is down, or the process is starting or stopping. `detail` names it.",
         "Wait, and look at the dependency. Why it is down is in the log, and in the answer to callers with"
         " the role `operate` or `admin`.",
-        answered_by=("orchestrate", "readyz"),
         retry_after=True,
     ),
     ProblemCode(
@@ -81,29 +66,6 @@ SERVER: Final = (
         "This process does not offer that",
         "The process that answered runs without the part that would do this.",
         "Ask a process that runs it.",
-        answered_by=(
-            "pull_directives",
-            "retry_outbox",
-            "list_services",
-            "list_jobs",
-            "list_dlq",
-            "cancel_many",
-            "pause_many",
-            "resume_many",
-            "retry_many",
-            "redrive_many",
-            "dismiss_many",
-            "list_failures",
-            "get_failure_group",
-            "start_redrive",
-            "list_redrives",
-            "get_redrive",
-            "stop_redrive",
-            "why",
-            "why_job",
-            "pause_service",
-            "resume_service",
-        ),
     ),
     ProblemCode(
         "INTERNAL_ERROR",
@@ -111,6 +73,5 @@ SERVER: Final = (
         "Something is wrong with LUCIUS itself",
         "An unexpected error. Its details are in the server's log.",
         "Repeat the request with the same idempotency key; report it if it persists.",
-        answered_by=(Operations.ALL,),
     ),
 )

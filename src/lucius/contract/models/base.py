@@ -94,7 +94,10 @@ def _moment(value: Any) -> Any:
     """As ISO 8601; without a zone it is UTC."""
     if not isinstance(value, str):
         return value
-    datetime.fromisoformat(value)
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("must be an RFC 3339 instant") from None
     return value
 
 

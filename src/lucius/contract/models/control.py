@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -130,8 +130,11 @@ class _LiveFilter(JobFilter):
 
 
 class _EndedFilter(JobFilter):
-    live: Literal[False] = Field(
-        False, description="No job is live of those that this order takes", examples=[False]
+    live: bool = Field(
+        False,
+        description="No job is live of those that this order takes",
+        examples=[False],
+        json_schema_extra={"enum": [False]},
     )
     stuck: bool = Field(False, description="It does not go on by itself", examples=[False])
 
