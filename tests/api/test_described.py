@@ -1,5 +1,7 @@
 """The OpenAPI document is for people too: every property described, states as enums, examples that fit."""
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,6 +68,15 @@ def misfits(body: dict[str, Any]) -> list[str]:
 def test_every_property_is_described() -> None:
     assert len(list(properties(DOCUMENT))) > 500
     assert undescribed(DOCUMENT) == []
+
+
+KEYWORDS = re.compile(r'"(?:ge|gt|le|lt|min_length|max_length|multiple_of)": ')
+"""Of pydantic: where a bound stands behind a validator, it is published so, and no reader knows it."""
+
+
+def test_every_bound_is_published_as_json_schema_has_it() -> None:
+    assert KEYWORDS.findall(json.dumps(DOCUMENT)) == []
+    assert KEYWORDS.search(json.dumps({"type": "integer", "ge": 1}))
 
 
 def test_states_are_enums() -> None:

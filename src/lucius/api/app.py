@@ -65,7 +65,12 @@ _DESCRIPTION: Final = (
 )
 
 
-_NO_TELEMETRY: Final[Any] = {"tracing": False, "metrics": False, "logs": False}
+_NO_TELEMETRY: Final[Any] = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "auto_configure": False,
+}
 """FastAPI's own: spans and metrics of requests are ours (`api/tracing.py`, `api/metrics.py`)."""
 
 OnRefusal = Callable[[Request, Exception], Awaitable[Response]]

@@ -211,7 +211,12 @@ def invoker_app(invoker: Invoker, secret: str = "", probes: Sequence[BaseRoute] 
         redoc_url=None,
         redirect_slashes=False,
         routes=[*router.routes, *probes],
-        telemetry={"tracing": False, "metrics": False, "logs": False},
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "auto_configure": False,
+        },
     )
     app.state.invoker, app.state.secret = invoker, secret
     refused = (InvokerProblemError, RequestError, HTTPException, RequestValidationError)

@@ -75,7 +75,7 @@ def _whole(value: Any) -> Any:
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-Integer = Annotated[int, BeforeValidator(_whole, json_schema_input_type=int)]
+AnyWhole: Final = BeforeValidator(_whole)
 """1.0 is the whole number 1, because JSON has one kind of number."""
 
 

@@ -4,15 +4,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from lucius.contract.models.base import (
     AT,
     LATER,
+    AnyWhole,
     GivenMoment,
-    Integer,
     JsonObject,
     MayMiss,
     RequestBody,
@@ -129,8 +129,14 @@ class _LiveFilter(JobFilter):
     stuck: bool = Field(False, description="It does not go on by itself", examples=[True])
 
 
+def _not_live(value: bool) -> bool:
+    if value:
+        raise ValueError("no job is live of those that this order takes: leave it out")
+    return value
+
+
 class _EndedFilter(JobFilter):
-    live: bool = Field(
+    live: Annotated[bool, AfterValidator(_not_live)] = Field(
         False,
         description="No job is live of those that this order takes",
         examples=[False],
@@ -193,7 +199,7 @@ class BulkBody(OrderBody):
     dry_run: bool = Field(
         False, description="Only count all that match, beyond the limit too", examples=[True]
     )
-    limit: Annotated[Integer, Field(ge=1, le=MAX_LIMIT)] = Field(
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), AnyWhole] = Field(
         DEFAULT_LIMIT,
         description="At most so many jobs; repeat the request while `more` is true",
         examples=[1000],

@@ -10,8 +10,8 @@ from lucius.contract.models.base import (
     JOB_ID,
     LATER,
     LATER_WORDS,
+    AnyWhole,
     Instant,
-    Integer,
     JsonObject,
     View,
     plainly,
@@ -142,7 +142,7 @@ class StartRedriveBody(OrderBody):
         f" {MAX_FILTER} characters as JSON",
         examples=[{"group": "45a0810b127e"}],
     )
-    canary: Annotated[Integer, Field(ge=0, le=100)] = Field(
+    canary: Annotated[int, Field(ge=0, le=100), AnyWhole] = Field(
         5,
         description="So many are redriven first; the rest waits for how they end",
         examples=[5],
@@ -152,7 +152,7 @@ class StartRedriveBody(OrderBody):
     )
     stop_after: (
         Annotated[str, Field(pattern="^([0-9]{1,6}|[0-9]{1,2}%|100%)$")]
-        | Annotated[Integer, Field(ge=0, le=999_999)]
+        | Annotated[int, Field(ge=0, le=999_999), AnyWhole]
     ) = Field(
         "10%",
         description="Stop when more have failed again: a part of those that ended (`10%`), or a count",

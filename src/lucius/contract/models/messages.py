@@ -17,8 +17,8 @@ from lucius.contract.models.base import (
     TOKEN,
     TRACE,
     AnyCase,
+    AnyWhole,
     Instant,
-    Integer,
     JsonObject,
     MayMiss,
     RequestBody,
@@ -51,7 +51,7 @@ AnyReplied = Annotated[Outcome | str, LATER_WORDS, words(*_REPLIED)]
 LeaseId = Annotated[
     str, Field(description="The lease of the attempt: replies must carry it", examples=[LEASE_ID])
 ]
-WorkerSlots = Annotated[Integer, Field(ge=1, le=MAX_SLOTS)]
+WorkerSlots = Annotated[int, Field(ge=1, le=MAX_SLOTS), AnyWhole]
 
 # -- what workers are given ------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class DirectivesView(View):
 class PullBody(RequestBody):
     """What a worker asks for."""
 
-    max: Annotated[Integer, Field(ge=1, le=256)] = Field(
+    max: Annotated[int, Field(ge=1, le=256), AnyWhole] = Field(
         1,
         description="The worker's free slots: so many are handed out, if so many wait",
         examples=[8],
@@ -195,7 +195,7 @@ class ReplyMessage(RequestBody):
 
     jobId: BoundId = Field(description="The id of the job", examples=[JOB_ID])
     stepId: BoundId = Field(description="The id of the step within the job", examples=["ocr"])
-    attempt_no: Annotated[Integer, Field(ge=1, le=MAX_ATTEMPT_NO)] = Field(
+    attempt_no: Annotated[int, Field(ge=1, le=MAX_ATTEMPT_NO), AnyWhole] = Field(
         description="Which attempt it is, from 1", examples=[1]
     )
     lease_id: BoundId = Field(description="The lease of the attempt", examples=[LEASE_ID])
