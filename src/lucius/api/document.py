@@ -85,7 +85,6 @@ def _exemplify(route: ApiRoute, about: JsonObject) -> None:
         for media, content in answer.get("content", {}).items():
             if media in TEXTS:
                 content["example"] = TEXTS[media]
-                content.setdefault("schema", {"type": "string"})
             elif media == JSON and model is not None:
                 content["example"] = example_of(model, *shown)
 
