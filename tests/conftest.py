@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,10 @@ ASKED_FOR = {"LUCIUS_SERVICEBUS_CONNECTION"}
 for name in [name for name in os.environ if name.startswith(("LUCIUS_", "OTEL_"))]:
     if name not in ASKED_FOR:
         del os.environ[name]  # also for the processes that tests start
+
+# A shell has what it runs in the background ignore Ctrl-C, and whoever ignores it hands that on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A machine that runs other tests meanwhile is slow: no test of ours fails by the clock.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

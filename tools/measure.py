@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from lucius.bootstrap.listening import free_port
@@ -221,7 +220,7 @@ def _wait_until_ready(url: str, server: "subprocess.Popen[bytes]") -> None:
         try:
             with urlopen(f"{url}/readyz", timeout=5):
                 return
-        except (URLError, ConnectionError):
+        except OSError:  # not there yet, or too busy to answer in time
             time.sleep(0.1)
     raise RuntimeError("the server did not become ready")
 

@@ -87,7 +87,7 @@ def test_another_tenant_has_a_place_beyond_a_full_window() -> None:
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for number in range(LEAST):
         assert windows.room("ocr", A)
-        windows.opened(("ocr", 3), A, f"lease {number}")
+        windows.opened(("ocr", 3), A, f"lease {number}", "job")
     assert not windows.room("ocr", A)
     assert windows.room("ocr", B)
 
@@ -98,7 +98,7 @@ def test_what_is_out_is_bounded_however_many_tenants_there_are() -> None:
     for round_of_all in range(5):
         for number in range(10_000):
             if windows.room("ocr", f"t{number}"):
-                windows.opened(("ocr", 3), f"t{number}", f"lease {round_of_all} {number}")
+                windows.opened(("ocr", 3), f"t{number}", f"lease {round_of_all} {number}", "job")
                 out += 1
     assert out < 300
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lucius.bootstrap import outbox as bootstrap
-from lucius.core.inputs import AckReceived, CancelRequested, PauseRequested, ResumeRequested
+from lucius.core.inputs import CancelRequested, PauseRequested, ResumeRequested
 from lucius.core.job import Job
 from lucius.core.routing import LANES, lane_of
 from lucius.core.states import JobState
@@ -165,34 +165,6 @@ def test_callbacks_and_orders_at_an_orchestrator_move_a_job_of_another_process()
         assert (await world.ended(asking[1], other)).state is JobState.CANCELLED
 
     apart(story, seconds=60)
-
-
-@pytest.mark.parametrize(
-    ("nudged", "after", "seconds"), [(True, 0.5, 0.5), (False, 5, 70)], ids=["nudged", "unheard"]
-)
-def test_an_ack_at_an_orchestrator_makes_room_in_the_window_of_the_owner(
-    nudged: bool, after: float, seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main(loop: VirtualLoop) -> None:
-        async with Apart(loop).running() as world:  # no service takes it
-            owners = [await world.owner("owner-1"), await world.owner("owner-2")]
-            await asyncio.sleep(30)
-            orchestrator = await world.orchestrator("asks-1")
-            job_id = await world.submit(orchestrator)
-            await asyncio.sleep(after)
-            job = await orchestrator.parts.engine.job(job_id)
-            assert job is not None
-            lease = job.steps[0].executions[-1]
-            (owner,) = [each for each in owners if job.plan.routing.lane in each.owned]
-            assert owner.parts.windows.is_open(lease.exec_id)
-            if not nudged:
-                monkeypatch.setattr(Nudges, "put", lambda self, job: None)
-            ack = AckReceived("ocr", 1, lease.exec_id)
-            await orchestrator.parts.engine.apply(job_id, ack)
-            await asyncio.sleep(seconds)
-            assert not owner.parts.windows.is_open(lease.exec_id)
-
-    run_virtually(main)
 
 
 @pytest.mark.parametrize("known", [True, False])

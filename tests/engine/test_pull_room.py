@@ -158,7 +158,7 @@ def test_a_directive_that_an_idle_worker_does_not_get_is_overdue() -> None:
     """It was lost: a worker that could have taken it is there and gets nothing."""
     now = 0.0
     windows = Windows(lambda: now, by_mode=False, elsewhere=lambda line: False)
-    windows.opened(("ocr", 3), A, "lost")
+    windows.opened(("ocr", 3), A, "lost", "job")
     windows.visits.began("ocr", None)
     windows.visits.ended("ocr", None, spare=False)
     now = 31.0
@@ -178,7 +178,7 @@ def test_a_worker_that_never_came_back_is_waited_for_a_while() -> None:
     windows = Windows(lambda: now, by_mode=False, elsewhere=lambda line: False)
     windows.visits.began("ocr", None)
     windows.visits.ended("ocr", None, spare=False)
-    windows.opened(("ocr", 3), A, "waits")
+    windows.opened(("ocr", 3), A, "waits", "job")
     now = PULLED - 1
     assert windows.queued("waits")
     now = PULLED + 1

@@ -34,7 +34,7 @@ class Filled:
             self.tenants = (*(t for t in self.tenants if t not in served), *served)
             lease = f"lease {next(self._leases)}"
             self.out.append((served[0], lease, self.now))
-            self.windows.opened(KEY, served[0], lease)
+            self.windows.opened(KEY, served[0], lease, "job")
 
     def work(self, rate: float, seconds: float) -> None:
         """Take so many a second, none before it has made its way."""
@@ -85,7 +85,7 @@ def test_a_window_on_all_lanes_is_one() -> None:
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for lane in range(16):
         if windows.room("ocr", A):
-            windows.opened(("ocr", lane), A, f"lease {lane}")
+            windows.opened(("ocr", lane), A, f"lease {lane}", "job")
     assert sum(released for released, _ in windows.snapshot().values()) == LEAST
 
 
@@ -94,7 +94,7 @@ def test_a_tenant_that_comes_later_soon_has_as_much_as_the_first(rate: float) ->
     filled = Filled(A)
     filled.work(rate, 500 / rate)
     for number in range(LEAST):
-        filled.windows.opened(KEY, "stuck", f"stuck {number}")
+        filled.windows.opened(KEY, "stuck", f"stuck {number}", "job")
     filled.tenants = (A, B)
     filled.work(rate, 2000 / rate)
     filled.taken.clear()
@@ -105,21 +105,21 @@ def test_a_tenant_that_comes_later_soon_has_as_much_as_the_first(rate: float) ->
 def test_a_silent_tenant_has_one_out_at_a_time_until_it_is_heard() -> None:
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for lease in ("silent", "next"):
-        windows.opened(KEY, A, lease)
+        windows.opened(KEY, A, lease, "job")
     windows.timed_out("silent")
     assert not windows.room("ocr", A), "one is out"
     windows.timed_out("next")
     assert windows.room("ocr", A)
-    windows.opened(KEY, A, "last")
+    windows.opened(KEY, A, "last", "job")
     windows.acknowledged("last")
-    windows.opened(KEY, A, "heard")
+    windows.opened(KEY, A, "heard", "job")
     assert windows.room("ocr", A)
 
 
 def test_a_tenant_that_nobody_takes_has_no_more_out_while_others_are_taken() -> None:
     filled = Filled(B)
     for number in range(LEAST):
-        filled.windows.opened(KEY, A, f"slow {number}")
+        filled.windows.opened(KEY, A, f"slow {number}", "job")
     filled.work(100, 10)
     assert filled.windows.room("ocr", B)
     assert not filled.windows.room("ocr", A)
@@ -136,9 +136,9 @@ def test_a_window_is_closed_while_the_broker_is_down() -> None:
 def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> None:
     now = 0.0
     windows = Windows(lambda: now, by_mode=False, elsewhere=lambda line: False)
-    windows.opened(KEY, A, "waits")
+    windows.opened(KEY, A, "waits", "job")
     assert not windows.queued("waits"), "nothing of the service is in progress"
-    windows.runs(("ocr", 9), B, "at work")
+    windows.runs(("ocr", 9), B, "at work", "job", 60)
     assert windows.queued("waits")
     windows.rests("at work", freed=True)
     assert windows.queued("waits"), "whoever takes the free slot has said so, and is not heard yet"
@@ -150,7 +150,7 @@ def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> N
 def test_work_on_lanes_of_other_processes_keeps_it_waiting_too() -> None:
     busy = {"ocr"}
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=busy.__contains__)
-    windows.opened(KEY, A, "waits")
+    windows.opened(KEY, A, "waits", "job")
     assert windows.queued("waits")
     busy.clear()
     assert not windows.queued("waits")
@@ -158,25 +158,25 @@ def test_work_on_lanes_of_other_processes_keeps_it_waiting_too() -> None:
 
 def test_a_directive_that_many_of_others_pass_by_is_not_queued_behind_them() -> None:
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
-    windows.runs(KEY, B, "at work")
-    windows.opened(KEY, A, "passed")
+    windows.runs(KEY, B, "at work", "job", 60)
+    windows.opened(KEY, A, "passed", "job")
     for number in range(PASSES + 2):
-        windows.opened(KEY, B, f"taken {number}")
+        windows.opened(KEY, B, f"taken {number}", "job")
         windows.acknowledged(f"taken {number}")
     assert windows.queued("passed")
-    windows.opened(KEY, B, "one more")
+    windows.opened(KEY, B, "one more", "job")
     windows.acknowledged("one more")
     assert not windows.queued("passed")
-    windows.runs(KEY, A, "its own")
+    windows.runs(KEY, A, "its own", "job", 60)
     assert windows.queued("passed"), "the worker of this tenant may be slow"
 
 
 def test_a_directive_that_was_overtaken_or_handed_out_is_not_queued() -> None:
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
-    windows.runs(KEY, A, "at work")
+    windows.runs(KEY, A, "at work", "job", 60)
     for lease in ("lost", "taken", "handed out"):
-        windows.opened(KEY, A, lease)
-    windows.opened(("ocr", 4), A, "on another lane")
+        windows.opened(KEY, A, lease, "job")
+    windows.opened(("ocr", 4), A, "on another lane", "job")
     windows.acknowledged("taken")
     assert [windows.queued(lease) for lease in ("lost", "handed out")] == [False, True]
     windows.acknowledged("on another lane")
@@ -190,8 +190,8 @@ def test_a_directive_that_was_overtaken_or_handed_out_is_not_queued() -> None:
 
 def test_a_lease_counts_once_however_often_it_is_reported() -> None:
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
-    windows.opened(KEY, A, "lease")
-    windows.opened(KEY, A, "lease")
+    windows.opened(KEY, A, "lease", "job")
+    windows.opened(KEY, A, "lease", "job")
     assert windows.snapshot() == {KEY: (1, 0)}
     assert windows.acknowledged("lease") == KEY
     assert windows.acknowledged("lease") is None
@@ -203,7 +203,7 @@ def test_a_tenant_is_forgotten_once_nothing_of_it_is_out() -> None:
     windows = Windows(lambda: now, by_mode=False, elsewhere=lambda line: False)
     for number in range(100):
         now += 1
-        windows.opened(KEY, f"tenant-{number}", f"lease {number}")
+        windows.opened(KEY, f"tenant-{number}", f"lease {number}", "job")
         windows.acknowledged(f"lease {number}")
     assert len(windows.of("ocr").flows) <= 2
 
@@ -211,8 +211,8 @@ def test_a_tenant_is_forgotten_once_nothing_of_it_is_out() -> None:
 def test_what_was_out_on_a_lane_that_is_lost_takes_no_room() -> None:
     windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
     for lane in (3, 4):
-        windows.opened(("ocr", lane), A, f"out {lane}")
-        windows.runs(("ocr", lane), A, f"at work {lane}")
+        windows.opened(("ocr", lane), A, f"out {lane}", "job")
+        windows.runs(("ocr", lane), A, f"at work {lane}", "job", 60)
     windows.forget(3)
     assert windows.snapshot() == {("ocr", 4): (1, 1)}
     assert windows.of("ocr").waiting == 1

@@ -1,5 +1,6 @@
 """Callback keys are rotated replica by replica: whoever gets a reply knows the key that signed it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -101,10 +102,11 @@ class Deployment:
         body = {name: directive[name] for name in (*BOUND, "callback_token")} | {"type": "ACK"}
         message = Message(f"reply-{token_hex(4)}", body, {"type": "ACK"})
         await self._bus.publish(directive["reply_topic"], (message,))
-        live = self.replicas[directive["lane"] // (LANES // 2)]
-        job = await live.runtime.engine.wait(directive["jobId"], 2, 30)
-        assert job is not None
-        assert job.state == "IN_PROGRESS", "the reply was set aside"
+        engine = self.replicas[directive["lane"] // (LANES // 2)].runtime.engine
+        job = await engine.job(directive["jobId"])
+        async with asyncio.timeout(30):  # if the reply is set aside, nothing moves the job on
+            while job is not None and job.state != "IN_PROGRESS":
+                job = await engine.wait(directive["jobId"], job.version, 30)
 
 
 async def lost_while(deployment: Deployment, rotation: Sequence[Keys]) -> list[str]:

@@ -413,15 +413,31 @@ def zombie_says_nothing() -> AbstractContextManager[Any]:
     listen = Nudges.listen
 
     def quietly(self: Nudges, commit: Committed) -> None:
-        if not commit.owned:
+        if self._lanes.renewal is None:
             listen(self, commit)
 
-    return patch.object(Nudges, "listen", quietly)
+    return _unlooked_for(patch.object(Nudges, "listen", quietly))
+
+
+def lost_lane_counted() -> AbstractContextManager[Any]:
+    """What is saved when its lane has gone to another process counts here for ever."""
+    saved = EngineLoop._committed
+
+    def counted(self: EngineLoop, save: Any) -> None:
+        save.term = self._terms[save.job.plan.desk]
+        saved(self, save)
+
+    return _unlooked_for(patch.object(EngineLoop, "_committed", counted))
+
+
+def unheard_counts_for_ever() -> AbstractContextManager[Any]:
+    """What another process has ended counts here for ever, if its nudge is lost."""
+    return _unlooked_for(patch.object(Nudges, "put", _nothing))
 
 
 def lapsed_lane_not_followed() -> AbstractContextManager[Any]:
     """What ends while the lease of its lane has lapsed counts for ever."""
-    return patch.object(Releases, "ended", _nothing)
+    return _unlooked_for(patch.object(Releases, "ended", _nothing))
 
 
 def held_lanes_not_taken_over() -> AbstractContextManager[Any]:
@@ -461,6 +477,11 @@ def no_heartbeats() -> AbstractContextManager[Any]:
     return patch.object(Lease, "keep", _nothing)
 
 
+def _unlooked_for(fault: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
+    """Without the look that would make up for the fault a minute later."""
+    return _together(fault, patch.object(Releases, "look_again", _nothing))
+
+
 @contextmanager
 def _together(*patches: AbstractContextManager[Any]) -> Iterator[None]:
     with ExitStack() as stack:
@@ -498,11 +519,13 @@ FAULTS: Final[dict[Planted, int]] = {
     takeover_skips_a_page: 212,
     handover_forgets_held: 41,
     held_lanes_not_taken_over: 165,
-    lapsed_lane_not_followed: 137,
+    lapsed_lane_not_followed: 1,
+    lost_lane_counted: 5,
+    unheard_counts_for_ever: 109,
     nudge_is_needed: 7,
     takeover_left_half_done: 725,
     wait_begins_after_read: 81,
-    zombie_says_nothing: 9,
+    zombie_says_nothing: 205,
     second_commit: 2,
     no_heartbeats: 0,
 }

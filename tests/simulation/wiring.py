@@ -6,7 +6,7 @@ The rest of the simulator knows the ports, the kit and what is here: `Server`, `
 import asyncio
 import os
 import random as random_module
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cache
@@ -32,6 +32,7 @@ from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.loop import OwedEffects
 from lucius.engines.outbox.ownership import EMBEDDED, LostServices
 from lucius.engines.outbox.replies import ReplyConsumer
+from lucius.engines.outbox.windows import Key
 from lucius.platform import ServiceRunner
 from lucius.ports.bus import Bus, directive_filters
 from lucius.ports.config import Catalog
@@ -251,6 +252,10 @@ class Server:
 
     async def backlog(self) -> Sequence[dict[str, Any]]:
         return [dict(row) for row in await self._parts.engine.backlog()]
+
+    def counted(self) -> Mapping[Key, tuple[int, int]]:
+        """What this process counts as out and as in progress, on whatever lane."""
+        return self._parts.windows.snapshot()
 
     async def stop(self) -> None:
         """End in order, as after SIGTERM."""

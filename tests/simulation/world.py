@@ -581,13 +581,14 @@ class World:
             if not any([await self.left_over(server) for server in self.servers.values()]):
                 return
 
-    async def left_over(self, server: Server) -> list[dict[str, Any]]:
-        """Rows of the backlog that are not at zero."""
-        return [
+    async def left_over(self, server: Server) -> list[Any]:
+        """Rows of the backlog that are not at zero, and what its windows count on lanes of others."""
+        rows = [
             row
             for row in await server.backlog()
             if row["held"] or row["released"] or row["in_progress"]
         ]
+        return [*rows, *server.counted().items()]
 
     async def resume_all(self) -> None:
         """A paused job always resumes."""

@@ -95,8 +95,6 @@ log = logging.getLogger("lucius.dispatcher")
 
 SENT_DELAY: Final = timedelta(seconds=1)
 """An ACK usually proves the publish before this is over; only what is still open then is written."""
-UNHEARD: Final = timedelta(seconds=60)
-"""After so long without an ACK the job is read again: another process may have taken the ACK."""
 BATCH: Final = 256
 LARGE: Final = 4096
 """A payload of more bytes stays packed JSON while its directive waits on a bus in this process."""
@@ -135,9 +133,7 @@ class Dispatcher:
         self._notify = notify
         self._signaller = signaller
         self._sent: deque[tuple[float, str, PublishConfirmed]] = deque()
-        self._open: deque[tuple[float, str, str]] = deque()
-        self._timer: tuple[float, asyncio.TimerHandle] | None = None
-        """When it rings, and how it is cancelled."""
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.outage = Outage("bus", "dispatch pauses", log, observer)
 
@@ -204,7 +200,6 @@ class Dispatcher:
             raise
         self._available()
         self._windows.published(effect.lease_id)
-        self._watch(job.job_id, effect.lease_id)
         return PublishConfirmed(*bound)
 
     def _message(self, job: Job, effect: PublishDirective) -> Message:
@@ -248,13 +243,10 @@ class Dispatcher:
             self._releases.pump_all()
 
     def _set_timer(self) -> None:
-        """One timer, for what is next to be confirmed or looked at."""
-        first = min([queue[0][0] for queue in (self._sent, self._open) if queue], default=None)
-        if first is None or (self._timer is not None and self._timer[0] <= first):
-            return
-        if self._timer is not None:
-            self._timer[1].cancel()
-        self._timer = first, asyncio.get_running_loop().call_at(first, self._confirm)
+        """One timer, for what is next to be confirmed."""
+        if self._sent and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(self._sent[0][0], self._confirm)
 
     def _confirm(self) -> None:
         """Write SENT for what was published and is still not acknowledged: its ACK clock starts."""
@@ -263,27 +255,7 @@ class Dispatcher:
             _, job_id, sent = self._sent.popleft()
             if self._windows.is_open(sent.lease_id):
                 self._engine.post(told(job_id, sent))
-                self._watch(job_id, sent.lease_id)
-        self._look_again(now)
         self._set_timer()
-
-    def _watch(self, job_id: str, lease_id: str) -> None:
-        heard_by = asyncio.get_running_loop().time() + UNHEARD.total_seconds()
-        self._open.append((heard_by, job_id, lease_id))
-        self._set_timer()
-
-    def _watch_let_out(self, job: Job) -> None:
-        """Watch the directives of a workflow's job: any invoker may publish them and take their ACK."""
-        for step in job.steps:
-            if step.unacked:
-                self._watch(job.job_id, step.executions[-1].exec_id)
-
-    def _look_again(self, now: float) -> None:
-        """Read jobs whose ACK is overdue: if another process took it, the place in the window is free."""
-        while self._open and self._open[0][0] <= now:
-            _, job_id, lease_id = self._open.popleft()
-            if self._windows.is_open(lease_id):
-                self._engine.post(told(job_id, fresh=True))
 
     # -- other effects -----------------------------------------------------------------------
 
@@ -296,7 +268,6 @@ class Dispatcher:
                     case NotifyClient():
                         self._tasks.spawn(self._tell(job, effect))
                     case SignalWorkflow() | StartWorkflow() if self._signaller is not None:
-                        self._watch_let_out(job)
                         self._tasks.spawn(self._signaller.perform(job, effect))
 
     async def _link(self, job: Job, effect: LinkRedrive) -> None:

@@ -5,7 +5,7 @@ ledger one batch. When a save has returned, its effects are performed: who liste
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from itertools import islice
@@ -114,12 +114,15 @@ class _Save:
         "owned",
         "reserved",
         "submission",
+        "term",
     )
 
-    def __init__(self, before: Job | None, job: Job, *, owned: bool) -> None:
+    def __init__(self, before: Job | None, job: Job, *, owned: bool, term: int) -> None:
+        """`term`: how often the job's lane had been gained or lost when this was decided."""
         self.before = before
         self.job = job
         self.owned = owned
+        self.term = term
         self.outcome: Outcome | None = None
         self.events: tuple[Event, ...] = ()
         self.effects: tuple[Effect, ...] = ()
@@ -192,6 +195,8 @@ class EngineLoop:
         self._listeners = listeners
         self._doubtful: set[str] = set()
         """Jobs whose last write may or may not be stored: the ledger did not say."""
+        self._terms: Counter[int] = Counter()
+        """How often each lane was gained or lost: what was counted before counts no more."""
         inbox.read_by(self._turn)
 
     # -- turn --------------------------------------------------------------------------------
@@ -261,7 +266,7 @@ class EngineLoop:
     # -- deciding ----------------------------------------------------------------------------
 
     def _decide(self, job: Job, mail: list[Request], batch: _Batch) -> None:
-        save, now = _Save(job, job, owned=job.plan.desk in self._lanes.owned), self._now()
+        save, now = self._begun(job, job), self._now()
         for request in mail:
             try:
                 self._add(save, request, now)
@@ -280,6 +285,11 @@ class EngineLoop:
             self._failed(job.job_id, save.mail, error)
             return
         batch.add(save, JobSave(decision.job, job.version, decision.events))
+
+    def _begun(self, before: Job | None, job: Job) -> _Save:
+        lane = job.plan.desk
+        owned = lane in self._lanes.owned
+        return _Save(before, job, owned=owned, term=self._terms[lane])
 
     def _add(self, save: _Save, request: Request, now: datetime) -> None:
         """Decide the inputs of one request one by one, each from where the one before it has led."""
@@ -319,8 +329,7 @@ class EngineLoop:
         except Exception as error:
             answer(submission.answer, error)
             return
-        owned = new.decision.job.plan.desk in self._lanes.owned
-        save = _Save(None, new.decision.job, owned=owned)
+        save = self._begun(None, new.decision.job)
         try:
             save.add([new.decision])
             if save.owned:
@@ -428,11 +437,16 @@ class EngineLoop:
 
     def _committed(self, save: _Save) -> None:
         """The save is durable: tell everyone in this process who must know."""
-        commit = committed(save.before, save.decision, owned=save.owned)
-        if save.owned:
+        still_owned = save.owned and save.term == self._terms[save.job.plan.desk]
+        commit = committed(save.before, save.decision, owned=still_owned)
+        if still_owned:
             self._cache.put(commit.job)
         else:  # a lease that has lapsed may be trusted again without a takeover
             self._cache.drop(commit.job.job_id)
+        if (
+            save.owned and not still_owned
+        ):  # whoever took the lane over may have read the job before
+            self._doubt(commit.job.job_id)
         for listener in self._listeners:
             listener(commit)
         if save.owned:
@@ -471,6 +485,7 @@ class EngineLoop:
     def forget(self, lanes: Collection[int]) -> None:
         """Forget all that is known about these lanes: they were gained or lost."""
         self._cache.forget(lanes)
+        self._terms.update(lanes)
         self._observer.forgot(lanes)
         for lane in lanes:
             self._releases.forget(lane)

@@ -136,6 +136,7 @@ class Ownership:
         """Count the backlog beside the renewals: a lease must not run out because counting takes long."""
         while True:
             await asyncio.sleep(seconds)
+            self._releases.look_again()
             with suppress(LedgerUnavailableError):  # the renewal says so
                 self._said = await self._backlog()
 
@@ -185,8 +186,9 @@ class Ownership:
         await self._look_at(job_id, self._found)
 
     async def _found(self, job: Job) -> None:
-        """A volatile bus has lost it: publish again."""
-        self._engine.found(job)
+        """A volatile bus has lost it: publish again. Its lane may be lost again by now."""
+        if job.plan.desk in self._held:
+            self._engine.found(job)
         if self._bus.volatile:
             await self._engine.apply(job.job_id, BusRestarted(EMBEDDED))
         else:

@@ -19,7 +19,7 @@ from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import service_of
 from lucius.core.record import record
 from lucius.core.states import PRESUMED_DEAD, AbortReason, StepState
-from lucius.engines.outbox.inbox import A_TURN, Inbox, kept
+from lucius.engines.outbox.inbox import A_TURN, Inbox, kept, told
 from lucius.engines.outbox.tasks import Tasks, persistently
 from lucius.engines.outbox.windows import Key, Share, Windows
 from lucius.ports.bus import BoundTenants
@@ -259,7 +259,7 @@ class Releases:
             earlier, step = before.steps[index] if before is not None else None, job.steps[index]
             planned = plan.steps[index]
             key = (plan.line_of(planned.service), plan.desk)
-            self._follow(key, job.tenant_id, step)
+            self._follow(key, job, step)
             if step.ready and not (earlier is not None and earlier.ready):
                 self._ready.add(key, job.tenant_id, Waiting(job.job_id, planned.step_id))
                 self.pump(key)
@@ -268,7 +268,7 @@ class Releases:
         """A job of a lane that is taken over: what is out counts here from now on."""
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             key = (job.plan.line_of(planned.service), job.plan.desk)
-            self._follow(key, job.tenant_id, step)
+            self._follow(key, job, step)
 
     def caught_up(self, job: Job) -> None:
         """A job whose last write was in doubt: what is out counts, and what is held waits here.
@@ -288,7 +288,12 @@ class Releases:
             key = (job.plan.line_of(planned.service), job.plan.desk)
             out = step.unacked and not self._windows.is_open(step.executions[-1].exec_id)
             if not out:
-                self._follow(key, job.tenant_id, step)
+                self._follow(key, job, step)
+
+    def look_again(self) -> None:
+        """Read jobs of which nothing was heard for long: what another process ended counts no more."""
+        for job_id in self._windows.unheard():
+            self._inbox.post(told(job_id, fresh=True))
 
     async def recover(self, lanes: Collection[int]) -> None:
         """Lanes are taken over: every queue that the ledger holds may have entries."""
@@ -313,12 +318,17 @@ class Releases:
         for planned, step in zip(job.plan.steps, job.steps, strict=True):
             self._end((job.plan.line_of(planned.service), job.plan.desk), step)
 
-    def _follow(self, key: Key, tenant_id: str, step: Step) -> None:
+    def _follow(self, key: Key, job: Job, step: Step) -> None:
         self._end(key, step)
-        if step.execution is not None and step.state is StepState.IN_PROGRESS:
-            self._windows.runs(key, tenant_id, step.execution.exec_id)
-        if step.execution is not None and step.unacked:
-            self._windows.opened(key, tenant_id, step.execution.exec_id)
+        execution = step.execution
+        if execution is None:
+            return
+        if step.state is StepState.IN_PROGRESS:
+            lease = (execution.lease_expires_at or job.updated_at) - job.updated_at
+            attempt = (key, job.tenant_id, execution.exec_id, job.job_id)
+            self._windows.runs(*attempt, lease.total_seconds())
+        if step.unacked:
+            self._windows.opened(key, job.tenant_id, execution.exec_id, job.job_id)
 
     def _end(self, key: Key, step: Step) -> None:
         for execution in step.executions:

@@ -6,8 +6,9 @@ window long before any ACK could time out, and nobody need say how many slots th
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf
 from typing import Final
 
@@ -32,6 +33,8 @@ MOST_SILENT: Final = 1024
 """Silent tenants of a service that are remembered."""
 JUST_HEARD: Final = 1.0
 """Seconds in which what a service said is saved, unless the ledger is away."""
+UNHEARD: Final = 60.0
+"""Seconds without an ACK, or after the end of a lease, until a job is read again."""
 
 
 class RoundTrip:
@@ -175,15 +178,23 @@ class Window:
 
 
 @dataclass(slots=True)
-class _Open:
+class _Counted:
+    """An attempt that is out or in progress. `look_at`: see `Windows.unheard`."""
+
+    key: Key
+    flow: Flow
+    job_id: str
+    look_at: float
+
+
+@dataclass(slots=True)
+class _Open(_Counted):
     """`at` is when it went out, `since` when it was published or handed to a worker, `heard` when that spoke.
 
     `number` orders what was sent; `passed_at` is how many the service may have taken before this one passes
     for lost. `until`: so long may the worker be silent that it was handed to.
     """
 
-    key: Key
-    flow: Flow
     at: float
     since: float
     number: int = 0
@@ -213,7 +224,7 @@ class Windows:
         self._trip = RoundTrip()
         self._windows: dict[str, Window] = {}
         self._open: dict[str, _Open] = {}
-        self._running: dict[str, tuple[Key, Flow]] = {}
+        self._running: dict[str, _Counted] = {}
         self._reserved: Counter[Key] = Counter()
         self.visits = Visits(clock)
         self._closed = False
@@ -265,11 +276,11 @@ class Windows:
 
     # -- what is out -------------------------------------------------------------------------
 
-    def opened(self, key: Key, tenant_id: str, lease_id: str) -> None:
+    def opened(self, key: Key, tenant_id: str, lease_id: str, job_id: str) -> None:
         if lease_id not in self._open:
             now = self._clock()
             flow = self.of(key[0]).take(tenant_id)
-            self._open[lease_id] = entry = _Open(key, flow, now, now)
+            self._open[lease_id] = entry = _Open(key, flow, job_id, now + UNHEARD, now, now)
             self._sent(entry)
 
     def _sent(self, entry: _Open) -> None:
@@ -307,21 +318,27 @@ class Windows:
         entry.until = entry.since + seconds
         return entry.key
 
-    def runs(self, key: Key, tenant_id: str, lease_id: str) -> None:
-        """Count an attempt that is in progress."""
-        if lease_id not in self._running:
-            window = self.of(key[0])
-            flow = window.flow(tenant_id)
-            self._running[lease_id] = (key, flow)
-            flow.running += 1
-            window.running += 1
+    def runs(
+        self, key: Key, tenant_id: str, lease_id: str, job_id: str, lease_seconds: float
+    ) -> None:
+        """Count an attempt that is in progress, under a lease of so many seconds from now on."""
+        look_at = self._clock() + lease_seconds + UNHEARD
+        known = self._running.get(lease_id)
+        if known is not None:
+            known.look_at = look_at
+            return
+        window = self.of(key[0])
+        flow = window.flow(tenant_id)
+        self._running[lease_id] = _Counted(key, flow, job_id, look_at)
+        flow.running += 1
+        window.running += 1
 
     def rests(self, lease_id: str, *, freed: bool = False) -> None:
         """Count it no more: it has ended. `freed`: its worker ended it, and has a slot for the next one."""
         known = self._running.pop(lease_id, None)
         if known is not None:
-            (line, _), flow = known
-            window, now = self.of(line), self._clock()
+            flow = known.flow
+            window, now = self.of(known.key[0]), self._clock()
             flow.running -= 1
             window.running -= 1
             if freed:
@@ -400,10 +417,23 @@ class Windows:
         """Another process owns it now. What is reserved there is given back by whoever reserved it."""
         for lease_id in [lease for lease, entry in self._open.items() if entry.key[1] == lane]:
             self._close(lease_id)
-        for lease_id in [lease for lease, (key, _) in self._running.items() if key[1] == lane]:
+        for lease_id in [lease for lease, each in self._running.items() if each.key[1] == lane]:
             self.rests(lease_id)
 
     # -- what is known -----------------------------------------------------------------------
+
+    def unheard(self) -> Collection[str]:
+        """Jobs to read again: another process may have ended what is counted of them, and told nobody.
+
+        A job is named again after a while, as long as it counts.
+        """
+        now, found = self._clock(), dict[str, None]()
+        counted: Iterator[_Counted] = chain(self._open.values(), self._running.values())
+        for entry in counted:
+            if entry.look_at <= now:
+                entry.look_at = now + UNHEARD
+                found[entry.job_id] = None
+        return found
 
     def size(self, line: str) -> int:
         """How many directives may wait at the service of this line now."""
@@ -428,5 +458,5 @@ class Windows:
         """Per line and lane, if any: what is out and not acknowledged, what is in progress."""
         out = Counter(self._reserved)
         out.update(entry.key for entry in self._open.values())
-        running = Counter(key for key, _ in self._running.values())
+        running = Counter(entry.key for entry in self._running.values())
         return {key: (out[key], running[key]) for key in out.keys() | running.keys()}
