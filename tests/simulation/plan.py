@@ -276,7 +276,7 @@ def _comings(random: Random, setup: Setup) -> Iterator[Action]:
 def _zombie(random: Random, setup: Setup) -> Iterator[Action]:
     """An owner comes, and is given lanes while saves of the one before are on their way.
 
-    None dies meanwhile: nobody could tell of what it has saved.
+    That one may not be able to tell of what it has saved, or may die before it does.
     """
     joins = random.uniform(8, 30)
     yield from _jobs(random, random.randint(6, 14), joins, waiters=3)
@@ -284,6 +284,11 @@ def _zombie(random: Random, setup: Setup) -> Iterator[Action]:
         yield _gone(random, 0.5, which, joins + random.uniform(0, 3))
     at = round(joins - random.uniform(1, 6), 3)
     yield Action(at, "ledger.late_save", {"seconds": 10.0, "chance": random.choice((0.7, 1.0))})
+    untold = random.choice(("nobody", "nudge.lost", "dies"))
+    if untold == "nudge.lost":
+        yield Action(at, untold, {"seconds": 25.0, "chance": 1.0})
+    elif untold == "dies":
+        yield _gone(random, joins + random.uniform(2, 8), 0, random.uniform(0, 40))
 
 
 def _lapse(random: Random) -> tuple[Setup, list[Action]]:
