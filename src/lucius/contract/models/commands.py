@@ -6,6 +6,7 @@ characters.
 """
 
 import re
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -159,6 +160,24 @@ class Command(RequestBody):
         description="A W3C tracestate that goes with `traceparent`; dropped if it is not valid",
         examples=["vendor=1"],
     )
+
+
+@cache
+def envelope_schema() -> JsonObject:
+    """The JSON schema of the envelope, without references: admission validates with it."""
+    schema = Command.model_json_schema()
+    inlined: JsonObject = _inlined(schema, schema.pop("$defs"))
+    return inlined
+
+
+def _inlined(node: Any, definitions: JsonObject) -> Any:
+    if isinstance(node, list):
+        return [_inlined(each, definitions) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return definitions[node["$ref"].rpartition("/")[2]]
+    return {name: _inlined(each, definitions) for name, each in node.items()}
 
 
 class SubmittedView(View):
