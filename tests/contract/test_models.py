@@ -27,10 +27,12 @@ from lucius.contract.models.jobs import (
     OutboxView,
 )
 from lucius.contract.models.messages import AckMessage, PullBody, RepliesBody, ResultMessage
-from lucius.contract.states import EntryStatus, JobState, JobStatus, StepStatus
+from lucius.contract.models.webhooks import JobEndedWebhook
+from lucius.contract.states import TERMINAL_JOB, EntryStatus, JobState, JobStatus, StepStatus
 from lucius.core.effects import Event
 from lucius.core.states import EntryState, StepState, entry_status, job_status, step_status
 from lucius.core.wire import parse_reply
+from lucius.webhooks.sender import ending
 from tests.contract.fitting import every_model, misfits
 from tests.core.explore.configurations import CONTROL
 from tests.core.explore.walk import walk
@@ -100,6 +102,13 @@ def test_jobs_in_all_states_fit_their_models(jobs: Any) -> None:
         assert misfits(orjson.dumps(job_view(job, steps=False)), ListedJobView) == []
         assert misfits(orjson.dumps(executions_view(job)), ExecutionsView) == []
     assert seen == set(JobState) - {JobState.QUEUED}  # before its first directive: the API tests
+
+
+def test_what_webhooks_are_told_fits_its_model(jobs: Any) -> None:
+    ended = [job for job in jobs if job.terminal]
+    assert {job.state for job in ended} == set(TERMINAL_JOB)
+    for job in ended:
+        assert misfits(orjson.dumps(ending(job)), JobEndedWebhook) == []
 
 
 def test_an_answer_is_read_as_words_and_moments(jobs: Any) -> None:
