@@ -19,6 +19,8 @@ from tools.certificate_page import certificate_page
 from tools.chart_secrets import chart_secrets
 from tools.dashboard import dashboard_page
 from tools.metrics_page import metrics_page
+from tools.models_page import PAGES as MODEL_PAGES
+from tools.models_page import filled
 from tools.scale_page import scale_page
 from tools.states_page import states_page
 
@@ -28,6 +30,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "deploy/chart/secrets.yaml": chart_secrets,
     "deploy/grafana/lucius.json": dashboard_page,
     "docs/reference/asyncapi.json": asyncapi.text,
+    **{f"docs/reference/{page}": partial(filled, page) for page in MODEL_PAGES},
     "docs/reference/certificate.md": certificate_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/scale.md": scale_page,

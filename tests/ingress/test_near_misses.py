@@ -14,7 +14,7 @@ from lucius.admission.near_misses import (
     near_misses,
     nearest,
 )
-from lucius.contract.envelope import ENVELOPE
+from lucius.contract.models.commands import envelope_schema
 from lucius.core.packed import opened
 from tests.ingress.requests import STEPS, admit, request
 from tests.ingress.test_redrive import ended, redrive
@@ -104,7 +104,7 @@ def test_one_step_may_have_a_field_of_the_name_steps_or_close_to_it() -> None:
 def test_a_valid_command_has_no_warnings() -> None:
     assert warned() == {}
     assert warned(**dict.fromkeys(("mode", "doc_id", "overwrite", "traceparent"))) == {}
-    assert nearest("overwrite", ENVELOPE["properties"]) is None
+    assert nearest("overwrite", envelope_schema()["properties"]) is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from lucius.api.app import create_app
 from lucius.contract import envelope as contract
-from lucius.contract.envelope import ENVELOPE, MODES, REASON
+from lucius.contract.envelope import MODES, REASON
+from lucius.contract.models.commands import envelope_schema
 from lucius.core import references
 from lucius.core.errors import RequestError
 from lucius.core.json_faults import pointer
@@ -17,14 +18,16 @@ from lucius.core.routing import MODE_SPELLINGS
 from tests.api.world import World, context_of
 from tests.ingress.requests import TRACEPARENT, admit, refused, request
 
-OPTIONAL = [name for name in ENVELOPE["properties"] if name not in ENVELOPE["required"]]
+OPTIONAL = [
+    name for name in envelope_schema()["properties"] if name not in envelope_schema()["required"]
+]
 VALUES: list[Any] = [
     *(None, "", " ", "x", "x" * 129, "x" * 257, "a\nb", 0, True, [], {}, ["x"], [1, "http://a"]),
     *("v1", "1.0", "v2", "burst", " SAFE\t", "FAST", TRACEPARENT, TRACEPARENT.upper()),
     *("s3://b/x", "s3:b", {"uri": "s3://b/x"}, {"uri": 3}, ["https://a.example"] * 9),
 ]
 changes = st.dictionaries(
-    st.sampled_from([*ENVELOPE["properties"]]), st.sampled_from([*VALUES, ...]), max_size=4
+    st.sampled_from([*envelope_schema()["properties"]]), st.sampled_from([*VALUES, ...]), max_size=4
 )
 
 
@@ -91,7 +94,7 @@ def test_what_several_parts_say_of_it_is_the_same() -> None:
 @pytest.mark.parametrize("name", ["mode", "overwrite", "payload", "schema_version", "traceparent"])
 def test_the_reason_of_a_field_is_what_a_client_is_told(name: str) -> None:
     (fault,) = refused(request(**{name: 3})).faults
-    assert fault == (f"/{name}", ENVELOPE["properties"][name][REASON])
+    assert fault == (f"/{name}", envelope_schema()["properties"][name][REASON])
 
 
 def test_every_webhook_that_is_wrong_is_named() -> None:

@@ -16,7 +16,8 @@ from lucius.admission.faults import (
     UNSUPPORTED_SCHEMA_VERSION,
     Faults,
 )
-from lucius.contract.envelope import ENVELOPE, MAX_TEXT, REASON
+from lucius.contract.envelope import MAX_TEXT, REASON
+from lucius.contract.models.commands import envelope_schema
 from lucius.core.json_faults import json_faults, pointer
 from lucius.core.limits import ENTITY_BYTES, MAX_DEPTH, TENANT_KEY_CHARACTERS, tenant_fits
 from lucius.core.plan import EMPTY, Json, Mode
@@ -30,7 +31,8 @@ from lucius.core.references import (
 from lucius.core.routing import parse_mode
 from lucius.core.trace_context import tracestate
 
-_SCHEMA: Final = jsonschema_rs.Draft202012Validator(ENVELOPE, offline=True)
+_RULES: Final = envelope_schema()["properties"]
+_SCHEMA: Final = jsonschema_rs.Draft202012Validator(envelope_schema(), offline=True)
 _TEXTS: Final = ("tenant_id", "request_type", "doc_id", "idempotency_key", "correlation_id")
 _REFERENCES: Final = ("input_ref", "output_ref")
 INVISIBLE: Final = "contains a control or invisible character"
@@ -145,7 +147,7 @@ def _refused(given: Mapping[str, Any], faults: Faults) -> set[str]:
 
 def _reason(name: str, below: list[Any], kind: str) -> str:
     """As the schema has it; without a word there, the field is a text."""
-    rule = ENVELOPE["properties"][name]
+    rule = _RULES[name]
     reason: str | None = (rule["items"] if below else rule).get(REASON)
     if reason is not None:
         return reason
@@ -190,7 +192,7 @@ def _check_references(
             continue
         found = reference_faults(value, f"/{name}", policy)
         if not found and name in refused:
-            reason = ENVELOPE["properties"][name][REASON]
+            reason = _RULES[name][REASON]
             found = [ReferenceFault(REFERENCE_INVALID, f"/{name}", reason)]
         for fault in found:
             faults.add(*fault)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
-from lucius.contract.envelope import ENVELOPE
+from lucius.contract.models.commands import Command
 from lucius.core.json_faults import pointer
 
 LEAST: Final = 4
@@ -20,7 +20,7 @@ MOST_ITEMS: Final = 100
 """Of a list, so many from the first on are looked at."""
 DEEPEST: Final = 4
 _BRANCHES: Final = ("allOf", "anyOf", "oneOf")
-_ENVELOPE: Final = frozenset(ENVELOPE["properties"])
+_ENVELOPE: Final = frozenset(Command.model_fields)
 
 
 class Warned(NamedTuple):

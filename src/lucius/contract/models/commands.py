@@ -6,6 +6,7 @@ characters.
 """
 
 import re
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -82,40 +83,45 @@ class Command(RequestBody):
         description="Names a protocol; `->` and `→` are the same", examples=["OCR->EMBEDDING->SIS"]
     )
     input_ref: AnyReference = Field(
-        description="A URI without credentials, or an object that has one",
+        description="The document: a URI without credentials, or an object that has one as `uri`;"
+        " the rest of the object is passed on",
         examples=[{"uri": INPUT}],
         json_schema_extra=_REFERENCE,
     )
     output_ref: AnyReference = Field(
-        description="As `input_ref`; `{jobId}` in it stands for the id of the job",
+        description="Where the result goes, as `input_ref`; `{jobId}` in it stands for the id of the job",
         examples=[{"uri": OUTPUT}],
         json_schema_extra=_REFERENCE,
     )
     payload: JsonObject = Field(
-        description="One step: its payload, whole. Several: `steps.<step_id>`, and no other ids there; or,"
-        " without `steps`, one for all.",
+        description="One step: its payload, whole. Several: `steps.<step_id>`, and no other ids"
+        " there; or, without `steps`, one for all.",
         examples=[{"steps": {"sis": {"prompt_set": ["When does the agreement begin?"]}}}],
         json_schema_extra=_reason("must be an object"),
     )
     schema_version: Literal["v1", "1", "1.0"] = Field(
-        description="The version of the envelope",
+        description="The version of the envelope: `v1`. `1` and `1.0` are spellings of it, and"
+        " make the same request for idempotency",
         examples=["v1"],
         json_schema_extra=_reason(f"must be one of {', '.join(SCHEMA_VERSIONS)}"),
     )
     mode: Annotated[str, Field(pattern=rf"^[ \t\r\n]*({_MODE})[ \t\r\n]*$")] | None = Field(
         None,
-        description=f"{', '.join(MODES)}, in upper or lower case; `SAFE` is `DEFAULT`",
+        description="`DEFAULT` (`SAFE` is a spelling of it) or `BURST`, in upper or lower case; else the"
+        " tenant's or the global default",
         examples=list(MODES),
         json_schema_extra=_reason(f"must be one of {', '.join(MODES)}"),
     )
     doc_id: ShortText | None = Field(
         None,
-        description="The id of the document. Required in mode BURST",
+        description="The id of the document, which spreads a tenant's work over the lanes."
+        " Required in mode BURST",
         examples=["contract-17"],
     )
     idempotency_key: ShortText | None = Field(
         None,
-        description="The client's key: the same key finds the same job",
+        description="The same key finds the same job; the header `Idempotency-Key` counts too."
+        " Without a key, the same command does",
         examples=["contract-17-january"],
     )
     callback_urls: (
@@ -130,24 +136,26 @@ class Command(RequestBody):
         | None
     ) = Field(
         None,
-        description="The client's completion webhooks",
+        description=f"At most {MAX_CALLBACK_URLS} completion webhooks",
         examples=[["https://client.example/lucius"]],
         json_schema_extra=_reason(f"must be a list of at most {MAX_CALLBACK_URLS} URLs"),
     )
     overwrite: bool | None = Field(
         None,
-        description="Whether the output may replace what stands at `output_ref`",
+        description="Whether the output may replace what stands at `output_ref`. Else a file there"
+        " that this job (or the one it redrives) did not write fails the last step",
         examples=[False],
         json_schema_extra=_reason("must be true or false"),
     )
     correlation_id: ShortText | None = Field(
         None,
-        description="The client's own id; logs and directives carry it",
+        description="Shown in logs, spans, directives and webhooks; the header `X-Correlation-Id`"
+        " counts too",
         examples=["order-4711"],
     )
     traceparent: Annotated[str, AfterValidator(_traceparent)] | None = Field(
         None,
-        description="The W3C trace that the job belongs to",
+        description="The client's trace (W3C); the header counts too",
         examples=[TRACE],
         json_schema_extra={
             "pattern": f"^{TRACEPARENT}$",
@@ -159,6 +167,24 @@ class Command(RequestBody):
         description="A W3C tracestate that goes with `traceparent`; dropped if it is not valid",
         examples=["vendor=1"],
     )
+
+
+@cache
+def envelope_schema() -> JsonObject:
+    """The JSON schema of the envelope, without references: admission validates with it."""
+    schema = Command.model_json_schema()
+    inlined: JsonObject = _inlined(schema, schema.pop("$defs"))
+    return inlined
+
+
+def _inlined(node: Any, definitions: JsonObject) -> Any:
+    if isinstance(node, list):
+        return [_inlined(each, definitions) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return definitions[node["$ref"].rpartition("/")[2]]
+    return {name: _inlined(each, definitions) for name, each in node.items()}
 
 
 class SubmittedView(View):

@@ -27,13 +27,8 @@ from lucius.contract.models.base import (
 )
 from lucius.contract.models.jobs import (
     AnyMode,
-    AttemptNo,
-    InputRef,
     JobId,
     Lane,
-    OutputRef,
-    Payload,
-    ProtocolId,
     RequestType,
     RoutingKey,
     SchemaVersion,
@@ -51,6 +46,7 @@ AnyReplied = Annotated[Outcome | str, LATER_WORDS, words(*_REPLIED)]
 LeaseId = Annotated[
     str, Field(description="The lease of the attempt: replies must carry it", examples=[LEASE_ID])
 ]
+LiveAttemptNo = Annotated[int, Field(description="Which attempt it is, from 1", examples=[1])]
 WorkerSlots = Annotated[int, Field(ge=1, le=MAX_SLOTS), AnyWhole]
 
 # -- what workers are given ------------------------------------------------------------------
@@ -85,47 +81,74 @@ class DirectiveMessage(View):
     jobId: JobId
     tenant_id: TenantId
     stepId: StepId
-    protocol_id: ProtocolId
+    protocol_id: str = Field(
+        description="The protocol that the job follows, as it was when the job was accepted",
+        examples=["ocr_v1"],
+    )
     request_type: RequestType
     step_type: StepType
     service: StepService
-    attempt_no: AttemptNo
+    attempt_no: LiveAttemptNo
     lease_id: LeaseId
-    input_ref: InputRef
+    input_ref: Any = Field(
+        description="The client's reference to the document: an object with a `uri`, also where"
+        " the client gave a text, and with what else it put into it",
+        examples=[{"uri": INPUT}],
+    )
     workspace_ref: dict[str, str] = Field(
-        description="The folder in which the steps of the job keep their work",
+        description="Its `uri` says where this job's steps keep their output: staged output under"
+        " `<output_folder>/<attempt_no>/`, promoted output under `<output_folder>/`",
         examples=[{"uri": f"s3://work/{JOB_ID}/"}],
     )
     output_folder: str = Field(
-        description="Where below the workspace the attempt stages its output", examples=["ocr"]
+        description="This step's own folder there: its type in lower case, or its id where the"
+        " protocol has the type more than once",
+        examples=["ocr"],
     )
-    output_ref: OutputRef
-    payload: Payload
+    output_ref: Any = Field(
+        description="Where the result goes, as `input_ref`; the job's id stands for `{jobId}` in it",
+        examples=[{"uri": OUTPUT}],
+    )
+    payload: Any = Field(description="The parameters of this step", examples=[{"language": "de"}])
     previous: JsonObject = Field(
-        description="The results of the stages before, by step id",
+        description="What the steps of earlier stages gave back, by step id; a text that one gave"
+        " is the `uri` of an object here",
         examples=[{"split": {"uri": f"s3://work/{JOB_ID}/split/pages.json"}}],
     )
-    final_step: bool = Field(description="Whether its result is that of the job", examples=[True])
-    redrive_no: int = Field(description="How often the job was redriven", examples=[0])
+    final_step: bool = Field(
+        description="Whether it is the last step: its output belongs at `output_ref`",
+        examples=[True],
+    )
+    redrive_no: int = Field(
+        description="How many redrives led to this job: of two jobs that share a workspace and an"
+        " `output_ref`, the higher one counts, and the other must not replace its"
+        " output",
+        examples=[0],
+    )
     effect_key: str = Field(
-        description="The same for every attempt of the step, redrives included: do under it once what should"
-        " be done once",
+        description="The same for every attempt of the step, redrives included: do under it once"
+        " what should be done once",
         examples=[f"{JOB_ID}:ocr:9c1185a5c5e9fc54"],
     )
     ack_timeout_seconds: float = Field(
         description="How long the ACK may take, from the publish on", examples=[30.0]
     )
     lease_seconds: float = Field(
-        description="How long the lease holds after the ACK and after each heartbeat",
+        description="How long the work may go on after the ACK without heartbeat or RESULT",
         examples=[900.0],
     )
     mode: AnyMode = Field(
-        description="How the directives of the job are spread over the lanes", examples=["DEFAULT"]
+        description="How the job's directives are spread over the lanes; pinned when it was accepted",
+        examples=["DEFAULT"],
     )
-    lane: Lane
+    lane: int = Field(
+        description="The lane of the job's directives, from 0 to 15; pinned like the mode",
+        examples=[15],
+    )
     routing_key_used: RoutingKey
     reply_topic: str = Field(
-        description="The topic for replies over the bus, as the broker names it",
+        description="Where replies over the bus go: the topic's name on the broker, with"
+        " `LUCIUS_SERVICEBUS_PREFIX`",
         examples=["global-bus-replies-p15"],
     )
     schema_version: SchemaVersion
@@ -133,10 +156,11 @@ class DirectiveMessage(View):
         description="The id of the document, as the client gave it", examples=["contract-17"]
     )
     correlation_id: str = Field(
-        description="The client's own id, or the id of the job", examples=["order-4711"]
+        description="The client's own id; the job's id where it gave none", examples=["order-4711"]
     )
     traceparent: str = Field(
-        description="The W3C trace that the job belongs to; it may name a span of LUCIUS",
+        description="The client's trace, or a span of LUCIUS in it. Where the client gave none,"
+        " all directives of a job have one that LUCIUS made",
         examples=[TRACE],
     )
     pool: MayMiss[str] = Field(
@@ -145,10 +169,14 @@ class DirectiveMessage(View):
         examples=["acme"],
     )
     callback_urls: MayMiss[CallbackUrlsView] = Field(
-        None, description="Where replies over HTTP go; left out where nobody knows the URL"
+        None,
+        description="Where replies over HTTP go, by kind. Left out where the process that"
+        " publishes knows no URL of the API: set `LUCIUS_PUBLIC_URL` for `lucius"
+        " reconciler` and `lucius invoker`",
     )
     callback_token: str = Field(
-        description="Opens the callbacks of this one attempt, as `Authorization: Bearer`",
+        description="Opens the callbacks of this one attempt, and nothing else: goes back with"
+        " every reply",
         examples=[TOKEN],
     )
 
@@ -448,11 +476,11 @@ class NoticeMessage(View):
     )
     jobId: JobId
     stepId: StepId
-    attempt_no: AttemptNo
+    attempt_no: LiveAttemptNo
     lease_id: LeaseId
     proofs: list[str] = Field(
-        description="HMAC-SHA256 of `type` under the callback token, in hex: one for each key that may have"
-        " signed the token",
+        description="HMAC-SHA256 of `type` under the callback token, in hex: one for each key that"
+        " may have signed the token",
         examples=[["5feceb66ffc86f38d952786c6d696c79c2dbc239dd4e91b46729d73a27fb57e9"]],
     )
 
@@ -478,7 +506,7 @@ class AttemptProperties(View):
     type: str = Field(description="What kind of message it is", examples=["DIRECTIVE"])
     jobId: JobId
     stepId: StepId
-    attempt_no: AttemptNo
+    attempt_no: LiveAttemptNo
     lease_id: LeaseId
 
 
