@@ -9,13 +9,12 @@ from typing import Any, TypeVar
 import uvicorn
 
 from lucius.api.app import create_app
-from lucius.contract.shapes import RetriedShape
 from tests.api.world import World, context_of
 
 T = TypeVar("T")
 
 
-async def nothing_pending() -> RetriedShape:
+async def nothing_pending() -> dict[str, int]:
     return {"published": 0, "pending": 0, "failed": 0}
 
 

@@ -14,7 +14,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 import lucius
 from lucius.api.views import event_view, executions_view, job_view
-from lucius.contract import shapes
 from lucius.contract.models.base import View, example_of
 from lucius.contract.models.commands import Command, SubmittedView, envelope_schema
 from lucius.contract.models.control import CancelManyBody, DismissManyBody, RedriveBody
@@ -72,17 +71,6 @@ def test_every_example_of_a_field_fits(model: type[BaseModel]) -> None:
     for name, field in model.model_fields.items():
         for example in field.examples or ():
             assert misfits(json.dumps({**whole, name: example}).encode(), model) == [], name
-
-
-def test_every_shape_has_its_model_with_the_same_fields() -> None:
-    """As long as there are shapes."""
-    for name in shapes.__all__:
-        if name not in ("DirectiveShape", "JobShape"):
-            shape, other = getattr(shapes, name), name.removesuffix("Shape") + "View"
-            model = MODELS[other]
-            assert model.model_fields.keys() == shape.__annotations__.keys(), name
-            required = {n for n, field in model.model_fields.items() if field.is_required()}
-            assert required == shape.__required_keys__, name
 
 
 # -- what LUCIUS answers ---------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """Hostile texts, and documents that have one in every field where a server could send one."""
 
 import types
-from typing import Any, Final, NotRequired, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from hypothesis import strategies as st
-from typing_extensions import get_type_hints, is_typeddict
+from pydantic import AwareDatetime, BaseModel
 
 INSTANT: Final = "2026-01-01T00:00:00Z"
 CONTROLS: Final = (
@@ -30,20 +30,22 @@ def assert_harmless(shown: str) -> None:
     assert not bad, f"{bad!r} in {shown!r}"
 
 
-def filled(shape: Any, text: str, name: str = "") -> Any:
-    """A document of this shape with the text wherever a text may stand."""
-    if is_typeddict(shape):
-        hints = get_type_hints(shape, include_extras=True)
-        return {field: filled(kind, text, field) for field, kind in hints.items()}
-    origin, inner = get_origin(shape), get_args(shape)
-    if origin is NotRequired or origin in (Union, types.UnionType):
-        return filled(inner[0], text, name)
+def filled(kind: Any, text: str) -> Any:
+    """A document of this model with the text wherever a text may stand."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        fields = kind.model_fields.items()
+        return {name: filled(field.annotation, text) for name, field in fields}
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return text if str in inner else filled(inner[0], text)
+    if origin is Annotated:
+        return filled(inner[0], text)
     if origin is list:
-        return [filled(inner[0], text, name)] * 2
+        return [filled(inner[0], text)] * 2
     if origin is dict:
-        return {text: filled(inner[1], text, name)}
-    if shape in (int, bool, float):
-        return shape(1)
-    if shape is str:
-        return INSTANT if name.endswith(("_at", "_seen")) or name in ("at", "since") else text
-    return {"uri": text}
+        return {text: filled(inner[1], text)}
+    if kind in (int, bool, float):
+        return kind(1)
+    if kind is AwareDatetime:
+        return INSTANT
+    return text if kind is str else {"uri": text}

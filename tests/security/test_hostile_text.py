@@ -20,38 +20,51 @@ from lucius.cli.main import main
 from lucius.cli.screen import progress
 from lucius.cli.session import Session
 from lucius.client.plain import PlainClient
-from lucius.contract import shapes
+from lucius.contract.models.commands import RedrivenView, SubmittedView
+from lucius.contract.models.control import BulkView, RetriedView
+from lucius.contract.models.insight import (
+    FailuresView,
+    JobWhyView,
+    RedrivePlansView,
+    RedrivePlanView,
+    SystemWhyView,
+)
+from lucius.contract.models.jobs import EventView, ExecutionsView, JobsView, JobView
+from lucius.contract.models.problems import ProblemView
+from lucius.contract.models.protocols import ProtocolsView
+from lucius.contract.models.services import ServiceOrderView, ServicesView
+from lucius.contract.models.system import SettingsView
 from lucius.core.printable import printable, printable_json, printable_lines
 from lucius.load.tally import JobEnd, LoadTally
 from tests.security.hostile import CLEAR, CONTROLS, assert_harmless, filled, texts
 
 SUBMIT = ("submit", "--type", "OCR", "--input", "s3://b/in.pdf")
 SHAPES: dict[tuple[str, ...], Any] = {
-    SUBMIT: shapes.SubmittedShape,
-    ("job", "show", "j"): shapes.JobShape,
-    ("job", "cancel", "j"): shapes.JobShape,
-    ("job", "pause", "j"): shapes.JobShape,
-    ("job", "resume", "j"): shapes.JobShape,
-    ("job", "redrive", "j"): shapes.RedrivenShape,
-    ("jobs",): shapes.JobsShape,
-    ("jobs", "cancel", "--yes"): shapes.BulkShape,
-    ("dlq",): shapes.JobsShape,
-    ("dlq", "dismiss", "j"): shapes.JobShape,
-    ("dlq", "redrive", "j"): shapes.RedrivenShape,
-    ("outbox", "retry"): shapes.RetriedShape,
-    ("protocols",): shapes.ProtocolsShape,
-    ("why", "j"): shapes.JobWhyShape,
-    ("why",): shapes.SystemWhyShape,
-    ("services", "--workers"): shapes.ServicesShape,
-    ("failures",): shapes.FailuresShape,
-    ("redrives",): shapes.RedrivePlansShape,
-    ("redrives", "p"): shapes.RedrivePlanShape,
-    ("redrives", "p", "--stop"): shapes.RedrivePlanShape,
-    ("redrive", "--code", "C"): shapes.RedrivePlanShape,
-    ("job", "retry", "j"): shapes.JobShape,
-    ("service", "pause", "s"): shapes.ServiceOrderShape,
-    ("service", "resume", "s"): shapes.ServiceOrderShape,
-    ("settings", "--server"): shapes.SettingsShape,
+    SUBMIT: SubmittedView,
+    ("job", "show", "j"): JobView,
+    ("job", "cancel", "j"): JobView,
+    ("job", "pause", "j"): JobView,
+    ("job", "resume", "j"): JobView,
+    ("job", "redrive", "j"): RedrivenView,
+    ("jobs",): JobsView,
+    ("jobs", "cancel", "--yes"): BulkView,
+    ("dlq",): JobsView,
+    ("dlq", "dismiss", "j"): JobView,
+    ("dlq", "redrive", "j"): RedrivenView,
+    ("outbox", "retry"): RetriedView,
+    ("protocols",): ProtocolsView,
+    ("why", "j"): JobWhyView,
+    ("why",): SystemWhyView,
+    ("services", "--workers"): ServicesView,
+    ("failures",): FailuresView,
+    ("redrives",): RedrivePlansView,
+    ("redrives", "p"): RedrivePlanView,
+    ("redrives", "p", "--stop"): RedrivePlanView,
+    ("redrive", "--code", "C"): RedrivePlanView,
+    ("job", "retry", "j"): JobView,
+    ("service", "pause", "s"): ServiceOrderView,
+    ("service", "resume", "s"): ServiceOrderView,
+    ("settings", "--server"): SettingsView,
 }
 
 
@@ -97,10 +110,10 @@ def run(answer: httpx.Response, *words: str) -> Result:
 
 def document(shape: Any, text: str) -> httpx.Response:
     answer = filled(shape, text)
-    if shape is shapes.BulkShape:
+    if shape is BulkView:
         answer["more"] = False
-    if shape is shapes.JobShape:  # a job is shown with its executions
-        answer |= filled(shapes.ExecutionsShape, text)
+    if shape is JobView:  # a job is shown with its executions
+        answer |= filled(ExecutionsView, text)
     return httpx.Response(200, json=answer)
 
 
@@ -125,7 +138,7 @@ def test_what_is_escaped_is_still_there_to_be_read(words: tuple[str, ...]) -> No
 @given(text=texts)
 @settings(max_examples=25, deadline=None)
 def test_no_refusal_steers_the_terminal(text: str) -> None:
-    problem = httpx.Response(422, json=filled(shapes.ProblemShape, text))
+    problem = httpx.Response(422, json=filled(ProblemView, text))
     plain = httpx.Response(500, text=text)
     for answer in (problem, plain):
         for more in ((), ("--json",)):
@@ -137,7 +150,7 @@ def test_no_refusal_steers_the_terminal(text: str) -> None:
 @given(text=texts)
 @settings(max_examples=25, deadline=None)
 def test_no_event_steers_the_terminal(text: str) -> None:
-    event = {**filled(shapes.EventShape, text), "payload": {text: text}, "moves": [f"step {text}"]}
+    event = {**filled(EventView, text), "payload": {text: text}, "moves": [f"step {text}"]}
     data = json.dumps(event, ensure_ascii=False)
     stream = f"event: x\ndata: {data}\n\nevent: end\ndata: {{}}\n\n"
     followed = run(httpx.Response(200, text=stream), "job", "events", "j", "--follow")
@@ -149,7 +162,7 @@ def test_no_event_steers_the_terminal(text: str) -> None:
 @settings(max_examples=25, deadline=None)
 def test_live_progress_shows_no_control_character(text: str) -> None:
     out = io.StringIO()
-    Console(file=out, width=1000).print(progress(filled(shapes.JobShape, text)))
+    Console(file=out, width=1000).print(progress(filled(JobView, text)))
     assert_harmless(out.getvalue())
 
 
