@@ -33,7 +33,7 @@ def properties(node: Any, at: str = "") -> Iterator[tuple[str, str, dict[str, An
 
 def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every request and answer that has a body, by operation, status and media type."""
-    for methods in DOCUMENT["paths"].values():
+    for methods in (*DOCUMENT["paths"].values(), *DOCUMENT["webhooks"].values()):
         for operation in methods.values():
             name = operation["operationId"]
             for media, body in operation.get("requestBody", {}).get("content", {}).items():

@@ -32,6 +32,7 @@ from lucius.api.routes import (
     redrives,
     services,
     system,
+    webhooks,
     why,
 )
 from lucius.api.routing import ApiRoute, Refuse, charge_stranger
@@ -96,6 +97,7 @@ class Application(FastAPI):
             middleware=[Middleware(Edge, context, self._unrouted)],
             exception_handlers={HTTPException: self._unrouted},
             telemetry=_NO_TELEMETRY,
+            webhooks=webhooks.router,
         )
         self.state.context = context
         self.state.metrics = HttpMetrics(context.registry)

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Final, get_args
 
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from lucius.api.routes import webhooks
 from lucius.api.routing import JSON, ApiRoute
 from lucius.contract.models.base import JsonObject, example_of
 from lucius.contract.models.problems import ProblemView, UnreadyView
@@ -49,6 +51,9 @@ def completed(document: JsonObject, routes: Sequence[ApiRoute], *, guarded: bool
             for said in ("title", "description"):  # beside the schema, too
                 parameter["schema"].pop(said, None)
         _exemplify(route, about)
+    for webhook in webhooks.router.routes:
+        if isinstance(webhook, APIRoute):
+            _exemplify(webhook, document["webhooks"][webhook.path]["post"])
     models = [(ProblemView, "serialization"), (UnreadyView, "serialization")]
     _, found = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     components = document["components"]
@@ -72,7 +77,7 @@ def _access(route: ApiRoute, *, guarded: bool) -> JsonObject:
     return about | ({"security": [{"caller": []}]} if guarded else {})
 
 
-def _exemplify(route: ApiRoute, about: JsonObject) -> None:
+def _exemplify(route: APIRoute, about: JsonObject) -> None:
     """Every body and every answer has an example, made of those of its fields."""
     shown = SHOWN.get(route.operation_id or "", ())
     if (body := body_of(route)) is not None:
@@ -89,7 +94,7 @@ def _exemplify(route: ApiRoute, about: JsonObject) -> None:
                 content["example"] = example_of(model, *shown)
 
 
-def body_of(route: ApiRoute) -> type[BaseModel] | None:
+def body_of(route: APIRoute) -> type[BaseModel] | None:
     """The model of its body."""
     if route.body_field is None:
         return None

@@ -151,7 +151,7 @@ class ApiRoute(APIRoute):
         )
         super().__init__(path, endpoint, **{**given, "responses": successes_in(responses)})
         if self.body_field is not None:
-            _build(self.body_field)
+            build(self.body_field)
         self.own_codes = named_in(responses)
         self.codes = all_codes(self.own_codes, self.kinds)
         self.responses |= documented(self.codes, responses)
@@ -299,7 +299,7 @@ class StrictRequest(Request):
         return self._value
 
 
-def _build(field: ModelField) -> None:
+def build(field: ModelField) -> None:
     """Now, and not with the first request. FastAPI hides this warning, but our models are built later."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)

@@ -95,7 +95,7 @@ def _shape(schema: JsonObject) -> JsonObject:
 
 
 def type_of(schema: JsonObject) -> str:
-    """In few words: `string`, `array of StepShape`, `integer or null`."""
+    """In few words: `string`, `array of StepView`, `integer or null`."""
     for word, several in _KINDS.items():
         if word in schema:
             return several(schema[word])

@@ -1,4 +1,4 @@
-"""What clients and servers share: words, and the shape of every answer. It imports nothing of either."""
+"""What clients and servers share: words, error codes, models of all they say. It imports neither of them."""
 
 from typing import Final
 

@@ -26,11 +26,3 @@ TRACEPARENT: Final = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]
 """The one rule of what a `traceparent` is, as a pattern for the whole text."""
 REASON: Final = "x-lucius-reason"
 """In the schema of a field: what a client is told whose value does not fit."""
-
-
-TEXT: Final[JsonObject] = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": MAX_TEXT,
-    "pattern": r"\S",
-}
