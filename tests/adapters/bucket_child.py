@@ -69,3 +69,7 @@ async def _main(root: str, attempt_no: str, words: str, *die: str) -> None:
 
 if __name__ == "__main__":
     asyncio.run(_main(*sys.argv[1:]))
+    sys.stdout.flush()
+    os._exit(
+        0
+    )  # as every process of LUCIUS ends: a thread of the library may still want the interpreter

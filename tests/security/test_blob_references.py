@@ -55,6 +55,16 @@ def test_what_is_beside_the_workspaces_is_open(uri: str) -> None:
     assert codes(uri, "az://work/jobs") == []
 
 
-def test_other_object_stores_are_guarded_too() -> None:
-    assert codes(f"s3://bucket/jobs/{HOME}", "s3://bucket/jobs") == [PROTECTED]
-    assert codes("s3://bucket/in/doc.pdf", "s3://bucket/jobs") == []
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_buckets_are_guarded_too(scheme: str) -> None:
+    home = f"{scheme}://bucket/jobs"
+    for uri in (
+        f"{scheme}://bucket/jobs/{HOME}",
+        f"{scheme}://BUCKET/jobs/{HOME}",
+        f"{scheme}://bucket:443/jobs/{HOME}",
+        f"{scheme}://bucket/%6Aobs/{HOME}",
+        f"{scheme}://bucket/%256Aobs/{HOME}",
+    ):
+        assert codes(uri, home) == [PROTECTED]
+    for uri in (f"{scheme}://bucket/in/doc.pdf", f"{scheme}://bucket2/jobs/{HOME}"):
+        assert codes(uri, home) == []

@@ -52,7 +52,7 @@ class Workspace(Protocol):
         """The object's bytes, or None if there is no such object."""
 
     async def size(self, uri: str) -> int | None:
-        """How many bytes the object has, or None if there is none. Nothing of it is read."""
+        """How many bytes the object has, without reading it; None if there is none, or nobody can tell."""
 
     async def digest(self, uri: str) -> Digest | None:
         """What the object is, or None if there is none. However large it is, it is read in portions."""

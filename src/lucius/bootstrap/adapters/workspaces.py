@@ -1,7 +1,7 @@
 """Where outputs lie, by the scheme of their references, and whose they are."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -59,45 +59,51 @@ def scheme_of(place: str) -> str:
 
 def objects(settings: Settings) -> dict[str, Workspace]:
     """What is not on this machine, by scheme: an account of Azure, buckets, and https addresses to read."""
-    roots = [root for root in settings.input_roots if is_url(root)]
-    writable = [root for root in settings.output_roots if is_url(root)]
-    account = (
-        account_of(settings.blob_connection.get_secret_value())
-        if settings.blob_connection
-        else None
-    )
+    connection = settings.blob_connection.get_secret_value()
+    account = account_of(connection) if connection else None
     hosts = account.hosts if account is not None else frozenset()
-    plain = [
-        root
-        for root in roots
-        if scheme_of(root) == "https" and urlsplit(root).netloc.lower() not in hosts
-    ]
-    readable = [root for root in roots if root not in plain]
-    named = {*map(scheme_of, (settings.workspace_url, *readable, *writable))}
-    stores = list(_stores(settings, account, named))
+    readable: list[str] = []
+    documents: list[str] = []
+    for root in filter(is_url, settings.input_roots):
+        plain = scheme_of(root) == "https" and urlsplit(root).netloc.lower() not in hosts
+        (documents if plain else readable).append(root)
+    writable = list(filter(is_url, settings.output_roots))
+    try:
+        stored = _stored(settings, account, readable, writable)
+        if "https" in stored:
+            stored |= dict.fromkeys((f"https://{host}" for host in hosts), stored["https"])
+        return {**stored, **_documents(settings, documents)}
+    except WorkspaceRefusedError as error:
+        raise UnsupportedError(
+            f"LUCIUS_WORKSPACE_URL, LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS: {error}"
+        ) from error
+
+
+def _documents(settings: Settings, roots: Sequence[str]) -> dict[str, Workspace]:
+    if not roots:
+        return {}
+    from lucius.workspaces.https import HttpsDocuments  # few need its client
+
+    return {"https": HttpsDocuments(roots, limit=settings.max_https_bytes)}
+
+
+def _stored(
+    settings: Settings, account: Account | None, readable: Sequence[str], writable: Sequence[str]
+) -> dict[str, Workspace]:
+    """What is in object stores; of buckets those kinds in which a setting names one."""
+    home = settings.workspace_url
+    stores = list(_stores(settings, account, {*map(scheme_of, (home, *readable, *writable))}))
     served = {scheme for each in stores for scheme in each.schemes}
     for root in (*readable, *writable):
         if scheme_of(root) not in served:
             raise UnsupportedError(
                 f"LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS name {root}: {_helps(root)}"
             )
-    found: dict[str, Workspace] = {}
-    try:
-        if stores:
-            adapter = optional("lucius.workspaces.objects", "an object store", "s3")
-            opened = adapter.ObjectWorkspace(
-                stores, home=settings.workspace_url, readable=readable, writable=writable
-            )
-            found |= dict.fromkeys((*served, *(f"https://{host}" for host in hosts)), opened)
-        if plain:
-            from lucius.workspaces.https import HttpsDocuments  # few need it
-
-            found["https"] = HttpsDocuments(plain, limit=settings.max_https_bytes)
-    except WorkspaceRefusedError as error:
-        raise UnsupportedError(
-            f"LUCIUS_WORKSPACE_URL, LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS: {error}"
-        ) from error
-    return found
+    if not stores:
+        return {}
+    adapter = optional("lucius.workspaces.objects", "an object store", "s3")
+    opened = adapter.ObjectWorkspace(stores, home=home, readable=readable, writable=writable)
+    return dict.fromkeys(served, opened)
 
 
 def _stores(settings: Settings, account: Account | None, named: Collection[str]) -> Iterator[Any]:
@@ -130,7 +136,8 @@ def _helps(place: str) -> str:
     if scheme_of(place) in BLOB_SCHEMES:
         return (
             "set LUCIUS_BLOB_CONNECTION to a connection string of its account, or to"
-            " https://NAME.blob.core.windows.net for the identity of the process"
+            " https://NAME.blob.core.windows.net for the identity of the process. Other https addresses are"
+            " for inputs alone"
         )
     return (
         f"the services of this build read and write {', '.join(SERVED_SCHEMES)}; run them elsewhere (lucius"
