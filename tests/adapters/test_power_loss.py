@@ -38,7 +38,8 @@ def opened(folder: Path, boot: str) -> LocalWorkspace:
     return LocalWorkspace(folder / "jobs", writable=[folder / "out"], boot=boot)
 
 
-def directive(folder: Path, job_id: str, attempt_no: int = 1) -> Directive:
+def directive(folder: Path, job_id: str, attempt_no: int = 1, output: str = "") -> Directive:
+    """`output`: whose file it writes; empty: its own."""
     return parse_directive(
         {
             "jobId": job_id,
@@ -49,7 +50,7 @@ def directive(folder: Path, job_id: str, attempt_no: int = 1) -> Directive:
             "attempt_no": attempt_no,
             "lane": 4,
             "workspace_ref": f"{(folder / 'jobs').as_uri()}/lucius/a/{job_id}/",
-            "output_ref": f"{(folder / 'out').as_uri()}/{job_id}.txt",
+            "output_ref": f"{(folder / 'out').as_uri()}/{output or job_id}.txt",
             "final_step": True,
             "effect_key": effect_key(job_id, "ocr", "x", {}),
         }
@@ -223,6 +224,21 @@ async def test_what_was_removed_does_not_come_back(tmp_path: Path) -> None:
     opened(tmp_path, "second").recover()
     assert not folder.exists()
     assert await workspace.list(folder.as_uri() + "/") == []
+
+
+async def test_an_older_promise_of_a_process_that_lives_is_void_once_the_newer_one_is_settled(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "out").mkdir()
+    await served(opened(tmp_path, "first"), directive(tmp_path, "job_1"))
+    place = tmp_path / "out" / "job_1.txt"
+    place.unlink()
+    workspace = opened(tmp_path, "first")
+    await served(workspace, directive(tmp_path, "job_2", output="job_1"))
+    await workspace._promises.settle()
+    place.unlink()  # by its reader
+    opened(tmp_path, "second").recover()
+    assert not place.exists()
 
 
 async def test_what_a_killed_process_promised_is_on_disk_before_its_promise_is_dropped(
