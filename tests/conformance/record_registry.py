@@ -1,21 +1,26 @@
 """The stores of begun and done work that the suite runs on. Each is opened once for every process."""
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
+from unittest.mock import patch
 
 from lucius.ledgers.azure.records import TableRecords
 from lucius.ledgers.azure.store import Store
 from lucius.platform import MemoryRecords, Records, WorkspaceRecords
+from lucius.workspaces.buckets import s3
 from lucius.workspaces.local import LocalWorkspace
 from lucius.workspaces.memory import MemoryWorkspace
+from lucius.workspaces.objects import ObjectWorkspace
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import LANES, on_azurite
 from tests.memory_tables import MemoryTables
+from tests.s3_server import S3Server, shared_s3
 from tests.virtual import VirtualLoop, run_virtually
 
 SHARED = "shared"
@@ -106,6 +111,28 @@ class SqliteAdapter:
             asyncio.run(main(Path(folder).resolve()))
 
 
+class BucketAdapter:
+    """Objects of S3, through clients of each process's own."""
+
+    name = "s3"
+    capabilities = frozenset({SHARED})
+
+    def run(self, body: Body) -> None:
+        async def main(server: S3Server) -> None:
+            clock, home = Clock(), f"s3://{server.bucket()}/jobs/"
+
+            def opened() -> Records:
+                workspace = ObjectWorkspace([s3(server.keyed, "")], home=home)
+                return WorkspaceRecords(workspace, clock.seconds)
+
+            place = f"{home}lucius/tenant_a/job_1/"
+            await body(Process(opened(), opened, clock.advance, place))
+
+        server = shared_s3()
+        with patch.dict(os.environ, server.known):
+            asyncio.run(main(server))
+
+
 class TableAdapter:
     capabilities = frozenset({SHARED})
 
@@ -131,6 +158,7 @@ ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
     WorkspaceAdapter(),
     SqliteAdapter(),
+    BucketAdapter(),
     TableAdapter("table"),
     TableAdapter("azurite"),
 )
