@@ -19,7 +19,7 @@ COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "HTTP protocol": (
         *("uvicorn/", "httptools/", "starlette/"),
         *("lucius/server/", "lucius/bootstrap/serve"),
-        *("lucius/api/app.py", "lucius/api/operation.py", "lucius/api/route_table.py"),
+        *("lucius/api/app.py", "lucius/api/routing.py"),
     ),
     "API routes and views": ("lucius/api/", "lucius/gateway/"),
     "ingress": (
