@@ -95,6 +95,8 @@ log = logging.getLogger("lucius.dispatcher")
 
 SENT_DELAY: Final = timedelta(seconds=1)
 """An ACK usually proves the publish before this is over; only what is still open then is written."""
+LOOK: Final = timedelta(seconds=15)
+"""How often an invoker looks for attempts of which it has heard nothing."""
 BATCH: Final = 256
 LARGE: Final = 4096
 """A payload of more bytes stays packed JSON while its directive waits on a bus in this process."""
@@ -146,6 +148,14 @@ class Dispatcher:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._publish_forever())
             tasks.create_task(self._perform_forever())
+            if self._signaller is not None:
+                tasks.create_task(self._look_forever())
+
+    async def _look_forever(self) -> None:
+        """Any invoker may take the ACK of what another one published, also where lanes are not leased."""
+        while True:
+            await asyncio.sleep(LOOK.total_seconds())
+            self._releases.look_again()
 
     # -- publishing --------------------------------------------------------------------------
 

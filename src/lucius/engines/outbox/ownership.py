@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 from lucius.core.effects import Committed
@@ -29,8 +29,6 @@ EMBEDDED: Final = "embedded/"
 PAGE: Final = 512
 AT_ONCE: Final = 64
 """Jobs that are taken up together; they are in memory with their payloads."""
-LOOK: Final = timedelta(seconds=15)
-"""How often attempts of which nothing is heard are looked for, where no lease says how often."""
 PAST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 FOREVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
@@ -118,7 +116,6 @@ class Ownership:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look_forever())
             if self._lanes.renewal is not None:
                 tasks.create_task(self._renew_forever(self._lanes.renewal.total_seconds()))
                 tasks.create_task(self._count_forever(self._lanes.renewal.total_seconds()))
@@ -135,17 +132,11 @@ class Ownership:
             if gained:
                 self._tasks.spawn(self._take_over(gained))
 
-    async def _look_forever(self) -> None:
-        """Also where lanes are not leased: an invoker may take the ACK of what another one published."""
-        renewal = self._lanes.renewal or LOOK
-        while True:
-            await asyncio.sleep(renewal.total_seconds())
-            self._releases.look_again()
-
     async def _count_forever(self, seconds: float) -> None:
         """Count the backlog beside the renewals: a lease must not run out because counting takes long."""
         while True:
             await asyncio.sleep(seconds)
+            self._releases.look_again()
             with suppress(LedgerUnavailableError):  # the renewal says so
                 self._said = await self._backlog()
 
