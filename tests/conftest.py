@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,10 @@ ASKED_FOR = {"LUCIUS_SERVICEBUS_CONNECTION"}
 for name in [name for name in os.environ if name.startswith(("LUCIUS_", "OTEL_"))]:
     if name not in ASKED_FOR:
         del os.environ[name]  # also for the processes that tests start
+
+# Every process that a test starts would else compile all of the source again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A shell has what it runs in the background ignore Ctrl-C, and whoever ignores it hands that on.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import httpx
@@ -78,9 +78,9 @@ def test_what_is_no_secret_stays(text: str) -> None:
     "word", ["a", "a-", "token", "token:", "a.", "//", "eyJ.", "eyJ-", '\\"', "=", "-"]
 )
 def test_no_text_keeps_the_process_busy(word: str) -> None:
-    started = perf_counter()
+    started = process_time()  # a busy machine takes none of that
     assert len(redacted(word * 100_000)) < 3 * MAX_TEXT
-    assert perf_counter() - started < 1
+    assert process_time() - started < 1
 
 
 def tokens_on(bus: object) -> list[str]:

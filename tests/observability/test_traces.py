@@ -1,7 +1,7 @@
 """One trace from the client through directive, execution and reply, seen in the exported spans."""
 
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -262,11 +262,11 @@ def test_without_tracing_a_span_costs_less_than_two_microseconds() -> None:
     rounds = 20_000
 
     def seconds() -> float:
-        started = perf_counter()
+        started = process_time()
         for _ in range(rounds):
             with executing(delivery, IN_MEMORY), applying(delivery, IN_MEMORY):
                 pass
-        return (perf_counter() - started) / rounds / 2
+        return (process_time() - started) / rounds / 2
 
     assert executing(delivery, IN_MEMORY) is NO_SPAN
     assert min(seconds() for _ in range(10)) < 2e-6
