@@ -142,6 +142,8 @@ class ApiRoute(APIRoute):
     access: Access
     answer: Endpoint
     """What a request goes through once its caller is known."""
+    handle_request: Endpoint
+    """What FastAPI asks: `answer`, with what comes before and after it."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **given: Any) -> None:
         responses: Responses = given.pop("responses", None) or {}
@@ -188,6 +190,7 @@ class ApiRoute(APIRoute):
                 span.answered(response.status_code)
             return response
 
+        self.handle_request = handle
         return handle
 
     def answering(self) -> Endpoint:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+import orjson
+
 _MAX_KEY: Final = 64
 _MAX_TOKEN: Final = 4096
 REMEMBERED: Final = 10_000
@@ -102,7 +104,7 @@ class CallbackTokens:
 
 
 def _signed(key_id: str, key: bytes, binding: Binding) -> str:
-    text = f"{key_id}.{_encoded(json.dumps(binding, separators=(',', ':')).encode())}"
+    text = f"{key_id}.{_encoded(orjson.dumps(tuple(binding)))}"
     return f"{text}.{_encoded(_mac(key, text))}"
 
 
