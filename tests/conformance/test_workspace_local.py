@@ -337,3 +337,42 @@ async def test_small_effects_that_come_together_share_a_commit(
     assert "file" not in calls
     assert "folder" not in calls
     assert made == 1 + 2 * 100, "the tenant's, and for each job its own and its step's"
+
+
+async def test_small_outputs_may_stay_in_the_database_where_every_workspace_finds_them(
+    tmp_path: Path,
+) -> None:
+    """With their commit record: in one transaction. What leads out of the workspaces is a file."""
+    root, out = tmp_path / "root", tmp_path / "out"
+    out.mkdir()
+    job, mark = (root / "t/job_1").as_uri() + "/", (root / "t/job_1/_redrives/ocr/1.json").as_uri()
+    record, inside, outside = f"{job}_commits/r", f"{job}ocr/a%20b.txt", (out / "b").as_uri()
+    objects = [(record, b"r"), (inside, b"text"), (outside, b"text")]
+    keeping = LocalWorkspace(root, writable=[out], small_as_files=False)
+    assert await keeping.create_all(objects, unless=mark) == 3
+    again = [(record, b"r"), (inside, b"other"), (outside, b"other")]
+    assert await keeping.create_all(again, unless=mark) == 0
+    assert not (root / "t").exists(), "neither a file nor a folder was made"
+    assert (out / "b").read_bytes() == b"text"
+    for workspace in (keeping, keeping.within(job), LocalWorkspace(root).within(job)):
+        assert await workspace.read(inside) == b"text"
+        assert await workspace.size(inside) == 4
+        assert await workspace.digest(inside) == await keeping.digest(outside)
+        assert await workspace.list(f"{job}ocr/") == [inside]
+        assert await workspace.read(f"{job}ocr/other") is None
+    other = LocalWorkspace(root, protected=[root]).within((root / "t/job_2").as_uri())
+    with pytest.raises(WorkspaceRefusedError):
+        await other.read(inside)
+    assert await keeping.folders((root / "t").as_uri() + "/") == [job]
+    await keeping.remove(job)
+    assert await keeping.read(inside) is None
+
+
+async def test_a_mark_keeps_small_outputs_from_the_database_too(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, small_as_files=False)
+    job = (tmp_path / "t/job_1").as_uri() + "/"
+    mark, inside = f"{job}_redrives/ocr/1.json", f"{job}ocr/a.txt"
+    assert await workspace.create(mark, b"{}")
+    objects = [(f"{job}_commits/r", b"r"), (inside, b"text")]
+    assert await workspace.create_all(objects, unless=mark) is None
+    assert await workspace.read(inside) is None

@@ -43,6 +43,7 @@ EFFECTS: Final = {
     "CONSOLE_CLIENT_SECRET": f"{_CONSOLE}::test_people_sign_in_at_their_issuer",
     "CONSOLE_SCOPES": f"{_CONSOLE}::test_people_sign_in_at_their_issuer",
     "SYSTEM": "upkeep/test_retention.py::test_another_system_has_workspaces_of_its_own",
+    "WORKSPACE_FILES": "cli/test_job_files.py::test_outputs_are_listed_and_copied",
     "DATA_DIR": "security/test_private_files.py"
     "::test_keys_made_first_of_all_are_in_a_private_directory",
     "PUBLIC_URL": "security/test_listening.py::test_with_a_public_url_it_listens_everywhere",

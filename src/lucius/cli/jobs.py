@@ -1,5 +1,6 @@
-"""Reading: `lucius jobs`, `lucius job show | watch | events`."""
+"""Reading: `lucius jobs`, `lucius job show | watch | events | files`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -7,8 +8,9 @@ import click
 from lucius.cli.bulk import FILTER, ORDERS
 from lucius.cli.completing import job_argument
 from lucius.cli.groups import ListByDefault
-from lucius.cli.screen import event_line, show_attempts, show_job, show_jobs
-from lucius.cli.session import Session, echo_json, with_server
+from lucius.cli.ledger import settings_of_command, with_data
+from lucius.cli.screen import event_line, printed, show_attempts, show_job, show_jobs
+from lucius.cli.session import Session, echo_json, run, with_server
 from lucius.cli.watching import watched
 
 if TYPE_CHECKING:
@@ -141,6 +143,38 @@ async def _all_events(client: "PlainClient", job_id: str, after: int) -> list[An
 def _show_events(found: list[Any]) -> None:
     for event in found:
         click.echo(event_line(event))
+
+
+@click.command()
+@job_argument
+@click.option(
+    "--to",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write them below this directory. Without it they are listed.",
+)
+@with_data
+@with_server
+def files(session: Session, job_id: str, to: Path | None, data: Path) -> None:
+    """List the outputs in a job's workspace, or copy them.
+
+    It reads the workspace itself, by the settings of the server: run it on a machine that reaches it.
+    """
+    from lucius.bootstrap.upkeep import job_outputs
+
+    job = session.call_job(job_id, lambda client, whole: client.job(whole))
+    found = run(job_outputs(settings_of_command(data), job["workspace_ref"], to))
+    shown = [{"name": name, "size": size} for name, size in found]
+    session.show({"jobId": job["jobId"], "files": shown}, lambda answer: _show_files(answer, to))
+
+
+def _show_files(answer: dict[str, Any], to: Path | None) -> None:
+    for each in printed(answer["files"]):
+        click.echo(f"{each['size']:>10}  {each['name']}")
+    if not answer["files"]:
+        click.echo("no outputs")
+    elif to is not None:
+        click.echo(f"{len(answer['files'])} written to {to}")
 
 
 def show_outcome(session: Session, job: dict[str, Any], done: str) -> None:

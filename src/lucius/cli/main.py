@@ -18,7 +18,7 @@ from lucius.cli.demo import demo
 from lucius.cli.dlq import dlq
 from lucius.cli.failed import failures, redrive_plan, redrive_plans
 from lucius.cli.failures import message_of, show_failure, show_usage
-from lucius.cli.jobs import events, jobs, show, watch
+from lucius.cli.jobs import events, files, jobs, show, watch
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.load import load
@@ -98,7 +98,7 @@ def job() -> None:
     """Look at one job and steer it."""
 
 
-for command in (show, watch, events, cancel, pause, resume, retry, redrive):
+for command in (show, watch, events, files, cancel, pause, resume, retry, redrive):
     job.add_command(command)
 for command in (
     up,

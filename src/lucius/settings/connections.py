@@ -130,6 +130,13 @@ class Storage(Section):
         " in Azure Blob",
         shown="`workspace` in LUCIUS_DATA_DIR",
     )
+    workspace_files: Literal["all", "final"] = setting(
+        "WORKSPACE_FILES",
+        "all",
+        "Which small outputs (up to 64 KiB) of a local workspace are files. `all`: every one. `final`:"
+        " the one at `output_ref` alone, which is quicker; `lucius job files` and services on the kit read"
+        " the others",
+    )
     blob_connection: Secret = setting(
         "BLOB_CONNECTION",
         "",

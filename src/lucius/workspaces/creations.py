@@ -15,12 +15,16 @@ MOST: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class NewNote:
-    """A note to create, unless another one is there; with it go rows of the table `promised`."""
+    """A note to create, unless another one is there; with it go rows of the table `promised`.
+
+    `beside` are objects that stay in the database, by their paths, instead of becoming files.
+    """
 
     key: str
     data: bytes
     unless: str | None = None
     promised: Sequence[tuple[Any, ...]] = ()
+    beside: Sequence[tuple[str, bytes]] = ()
 
 
 def create_together(conn: sqlite3.Connection, creations: Sequence[NewNote]) -> list[bool | None]:
@@ -36,6 +40,8 @@ def create_together(conn: sqlite3.Connection, creations: Sequence[NewNote]) -> l
             there.add(each.key)
     won = [each for each, created in zip(creations, outcomes, strict=True) if created]
     _insert(conn, "notes (key, data)", [(each.key, each.data) for each in won])
+    beside = {path: data for each in won for path, data in each.beside}
+    _insert(conn, "notes (key, data)", list(beside.items()), how="INSERT OR REPLACE")
     promised = [row for each in won for row in each.promised]
     _insert(conn, "promised (path, top, data, owner, boot, at, note)", promised)
     return outcomes
@@ -51,9 +57,11 @@ def _there(conn: sqlite3.Connection, creations: Sequence[NewNote]) -> set[str]:
     return found
 
 
-def _insert(conn: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+def _insert(
+    conn: sqlite3.Connection, table: str, rows: Sequence[tuple[Any, ...]], how: str = "INSERT"
+) -> None:
     for portion in _portions(rows):
-        query = _repeated(f"INSERT INTO {table} VALUES {{}}", len(portion[0]), len(portion))
+        query = _repeated(f"{how} INTO {table} VALUES {{}}", len(portion[0]), len(portion))
         conn.execute(query, [value for row in portion for value in row])
 
 

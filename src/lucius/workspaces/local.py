@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -43,6 +44,8 @@ class LocalWorkspace:
 
     `readable` and `writable` add directories for inputs and outputs. `protected` is refused even
     where it lies inside of them. `boot` names this run of the operating system, if it is not to be asked.
+    `small_as_files`: small outputs below `root` are files too. Otherwise they stay in the database of the
+    notes, from where everyone reads them who reads through a workspace.
     """
 
     def __init__(
@@ -53,8 +56,10 @@ class LocalWorkspace:
         writable: Sequence[Path] = (),
         protected: Sequence[Path] = (),
         boot: str | None = None,
+        small_as_files: bool = True,
     ) -> None:
         self._root = os.path.realpath(root)
+        self._small_as_files = small_as_files
         self._together = FilesTogether()
         self._notes = Notes(self._root)
         self._promises = Promises(self._notes, boot)
@@ -128,7 +133,11 @@ class LocalWorkspace:
                     return read_file(path)
                 return await asyncio.to_thread(read_file, path)
             except FileNotFoundError:
-                return None
+                return await self._beside(path)
+
+    async def _beside(self, path: str) -> bytes | None:
+        """An object of a workspace that is no file: a small output may be in the database alone."""
+        return await self._notes.read(path) if below(path, self._root) else None
 
     async def _note(self, path: str) -> bytes | None:
         """A note. One that is not in the database may be a file of an earlier version, but no link."""
@@ -144,20 +153,20 @@ class LocalWorkspace:
             try:
                 return size_of(path)
             except FileNotFoundError:
-                return None
+                found = await self._beside(path)
+                return None if found is None else len(found)
 
     async def digest(self, uri: str) -> Digest | None:
         path = self._path(uri, self._readable)
         if self._is_note(path):
-            found = await self._note(path)
-            return None if found is None else Digest(sha256(found).hexdigest(), len(found))
+            return _digest(await self._note(path))
         with _reported(uri):
             try:
                 if size_of(path) <= INLINE_BYTES:
                     return digest_of(path)
                 return await asyncio.to_thread(digest_of, path)
             except FileNotFoundError:
-                return None
+                return _digest(await self._beside(path))
 
     async def write(self, uri: str, data: bytes) -> None:
         path = self._path(uri, self._writable)
@@ -181,14 +190,23 @@ class LocalWorkspace:
         mark = None if unless is None else self._path(unless, self._writable)
         if not self._notes.complete and _any_exists(first, mark):  # a note of an earlier version
             return None if mark is not None and await self._note(mark) is not None else 0
-        rest = [PromisedFile(path, self._top(path), data) for path, data in files[1:]]
+        beside = [] if self._small_as_files else self._staying(files[1:])
+        wanted = files[1 + len(beside) :]
+        rest = [PromisedFile(path, self._top(path), data) for path, data in wanted]
         with _reported(uri):
             if self._promises.kept(rest) and not any(self._is_note(each.path) for each in rest):
-                return await self._promises.create(first, data, rest, mark)
+                return await self._promises.create(first, data, rest, mark, beside)
         created = await self._notes.change(NewNote(first, data, mark))
         if not created or not rest:
             return None if created is None else int(created)
         return 1 + (await self.create_all(objects[1:]) or 0)
+
+    def _staying(self, files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        """The first of them, as far as they are of a job's workspace."""
+        own = takewhile(
+            lambda each: below(each[0], self._root) and not self._is_note(each[0]), files
+        )
+        return list(own)
 
     async def _place(
         self, uri: str, files: Sequence[tuple[str, bytes]], *, over: bool = False
@@ -308,6 +326,10 @@ def _note_of_old(path: str) -> bytes | None:
         size_of(path)
         return read_file(path)
     return None
+
+
+def _digest(data: bytes | None) -> Digest | None:
+    return None if data is None else Digest(sha256(data).hexdigest(), len(data))
 
 
 def _any_exists(*paths: str | None) -> bool:

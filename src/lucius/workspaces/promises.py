@@ -102,11 +102,16 @@ class Promises:
         return bool(self._boot) and SYNCS_FILE_SYSTEMS and size <= MOST_BYTES
 
     async def create(
-        self, key: str, data: bytes, files: Sequence[PromisedFile], unless: str | None = None
+        self,
+        key: str,
+        data: bytes,
+        files: Sequence[PromisedFile],
+        unless: str | None = None,
+        beside: Sequence[tuple[str, bytes]] = (),
     ) -> int | None:
-        """Create a note, and then its files in order, up to the first that exists: how many in all.
+        """Create a note, what stays beside it, and then its files in order, up to the first that exists.
 
-        None: the note `unless` is there, and nothing was created.
+        How many were created in all. None: the note `unless` is there, and nothing was created.
         """
         now = time.monotonic()
         rows = [(e.path, e.top, e.data, self._owner, self._boot, now, key) for e in files]
@@ -114,10 +119,11 @@ class Promises:
         def after(won: bool | None) -> int | None:
             if won is None:
                 return None
-            return 1 + self._written(files) if won else 0
+            return 1 + len(beside) + self._written(files) if won else 0
 
-        placed: int | None = await self._notes.change(NewNote(key, data, unless, rows), after)
-        if placed is not None and placed > 1:
+        note = NewNote(key, data, unless, rows, beside)
+        placed: int | None = await self._notes.change(note, after)
+        if placed is not None and placed > 1 + len(beside):
             self._settle_later()
         if self._withdrawn:
             await self._withdraw()

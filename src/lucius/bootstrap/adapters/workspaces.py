@@ -41,6 +41,7 @@ def open_workspace(settings: Settings, *, restores: bool = True) -> Workspace:
         readable=[Path(root).expanduser() for root in settings.input_roots if not is_url(root)],
         writable=[Path(root).expanduser() for root in settings.output_roots if not is_url(root)],
         protected=[settings.data_dir],
+        small_as_files=settings.workspace_files == "all",
     )
     if restores:
         local.recover()
