@@ -29,22 +29,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-FORGETS = pytest.StashKey[bool]()
 BROKERS = re.compile("service_?bus|nats|bus_restarts|two_deployments|broker", re.IGNORECASE)
 """Tests in which a broker's SDK may forget a connection: that of Service Bus does so when the broker ends in
-the middle of its handshake. Python warns when it collects that connection, maybe in another test."""
+the middle of its handshake. Python warns when it collects that connection."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if BROKERS.search(item.nodeid):
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-            item.stash[FORGETS] = True
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """What such a test leaves is collected in it."""
+def pytest_collection_finish() -> None:
+    """What has been imported stays: no collection looks at it again, so that each takes milliseconds."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """What a test leaves open is collected in it. Later, the warning would fail a test that did nothing.
+
+    A fixture, and no hook of the teardown: pytest asks for such warnings before the last of those.
+    """
     yield
-    if item.stash.get(FORGETS, False):
-        gc.collect()
+    gc.collect()

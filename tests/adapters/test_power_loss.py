@@ -241,6 +241,27 @@ async def test_an_older_promise_of_a_process_that_lives_is_void_once_the_newer_o
     assert not place.exists()
 
 
+@pytest.mark.parametrize("how", ["create", "write", "replace"])
+async def test_what_is_written_without_a_promise_ends_an_older_one_at_its_place(
+    tmp_path: Path, how: str
+) -> None:
+    """It is the beginning of the older one, as a loss of power may leave it."""
+    (tmp_path / "out").mkdir()
+    await served(opened(tmp_path, "first"), directive(tmp_path, "job_1"))
+    place = tmp_path / "out" / "job_1.txt"
+    newer = place.read_bytes()[:-1]
+    workspace, uri = opened(tmp_path, "first"), place.as_uri()
+    if how == "replace":
+        expected = await workspace.digest(uri)
+        assert expected is not None
+        assert await workspace.replace(uri, newer, expected)
+    else:
+        place.unlink()
+        await getattr(workspace, how)(uri, newer)
+    opened(tmp_path, "second").recover()
+    assert place.read_bytes() == newer
+
+
 async def test_what_a_killed_process_promised_is_on_disk_before_its_promise_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

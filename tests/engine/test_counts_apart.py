@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lucius.core.effects import Event
+from lucius.core.errors import LedgerUnavailableError
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
 from lucius.engines.outbox.notices import Nudges
@@ -21,11 +22,21 @@ OUT, IN_PROGRESS = [(1, 0)], [(0, 1)]
 
 
 class Held(MemoryLedger):
-    """Once it is told to, it does the next save at once, and answers when it is told to go on."""
+    """Once it is told to, it does the next save at once, and answers when it is told to go on.
+
+    It does not answer the next `unanswered` reads.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.holds, self.saved, self.go_on = False, asyncio.Event(), asyncio.Event()
+        self.unanswered = 0
+
+    async def load(self, job_id: str) -> Job | None:
+        if self.unanswered:
+            self.unanswered -= 1
+            raise LedgerUnavailableError("no answer came")
+        return await super().load(job_id)
 
     async def save(self, job: Job, expected: int, events: Sequence[Event]) -> bool:
         saved = await super().save(job, expected, events)
@@ -122,6 +133,29 @@ def test_an_owner_that_has_taken_the_lane_over_hears_of_what_its_predecessor_sav
         await job.acknowledged(job.asking)
         await asyncio.sleep(70)
         assert counted(owner) == (IN_PROGRESS if looks else OUT)
+
+    untaken(story)
+
+
+@pytest.mark.usefixtures("nobody_is_told")
+@pytest.mark.parametrize("again", [True, False])
+def test_a_look_that_the_ledger_did_not_answer_is_made_again(
+    again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If there were no other, the attempt would count as out for ever."""
+
+    async def story(job: Untaken) -> None:
+        ledger = job.world.ledger
+        assert isinstance(ledger, Held)
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        await job.acknowledged(job.asking)
+        ledger.unanswered = 1
+        await asyncio.sleep(70)
+        assert (ledger.unanswered, counted(job.owner)) == (0, OUT)
+        if not again:
+            monkeypatch.setattr(Releases, "look_again", lambda self: None)
+        await asyncio.sleep(70)
+        assert counted(job.owner) == (IN_PROGRESS if again else OUT)
 
     untaken(story)
 

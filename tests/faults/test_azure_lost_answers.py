@@ -1,6 +1,10 @@
-"""An answer of Azure Tables that is lost: the request has landed, and is refused when it is sent again."""
+"""An answer of Azure Tables that is lost: the request has landed, and is refused when it is sent again.
+
+`LOST_ANSWER_SEEDS=40` loses answers by that many seeds. A seed gives the same requests each time.
+"""
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -30,6 +34,7 @@ from tests.faults.azure_operations import CANCEL, NOTIFIED, Site, applied, lived
 from tests.faults.stopping_store import Clock, DeadError, Fate, StoppingStore
 from tests.lossy_tables import LossyTables
 from tests.memory_tables import ForgetfulTables, MemoryTables
+from tests.simulation.wiring import seeded
 from tests.virtual import VirtualLoop, run_virtually
 
 PREFIX = "t"
@@ -37,6 +42,7 @@ Opens = Callable[..., AzureLedger]
 BACKENDS = {"ledger": (single, AzureTamper), "table": (split, SplitTamper)}
 on_both = pytest.mark.parametrize("backend", BACKENDS)
 ONE = request("one").job.job_id
+SEEDS = range(1, 1 + int(os.environ.get("LOST_ANSWER_SEEDS", "1")))
 
 
 class Place(Site):
@@ -280,11 +286,12 @@ async def persistently(act: Callable[[], Coroutine[Any, Any, str]]) -> str:
 
 @on_both
 @pytest.mark.parametrize("share", [0.03, 0.3], ids=["some answers", "every third answer"])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_answers_are_lost_every_job_ends_and_verify_is_clean(
-    backend: str, share: float
+    backend: str, share: float, seed: int
 ) -> None:
     async def main(loop: VirtualLoop) -> None:
-        tables = LossyTables()
+        tables = LossyTables(seed)
         world = world_of(loop, tables, backend, 0.2)
         async with world.running():
             owners = [await world.owner(f"owner-{n}") for n in range(2)]
@@ -312,7 +319,8 @@ def test_whatever_answers_are_lost_every_job_ends_and_verify_is_clean(
         loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
         await main(loop)
 
-    run_virtually(watched)
+    with seeded(seed):
+        run_virtually(watched)
     assert {type(error) for error in failures} <= {LedgerUnavailableError}
 
 

@@ -30,10 +30,10 @@ class Report:
 
 
 def run(plan: Plan) -> Report:
-    logging.disable(logging.CRITICAL)
     loop = SimLoop(Random(f"order {plan.seed}"))
     with NoGarbage(), seeded(plan.seed), lockstep(Random(f"disk {plan.seed}")):
         world = World(plan, loop)
+        logging.disable(logging.CRITICAL)
         try:
             _go(world)
             return _report(world)

@@ -60,6 +60,8 @@ def seeded(seed: int) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(patch.object(ids, "urandom", source.randbytes))
         patches.enter_context(patch.object(os, "urandom", source.randbytes))
+        secrets = Random(f"secrets {seed}")
+        patches.enter_context(patch.object(random_module, "_urandom", secrets.randbytes))
         yield
     ids._random.forget()
 
