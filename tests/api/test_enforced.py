@@ -11,6 +11,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from lucius.api.app import ROUTES, create_app
+from lucius.api.document import body_of as model_of_body
 from lucius.contract.models.base import example_of
 from lucius.invoker.app import invoker_app
 from lucius.invoker.app import router as invoker
@@ -34,6 +35,9 @@ WRONG_TEXTS = {
     "array": ("", ",", " ,"),
 }
 FORBIDDEN_WORD = "no such word"
+FORBIDDEN_TEXTS = ("", "x" * 3000)
+COUNTS_AS = {"Idempotency-Key": "/idempotency_key", "X-Correlation-Id": "/correlation_id"}
+"""Headers that stand for a field of the command: the refusal points there."""
 
 
 class Forbidden(NamedTuple):
@@ -60,12 +64,13 @@ def about(route: APIRoute) -> dict[str, Any]:
 
 def body_of(route: APIRoute) -> dict[str, Any]:
     """The schema and an example of its body; empty where it takes none."""
-    body = about(route).get("requestBody", {}).get("content", {}).get("application/json", {})
+    found = about(route).get("requestBody", {}).get("content", {}).get("application/json", {})
+    body: dict[str, Any] = found
     if body and "example" not in body:
-        model = route.body_field.field_info.annotation if route.body_field else None
-        assert isinstance(model, type)
+        model = model_of_body(route)
+        assert model is not None
         body["example"] = example_of(model)
-    return dict(body)
+    return body
 
 
 def resolved(schema: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +86,8 @@ def properties(schema: dict[str, Any], document: dict[str, Any]) -> dict[str, An
     found: dict[str, Any] = {}
     for branch in (*whole.get("anyOf", ()), *whole.get("allOf", ())):
         found |= properties(branch, document)
-    return found | whole.get("properties", {})
+    found |= whole.get("properties", {})
+    return found
 
 
 def places(
@@ -133,6 +139,10 @@ def of_parameters() -> Iterator[Forbidden]:
             narrow |= {"pattern"} if "SUCCEEDED" in str(schema.get("items")) else set()
             for text in (*texts, *([FORBIDDEN_WORD] if narrow else [])):
                 yield Forbidden(route, parameter["name"], text)
+            if schema.get("type") == "string":
+                valid = jsonschema_rs.Draft202012Validator(schema).is_valid
+                for text in (each for each in FORBIDDEN_TEXTS if not valid(each)):
+                    yield Forbidden(route, parameter["name"], text)
 
 
 BODIES, PARAMETERS = list(of_bodies()), list(of_parameters())
@@ -150,7 +160,9 @@ async def asked(client: httpx.AsyncClient, each: Forbidden, token: str) -> httpx
         return await client.request(method(each.route), path, json=each.body, headers=headers)
     given = next(p for p in about(each.route)["parameters"] if p["name"] == each.place)
     if given["in"] == "header":
-        return await client.request(method(each.route), path, headers={each.place: each.value})
+        headers = {each.place: each.value}
+        example = body_of(each.route).get("example")
+        return await client.request(method(each.route), path, headers=headers, json=example)
     return await client.request(
         method(each.route),
         path,
@@ -235,8 +247,9 @@ async def test_a_parameter_that_the_document_forbids_is_refused_by_its_name(
     async with client_of(context_of(world)) as client:
         await accepted(client)
         answer = await asked(client, each, "")
-    assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_PARAMETER"), answer.text
-    assert each.place in named_places(answer)
+    code = "INVALID_ENVELOPE" if each.place in COUNTS_AS else "INVALID_PARAMETER"
+    assert (answer.status_code, answer.json()["code"]) == (422, code), answer.text
+    assert COUNTS_AS.get(each.place, each.place) in named_places(answer)
 
 
 def test_every_body_and_parameter_is_looked_at() -> None:
@@ -245,3 +258,4 @@ def test_every_body_and_parameter_is_looked_at() -> None:
     assert {route.name for route in OF_INVOKER} < posts
     assert len(BODIES) > 600
     assert len(PARAMETERS) > 80
+    assert {each.place for each in PARAMETERS} > set(COUNTS_AS)

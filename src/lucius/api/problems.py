@@ -1,7 +1,7 @@
 """Problem documents (RFC 9457): the one place where an error becomes an answer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 from starlette.responses import Response
@@ -19,6 +19,7 @@ from lucius.core.errors import (
 )
 
 MEDIA_TYPE: Final = "application/problem+json"
+T = TypeVar("T")
 TYPE_BASE: Final = "urn:lucius:problem:"
 RETRY_AFTER_SECONDS: Final = 1
 _MAX_ERRORS: Final = 100
@@ -49,6 +50,13 @@ class Rendered(NamedTuple):
     detail: str
     errors: Sequence[JsonObject] = ()
     headers: Mapping[str, str] = {}
+
+
+def offered(part: T | None) -> T:
+    """A part that this process may run without."""
+    if part is None:
+        raise Problem("NOT_SUPPORTED")
+    return part
 
 
 def parameter_problem(name: str, detail: str, code: str = "INVALID_PARAMETER") -> Problem:

@@ -398,4 +398,6 @@ def _nothing() -> None: ...
 def json_response(
     content: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    return Response(orjson.dumps(content), status, dict(headers) if headers else None, JSON)
+    """Moments are written as RFC 3339 in UTC, with Z."""
+    data = orjson.dumps(content, option=orjson.OPT_UTC_Z)
+    return Response(data, status, dict(headers) if headers else None, JSON)
