@@ -11,6 +11,8 @@ import lucius
 
 ROOT = Path(__file__).parents[2]
 OWN = {"client", "contract"}
+LATER = {"pydantic", "pydantic_core"}
+"""With the first answer: a program that only imports the client does not pay for them."""
 OF_THE_SERVER = {"starlette", "uvicorn", "jsonschema_rs", "prometheus_client", "jwt"}
 LOADED = "import sys, lucius.client; print('\\n'.join(sys.modules))"
 
@@ -22,7 +24,7 @@ def test_it_loads_the_contract_and_no_other_part_of_lucius() -> None:
     loaded = done.stdout.split()
     parts = {name.split(".")[1] for name in loaded if name.startswith("lucius.")}
     assert parts == OWN
-    assert not OF_THE_SERVER & {name.partition(".")[0] for name in loaded}
+    assert not (OF_THE_SERVER | LATER) & {name.partition(".")[0] for name in loaded}
 
 
 @pytest.mark.parametrize("own", [OWN, {"services", "platform"}], ids=["client", "services"])

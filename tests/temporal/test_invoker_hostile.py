@@ -88,27 +88,46 @@ async def test_who_hangs_up_while_asking_leaves_no_error(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-WRONG: dict[str, Any] = {
-    "not JSON": b"{",
-    "an array": b"[]",
-    "a number as text": json.dumps(attempt("j", "1")).encode(),  # type: ignore[arg-type]
-    "a boolean as a number": json.dumps(attempt("j", True)).encode(),
-    "no attempt": json.dumps(attempt("j", 0)).encode(),
-    "an attempt beyond all bounds": json.dumps(attempt("j", 10**30)).encode(),
-    "half a character": json.dumps(attempt("\ud800")).encode(),
-    "a lease of two lines": json.dumps(attempt("j", 1, "a\nb")).encode(),
-    "a lease that is too long": json.dumps(attempt("j", 1, "x" * 257)).encode(),
-    "nested beyond all bounds": b'{"jobId":' + b"[" * 5000 + b"]" * 5000 + b"}",
+WRONG: dict[str, tuple[bytes, int, str]] = {
+    "not JSON": (b"{", 400, "INVALID_JSON"),
+    "half a character": (json.dumps(attempt("\ud800")).encode(), 400, "INVALID_JSON"),
+    "a key twice": (b'{"jobId": "a", "jobId": "b"}', 400, "DUPLICATE_KEY"),
+    "nested too deep": (b'{"jobId":' + b"[" * 65 + b"]" * 65 + b"}", 400, "NESTING_TOO_DEEP"),
+    "nested beyond all bounds": (b"[" * 5000 + b"]" * 5000, 400, "NESTING_TOO_DEEP"),
+    "an array": (b"[]", 422, "INVALID_BODY"),
+    "nothing": (b"", 400, "INVALID_JSON"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
-async def test_a_body_of_the_wrong_shape_is_refused_and_not_repeated(
+async def test_a_body_that_is_no_plain_object_is_refused_as_anywhere(
     what: str, tmp_path: Path
 ) -> None:
+    body, *refusal = WRONG[what]
     async with calling(tmp_path) as (client, *_):
-        answer = await client.post(ATTEMPT, content=WRONG[what])
+        for path in (ATTEMPT, PUBLISH, TIMEOUT, "/v1/internal/jobs/x/inputs"):
+            answer = await client.post(path, content=body)
+            assert said(answer) == tuple(refusal)
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        (attempt("j", "1"), "/attempt_no"),  # type: ignore[arg-type]
+        (attempt("j", True), "/attempt_no"),
+        (attempt("j", 0), "/attempt_no"),
+        (attempt("j", 10**30), "/attempt_no"),
+        (attempt("j", 1, "a\nb"), "/lease_id"),
+        (attempt("j", 1, "x" * 257), "/lease_id"),
+    ],
+)
+async def test_a_field_that_does_not_fit_is_named_and_not_repeated(
+    body: dict[str, Any], pointer: str, tmp_path: Path
+) -> None:
+    async with calling(tmp_path) as (client, *_):
+        answer = await client.post(ATTEMPT, json=body)
         assert said(answer) == (422, "INVALID_BODY")
+        assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
         assert "pydantic" not in answer.text
 
 

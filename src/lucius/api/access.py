@@ -13,6 +13,7 @@ from lucius.api.context import Caller, Role
 from lucius.api.jwks import Jwks, JwksUnavailableError, fetch_from
 from lucius.api.keys import KeysUnavailableError, KnownKeys
 from lucius.api.problems import Problem
+from lucius.api.requests import bearer
 from lucius.core.addresses import is_guarded
 from lucius.core.errors import LuciusError
 
@@ -171,11 +172,6 @@ def _texts(value: Any) -> list[str]:
 def _reason(error: jwt.PyJWTError) -> str:
     """What is wrong with a token, never what is in it or in a key."""
     return str(error) if isinstance(error, _PLAIN) else "it cannot be verified"
-
-
-def bearer(request: Request) -> str | None:
-    scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    return text.strip() if scheme.lower() == "bearer" and text else None
 
 
 def unauthenticated(detail: str) -> Problem:

@@ -35,7 +35,14 @@ from lucius.api.routes import (
     webhooks,
     why,
 )
-from lucius.api.routing import ApiRoute, Endpoint, Refuse, ShortRoute, charge_stranger
+from lucius.api.routing import (
+    NO_TELEMETRY,
+    ApiRoute,
+    Endpoint,
+    Refuse,
+    ShortRoute,
+    charge_stranger,
+)
 from lucius.api.streams import Feeds
 
 
@@ -66,14 +73,6 @@ _DESCRIPTION: Final = (
 )
 
 
-_NO_TELEMETRY: Final[Any] = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "auto_configure": False,
-}
-"""FastAPI's own: spans and metrics of requests are ours (`api/tracing.py`, `api/metrics.py`)."""
-
 OnRefusal = Callable[[Request, Exception], Awaitable[Response]]
 
 
@@ -96,7 +95,7 @@ class Application(FastAPI):
             lifespan=_lifespan,
             middleware=[Middleware(Edge, context, self._unrouted, _at_once(routes))],
             exception_handlers={HTTPException: self._unrouted},
-            telemetry=_NO_TELEMETRY,
+            telemetry=NO_TELEMETRY,
             webhooks=webhooks.router,
         )
         self.state.context = context

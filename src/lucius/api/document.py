@@ -54,11 +54,16 @@ def completed(document: JsonObject, routes: Sequence[ApiRoute], *, guarded: bool
     for webhook in webhooks.router.routes:
         if isinstance(webhook, APIRoute):
             _exemplify(webhook, document["webhooks"][webhook.path]["post"])
-    models = [(ProblemView, "serialization"), (UnreadyView, "serialization")]
-    _, found = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    document["components"]["securitySchemes"] = SECURITY
+    return with_models(document, ProblemView, UnreadyView)
+
+
+def with_models(document: JsonObject, *models: type[BaseModel]) -> JsonObject:
+    """With those of problems, which FastAPI does not know: no route returns them."""
+    said = [(model, "serialization") for model in models]
+    _, found = models_json_schema(said, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     components = document["components"]
     components["schemas"] = found["$defs"] | components["schemas"]
-    components["securitySchemes"] = SECURITY
     return document
 
 

@@ -35,9 +35,8 @@ def health_app(
 
     async def readyz(request: Request) -> Response:
         said = {name: each.word for name, each in (await readiness.ask()).items()}
-        ready = all(word == OK for word in said.values())
-        status = "ready" if ready else "not ready"
-        return json_response({"status": status, "checks": said}, 200 if ready else 503)
+        status, code = ("ready", 200) if set(said.values()) <= {OK} else ("not ready", 503)
+        return json_response({"status": status, "checks": said}, code)
 
     async def metrics(request: Request) -> Response:
         if authenticate is not None:
@@ -46,8 +45,7 @@ def health_app(
             except LuciusError as error:
                 return problem_response(error)
         if refresh is not None:
-            said = await readiness.ask()
-            await refresh({name: each.word == OK for name, each in said.items()})
+            await refresh(await readiness.up())
         return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     return Starlette(

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Caller
+from lucius.api.filters import job_query
 from lucius.api.parameters import (
     FlagParameter,
     Limit,
@@ -20,7 +21,6 @@ from lucius.api.routing import json_response
 from lucius.api.stuck import stuck_among
 from lucius.api.views import job_view
 from lucius.contract.models.base import MayMiss
-from lucius.core.idempotency import normal_request_type
 from lucius.core.states import LIVE_JOB, JobState
 from lucius.ports.ledger import JobPage, JobQuery, looks_inside
 
@@ -81,31 +81,8 @@ async def list_page(
 
 
 def _query(context: ApiContext, asked: JobsQuery, caller: Caller, *, dlq: bool) -> JobQuery:
-    query = JobQuery(
-        tenant_ids=_tenants(asked, caller),
-        states=_states(asked),
-        request_type=normal_request_type(asked.request_type) if asked.request_type else None,
-        created_from=asked.created_from,
-        created_to=asked.created_to,
-        dlq=dlq,
-        codes=_some(asked.code),
-        steps=_some(asked.step),
-        services=_some(asked.service),
-        group=asked.group,
-        limit=asked.limit,
-    )
+    query = replace(job_query(asked, caller, _states(asked)), dlq=dlq, limit=asked.limit)
     return replace(query, cursor=_opened(context, query, asked.cursor)) if asked.cursor else query
-
-
-def _tenants(asked: JobsQuery, caller: Caller) -> frozenset[str] | None:
-    named = _some(asked.tenant_id)
-    if caller.tenants is None:
-        return named
-    return named & caller.tenants if named is not None else caller.tenants
-
-
-def _some(words: list[str] | None) -> frozenset[str] | None:
-    return frozenset(words) if words else None
 
 
 def _states(asked: JobsQuery) -> frozenset[JobState] | None:

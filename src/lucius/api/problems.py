@@ -1,8 +1,7 @@
 """Problem documents (RFC 9457): the one place where an error becomes an answer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 from starlette.responses import Response
@@ -20,6 +19,7 @@ from lucius.core.errors import (
 )
 
 MEDIA_TYPE: Final = "application/problem+json"
+T = TypeVar("T")
 TYPE_BASE: Final = "urn:lucius:problem:"
 RETRY_AFTER_SECONDS: Final = 1
 _MAX_ERRORS: Final = 100
@@ -43,29 +43,33 @@ class Problem(LuciusError):
         self.headers = dict(headers or {})
 
 
-@dataclass(frozen=True, slots=True)
-class _Rendered:
+class Rendered(NamedTuple):
+    """An error as what is answered; also for whoever shows it as something else than a document."""
+
     known: ProblemCode
     detail: str
-    errors: Sequence[JsonObject]
-    headers: dict[str, str]
+    errors: Sequence[JsonObject] = ()
+    headers: Mapping[str, str] = {}
+
+
+def offered(part: T | None) -> T:
+    """A part that this process may run without."""
+    if part is None:
+        raise Problem("NOT_SUPPORTED")
+    return part
 
 
 def parameter_problem(name: str, detail: str, code: str = "INVALID_PARAMETER") -> Problem:
     return Problem(code, f"{name}: {detail}", errors=[{"parameter": name, "detail": detail}])
 
 
-def problem_response(error: Exception) -> Response:
+def problem_response(error: Exception, **more: Any) -> Response:
     """The document for an error of ours; anything else is a defect and says nothing but that."""
-    rendered = _render(error)
-    if rendered.known.retry_after and "retry-after" not in rendered.headers:
-        rendered.headers["retry-after"] = str(RETRY_AFTER_SECONDS)
-    return Response(
-        orjson.dumps(problem_document(rendered.known, rendered.detail, rendered.errors)),
-        status_code=rendered.known.status,
-        headers=rendered.headers,
-        media_type=MEDIA_TYPE,
-    )
+    known, detail, errors, headers = rendered(error)
+    if known.retry_after:
+        headers = {"retry-after": str(RETRY_AFTER_SECONDS), **headers}
+    document = problem_document(known, detail, errors) | more
+    return Response(orjson.dumps(document), known.status, dict(headers), MEDIA_TYPE)
 
 
 def problem_document(
@@ -83,24 +87,28 @@ def problem_document(
     return document
 
 
-def _render(error: Exception) -> _Rendered:
+_CODE_OF: Final = {
+    LedgerCorruptError: "LEDGER_CORRUPT",
+    LedgerError: "LEDGER_UNAVAILABLE",
+    BusUnavailableError: "BUS_UNAVAILABLE",
+    WorkflowsUnavailableError: "ORCHESTRATION_UNAVAILABLE",
+}
+"""The first that fits."""
+
+
+def rendered(error: Exception) -> Rendered:
     if isinstance(error, Problem):
-        return _Rendered(error.known, error.detail, error.errors, dict(error.headers))
+        return Rendered(error.known, error.detail, error.errors, error.headers)
     if isinstance(error, RequestError):
         return _refused(error)
     if isinstance(error, LedgerRowUnreadableError):
         detail = f"what is stored of job {error.job_id} cannot be read"
-        return _Rendered(CODES["LEDGER_ROW_UNREADABLE"], detail, (), {})
-    if isinstance(error, LedgerCorruptError):
-        return _Rendered(CODES["LEDGER_CORRUPT"], str(error), (), {})
-    if isinstance(error, LedgerError):
-        return _Rendered(CODES["LEDGER_UNAVAILABLE"], str(error), (), {})
-    if isinstance(error, BusUnavailableError):
-        return _Rendered(CODES["BUS_UNAVAILABLE"], str(error), (), {})
-    if isinstance(error, WorkflowsUnavailableError):
-        return _Rendered(CODES["ORCHESTRATION_UNAVAILABLE"], str(error), (), {})
+        return Rendered(CODES["LEDGER_ROW_UNREADABLE"], detail)
+    for kind, code in _CODE_OF.items():
+        if isinstance(error, kind):
+            return Rendered(CODES[code], str(error))
     known = CODES["INTERNAL_ERROR"]
-    return _Rendered(known, known.explanation, (), {})
+    return Rendered(known, known.explanation)
 
 
 _FROM_INSIDE: Final = (LedgerError, BusUnavailableError, WorkflowsUnavailableError)
@@ -110,35 +118,18 @@ _FROM_INSIDE: Final = (LedgerError, BusUnavailableError, WorkflowsUnavailableErr
 def without_texts(error: LuciusError) -> LuciusError:
     """The same problem for those who need not know what storage or bus said. The log says it."""
     hidden = isinstance(error, _FROM_INSIDE) and not isinstance(error, LedgerRowUnreadableError)
-    return Problem(_render(error).known.code) if hidden else error
-
-
-class Parts(NamedTuple):
-    """An error, for whoever shows it as something else than a document."""
-
-    status: int
-    code: str
-    detail: str
-    errors: Sequence[JsonObject]
-    headers: Mapping[str, str]
-
-
-def problem_parts(error: Exception) -> Parts:
-    rendered = _render(error)
-    known = rendered.known
-    return Parts(known.status, known.code, rendered.detail, rendered.errors, rendered.headers)
+    return Problem(rendered(error).known.code) if hidden else error
 
 
 def outcome_of(error: Exception) -> JsonObject:
     """The same error as one line of a batch."""
-    rendered = _render(error)
-    known = rendered.known
-    return {"status": known.status, "code": known.code, "detail": rendered.detail}
+    known, detail, _, _ = rendered(error)
+    return {"status": known.status, "code": known.code, "detail": detail}
 
 
-def _refused(error: RequestError) -> _Rendered:
+def _refused(error: RequestError) -> Rendered:
     known = CODES.get(error.code)
     if known is None:
         known = ProblemCode(error.code, error.status, "The request was refused", "", "")
     faults: list[JsonObject] = [{"pointer": at, "detail": detail} for at, detail in error.faults]
-    return _Rendered(known, error.detail, faults, {})
+    return Rendered(known, error.detail, faults)

@@ -33,6 +33,9 @@ class Readiness:
             self._asking = asyncio.create_task(self._ask())
         return await asyncio.shield(self._asking)
 
+    async def up(self) -> dict[str, bool]:
+        return {name: each.word == OK for name, each in (await self.ask()).items()}
+
     async def _ask(self) -> dict[str, Said]:
         """A change of what a dependency says is logged."""
         said = await asyncio.gather(*(self._asked(check) for check in self._checks.values()))

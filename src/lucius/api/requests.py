@@ -47,6 +47,15 @@ def seconds_to_wait(request: Request) -> float:
     return wait
 
 
+def bearer(request: Request) -> str | None:
+    """The token of `Authorization: Bearer`. By hand: this is on the way of every callback."""
+    for name, value in request.scope["headers"]:
+        if name == b"authorization":
+            scheme, _, token = value.decode("latin-1").partition(" ")
+            return token.strip() if scheme.lower() == "bearer" else None
+    return None
+
+
 def parameter(name: str, text: str, read: Callable[[Any], T]) -> T:
     """What a text means, or a problem that names the parameter."""
     try:

@@ -45,6 +45,13 @@ ON_RESERVE: Final = OPERATORS | {Role.MONITOR}
 JSON: Final = "application/json"
 SYSTEM: Final = "system"
 """The tag of what monitors ask: no span is opened for it."""
+NO_TELEMETRY: Final[Any] = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "auto_configure": False,
+}
+"""FastAPI's own: spans and metrics of requests are ours (`api/tracing.py`, `api/metrics.py`)."""
 _MAX_NAME: Final = 64
 _CONTEXT: Final = "lucius.context"
 _CALLER: Final = "lucius.caller"
@@ -394,4 +401,6 @@ def _nothing() -> None: ...
 def json_response(
     content: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    return Response(orjson.dumps(content), status, dict(headers) if headers else None, JSON)
+    """Moments are written as RFC 3339 in UTC, with Z."""
+    data = orjson.dumps(content, option=orjson.OPT_UTC_Z)
+    return Response(data, status, dict(headers) if headers else None, JSON)

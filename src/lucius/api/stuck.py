@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from starlette.requests import Request
 
 from lucius.api.context import ApiContext
-from lucius.api.problems import Problem
+from lucius.api.problems import offered
 from lucius.api.readiness import OK, Readiness
 from lucius.core.job import Job
 
@@ -20,6 +20,4 @@ async def stuck_among(
     context: ApiContext, request: Request, jobs: Sequence[Job]
 ) -> Collection[str]:
     """The ids of those that do not go on by themselves."""
-    if context.doctor is None:
-        raise Problem("NOT_SUPPORTED")
-    return await context.doctor.stuck(jobs, await troubles_of(request))
+    return await offered(context.doctor).stuck(jobs, await troubles_of(request))

@@ -1,15 +1,26 @@
-"""JSON views of the aggregate, as clients read it. Pure; times are RFC 3339 with Z."""
+"""JSON views of the aggregate, as clients read it. Pure; moments are RFC 3339 with Z once they are sent."""
 
 from datetime import datetime
 from typing import Any
 
+from pydantic import BaseModel
+
 from lucius.api.explain import explain, instant
 from lucius.contract.models.base import JsonObject
+from lucius.contract.models.jobs import ExecutionView
+from lucius.contract.models.protocols import ProtocolStepView, ProtocolView
 from lucius.core.effects import Event
 from lucius.core.job import Entry, Execution, Job, Step, phase_of
 from lucius.core.plan import Plan, StepPlan
 from lucius.core.states import entry_status, job_status, step_status
 from lucius.ports.config import JobProtocol
+
+
+def picked(model: type[BaseModel], value: object, **other: Any) -> JsonObject:
+    """The fields of a model, from what has them by the same names; `other` are those that it has not."""
+    return {
+        name: other[name] if name in other else getattr(value, name) for name in model.model_fields
+    }
 
 
 def etag_of(job: Job) -> str:
@@ -132,21 +143,8 @@ def executions_view(job: Job) -> JsonObject:
 
 
 def _execution_view(job_id: str, planned: StepPlan, execution: Execution) -> JsonObject:
-    return {
-        "exec_id": execution.exec_id,
-        "jobId": job_id,
-        "stepId": planned.step_id,
-        "step_id": planned.step_id,
-        "attempt_no": execution.attempt_no,
-        "state": execution.state.value,
-        "status": execution.state.value,
-        "lease_owner": execution.lease_owner,
-        "leased_at": instant(execution.leased_at),
-        "lease_expires_at": _at(execution.lease_expires_at),
-        "started_at": _at(execution.started_at),
-        "finished_at": _at(execution.finished_at),
-        "reason": execution.reason.value if execution.reason else None,
-    }
+    ids = {"jobId": job_id, "stepId": planned.step_id, "step_id": planned.step_id}
+    return picked(ExecutionView, execution, **ids, status=execution.state)
 
 
 def event_view(job_id: str, event: Event) -> JsonObject:
@@ -164,26 +162,19 @@ def event_view(job_id: str, event: Event) -> JsonObject:
 
 
 def protocol_view(protocol: JobProtocol) -> JsonObject:
-    schemas = protocol.schemas
-    return {
-        "protocol_id": protocol.protocol_id,
-        "request_type": protocol.request_type,
-        "description": protocol.description,
-        "steps": [
-            {
-                "stepId": step.step_id,
-                "step_id": step.step_id,
-                "step_type": step.step_type,
-                "service": step.service,
-                "stage": step.stage,
-                "max_attempts": step.policy.max_attempts,
-                "ack_timeout_seconds": step.policy.ack_timeout.total_seconds(),
-                "lease_seconds": step.policy.lease.total_seconds(),
-                "payload_schema": dict(schemas[step.step_id]) if step.step_id in schemas else None,
-            }
-            for step in protocol.steps
-        ],
-    }
+    steps = [
+        picked(
+            ProtocolStepView,
+            step,
+            stepId=step.step_id,
+            max_attempts=step.policy.max_attempts,
+            ack_timeout_seconds=step.policy.ack_timeout.total_seconds(),
+            lease_seconds=step.policy.lease.total_seconds(),
+            payload_schema=protocol.schemas.get(step.step_id),
+        )
+        for step in protocol.steps
+    ]
+    return picked(ProtocolView, protocol, steps=steps)
 
 
 def _at(at: datetime | None) -> str | None:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lucius.api.context import Caller
-from lucius.api.problems import Problem, problem_parts
+from lucius.api.problems import Problem, rendered
 from lucius.api.routing import Context, KnownCaller
 from lucius.console.oidc import PENDING_SECONDS, Oidc
 from lucius.console.orders import form_of
@@ -67,8 +67,8 @@ class SigningIn:
         try:
             found = await self._sessions.caller_with(fields.get("key", [""])[0])
         except Problem as refused:
-            status, _, detail, _, _ = problem_parts(refused)
-            return self._form(request, target, status, detail)
+            known, detail, _, _ = rendered(refused)
+            return self._form(request, target, known.status, detail)
         return self._signed_in(request, found, target)
 
     def _signed_in(self, request: Request, caller: Caller, target: str) -> Response:
@@ -135,8 +135,8 @@ class SigningIn:
             found = await self._oidc.finish(request, pending)
             cookie, seconds = self._sessions.begin(found)
         except LuciusError as refused:
-            status, _, detail, _, _ = problem_parts(refused)
-            return self._form(request, f"{self._site.root}/", status, detail)
+            known, detail, _, _ = rendered(refused)
+            return self._form(request, f"{self._site.root}/", known.status, detail)
         target = local(str((pending or {}).get("next", "")), self._site.root)
         # A page of ours, and not a redirect: on a way that began elsewhere no strict cookie is sent.
         response = self._site.page(request, None, "signed_in.html", target=target)

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.problems import problem_parts
+from lucius.api.problems import rendered
 from lucius.api.routing import Context, Endpoint, KnownCaller, ShortRoute, known_caller, needs
 from lucius.console import words
 from lucius.console.asking import Api
@@ -158,12 +158,18 @@ class Site:
 
     def refuse(self, request: Request, error: Exception) -> Response:
         """An error as a page. Who is not signed in is sent to where they can be."""
-        status, code, detail, faults, headers = problem_parts(error)
-        if status == 401 and self.signs_in:
+        known, detail, faults, headers = rendered(error)
+        if known.status == 401 and self.signs_in:
             return self._to_sign_in(request)
         caller: Caller | None = getattr(request.state, "caller", None)
         response = self.page(
-            request, caller, "refusal.html", status, code=code, detail=detail, faults=faults
+            request,
+            caller,
+            "refusal.html",
+            known.status,
+            code=known.code,
+            detail=detail,
+            faults=faults,
         )
         if "retry-after" in headers:
             response.headers["retry-after"] = headers["retry-after"]

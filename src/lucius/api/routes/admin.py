@@ -11,7 +11,7 @@ from lucius.api.declared import problems
 from lucius.api.listing import JobsQuery, list_page
 from lucius.api.orders import said_by
 from lucius.api.parameters import JobIdInPath, ServiceInPath
-from lucius.api.problems import Problem
+from lucius.api.problems import Problem, offered
 from lucius.api.requests import visible_job
 from lucius.api.routes.control import MOVED, moved
 from lucius.api.routes.system import BAD_CONFIG
@@ -109,9 +109,7 @@ async def get_backlog_of_service(
 async def retry_outbox(
     context: Context, body: Annotated[MayMiss[EmptyBody], Body()] = None
 ) -> Response:
-    if context.retry_outbox is None:
-        raise Problem("NOT_SUPPORTED")
-    return json_response(await context.retry_outbox())
+    return json_response(await offered(context.retry_outbox)())
 
 
 @router.get(

@@ -25,6 +25,7 @@ from lucius.api.filters import job_filter
 from lucius.api.orders import said_by
 from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
 from lucius.api.stuck import stuck_among
+from lucius.api.views import picked
 from lucius.contract.models.base import JsonObject
 from lucius.contract.models.control import (
     BulkBody,
@@ -231,15 +232,8 @@ async def _ordered(
 
 
 def _answer(tally: Tally, *, dry_run: bool) -> JsonObject:
-    return {
-        "dry_run": dry_run,
-        "matched": tally.matched,
-        "applied": tally.applied,
-        "already": tally.already,
-        "refused": dict(tally.refused),
-        "refusals": [_refusal(job_id, refusal) for job_id, refusal in tally.refusals],
-        "more": tally.more,
-    }
+    refusals = [_refusal(job_id, refusal) for job_id, refusal in tally.refusals]
+    return picked(BulkView, tally, dry_run=dry_run, refusals=refusals)
 
 
 def _refusal(job_id: str, refusal: Refusal) -> JsonObject:

@@ -13,6 +13,7 @@ from lucius.api.context import ApiContext
 from lucius.api.declared import problems
 from lucius.api.problems import Problem
 from lucius.api.replies import answer, proven, take_reply
+from lucius.api.requests import bearer
 from lucius.api.routing import (
     JSON,
     Context,
@@ -40,14 +41,6 @@ _PLAIN: Final = {
     outcome: json_response({"outcome": outcome.value}).body
     for outcome in (Outcome.APPLIED, Outcome.DUPLICATE, Outcome.LATE)
 }
-
-
-def bearer(request: Request) -> str | None:
-    for name, value in request.scope["headers"]:
-        if name == b"authorization":
-            scheme, _, token = value.decode("latin-1").partition(" ")
-            return token.strip() if scheme.lower() == "bearer" else None
-    return None
 
 
 def _bound(context: ApiContext, request: Request) -> Binding:

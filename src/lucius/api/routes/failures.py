@@ -8,10 +8,11 @@ from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.declared import problems
-from lucius.api.explain import instant
+from lucius.api.filters import tenants_asked
 from lucius.api.parameters import WordsParameter
-from lucius.api.problems import Problem
+from lucius.api.problems import Problem, offered
 from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
+from lucius.api.views import picked
 from lucius.contract.models.base import JsonObject, MayMiss
 from lucius.contract.models.insight import FailureGroupView, FailuresView
 from lucius.ports.failures import FailureGroup
@@ -45,12 +46,8 @@ async def groups_for(
     context: ApiContext, caller: Caller, asked: frozenset[str] = frozenset()
 ) -> list[FailureGroup]:
     """What the caller may see: failures of its own tenants, or of all."""
-    if context.failures is None:
-        raise Problem("NOT_SUPPORTED")
-    tenants = asked or caller.tenants
-    if caller.tenants is not None and asked:
-        tenants = asked & caller.tenants
-    return list(await context.failures.groups(tenants))
+    tenants = tenants_asked(asked, caller)
+    return list(await offered(context.failures).groups(tenants))
 
 
 @router.get(
@@ -95,18 +92,5 @@ def no_group(name: str) -> Problem:
 
 
 def group_view(group: FailureGroup) -> JsonObject:
-    return {
-        "group": group.group,
-        "step_id": group.step_id,
-        "service": group.service,
-        "code": group.code,
-        "message": group.message,
-        "place": group.place,
-        "count": group.count,
-        "first_at": instant(group.first_at),
-        "last_at": instant(group.last_at),
-        "tenants": list(group.tenants[:_SHOWN_TENANTS]),
-        "tenant_count": len(group.tenants),
-        "trend": list(group.trend),
-        "example": group.example,
-    }
+    shown, count = group.tenants[:_SHOWN_TENANTS], len(group.tenants)
+    return picked(FailureGroupView, group, tenants=shown, tenant_count=count)

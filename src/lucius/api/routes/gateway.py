@@ -13,7 +13,7 @@ from lucius.api.context import ApiContext, Role
 from lucius.api.declared import problems
 from lucius.api.faults import read_as
 from lucius.api.parameters import ServiceInPath
-from lucius.api.problems import Problem, outcome_of, without_texts
+from lucius.api.problems import Problem, offered, outcome_of, without_texts
 from lucius.api.replies import answer, proven, take_reply
 from lucius.api.routing import (
     Context,
@@ -63,10 +63,9 @@ async def pull_directives(context: Context, request: Request, caller: KnownCalle
     given = await optional_object(request, context.options.max_body_bytes)
     body = read_as(PullBody, given)
     worker_id, slots, version = said_of_itself(given, [])
-    if context.gateway is None:
-        raise Problem("NOT_SUPPORTED")
+    gateway = offered(context.gateway)
     service: str = request.path_params["service"]
-    await context.gateway.admit(service, caller.tenants)
+    await gateway.admit(service, caller.tenants)
     if context.services is not None:  # a worker that is refused is not registered
         context.services.pulled(service, worker_id or caller.name, slots, version)
 
@@ -77,7 +76,7 @@ async def pull_directives(context: Context, request: Request, caller: KnownCalle
                     pass
 
     with waiting(context, request, caller) if body.wait_seconds else nullcontext():
-        directives = await context.gateway.pull(
+        directives = await gateway.pull(
             service, body.max, body.wait_seconds, caller.tenants, gone, caller.stands
         )
     if not directives:

@@ -46,7 +46,7 @@ async def _command(
         Header(description="Counts as `tracestate`, with the header `traceparent`"),
     ] = None,
     correlation_id: Annotated[
-        MayMiss[str],
+        MayMiss[ShortText],
         Header(
             alias="X-Correlation-Id",
             description="Counts as `correlation_id`, if the body has none",

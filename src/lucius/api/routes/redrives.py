@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.declared import header, problems
-from lucius.api.explain import instant
 from lucius.api.filters import job_filter
 from lucius.api.orders import reason_in
 from lucius.api.parameters import PlanIdInPath
-from lucius.api.problems import Problem
+from lucius.api.problems import Problem, offered
 from lucius.api.routes.failures import groups_for, no_group
 from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
+from lucius.api.views import picked
 from lucius.contract.models.base import JsonObject, MayMiss
 from lucius.contract.models.control import OrderBody
 from lucius.contract.models.insight import (
@@ -27,15 +27,9 @@ from lucius.contract.models.insight import (
 from lucius.core.idempotency import canonical_json
 from lucius.core.states import JobState
 from lucius.ports.ledger import JobQuery, looks_inside
-from lucius.ports.redrives import RedrivePlan, RedriveRules, Redrives
+from lucius.ports.redrives import RedrivePlan, RedriveRules
 
 router = APIRouter(route_class=ApiRoute, tags=["failures"])
-
-
-def _redrives(context: ApiContext) -> Redrives:
-    if context.redrives is None:
-        raise Problem("NOT_SUPPORTED")
-    return context.redrives
 
 
 @router.post(
@@ -65,7 +59,7 @@ async def start_redrive(context: Context, caller: KnownCaller, body: StartRedriv
         if query.group not in known:
             raise no_group(query.group)
     rules, bound = _rules(body), caller.tenants is not None
-    plan = await _redrives(context).start(
+    plan = await offered(context.redrives).start(
         query, rules, caller.known_as, reason_in(body), bound=bound
     )
     location = {"location": f"/v1/redrives/{plan.plan_id}"}
@@ -103,7 +97,7 @@ def _stop_after(text: str) -> tuple[float, bool]:
     responses=problems("NOT_SUPPORTED"),
 )
 async def list_redrives(context: Context, caller: KnownCaller) -> Response:
-    plans = [plan for plan in await _redrives(context).plans() if _may_see(caller, plan)]
+    plans = [plan for plan in await offered(context.redrives).plans() if _may_see(caller, plan)]
     return json_response({"plans": [plan_view(plan) for plan in plans]})
 
 
@@ -122,7 +116,7 @@ async def stop_redrive(
     body: Annotated[MayMiss[OrderBody], Body()] = None,
 ) -> Response:
     plan = await _visible_plan(context, plan_id, caller)
-    stopped = await _redrives(context).stop(plan.plan_id, caller.known_as)
+    stopped = await offered(context.redrives).stop(plan.plan_id, caller.known_as)
     if stopped is None:
         raise Problem("PLAN_NOT_FOUND")
     return json_response(plan_view(stopped))
@@ -141,7 +135,7 @@ async def get_redrive(context: Context, caller: KnownCaller, plan_id: PlanIdInPa
 
 
 async def _visible_plan(context: ApiContext, plan_id: str, caller: Caller) -> RedrivePlan:
-    for plan in await _redrives(context).plans():
+    for plan in await offered(context.redrives).plans():
         if plan.plan_id == plan_id and _may_see(caller, plan):
             return plan
     raise Problem("PLAN_NOT_FOUND")
@@ -157,22 +151,12 @@ def _may_see(caller: Caller, plan: RedrivePlan) -> bool:
 def plan_view(plan: RedrivePlan) -> JsonObject:
     rules = plan.rules
     named = {"tenant_id": sorted(plan.tenants)} if plan.tenants is not None else {}
-    return {
-        "planId": plan.plan_id,
-        "state": plan.state.value,
-        "filter": {**plan.filters, **named},
-        "canary": rules.canary,
-        "rate": rules.rate,
-        "stop_after": f"{rules.stop_after:g}" if rules.counts else f"{rules.stop_after:.0%}",
-        "created_at": instant(plan.created_at),
-        "updated_at": instant(plan.updated_at),
-        "by": plan.by,
-        "reason": plan.reason,
-        "matched": plan.matched,
-        "redriven": plan.redriven,
-        "succeeded": plan.succeeded,
-        "failed": plan.failed,
-        "refused": plan.refused,
-        "under_way": plan.under_way,
-        "said": plan.said,
-    }
+    return picked(
+        RedrivePlanView,
+        plan,
+        planId=plan.plan_id,
+        filter={**plan.filters, **named},
+        canary=rules.canary,
+        rate=rules.rate,
+        stop_after=f"{rules.stop_after:g}" if rules.counts else f"{rules.stop_after:.0%}",
+    )

@@ -1,30 +1,32 @@
 """Services: who works for them and how fast; and pausing one whose dependency is down."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Role
+from lucius.api.context import Role
 from lucius.api.declared import problems
-from lucius.api.explain import instant
 from lucius.api.orders import reason_in
 from lucius.api.parameters import ServiceInPath
-from lucius.api.problems import Problem
+from lucius.api.problems import offered
 from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
+from lucius.api.views import picked
 from lucius.contract.models.base import JsonObject, MayMiss
 from lucius.contract.models.control import OrderBody
-from lucius.contract.models.services import ServiceOrderView, ServicesView
+from lucius.contract.models.services import (
+    ServiceOrderView,
+    ServicesView,
+    ServiceView,
+    WorkerView,
+)
 from lucius.core.effects import Outcome
-from lucius.ports.services import KnownService, ServiceBook
+from lucius.ports.services import KnownService
 
+_OF_ALL_TENANTS: Final = (
+    *("waiting", "sent", "running", "oldest_sent_at", "rate_per_minute", "failure_rate"),
+)
 router = APIRouter(route_class=ApiRoute, tags=["services"])
-
-
-def _book(context: ApiContext) -> ServiceBook:
-    if context.services is None:
-        raise Problem("NOT_SUPPORTED")
-    return context.services
 
 
 @router.get(
@@ -38,49 +40,28 @@ def _book(context: ApiContext) -> ServiceBook:
     responses=problems("NOT_SUPPORTED"),
 )
 async def list_services(context: Context, caller: KnownCaller) -> Response:
-    views = await _book(context).services()
+    views = await offered(context.services).services()
     whole = caller.tenants is None
     return json_response({"services": [service_view(view, whole=whole) for view in views]})
 
 
 def service_view(view: KnownService, *, whole: bool) -> JsonObject:
     """`whole`: with what belongs to all tenants together."""
-    return {
-        "service": view.service,
-        "step_types": list(view.step_types),
-        "subscribed": view.subscribed,
-        "paused": _pause(view, whole=whole),
-        "first_seen": instant(view.first_seen) if view.first_seen is not None else None,
-        "last_seen": instant(view.last_seen) if view.last_seen is not None else None,
-        "refused_at": instant(view.refused_at) if view.refused and view.refused_at else None,
-        "waiting": view.waiting if whole else None,
-        "sent": view.sent if whole else None,
-        "running": view.running if whole else None,
-        "oldest_sent_at": instant(view.oldest_sent) if whole and view.oldest_sent else None,
-        "rate_per_minute": round(view.rate, 2) if whole else None,
-        "failure_rate": round(view.failure_rate, 4) if whole else None,
-        "workers": _workers(view) if whole else [],
-    }
-
-
-def _pause(view: KnownService, *, whole: bool) -> JsonObject | None:
-    if view.paused_at is None:
-        return None
-    said = (view.paused_by, view.paused_reason) if whole else (None, None)
-    return {"at": instant(view.paused_at), "by": said[0], "reason": said[1]}
-
-
-def _workers(view: KnownService) -> list[JsonObject]:
-    return [
-        {
-            "worker_id": worker.worker_id,
-            "last_seen": instant(worker.last_seen),
-            "running": worker.running,
-            "slots": worker.slots,
-            "version": worker.version,
-        }
-        for worker in view.workers
-    ]
+    paused = {"at": view.paused_at, "by": view.paused_by, "reason": view.paused_reason}
+    shown = picked(
+        ServiceView,
+        view,
+        paused=paused if view.paused_at is not None else None,
+        refused_at=view.refused_at if view.refused else None,
+        oldest_sent_at=view.oldest_sent,
+        rate_per_minute=round(view.rate, 2),
+        failure_rate=round(view.failure_rate, 4),
+        workers=[picked(WorkerView, worker) for worker in view.workers],
+    )
+    if not whole:
+        shown |= dict.fromkeys(_OF_ALL_TENANTS) | {"workers": []}
+        paused |= {"by": None, "reason": None}
+    return shown
 
 
 def _declared(summary: str, description: str) -> dict[str, Any]:
@@ -108,7 +89,9 @@ async def pause_service(
     service: ServiceInPath,
     body: Annotated[MayMiss[OrderBody], Body()] = None,
 ) -> Response:
-    return _ordered(service, await _book(context).pause(service, caller.known_as, reason_in(body)))
+    return _ordered(
+        service, await offered(context.services).pause(service, caller.known_as, reason_in(body))
+    )
 
 
 @router.post(
@@ -120,7 +103,7 @@ async def resume_service(
     service: ServiceInPath,
     body: Annotated[MayMiss[OrderBody], Body()] = None,
 ) -> Response:
-    return _ordered(service, await _book(context).resume(service))
+    return _ordered(service, await offered(context.services).resume(service))
 
 
 def _ordered(service: str, done: bool) -> Response:

@@ -102,7 +102,6 @@ async def metrics(context: Context, request: Request) -> Response:
     """Also during an outage: a scrape that fails then would hide it."""
     if context.refresh is not None:
         readiness: Readiness = request.app.state.readiness
-        said = await readiness.ask()
-        await context.refresh({name: each.word == OK for name, each in said.items()})
+        await context.refresh(await readiness.up())
     content = generate_latest(context.registry or CollectorRegistry())
     return Response(content, headers={"content-type": CONTENT_TYPE_LATEST})

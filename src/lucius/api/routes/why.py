@@ -4,27 +4,21 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Role
+from lucius.api.context import Role
 from lucius.api.declared import problems
-from lucius.api.explain import instant
 from lucius.api.parameters import JobIdInPath
-from lucius.api.problems import Problem
+from lucius.api.problems import offered
 from lucius.api.requests import visible_job
 from lucius.api.routes.system import warnings_of
 from lucius.api.routing import SYSTEM, ApiRoute, Context, KnownCaller, json_response, needs
 from lucius.api.stuck import troubles_of
+from lucius.api.views import picked
 from lucius.contract.models.base import JsonObject
-from lucius.contract.models.insight import JobWhyView, SystemWhyView
+from lucius.contract.models.insight import EvidenceView, JobWhyView, SystemWhyView, WhyView
 from lucius.core.errors import LedgerUnavailableError
-from lucius.ports.diagnosis import Diagnosis, Doctor, Evidence
+from lucius.ports.diagnosis import Diagnosis, Evidence
 
 router = APIRouter(route_class=ApiRoute, dependencies=[needs(Role.READ)])
-
-
-def _doctor(context: ApiContext) -> Doctor:
-    if context.doctor is None:
-        raise Problem("NOT_SUPPORTED")
-    return context.doctor
 
 
 @router.get(
@@ -39,7 +33,7 @@ def _doctor(context: ApiContext) -> Doctor:
 async def why_job(
     context: Context, request: Request, caller: KnownCaller, job_id: JobIdInPath
 ) -> Response:
-    doctor = _doctor(context)
+    doctor = offered(context.doctor)
     try:
         job = await visible_job(context, job_id, caller)
     except LedgerUnavailableError as error:
@@ -70,7 +64,7 @@ def _ledger_away(told: str) -> Diagnosis:
 )
 async def why(context: Context, request: Request, caller: KnownCaller) -> Response:
     """What cannot be known is left out, while the ledger is away: that it is, is the answer."""
-    doctor, troubles = _doctor(context), await troubles_of(request)
+    doctor, troubles = offered(context.doctor), await troubles_of(request)
     try:
         warnings = await warnings_of(context)
     except LedgerUnavailableError:
@@ -80,19 +74,10 @@ async def why(context: Context, request: Request, caller: KnownCaller) -> Respon
 
 
 def finding_view(found: Diagnosis) -> JsonObject:
-    return {
-        "cause": found.cause,
-        "severity": found.severity.name,
-        "summary": found.summary,
-        "since": instant(found.since) if found.since is not None else None,
-        "evidence": [
-            {"what": each.what, "at": instant(each.at) if each.at is not None else None}
-            for each in found.evidence
-        ],
-        "next": {
-            "what": found.next_what,
-            "at": instant(found.next_at) if found.next_at is not None else None,
-        },
-        "command": found.command,
-        "service": found.service,
-    }
+    return picked(
+        WhyView,
+        found,
+        severity=found.severity.name,
+        evidence=[picked(EvidenceView, each) for each in found.evidence],
+        next={"what": found.next_what, "at": found.next_at},
+    )

@@ -95,7 +95,8 @@ class Invoker:
         if job is None or step is None:
             return None
         if lane not in (None, own := job.plan.routing.lane):
-            raise RequestError("INVALID_BODY", f"/lane: job {job_id} is on lane {own}, not {lane}")
+            said = f"job {job_id} is on lane {own}, not {lane}"
+            raise RequestError("INVALID_BODY", f"/lane: {said}", faults=(("/lane", said),))
         if not speaks_for(asked, step.execution):
             return Answered(SUPERSEDED, job)
         if not _unsent(step, asked):
