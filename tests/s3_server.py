@@ -50,16 +50,14 @@ class S3Server:
 
     @property
     def known(self) -> dict[str, str]:
-        """Variables that hold credentials which it takes."""
+        """Variables that hold its addresses, and credentials which it takes."""
         return {
             "AWS_ACCESS_KEY_ID": self.key,
             "AWS_SECRET_ACCESS_KEY": self.secret,
             "GOOGLE_BEARER_TOKEN": TOKEN,
+            "AWS_ENDPOINT_URL": self.keyed,
+            "STORAGE_EMULATOR_HOST": self.gcs,
         }
-
-    @property
-    def settings(self) -> dict[str, str]:
-        return {"LUCIUS_S3_ENDPOINT": self.keyed, "LUCIUS_GCS_ENDPOINT": self.gcs}
 
     def bucket(self) -> str:
         """A new one."""

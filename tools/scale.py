@@ -13,8 +13,8 @@ from typing import Final
 
 REQUESTS: Final = Path(__file__).resolve().parent.parent / "docs/reference/requests-per-job.json"
 LANES: Final = 16
-REFRESH_SECONDS: Final = (5, 30)
-"""LUCIUS_CONFIG_REFRESH_SECONDS: its default, and what the chart sets."""
+REFRESH_SECONDS: Final = 30
+"""Between two looks of a process at App Configuration."""
 
 
 @dataclass(frozen=True)

@@ -111,17 +111,14 @@ def _full(found: list[Row], *bounds: str) -> str:
 
 
 def _limits() -> str:
-    often, seldom = REFRESH_SECONDS
     return f"""
 ## Limits that Azure publishes
 
 | number | of what | page on Microsoft Learn |
 |---|---|---|
 {"".join(_limit(each) for each in LIMITS)}
-App Configuration is not asked for each job: a process looks at it every `LUCIUS_CONFIG_REFRESH_SECONDS`. A
-store of the tier Standard serves {processes(often)} processes every {often} seconds (the default), and \
-{processes(seldom)} every
-{seldom} (what the Helm chart sets).
+App Configuration is not asked for each job: a process looks at it every {REFRESH_SECONDS} seconds. A store of
+the tier Standard serves {processes(REFRESH_SECONDS)} processes so.
 """
 
 

@@ -15,7 +15,7 @@ param services array = ['ocr', 'embedding', 'sis']
 @allowed(['shared', 'isolated', 'filtered'])
 param topology string = 'shared'
 
-@description('LUCIUS_SERVICEBUS_PREFIX, where it is set.')
+@description('LUCIUS_SYSTEM and a hyphen, where it is set to another name than lucius.')
 param prefix string = ''
 
 var lanes = 16

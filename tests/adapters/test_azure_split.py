@@ -10,16 +10,13 @@ import pytest
 from azure.data.tables.aio import TableServiceClient
 
 from lucius.bootstrap.adapters.ledgers import open_ledger
-from lucius.core.decide import decide
 from lucius.core.errors import LedgerError, LedgerRowUnreadableError
 from lucius.core.ids import new_job_id
-from lucius.ledgers.azure.heads import StepsHead
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.projections import Tables
 from lucius.ledgers.azure.split import SplitTables
-from lucius.ledgers.azure.store import Refused
-from lucius.ports.ledger import Created, Duplicate
+from lucius.ports.ledger import Created
 from lucius.settings import load_settings
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import (
@@ -31,17 +28,17 @@ from tests.conformance.azure_ledgers import (
     TENANTS,
     fresh_prefix,
 )
-from tests.conformance.jobs import Made, ack_of, at, make
+from tests.conformance.jobs import Made, at, make
 from tests.faults.stopping_store import Clock
 from tests.memory_tables import MemoryTables
 
 JOB_ID = new_job_id(at(0))
 
 
-def opened(store: MemoryTables, *hot: str, now: float = 0) -> AzureLedger:
+def opened(store: MemoryTables, now: float = 0) -> AzureLedger:
     clock = Clock(at(now))
     tables = Tables(JOBS, STEPS, OUTBOX, EVENTS)
-    layout = SplitTables(store, tables, now=clock, hot=hot, lag=timedelta())
+    layout = SplitTables(store, tables, now=clock, lag=timedelta())
     return AzureLedger(store, layout, tenants=TENANTS, lanes=LANES, shared="shared", now=clock)
 
 
@@ -98,38 +95,6 @@ def test_an_id_alone_finds_the_job_of_any_tenant_and_month() -> None:
         for each in made:
             assert await opened(store).load(each.job.job_id) == each.job
         assert await opened(store).load(new_job_id(at(0))) is None
-
-    run(main())
-
-
-def test_jobs_of_a_hot_tenant_are_spread_and_found_whatever_the_setting_says_later() -> None:
-    store = MemoryTables()
-
-    async def main() -> None:
-        made = [request(n) for n in range(40)]
-        for each in made:
-            await created(opened(store, "tenant_a"), each)
-        buckets = {partition for partition, _ in store.tables[JOBS]}
-        assert len(buckets) > 8
-        assert all(bucket.startswith("tenant_a|202601|") for bucket in buckets)
-        for each in made:
-            assert await opened(store).load(each.job.job_id) == each.job
-            assert await opened(store).claimed(each.claim) == Duplicate(each.job.job_id)
-        assert await opened(store).verify() == []
-
-    run(main())
-
-
-def test_a_job_that_was_given_up_stays_so_whatever_the_setting_says_later() -> None:
-    """A late writer and whoever gave the job up need not agree on which tenants are hot."""
-    store = MemoryTables()
-
-    async def main() -> None:
-        made = request()
-        assert await _layout(opened(store)).bury(made.job.job_id, "tenant_a")
-        head = StepsHead("claim", "body", keyed=False, no=1, save_id="save")
-        late = _layout(opened(store, "tenant_a"))
-        assert isinstance(await late.insert(made.job, head, made.events), Refused)
 
     run(main())
 
@@ -193,23 +158,6 @@ def environment(folder: Path, prefix: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("lag", "copied"), [("none", True), ("3600", False), ("0.001", False)])
-async def test_a_lag_is_set_or_each_save_is_copied_at_once(
-    tmp_path: Path, lag: str, copied: bool
-) -> None:
-    prefix = fresh_prefix()
-    environ = {**environment(tmp_path, prefix), "LUCIUS_TABLE_LAG_SECONDS": lag}
-    ledger = await open_ledger(load_settings(environ))
-    made = request()
-    assert await ledger.create(made.claim, made.job, made.events) == Created()
-    moved = decide(made.job, ack_of(made.job), at(1))
-    assert await ledger.save(moved.job, made.job.version, moved.events)
-    assert bool(await rows_in(f"{prefix}EVENTS")) == copied
-    await ledger.due(at(1), [], 1)
-    assert bool(await rows_in(f"{prefix}EVENTS")) == (lag != "3600")
-    await ledger.close()
-
-
 async def rows_in(table: str) -> list[Mapping[str, Any]]:
     async with TableServiceClient.from_connection_string(
         shared_azurite().table_connection
@@ -217,13 +165,13 @@ async def rows_in(table: str) -> list[Mapping[str, Any]]:
         return [row async for row in service.get_table_client(table).list_entities()]
 
 
-async def test_the_settings_open_it_and_name_the_hot_tenants(tmp_path: Path) -> None:
+async def test_the_settings_open_it(tmp_path: Path) -> None:
     prefix = fresh_prefix()
-    environ = {**environment(tmp_path, prefix), "LUCIUS_HOT_TENANTS": "tenant_b, tenant_a"}
+    environ = environment(tmp_path, prefix)
     ledger = await open_ledger(load_settings(environ))
     made = request()
     assert await ledger.create(made.claim, made.job, made.events) == Created()
     assert await ledger.load(made.job.job_id) == made.job
     await ledger.close()
     found = [row["PartitionKey"] for row in await rows_in(f"{prefix}JOBS")]
-    assert {bucket.rpartition("|")[0] for bucket in found} == {"tenant_a|202601"}
+    assert set(found) == {"tenant_a|202601"}

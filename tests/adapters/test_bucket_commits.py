@@ -28,7 +28,7 @@ def root(request: pytest.FixtureRequest, server: S3Server) -> str:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> S3Server:
     found = shared_s3()
-    for name, value in {**found.known, **found.settings}.items():
+    for name, value in found.known.items():
         monkeypatch.setenv(name, value)
     return found
 

@@ -1,7 +1,9 @@
 """What is particular to buckets: credentials, addresses, stores that check no conditions, and errors."""
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from unittest.mock import patch
 
 import pytest
 from aiohttp import web
@@ -28,8 +30,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 
 def opened(url: str, **given: str) -> Workspace:
-    """As the settings open it."""
-    return open_workspace(load_settings({"LUCIUS_WORKSPACE_URL": url, **given}))
+    """As settings and the variables of its vendor open it."""
+    with patch.dict(os.environ, given):
+        return open_workspace(load_settings({"LUCIUS_WORKSPACE_URL": url}))
 
 
 @asynccontextmanager
@@ -72,7 +75,7 @@ async def test_wrong_keys_are_told_with_what_helps(
 ) -> None:
     monkeypatch.setenv(name, "AKIAWRONG")
     root = f"s3://{server.bucket()}/"
-    for failure in await failures(opened(root, **server.settings), root):
+    for failure in await failures(opened(root), root):
         assert failure.code == "STORAGE_ACCESS_DENIED"
         assert str(failure).startswith(root)
         assert "AWS_SECRET_ACCESS_KEY" in str(failure)
@@ -84,7 +87,7 @@ async def test_a_wrong_token_of_google_is_told_with_what_helps(
 ) -> None:
     monkeypatch.setenv("GOOGLE_BEARER_TOKEN", "another")
     root = f"gs://{server.bucket()}/"
-    for failure in await failures(opened(root, **server.settings), root):
+    for failure in await failures(opened(root), root):
         assert failure.code == "STORAGE_ACCESS_DENIED"
         assert "GOOGLE_APPLICATION_CREDENTIALS" in str(failure)
 
@@ -105,7 +108,7 @@ async def test_where_there_are_no_credentials_the_machine_is_asked_and_that_is_t
         monkeypatch.setenv("AWS_METADATA_ENDPOINT", url)
         root = f"s3://{server.bucket()}/"
         with pytest.raises(WorkspaceError, match="no usable credentials") as raised:
-            await opened(root, **server.settings).read(f"{root}x")
+            await opened(root).read(f"{root}x")
     assert raised.value.code == "STORAGE_ACCESS_DENIED"
     assert asked == ["/latest/api/token"]
 
@@ -116,7 +119,7 @@ async def test_where_there_are_no_credentials_the_machine_is_asked_and_that_is_t
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 async def test_a_bucket_that_does_not_exist_is_named(scheme: str, server: S3Server) -> None:
     root = f"{scheme}://not-there/"
-    for failure in await failures(opened(root, **server.settings), root):
+    for failure in await failures(opened(root), root):
         assert failure.code == "BUCKET_MISSING"
         assert "its bucket does not exist: create it" in str(failure)
 
@@ -124,7 +127,7 @@ async def test_a_bucket_that_does_not_exist_is_named(scheme: str, server: S3Serv
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 async def test_an_object_that_does_not_exist_is_none(scheme: str, server: S3Server) -> None:
     root = f"{scheme}://{server.bucket()}/"
-    objects = opened(root, **server.settings)
+    objects = opened(root)
     assert await objects.read(f"{root}x") is None
     assert await objects.size(f"{root}x") is None
     assert await objects.digest(f"{root}x") is None
@@ -133,8 +136,8 @@ async def test_an_object_that_does_not_exist_is_none(scheme: str, server: S3Serv
 # -- where it is -------------------------------------------------------------------------------
 
 
-async def signed_at(**given: str) -> str:
-    """What a request to a server at LUCIUS_S3_ENDPOINT was signed for."""
+async def signed_at(variable: str = "AWS_ENDPOINT_URL", **given: str) -> str:
+    """What a request to a server of S3 was signed for."""
     seen: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -142,30 +145,28 @@ async def signed_at(**given: str) -> str:
         return web.Response(status=404)
 
     async with listening(answer) as url:
-        assert (
-            await opened("s3://work", LUCIUS_S3_ENDPOINT=url, **given).read("s3://work/x") is None
-        )
+        assert await opened("s3://work", **{variable: url}, **given).read("s3://work/x") is None
     return seen[0]
 
 
-async def test_a_region_is_set_or_that_of_the_environment(
+async def test_the_region_is_that_of_the_environment(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
     assert "/eu-north-1/s3/" in await signed_at()
-    assert "/eu-central-1/s3/" in await signed_at(LUCIUS_S3_REGION="eu-central-1")
 
 
-async def test_the_setting_goes_before_the_environment(
+async def test_the_address_of_s3_goes_before_that_of_all_services(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    assert (await signed_at()).endswith(" /work/x"), "the bucket is in the path"
+    found = await signed_at("AWS_ENDPOINT_URL_S3")
+    assert found.endswith(" /work/x"), "the bucket is in the path"
 
 
 @pytest.mark.parametrize(
-    ("setting", "root"), [("LUCIUS_S3_ENDPOINT", "s3://work"), ("LUCIUS_GCS_ENDPOINT", "gs://work")]
+    ("setting", "root"), [("AWS_ENDPOINT_URL", "s3://work"), ("STORAGE_EMULATOR_HOST", "gs://work")]
 )
 def test_documents_cross_a_network_in_the_clear_only_where_someone_has_said_so(
     setting: str, root: str
@@ -173,19 +174,14 @@ def test_documents_cross_a_network_in_the_clear_only_where_someone_has_said_so(
     for url in ("https://store.example:9000", "http://127.0.0.1:9000", "http://[::1]:9000"):
         opened(root, **{setting: url})
     for url in ("http://store.example:9000", "http://127.0.0.1.example", "ftp://127.0.0.1"):
-        with pytest.raises(UnsupportedError, match=f"{setting}.*LUCIUS_STORES_OVER_HTTP"):
+        with pytest.raises(UnsupportedError, match=f"{setting}.*AWS_ALLOW_HTTP"):
             opened(root, **{setting: url})
-    opened(root, **{setting: "http://store.example:9000", "LUCIUS_STORES_OVER_HTTP": "true"})
-
-
-async def test_an_address_of_the_environment_is_not_used_in_the_clear_either(
-    server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server.keyed)
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    root = f"s3://{server.bucket()}/"
-    with pytest.raises(WorkspaceError, match="without https; LUCIUS_S3_ENDPOINT sets it"):
-        await opened(root).read(f"{root}x")
+    allowed = {setting: "http://store.example:9000", "AWS_ALLOW_HTTP": "true"}
+    if setting == "AWS_ENDPOINT_URL":
+        opened(root, **allowed)
+    else:
+        with pytest.raises(UnsupportedError, match=setting):
+            opened(root, **allowed)
 
 
 @pytest.mark.parametrize("url", ["s3://work/jobs", "gs://work/jobs"])
@@ -214,10 +210,10 @@ async def test_a_store_that_checks_no_conditions_is_refused_at_first_use(
     kind: str, server: S3Server
 ) -> None:
     root = f"s3://{server.bucket()}/"
-    objects = opened(root, LUCIUS_S3_ENDPOINT=getattr(server, kind))
+    objects = opened(root, AWS_ENDPOINT_URL=getattr(server, kind))
     for failure in await refused(objects, root):
         assert failure.code == "STORE_UNCONDITIONAL"
-        assert "LUCIUS_S3_ENDPOINT" in str(failure)
+        assert "AWS_ENDPOINT_URL" in str(failure)
         assert "conditional writes" in str(failure)
 
 
@@ -228,7 +224,7 @@ async def test_without_that_look_two_workers_commit_the_same_step(
 
     monkeypatch.setattr(ObjectWorkspace, "_check", believe)
     root = f"s3://{server.bucket()}/"
-    objects = opened(root, LUCIUS_S3_ENDPOINT=server.unconditional)
+    objects = opened(root, AWS_ENDPOINT_URL=server.unconditional)
     assert await objects.create(f"{root}record", b"one")
     assert await objects.create(f"{root}record", b"two"), "and the first effect is gone"
 
@@ -246,7 +242,7 @@ async def test_a_store_that_checks_them_is_asked_once(
 
     monkeypatch.setattr(ObjectWorkspace, "_check", counted)
     root = f"{'s3' if make is s3 else 'gs'}://{server.bucket()}/"
-    objects = opened(root, **server.settings)
+    objects = opened(root)
     for number in range(3):
         scoped, place = objects.within(f"{root}{number}/"), f"{root}{number}/object"
         assert await scoped.create(place, b"old")

@@ -81,30 +81,34 @@ async def test_the_rights_that_the_page_lists_are_enough(tmp_path: Path) -> None
         assert await carried(server, NATS_CREDENTIALS=str(mine), SYSTEM="narrow") == ["m1"]
 
 
+def named(server: NatsServer) -> str:
+    return server.url.replace("//", "//lucius@")
+
+
 async def test_a_process_is_let_in_with_a_password() -> None:
     with serving("--user", "lucius", "--pass", SECRET) as server:
-        assert await carried(server, NATS_USER="lucius", NATS_PASSWORD=SECRET) == ["m1"]
+        assert await carried(server, NATS_URL=named(server), NATS_PASSWORD=SECRET) == ["m1"]
         with pytest.raises(BusUnavailableError, match="LUCIUS_NATS_PASSWORD"):
-            await carried(server, NATS_USER="lucius", NATS_PASSWORD="other")
+            await carried(server, NATS_URL=named(server), NATS_PASSWORD="other")
 
 
 async def test_a_process_is_let_in_with_a_token() -> None:
     with serving("--auth", SECRET) as server:
-        assert await carried(server, NATS_TOKEN=SECRET) == ["m1"]
-        with pytest.raises(BusUnavailableError, match="LUCIUS_NATS_TOKEN"):
-            await carried(server, NATS_TOKEN="other")
+        assert await carried(server, NATS_PASSWORD=SECRET) == ["m1"]
+        with pytest.raises(BusUnavailableError, match="LUCIUS_NATS_PASSWORD"):
+            await carried(server, NATS_PASSWORD="other")
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"NATS_USER": "lucius"}, "LUCIUS_NATS_PASSWORD"),
-        ({"NATS_PASSWORD": SECRET}, "LUCIUS_NATS_USER"),
-        ({"NATS_TOKEN": SECRET, "NATS_CREDENTIALS": "a.creds"}, "set one of them"),
+        ({"NATS_URL": "nats://lucius@localhost"}, "LUCIUS_NATS_PASSWORD"),
+        ({"NATS_URL": "nats://a@one,nats://b@two", "NATS_PASSWORD": SECRET}, "several users"),
+        ({"NATS_PASSWORD": SECRET, "NATS_CREDENTIALS": "a.creds"}, "set one of them"),
         ({"NATS_CREDENTIALS": "nowhere.creds"}, r"nowhere\.creds"),
         ({"NATS_CREDENTIALS": __file__}, "no block NATS USER JWT"),
     ],
-    ids=["no password", "no user", "two ways", "no file", "another file"],
+    ids=["no password", "two users", "two ways", "no file", "another file"],
 )
 def test_settings_that_do_not_fit_are_named_at_the_start(
     settings: dict[str, str], said: str

@@ -10,6 +10,7 @@ import pytest
 from lucius.bootstrap.adapters.buses import open_bus, open_provisioner
 from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.provisioning import provision_bus, subscriptions
+from lucius.buses.service_bus.connecting import Plan, open_administrator
 from lucius.buses.service_bus.rules import RuleTooLongError, excluding, step_types_of, taking
 from lucius.core.plan import Mode
 from lucius.core.routing import TOPOLOGIES, directive_topic
@@ -74,7 +75,7 @@ async def test_a_rule_that_is_missing_is_made_again() -> None:
         assert _rules(stand_in, "ocr") == [rule]
 
 
-async def test_the_settings_reach_the_broker_and_later_changes_too() -> None:
+async def test_the_plan_reaches_the_broker_and_later_changes_too() -> None:
     async with StandIn() as stand_in:
         async with provisioner(stand_in) as made:
             await made.provision([SERVICE])
@@ -90,14 +91,15 @@ async def test_the_settings_reach_the_broker_and_later_changes_too() -> None:
             50,
         )
         assert ocr.queue.options.dead_letter_expired
-        others = {
-            "SERVICEBUS_LOCK_SECONDS": "30",
-            "SERVICEBUS_MAX_DELIVERIES": "7",
-            "SERVICEBUS_EXPIRY": "3d",
-            "SERVICEBUS_DUPLICATE_WINDOW_SECONDS": "60",
-        }
-        async with provisioner(stand_in, **others) as again:
-            changes = await again.provision([SERVICE])
+        others = Plan(
+            lock=timedelta(seconds=30),
+            max_deliveries=7,
+            expiry=timedelta(days=3),
+            duplicate_window=timedelta(seconds=60),
+        )
+        again = open_administrator(stand_in.connection_string, others)
+        changes = await again.provision([SERVICE])
+        await again.close()
         assert (ocr.queue.options.lock, ocr.queue.options.max_deliveries) == (
             timedelta(seconds=30),
             7,

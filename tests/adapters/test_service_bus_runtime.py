@@ -55,7 +55,7 @@ async def on_service_bus(
             "bus_backend": "servicebus",
             "bus_provision": "auto",
             "servicebus_connection": stand_in.connection_string,
-            "servicebus_prefix": prefix,
+            "system": prefix.removesuffix("-") or "lucius",
             "protocols": str(file),
         }
         async with (

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lucius.configs.files import FileConfig
 from lucius.core.job import Job, Step
 from lucius.core.states import StepState
 from tests.api.live import Live, live
@@ -26,9 +28,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, folder: Path) -> dict[str, Any]:
+def settings(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(FileConfig, "pause", timedelta(milliseconds=20))
     protocols = f"packaged,{folder}"
-    return {"data": tmp_path / "data", "protocols": protocols, "config_refresh_seconds": "0.02"}
+    return {"data": tmp_path / "data", "protocols": protocols}
 
 
 async def until(lucius: Live, job_id: str, holds: Callable[[Step], bool]) -> Job:

@@ -54,6 +54,8 @@ CATALOG = Catalog({PROTOCOL.request_type: PROTOCOL}, version="7")
 
 
 class Config:
+    pause = timedelta(days=1)
+
     def __init__(self, catalog: Catalog = CATALOG) -> None:
         self._catalog = catalog
 

@@ -63,13 +63,10 @@ def options(command: click.Command) -> list[click.Parameter]:
 
 def test_every_variable_of_the_command_line_is_a_setting_and_has_its_default() -> None:
     read = {option.envvar: option.default for option in options(main) if option.envvar}
-    assert {"LUCIUS_TENANT", "LUCIUS_URL", "LUCIUS_API_KEY", "LUCIUS_DATA_DIR"} == set(read)
+    assert {"LUCIUS_URL", "LUCIUS_API_KEY", "LUCIUS_DATA_DIR"} == set(read)
     settings = load_settings({str(name): str(default or "x") for name, default in read.items()})
     assert settings.warnings == ()
-    assert (load_settings({}).tenant, load_settings({}).url) == (
-        read["LUCIUS_TENANT"],
-        read["LUCIUS_URL"],
-    )
+    assert load_settings({}).url == read["LUCIUS_URL"]
 
 
 def test_help_imports_nothing_slow() -> None:

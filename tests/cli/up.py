@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.error import URLError
@@ -30,11 +30,14 @@ class Up:
     def __init__(self, folder: Path, *options: str, **env: str) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
         self._log = folder / "up.log"
-        words = [LUCIUS, "up", "--port", self.url.rpartition(":")[2], *options]
+        words = [*self.program(), "up", "--port", self.url.rpartition(":")[2], *options]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 words, cwd=folder, env=clean_environment(**env), stdout=log, stderr=log
             )
+
+    def program(self) -> list[str]:
+        return [LUCIUS]
 
     @property
     def pid(self) -> int:
@@ -70,9 +73,30 @@ class Up:
         return self._log.read_text(errors="replace")[-4000:]
 
 
+class Changed(Up):
+    """With other constants of `lucius.bootstrap`, such as `serve.HEAD_TIME`, so that no test waits long."""
+
+    def __init__(self, constants: Mapping[str, str], folder: Path, *options: str) -> None:
+        self._constants = constants
+        super().__init__(folder, *options)
+
+    def program(self) -> list[str]:
+        lines = ["from datetime import timedelta", "from lucius.cli.main import main"]
+        for name, value in self._constants.items():
+            module = f"lucius.bootstrap.{name.rpartition('.')[0]}"
+            lines += [f"import {module}", f"lucius.bootstrap.{name} = {value}"]
+        return [sys.executable, "-c", "\n".join([*lines, "main()"])]
+
+
 @contextmanager
 def up(folder: Path, *options: str, **env: str) -> Iterator[Up]:
-    server = Up(folder, *options, **env)
+    with running(Up(folder, *options, **env)) as server:
+        yield server
+
+
+@contextmanager
+def running(server: Up) -> Iterator[Up]:
+    """Until the end of the block, from when it is ready."""
     try:
         server.await_ready()
         yield server

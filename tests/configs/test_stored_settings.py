@@ -15,6 +15,7 @@ from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.bootstrap.building import build
 from lucius.bootstrap.stored_settings import settings_with_stored
+from lucius.configs.app_configuration import AppConfiguration
 from lucius.configs.key_values import SENTINEL, SETTINGS
 from lucius.core.errors import ConfigUnavailableError
 from lucius.settings import SettingsError, load_settings
@@ -168,7 +169,8 @@ async def test_a_process_shows_what_it_has_taken_up(store: StandIn, tmp_path: Pa
 async def test_a_running_process_takes_up_a_change(
     store: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_CONFIG_REFRESH_SECONDS": "0.01"}
+    options = {"LUCIUS_DATA_DIR": str(tmp_path / "data")}
+    monkeypatch.setattr(AppConfiguration, "pause", timedelta(milliseconds=10))
     runtime = await build(await settings_with_stored(options, environ(store)))
     refresh, taken_up = runtime.config.refresh, asyncio.Event()
 

@@ -168,9 +168,8 @@ class NatsAdapter:
 class ServiceBusAdapter:
     """The real SDK before the stand-in, or before LUCIUS_SERVICEBUS_CONNECTION where it is set."""
 
-    def __init__(self, name: str, *, sessions: bool) -> None:
-        self.name = name
-        self._sessions = sessions
+    def __init__(self) -> None:
+        self.name = "servicebus"
         self._given = os.environ.get("LUCIUS_SERVICEBUS_CONNECTION", "")
         always = frozenset({SETTLED, TOPICS, ENCODES, SIZES})
         self.capabilities = always if self._given else always | {OUTAGE}
@@ -180,7 +179,9 @@ class ServiceBusAdapter:
             async with AsyncExitStack() as stack:
                 stand_in = None if self._given else await stack.enter_async_context(StandIn())
                 connection = self._given or stand_in_connection(stand_in)
-                bus = open_service_bus(connection, Plan(sessions=self._sessions), creates=True)
+                bus = open_service_bus(
+                    connection, Plan(lock=None, max_deliveries=None), creates=True
+                )
                 stack.push_async_callback(bus.close)
 
                 def fail_with(error: BusError | None) -> None:
@@ -205,6 +206,5 @@ ADAPTERS: tuple[Adapter, ...] = (
     MemoryAdapter(),
     NatsAdapter("nats", by_topic=False),
     NatsAdapter("nats by topic", TOPICS, by_topic=True),
-    ServiceBusAdapter("servicebus", sessions=False),
-    ServiceBusAdapter("servicebus in sessions", sessions=True),
+    ServiceBusAdapter(),
 )

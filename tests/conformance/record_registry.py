@@ -122,7 +122,7 @@ class BucketAdapter:
             clock, home = Clock(), f"s3://{server.bucket()}/jobs/"
 
             def opened() -> Records:
-                workspace = ObjectWorkspace([s3(server.keyed, "")], home=home)
+                workspace = ObjectWorkspace([s3(server.keyed)], home=home)
                 return WorkspaceRecords(workspace, clock.seconds)
 
             place = f"{home}lucius/tenant_a/job_1/"

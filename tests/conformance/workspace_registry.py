@@ -181,7 +181,7 @@ class BucketAdapter:
             asyncio.run(self._run(body, server))
 
     async def _run(self, body: Body, server: S3Server) -> None:
-        stores = {"s3": s3(server.keyed, ""), "gs": gcs(server.gcs)}[self._scheme]
+        stores = {"s3": s3(server.keyed), "gs": gcs(server.gcs)}[self._scheme]
         bucket = server.bucket()
         base = f"{self._scheme}://{bucket}"
         root = f"{base}/root/"

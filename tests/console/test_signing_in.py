@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +120,11 @@ async def test_the_cookie_is_for_https_where_that_is_used(
     assert "SameSite=strict" in answer.headers["set-cookie"]
 
 
-async def test_a_session_ends(tmp_path: Path) -> None:
+async def test_a_session_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser forgets the cookie by itself; here the server is shown it once more."""
+    monkeypatch.setattr("lucius.bootstrap.adapters.access.SESSION", timedelta(milliseconds=1))
     async with (
-        served(tmp_path, auth="keys", console_session_seconds="0.001") as server,
+        served(tmp_path, auth="keys") as server,
         visitor_of(server) as visitor,
     ):
         answer = await signed_in(visitor, server.key())

@@ -16,7 +16,6 @@ from lucius.bootstrap.adapters.services import PACKAGED_SERVICES
 from lucius.bootstrap.ending import CLOSING
 from lucius.platform.service import MIB, OWN_MEMORY
 from lucius.services.limits import TEXT_MEMORY, ocr_memory
-from lucius.settings import load_settings
 from tests.deploy.chart import (
     CHART,
     DEPLOY,
@@ -27,7 +26,6 @@ from tests.deploy.chart import (
     of_kind,
     pods,
     rendered,
-    variables,
 )
 
 KUBERNETES = "1.31"
@@ -92,13 +90,6 @@ def test_kubernetes_takes_every_object_whatever_is_chosen(sets: tuple[str, ...])
     for each in rendered("azure", *sets):
         if each["kind"] not in CUSTOM:
             kubernetes_validate.validate(each, KUBERNETES, strict=True)
-
-
-def test_behind_a_proxy_one_address_may_have_every_connection() -> None:
-    name = "LUCIUS_MAX_CONNECTIONS_PER_ADDRESS"
-    assert name not in variables(pods("azure")["acme-orchestrator"], "azure")
-    found = variables(pods("azure", *OPEN)["acme-orchestrator"], "azure", *OPEN)
-    assert found[name] == str(load_settings({}).max_connections)
 
 
 def test_the_packaged_chart_holds_the_alerts(tmp_path: Path) -> None:

@@ -121,7 +121,6 @@ NO_IDENTITY = (
         ),
         ("LUCIUS_NATS_PASSWORD", ("secrets.env.LUCIUS_NATS_PASSWORD=x",), CONTROL | SERVICES),
         ("LUCIUS_NATS_URL", ("secrets.env.LUCIUS_NATS_URL=x",), CONTROL | SERVICES),
-        ("LUCIUS_HOT_TENANTS", ("secrets.env.LUCIUS_HOT_TENANTS=x",), CONTROL),
         (
             "LUCIUS_ANSWER_KEY",
             ("services.sis.secrets.LUCIUS_ANSWER_KEY=x",),
@@ -146,7 +145,7 @@ def test_a_secret_reaches_the_pods_that_read_it_and_no_others(
 
 def test_the_secrets_of_temporal_reach_those_who_speak_to_it() -> None:
     for setting in ("LUCIUS_INVOKER_SECRET", "LUCIUS_TEMPORAL_API_KEY"):
-        sets = ("temporal.apiKey=true", "temporal.tls=true")
+        sets = ("temporal.apiKey=true",)
         assert holders(setting, "temporal", *sets) == {"orchestrator", "invoker", "worker"}
 
 

@@ -40,10 +40,8 @@ def test_they_know_temporal_the_invoker_and_its_secret(name: str) -> None:
     assert "LUCIUS_TEMPORAL_API_KEY" not in found
 
 
-def test_an_api_key_comes_from_the_secret_and_goes_over_tls() -> None:
-    cloud = ("temporal.tls=true", "temporal.apiKey=true")
-    found = settings("acme-worker", *cloud)
-    assert found["LUCIUS_TEMPORAL_TLS"] == "true"
+def test_an_api_key_comes_from_the_secret() -> None:
+    found = settings("acme-worker", "temporal.apiKey=true")
     assert found["LUCIUS_TEMPORAL_API_KEY"] == "secret:temporal-api-key"
 
 
@@ -51,14 +49,9 @@ def test_certificates_are_files_of_the_secret_for_who_speaks_to_temporal_alone()
     own = ("temporal.ca=true", "temporal.certificate=true")
     pod = pods(VALUES, *own)["acme-worker"]
     found, files = settings("acme-worker", *own), mounted(pod)
-    assert found["LUCIUS_TEMPORAL_TLS"] == "true"
-    assert {
-        name: files[found[f"LUCIUS_TEMPORAL_{name}"]]
-        for name in ("CA", "CERTIFICATE", "PRIVATE_KEY_PATH")
-    } == {
+    assert {name: files[found[f"LUCIUS_TEMPORAL_{name}"]] for name in ("CA", "CERTIFICATE")} == {
         "CA": "temporal-ca",
         "CERTIFICATE": "temporal-certificate",
-        "PRIVATE_KEY_PATH": "temporal-private-key",
     }
     assert "LUCIUS_TEMPORAL_CA" in settings("acme-orchestrator", *own)
     assert "LUCIUS_TEMPORAL_CA" not in settings("acme-ocr-default", *own)
@@ -96,7 +89,6 @@ def test_without_temporal_there_is_none_of_it() -> None:
     ("given", "said"),
     [
         ("temporal.address=", "temporal.address is empty: set HOST:PORT"),
-        ("temporal.apiKey=true", "temporal.tls is false"),
         ("worker.minReplicas=9", "worker.minReplicas is 9 and maxReplicas is 8"),
         ("settings.LUCIUS_INVOKER_SECRET=abc", "settings.LUCIUS_INVOKER_SECRET is a secret"),
         ("settings.LUCIUS_TEMPORAL_TASK_QUEUE=mine", "has a value of its own in the chart"),

@@ -33,7 +33,7 @@ class Stack:
     ) -> None:
         self.name = name
         self._services = services
-        self.server = Server(folder / "data", LUCIUS_LANE_LEASE_SECONDS=LEASE, **settings)
+        self.server = Server(folder / "data", **settings)
         self.url = ""
         self.urls: list[str] = []
         """Of every process that serves the API."""

@@ -2,7 +2,6 @@
 
 import tracemalloc
 from dataclasses import replace
-from pathlib import Path
 
 import orjson
 import pytest
@@ -19,7 +18,6 @@ from lucius.ledgers.stored.plan_codec import decode_plan, encode_plan
 from tests.conformance.jobs import life_of, make
 from tests.engine.world import envelope
 from tests.faults.stage import PACKAGED
-from tests.observability.served import serving
 from tests.virtual import EPOCH
 from tests.wiring import outbox
 
@@ -126,10 +124,3 @@ async def test_what_does_not_fit_is_read_from_the_ledger_again() -> None:
         applied = await engine.apply(job_id, CancelRequested(immediate=True))
         assert applied is not None
         assert applied.job.terminal
-
-
-async def test_its_size_is_a_setting(tmp_path: Path) -> None:
-    async with serving(tmp_path, (), LUCIUS_JOB_CACHE_BYTES="1048576") as (runtime, _):
-        for n in range(20):
-            runtime.engine._cache.put(job_of(n))
-        assert 900 * KIB < runtime.engine._cache.bytes <= 1024 * KIB

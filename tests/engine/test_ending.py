@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,10 @@ async def embedded(services: list[Endless], data: Path) -> Runtime:
         "LUCIUS_PUBLIC_URL": "http://lucius",
         "LUCIUS_STORAGE_BACKEND": "memory",
         "LUCIUS_WORKSPACE_URL": "mem://lucius",
-        "LUCIUS_CONFIG_REFRESH_SECONDS": "86400",
     }
-    settings = load_settings(given)
-    return await build(settings, services)
+    runtime = await build(load_settings(given), services)
+    runtime.config.pause = timedelta(days=1)
+    return runtime
 
 
 async def submit(runtime: Runtime, name: str, number: int) -> None:

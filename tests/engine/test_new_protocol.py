@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 
 from lucius.bootstrap.building import build
 from lucius.bootstrap.runtime import Runtime
+from lucius.configs.files import FileConfig
 from lucius.core.errors import RequestError
 from lucius.core.job import Job
 from lucius.core.states import JobState
@@ -75,12 +77,14 @@ def stamp() -> Stamp:
 
 
 @pytest.fixture
-async def runtime(tmp_path: Path, folder: Path, stamp: Stamp) -> AsyncIterator[Runtime]:
+async def runtime(
+    tmp_path: Path, folder: Path, stamp: Stamp, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Runtime]:
+    monkeypatch.setattr(FileConfig, "pause", timedelta(milliseconds=20))
     settings = load_settings(
         {
             "LUCIUS_DATA_DIR": str(tmp_path / "data"),
             "LUCIUS_PROTOCOLS": f"packaged,{folder}",
-            "LUCIUS_CONFIG_REFRESH_SECONDS": "0.02",
             "LUCIUS_REFERENCE_SCHEMES": "s3,mem",
         }
     )

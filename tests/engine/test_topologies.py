@@ -105,7 +105,7 @@ def test_topics_of_former_topologies_are_listened_on_where_so_configured() -> No
         "LUCIUS_SERVICEBUS_CONNECTION": "https://name.servicebus.windows.net",
     }
     assert load_settings(bus).topologies() == ("shared",)
-    former = load_settings({**bus, "LUCIUS_FORMER_TOPOLOGIES": "isolated"})
+    former = load_settings({**bus, "LUCIUS_LANE_TOPOLOGY": "shared,isolated"})
     assert former.topologies() == ("shared", "isolated")
     assert set(load_settings({}).topologies()) == set(TOPOLOGIES)
     topics = every_directive_topic([3], former.topologies())

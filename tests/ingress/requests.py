@@ -1,7 +1,7 @@
 """Requests for the ingress tests: one that is valid, and what a test changes about it."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +23,8 @@ STEPS: dict[str, dict[str, Any]] = {
 
 class FixedConfig:
     """A configuration source that a test changes by assignment."""
+
+    pause = timedelta(days=1)
 
     def __init__(self, catalog: Catalog) -> None:
         self.current = catalog

@@ -45,6 +45,8 @@ PROTOCOLS = {
 
 
 class WardConfig:
+    pause = timedelta(days=1)
+
     def __init__(self) -> None:
         self.now = Catalog(PROTOCOLS)
 

@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -53,8 +52,7 @@ class Blocking(Service):
 async def test_a_service_that_blocks_is_named_meanwhile_and_afterwards(
     tmp_path: Path, named: Named
 ) -> None:
-    quickly = {"LUCIUS_LOOP_BLOCKED_SECONDS": "0.3"}
-    async with serving(tmp_path, [Blocking(named)], **quickly) as (_, client):
+    async with serving(tmp_path, [Blocking(named)]) as (_, client):
         assert (await ended(client, await submitted(client)))["state"] == "SUCCEEDED"
         while "ocr" not in (ready := await client.get("/readyz")).text:
             pass
@@ -77,9 +75,7 @@ class Clock:
 
 async def test_a_block_is_recent_for_a_while() -> None:
     clock = Clock()
-    watch = LoopWatch(
-        timedelta(seconds=1), lambda task: None, lambda block: None, lambda: None, clock
-    )
+    watch = LoopWatch(lambda task: None, lambda block: None, lambda: None, clock)
     assert watch.recent() is None
     watch._last = Block("ocr", "ocr.py:1 (execute)", 2.5, ended_at=clock.now)
     assert str(watch.recent()) == "ocr held up the event loop for 2.5 s, in ocr.py:1 (execute)"
@@ -90,9 +86,7 @@ async def test_a_block_is_recent_for_a_while() -> None:
 def test_a_process_that_was_suspended_blames_nobody() -> None:
     """The clock jumps between two looks, of the thread as of the loop."""
     clock = Clock()
-    watch = LoopWatch(
-        timedelta(seconds=1), lambda task: "ocr", lambda block: None, lambda: None, clock
-    )
+    watch = LoopWatch(lambda task: "ocr", lambda block: None, lambda: None, clock)
     watch._turned_at, before = clock.now, clock.now
     assert watch._blocked(before + 0.9, before + 1.1), "so much is a block, if it was looked at"
     clock.now += 3600

@@ -13,7 +13,7 @@ from lucius.api.app import create_app
 from lucius.api.context import Caller, Role
 from lucius.server.connections import FILES_BESIDES, RESERVE, Connections, affordable
 from tests.api.world import World, context_of
-from tests.cli.up import up
+from tests.cli.up import Changed, running
 from tests.security.test_limits import by_name
 from tests.security.wire import code_of, header_of, said, serving, status_of
 
@@ -171,14 +171,13 @@ async def test_silent_connections_do_not_keep_monitors_out_of_the_reserve() -> N
         assert status_of(await said(port, request("/healthz"))) == 200
 
 
-async def test_lucius_up_has_the_limits_and_their_settings(tmp_path: Path) -> None:
-    limits = {"LUCIUS_MAX_CONNECTIONS": "6", "LUCIUS_MAX_CONNECTIONS_PER_ADDRESS": "3"}
-    with up(tmp_path, "--no-services", **limits) as server:
+async def test_lucius_up_has_the_limits(tmp_path: Path) -> None:
+    with running(Changed({"serve.PER_ADDRESS": "3"}, tmp_path, "--no-services")) as server:
         port = int(server.url.rpartition(":")[2])
         async with held(port, 3):
             assert code_of(await said(port, request("/v1/jobs"))) == "TOO_MANY_CONNECTIONS"
             assert status_of(await said(port, request("/healthz"))) == 200
-    with up(tmp_path, "--no-services", LUCIUS_MAX_CONNECTIONS="3") as server:
+    with running(Changed({"serve.CONNECTIONS": "3"}, tmp_path, "--no-services")) as server:
         port = int(server.url.rpartition(":")[2])
         async with held(port, 3):
             assert code_of(await said(port, request("/v1/jobs"))) == "CONNECTIONS_EXHAUSTED"

@@ -9,10 +9,11 @@ from typing import Any
 
 from lucius.api.jwks import FRESH_SECONDS, PAUSE_SECONDS, STALE_SECONDS
 from lucius.bootstrap.listening import free_port
+from lucius.bootstrap.runtime import WAITING
+from lucius.bootstrap.serve import CONNECTIONS, PER_ADDRESS
 from lucius.core.retry import EFFECT_ATTEMPTS, effect_backoff
 from lucius.server.connections import RESERVE
 from lucius.server.protocol import MAX_DROPPED_BYTES, MAX_HEAD_BYTES, MAX_HEADERS
-from lucius.settings import load_settings
 from lucius.webhooks.sender import LONGEST, sign
 from tests.cli.up import clean_environment
 from tests.docs.blocks import blocks_of, script_of
@@ -55,9 +56,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     assert (FRESH_SECONDS, PAUSE_SECONDS, STALE_SECONDS) == (300, 5, 3600)
     assert (MAX_HEAD_BYTES, MAX_HEADERS) == (32 * 1024, 100)
     assert (MAX_DROPPED_BYTES, RESERVE) == (64 * 1024 * 1024, 32)
-    defaults = load_settings({})
-    assert defaults.max_waiting_per_caller == 250
-    assert (defaults.max_connections, defaults.max_connections_per_address) == (2000, 1000)
+    assert (CONNECTIONS, PER_ADDRESS, WAITING) == (2000, 1000, 250)
     assert LONGEST.total_seconds() == 15
     waits = sum(effect_backoff(number).total_seconds() for number in range(1, EFFECT_ATTEMPTS))
     assert EFFECT_ATTEMPTS == 12

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.adapters.workspaces import open_workspace
+from lucius.bootstrap.adapters.workspaces import MOST_OF_A_DOCUMENT, open_workspace
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
 from lucius.outside import GuardedBackend, guarded_transport
 from lucius.ports.workspace import Digest
@@ -103,7 +103,7 @@ async def test_a_host_that_does_not_answer_is_told(tmp_path: Path) -> None:
 )
 async def test_no_more_is_read_than_is_allowed(large: bytes, tmp_path: Path) -> None:
     async with served(tmp_path, large) as (documents, _):
-        with pytest.raises(WorkspaceRefusedError, match="LUCIUS_MAX_HTTPS_BYTES") as raised:
+        with pytest.raises(WorkspaceRefusedError, match="more than 1000 bytes") as raised:
             await documents.read(URI)
     assert raised.value.code == "OBJECT_TOO_LARGE"
 
@@ -264,13 +264,12 @@ async def test_a_named_place_is_read_and_an_account_of_azure_beside_it_is_its_ow
         {
             "LUCIUS_INPUT_ROOTS": f"{ROOT},https://name.blob.core.windows.net/docs",
             "LUCIUS_BLOB_CONNECTION": "AccountName=name;AccountKey=a2V5",
-            "LUCIUS_MAX_HTTPS_BYTES": "2000",
         }
     )
     opened = open_workspace(settings)
     served_by = opened._of(URI)  # type: ignore[attr-defined]
     assert isinstance(served_by, HttpsDocuments)
-    assert served_by._limit == 2000
+    assert served_by._limit == MOST_OF_A_DOCUMENT
     blob = opened._of("HTTPS://name.Blob.core.windows.net/docs/x")  # type: ignore[attr-defined]
     assert not isinstance(blob, HttpsDocuments)
     await opened.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lucius.server.slow_clients import SlowClients
-from tests.cli.up import up
+from tests.cli.up import Changed, running
 from tests.security.wire import FOR_EVER, serving
 
 PATIENCE = timedelta(seconds=0.4)
@@ -152,9 +152,10 @@ async def test_each_request_of_a_connection_has_time_of_its_own() -> None:
         writer.close()
 
 
-async def test_lucius_up_has_the_guard_and_its_settings(tmp_path: Path) -> None:
-    times = {"LUCIUS_REQUEST_HEAD_SECONDS": "0.5", "LUCIUS_REQUEST_BODY_SECONDS": "0.5"}
-    with up(tmp_path, "--no-services", **times) as server:
+async def test_lucius_up_has_the_guard(tmp_path: Path) -> None:
+    half = "timedelta(seconds=0.5)"
+    times = {"serve.HEAD_TIME": half, "serve.BODY_TIME": half}
+    with running(Changed(times, tmp_path, "--no-services")) as server:
         port = int(server.url.rpartition(":")[2])
         halves = [GET, POST.replace(b" / ", b" /v1/orchestrate ").replace(b"x\r", b"localhost\r")]
         for answer in await asyncio.gather(*(said(port, first) for first in halves)):

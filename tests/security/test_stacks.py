@@ -295,5 +295,5 @@ async def test_messages_of_a_nats_server_without_a_password_are_still_there(tmp_
 def test_credentials_of_other_servers_are_not_shown_to_the_one_that_is_started(
     tmp_path: Path,
 ) -> None:
-    with local_nats({"LUCIUS_NATS_TOKEN": "of another server"}, tmp_path) as found:
-        assert found["LUCIUS_NATS_TOKEN"] == ""
+    with local_nats({"LUCIUS_NATS_PASSWORD": "of another server"}, tmp_path) as found:
+        assert found["LUCIUS_NATS_PASSWORD"] == ""

@@ -10,7 +10,7 @@ import pytest
 
 from lucius.server.connections import Connections, Guest
 from lucius.server.slow_clients import SlowClients
-from tests.cli.up import up
+from tests.cli.up import Changed, running
 from tests.security.wire import FOR_EVER, serving
 
 PIECE = b"." * 65536
@@ -111,9 +111,10 @@ async def test_without_the_guard_it_stays() -> None:
             assert len(connections) == 1
 
 
-async def test_lucius_up_has_the_guard_and_its_setting(tmp_path: Path) -> None:
+async def test_lucius_up_has_the_guard(tmp_path: Path) -> None:
     """Many requests in one go, each for a large page, and none of the answers is read."""
-    with up(tmp_path, "--no-services", LUCIUS_UNREAD_ANSWER_SECONDS="0.5") as server:
+    times = {"serve.UNREAD_TIME": "timedelta(seconds=0.5)"}
+    with running(Changed(times, tmp_path, "--no-services")) as server:
         port = int(server.url.rpartition(":")[2])
         with await asking(port) as client:
             loop = asyncio.get_running_loop()

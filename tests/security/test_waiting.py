@@ -13,7 +13,7 @@ from lucius.api.app import create_app
 from lucius.api.limits import WaitLimit
 from lucius.api.problems import Problem
 from tests.api.world import ENVELOPE, World, client_of, context_of
-from tests.cli.up import up
+from tests.cli.up import Changed, running
 from tests.security.test_limits import by_name
 
 WAITING = {
@@ -64,7 +64,6 @@ def test_places_are_counted_by_caller_and_given_back() -> None:
     with pytest.raises(Problem) as refused:
         limit.take("a")
     assert refused.value.known.code == "TOO_MANY_WAITING"
-    assert "LUCIUS_MAX_WAITING_PER_CALLER" in refused.value.detail
     limit.take("b")
     leave()
     limit.take("a")
@@ -121,8 +120,8 @@ async def test_a_job_that_has_ended_needs_no_place(world: World) -> None:
         assert (await client.get("/v1/jobs/job_0?wait_seconds=1")).status_code == 200
 
 
-def test_lucius_up_has_the_limit_and_its_setting(tmp_path: Path) -> None:
-    with up(tmp_path, "--no-services", LUCIUS_MAX_WAITING_PER_CALLER="1") as server:
+def test_lucius_up_has_the_limit(tmp_path: Path) -> None:
+    with running(Changed({"runtime.WAITING": "1"}, tmp_path, "--no-services")) as server:
         envelope = {**ENVELOPE, "request_type": "OCR", "output_ref": "s3://b/o"}
         posted = httpx.post(f"{server.url}/v1/orchestrate", json=envelope)
         events = f"{server.url}{posted.headers['location']}/events"

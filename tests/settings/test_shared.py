@@ -1,12 +1,12 @@
 """What processes that share a ledger and a bus need."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from lucius.api.context import Role
 from lucius.api.keys import new_key
-from lucius.bootstrap.adapters.ledgers import open_lanes
+from lucius.bootstrap.adapters.ledgers import LANE_LEASE, open_lanes
 from lucius.bootstrap.secrets import SecretMissingError, check_shared_secrets
 from lucius.engines.outbox.lane_leases import RENEWALS, LeasedLanes
 from lucius.ledgers.azure.ledger import AzureLedger
@@ -27,14 +27,14 @@ SECRETS = {
 
 
 def test_the_settings_of_a_shared_ledger() -> None:
-    settings = load_settings({**SHARED, "LUCIUS_LANE_LEASE_SECONDS": "30"})
+    settings = load_settings(SHARED)
     store = MemoryTables()
     ledger = AzureLedger(
         store, SingleTable(store, "jobs"), tenants="tenants", lanes="lanes", shared="shared"
     )
     lanes = open_lanes(settings, ledger, takes=True)
     assert isinstance(lanes, LeasedLanes)
-    assert lanes.renewal == timedelta(seconds=30) / RENEWALS
+    assert lanes.renewal == LANE_LEASE / RENEWALS
     assert open_lanes(settings, ledger, takes=False).renewal is None
 
 

@@ -72,6 +72,8 @@ def seeded(seed: int) -> Iterator[None]:
 class SimConfig:
     """Some variants of the protocols and limits. `variant` is the one in force."""
 
+    pause = timedelta(days=1)
+
     variant = 0
 
     def catalog(self) -> Catalog:

@@ -106,11 +106,9 @@ async def test_a_server_that_is_away_is_named_by_readyz(tmp_path: Path) -> None:
             await runtime.wellbeing.checks()["temporal"]()
 
 
-def test_tls_and_key_reach_the_connection(tmp_path: Path) -> None:
+def test_a_key_goes_over_tls_alone(tmp_path: Path) -> None:
     plain = place_of(settings_of(tmp_path, None))
     assert (tls_of(plain), plain.api_key) == (False, "")
-    guarded = place_of(
-        settings_of(tmp_path, None, LUCIUS_TEMPORAL_TLS="true", LUCIUS_TEMPORAL_API_KEY="k" * 20)
-    )
+    guarded = place_of(settings_of(tmp_path, None, LUCIUS_TEMPORAL_API_KEY="k" * 20))
     assert tls_of(guarded)
     assert guarded.api_key == "k" * 20

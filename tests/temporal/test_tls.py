@@ -58,11 +58,17 @@ async def front(server: TemporalServer, authority: Authority) -> AsyncIterator[s
     await asyncio.gather(*serving, return_exceptions=True)
 
 
-async def test_a_server_that_asks_for_a_certificate_is_served_over_tls(tmp_path: Path) -> None:
+@pytest.mark.parametrize("both", [False, True], ids=["a key beside it", "both in one file"])
+async def test_a_server_that_asks_for_a_certificate_is_served_over_tls(
+    tmp_path: Path, both: bool
+) -> None:
     """Starts, signals and workers alike: a job ends well."""
     authority, server = Authority(tmp_path), shared_server()
     await server.client()
     certificate, key = authority.issued("client")
+    if both:
+        certificate.write_bytes(certificate.read_bytes() + key.read_bytes())
+        key.unlink()
     async with front(server, authority) as address:
         settings = settings_of(
             tmp_path,
@@ -70,7 +76,6 @@ async def test_a_server_that_asks_for_a_certificate_is_served_over_tls(tmp_path:
             LUCIUS_TEMPORAL_ADDRESS=address,
             LUCIUS_TEMPORAL_CA=str(authority.file),
             LUCIUS_TEMPORAL_CERTIFICATE=str(certificate),
-            LUCIUS_TEMPORAL_PRIVATE_KEY_PATH=str(key),
         )
         async with running(settings) as (runtime, _):
             job = await ended(runtime, await submitted(runtime, envelope()))
@@ -83,12 +88,9 @@ async def test_who_does_not_know_the_server_or_shows_nothing_is_not_served(
 ) -> None:
     authority, server = Authority(tmp_path), shared_server()
     await server.client()
-    certificate, key = authority.issued("client")
+    certificate, _ = authority.issued("client")
     given = {
-        "no authority": {
-            "LUCIUS_TEMPORAL_CERTIFICATE": str(certificate),
-            "LUCIUS_TEMPORAL_PRIVATE_KEY_PATH": str(key),
-        },
+        "no authority": {"LUCIUS_TEMPORAL_CERTIFICATE": str(certificate)},
         "no certificate": {"LUCIUS_TEMPORAL_CA": str(authority.file)},
     }[shown]
     async with front(server, authority) as address:
@@ -100,8 +102,7 @@ async def test_who_does_not_know_the_server_or_shows_nothing_is_not_served(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"CERTIFICATE": "a.pem"}, "LUCIUS_TEMPORAL_PRIVATE_KEY_PATH"),
-        ({"PRIVATE_KEY_PATH": "a.key"}, "LUCIUS_TEMPORAL_CERTIFICATE"),
+        ({"CERTIFICATE": "a.pem"}, r"a\.pem cannot be read"),
         ({"CA": "nowhere.pem"}, r"nowhere\.pem cannot be read"),
     ],
     ids=str,

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.provisioning import subscriptions
+from lucius.configs.app_configuration import AppConfiguration
 from lucius.core.routing import LANES as REAL_LANES
 from lucius.core.routing import reply_topic
 from lucius.ports.bus import NOTICES
@@ -69,7 +69,7 @@ def test_a_nudge_and_a_service_more_cost_credits() -> None:
 
 
 def test_processes_share_the_requests_of_a_store() -> None:
-    assert [processes(seconds) for seconds in REFRESH_SECONDS] == [41, 250]
+    assert [processes(seconds) for seconds in (5, REFRESH_SECONDS)] == [41, 250]
 
 
 def test_the_page_has_a_line_for_each_row_and_says_where_each_number_comes_from() -> None:
@@ -106,9 +106,7 @@ async def test_numbers_of_the_code_are_those_of_the_code() -> None:
     directives = {count for topic, count in found.items() if topic not in {*replies, NOTICES.topic}}
     assert directives == {asked.directive_subscriptions}
     assert LANES == REAL_LANES
-    chart = yaml.safe_load((ROOT / "deploy/chart/values.yaml").read_text())
-    default = settings.config_refresh.total_seconds()
-    assert (default, chart["config"]["refreshSeconds"]) == REFRESH_SECONDS
+    assert AppConfiguration.pause.total_seconds() == REFRESH_SECONDS
 
 
 @pytest.mark.parametrize(

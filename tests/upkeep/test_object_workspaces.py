@@ -34,7 +34,7 @@ async def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     server = shared_s3()
     for name, value in server.known.items():
         monkeypatch.setenv(name, value)
-    return server.settings, f"{request.param}://{server.bucket()}"
+    return {}, f"{request.param}://{server.bucket()}"
 
 
 @pytest.fixture

@@ -97,7 +97,6 @@ LUCIUS_TEMPORAL_CA: temporal-ca
 {{- end }}
 {{- if .root.Values.temporal.certificate }}
 LUCIUS_TEMPORAL_CERTIFICATE: temporal-certificate
-LUCIUS_TEMPORAL_PRIVATE_KEY_PATH: temporal-private-key
 {{- end }}
 {{- end }}
 {{- end }}

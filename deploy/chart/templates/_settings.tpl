@@ -37,7 +37,6 @@ LUCIUS_TEMPORAL_ENABLED: "true"
 LUCIUS_TEMPORAL_ADDRESS: {{ .Values.temporal.address | quote }}
 LUCIUS_TEMPORAL_NAMESPACE: {{ .Values.temporal.namespace | quote }}
 LUCIUS_TEMPORAL_TASK_QUEUE: {{ .Values.temporal.taskQueue | quote }}
-LUCIUS_TEMPORAL_TLS: {{ or .Values.temporal.tls .Values.temporal.ca .Values.temporal.certificate | quote }}
 LUCIUS_INVOKER_URL: {{ printf "http://%s-invoker.%s.svc:8710" (include "lucius.name" .) .Release.Namespace }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
@@ -48,17 +47,12 @@ LUCIUS_INVOKER_URL: {{ printf "http://%s-invoker.%s.svc:8710" (include "lucius.n
 {{/* Settings of orchestrator, reconciler and provisioning alone. */}}
 {{- define "lucius.controlSettings" -}}
 LUCIUS_CONFIG_SOURCE: {{ .Values.config.source }}
-LUCIUS_CONFIG_REFRESH_SECONDS: {{ .Values.config.refreshSeconds | quote }}
 LUCIUS_PUBLIC_URL: {{ .Values.publicUrl | default (include "lucius.url" .) | quote }}
 {{- if and (eq .Values.config.source "appconfig") .Values.config.endpoint }}
 LUCIUS_APPCONFIG_CONNECTION: {{ .Values.config.endpoint | quote }}
 {{- end }}
 {{- if .Values.config.protocols }}
 LUCIUS_PROTOCOLS: packaged,/etc/lucius/protocols
-{{- end }}
-{{- if and .Values.ingress.enabled (not (hasKey .Values.settings "LUCIUS_MAX_CONNECTIONS_PER_ADDRESS")) }}
-{{- /* Behind a proxy every client has the proxy's address. */}}
-LUCIUS_MAX_CONNECTIONS_PER_ADDRESS: {{ get .Values.settings "LUCIUS_MAX_CONNECTIONS" | default "2000" | quote }}
 {{- end }}
 {{- end }}
 
@@ -94,9 +88,6 @@ LUCIUS_MAX_CONNECTIONS_PER_ADDRESS: {{ get .Values.settings "LUCIUS_MAX_CONNECTI
 {{- end }}
 {{- if and $v.temporal.enabled (not $v.temporal.address) }}
 {{- fail "temporal.enabled is true and temporal.address is empty: set HOST:PORT of the frontend of the Temporal server" }}
-{{- end }}
-{{- if and $v.temporal.apiKey (not (or $v.temporal.tls $v.temporal.ca $v.temporal.certificate)) }}
-{{- fail "temporal.apiKey is true and temporal.tls is false: an API key is sent over TLS only; set temporal.tls=true" }}
 {{- end }}
 {{- if gt (int $v.worker.minReplicas) (int $v.worker.maxReplicas) }}
 {{- fail (printf "worker.minReplicas is %v and maxReplicas is %v: set minReplicas to at most maxReplicas" $v.worker.minReplicas $v.worker.maxReplicas) }}

@@ -76,7 +76,7 @@ class JwtPolicy:
         unsafe = [name for name in self.algorithms if name not in ALGORITHMS]
         if unsafe or not self.algorithms:
             names = ", ".join(unsafe) or "none at all"
-            raise UnsafePolicyError(f"LUCIUS_JWT_ALGORITHMS: not accepted: {names}")
+            raise UnsafePolicyError(f"signature algorithms that are not accepted: {names}")
         if not self.issuer or not self.audience:
             raise UnsafePolicyError("LUCIUS_JWT_ISSUER and LUCIUS_JWT_AUDIENCE are needed")
         if not is_guarded(self.jwks_url):

@@ -56,7 +56,7 @@ class WaitLimit:
             raise Problem(
                 "TOO_MANY_WAITING",
                 f"{self._most} requests of this caller wait already (event streams, `wait_seconds`,"
-                " pulls); end some of them, or have LUCIUS_MAX_WAITING_PER_CALLER raised",
+                " pulls); end some of them, or call with another API key",
             )
         self._waiting[who] += 1
         return partial(self._leave, who)

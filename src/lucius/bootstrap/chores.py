@@ -84,10 +84,10 @@ class Chores:
         return any(first in self._lanes.owned for first in FIRST_DESK.values())
 
 
-async def refresh(config: ConfigSource, gateway: BusGateway, pause: timedelta) -> None:
+async def refresh(config: ConfigSource, gateway: BusGateway) -> None:
     """New protocols are in force without a restart."""
     while True:
-        await asyncio.sleep(pause.total_seconds())
+        await asyncio.sleep(config.pause.total_seconds())
         if await config.refresh():
             log.info("the configuration has changed: %s", config.catalog().version)
             await gateway.prepare()

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 log = logging.getLogger("lucius.loop")
 
+LIMIT: Final = timedelta(seconds=1)
+"""How long the loop may stand still before the log says what holds it up."""
 LOOKS: Final = 4
 """So often within the limit: a block is noticed at most this part of it late."""
 OURSELVES: Final = "lucius"
@@ -48,11 +50,11 @@ class LoopWatch:
 
     def __init__(
         self,
-        limit: timedelta,
         whose: ServiceOf,
         told: Callable[[Block], None],
         standing: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        limit: timedelta = LIMIT,
     ) -> None:
         self._limit = limit.total_seconds()
         self._whose = whose

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Final
 
 from lucius.admission.ingress import Ingress
 from lucius.engines.outbox.cache import JobCache
@@ -66,6 +67,10 @@ class Reconciler:
                 tasks.create_task(part.run())
 
 
+CACHE_BYTES: Final = 256 * 2**20
+"""Memory for jobs that are kept at hand; what does not fit is read from the ledger again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outbox:
     """The parts of the engine that the rest of the process uses."""
@@ -92,13 +97,13 @@ def outbox(
     bus: Bus,
     ingress: Ingress,
     *,
+    cache_bytes: int = CACHE_BYTES,
     now: Callable[[], datetime],
     limits: Callable[[str], Limits],
     lanes: Lanes,
     topologies: Sequence[str],
     listeners: Sequence[Listener],
     owed: OwedEffects,
-    cache_bytes: int,
     look: timedelta,
     decorate: Decorate,
     tokens: Tokens,

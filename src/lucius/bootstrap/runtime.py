@@ -79,6 +79,8 @@ from lucius.webhooks.sender import Webhooks
 
 SHARED_LOOK: Final = timedelta(seconds=1)
 """How often what is due is looked for where other processes leave work: their nudge may be lost."""
+WAITING: Final = 250
+"""Requests of one caller that may wait at once: event streams, long polls and pulls."""
 UNRESTORED: Final = "{} lost outputs cannot be written again; `lucius verify` and the log name them"
 
 
@@ -132,12 +134,11 @@ class Runtime:
             self.tokens,
             settings.public_url,
             required=settings.require_reply_token,
-            prefix=_topic_prefix(settings),
+            prefix=settings.topic_prefix,
         )
         self.webhooks = Webhooks(
             webhook_secret(settings),
             hosts=settings.webhook_hosts,
-            schemes=settings.webhook_schemes,
             now=utc_now,
             transport=self.webhook_transport,
         )
@@ -161,7 +162,6 @@ class Runtime:
                 *self.heard.listeners,
                 *self.listeners,
             ),
-            cache_bytes=settings.job_cache_bytes,
             lanes=self.lanes,
             owed=OwedEffects(),
             topologies=settings.topologies(),
@@ -216,9 +216,7 @@ class Runtime:
             engine=TEMPORAL if settings.temporal_enabled else OUTBOX,
         )
         # Leases of services that run here need no heartbeats from beside the loop: who ends them is on it.
-        self.loop_watch = LoopWatch(
-            settings.loop_blocked, self.own.whose, self._blocked, lambda: None
-        )
+        self.loop_watch = LoopWatch(self.own.whose, self._blocked, lambda: None)
 
     def _own_services(self, incarnation: str, lost: LostServices) -> OwnServices | ServicesProcess:
         settings = self.settings
@@ -284,9 +282,7 @@ class Runtime:
     def _background(self) -> dict[str, StandingTask]:
         """What runs for as long as the process, by its name in log and readiness."""
         tasks: dict[str, StandingTask] = {
-            "configuration": partial(
-                refresh, self.config, self.gateway, self.settings.config_refresh
-            ),
+            "configuration": partial(refresh, self.config, self.gateway),
             "callers": self.watch.run,
             "sightings": self.insight.sightings.run,
             "pauses": self.heard.paused.run,
@@ -390,7 +386,7 @@ class Runtime:
                 authenticate=authenticator(self.settings, self.keys),
                 rate=rate_limit(self.settings),
                 worker_rate=worker_rate_limit(self.settings),
-                waits=WaitLimit(self.settings.max_waiting_per_caller),
+                waits=WaitLimit(WAITING),
                 hosts=host_check(self.settings),
                 refresh=self._measure,
                 retry_outbox=OutboxRetry(
@@ -411,10 +407,9 @@ class Runtime:
                 settings=self._shown_settings,
                 stopping=lambda: self.stopping,
                 options=ApiOptions(
-                    max_body_bytes=self.settings.max_body_bytes,
                     root_path=root_path_of(self.settings.console_url),
                     topology=self.settings.lane_topology,
-                    topic_prefix=_topic_prefix(self.settings),
+                    topic_prefix=self.settings.topic_prefix,
                 ),
             ),
             **changes,
@@ -446,10 +441,6 @@ class Runtime:
             "background": self.standing.warning,
         }
         return {name: text for name, text in found.items() if text is not None}
-
-
-def _topic_prefix(settings: Settings) -> str:
-    return settings.servicebus_prefix if settings.bus_backend == "servicebus" else ""
 
 
 def storage_clock(ledger: Ledger) -> StorageClock | None:

@@ -8,6 +8,7 @@ import shlex
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import timedelta
 from functools import partial
 from math import ceil
 from typing import Any, Final
@@ -36,6 +37,14 @@ from lucius.settings import Settings
 
 log = logging.getLogger("lucius")
 SOCKET_FILE: Final = "lucius.sock"
+CONNECTIONS: Final = 2000
+"""HTTP connections in all; a few more are kept for health checks and operators."""
+PER_ADDRESS: Final = 1000
+"""HTTP connections of one address (IPv6: of one /64); behind a proxy, those of the proxy."""
+HEAD_TIME: Final = timedelta(seconds=10)
+BODY_TIME: Final = timedelta(seconds=30)
+UNREAD_TIME: Final = timedelta(seconds=30)
+"""Time to send the head and the body of a request, and time in which a client reads nothing of its answer."""
 
 
 class Server(SweptServer):
@@ -230,9 +239,7 @@ async def _serve_on(
         runtime.end_waits()
         await app.state.feeds.close()
 
-    connections = Connections(
-        affordable(settings.max_connections), settings.max_connections_per_address
-    )
+    connections = Connections(affordable(CONNECTIONS), PER_ADDRESS)
     connections.instruments.register(runtime.registry)
     config = uvicorn.Config(
         app,
@@ -245,11 +252,7 @@ async def _serve_on(
         proxy_headers=False,
         timeout_graceful_shutdown=ceil(settings.drain.total_seconds()),
     )
-    slow = SlowClients(
-        settings.request_head_timeout,
-        settings.request_body_timeout,
-        settings.unread_answer_timeout,
-    )
+    slow = SlowClients(HEAD_TIME, BODY_TIME, UNREAD_TIME)
     signals = Ending(settings.drain)
 
     with _private_socket(settings) as private:

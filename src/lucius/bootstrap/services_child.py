@@ -86,7 +86,7 @@ class ServicesChild:
             incarnation=self._alive,
         )
         standby = StandbyHeartbeats(own.runners, lambda: _straight(beside, bus, settings))
-        watch = LoopWatch(settings.loop_blocked, own.whose, self._blocked, standby.send_due)
+        watch = LoopWatch(own.whose, self._blocked, standby.send_due)
         await own.start()
         self._link.report(READY)
         with watch.watching():

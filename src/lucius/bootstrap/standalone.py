@@ -80,9 +80,7 @@ async def run_service(
     client = gateway() if gateway is not None else None
     runners: list[ServiceRunner] = []
     standby = StandbyHeartbeats(runners, partial(_other_replies, settings, service, gateway))
-    watch = LoopWatch(
-        settings.loop_blocked, lambda task: service.name, lambda block: None, standby.send_due
-    )
+    watch = LoopWatch(lambda task: service.name, lambda block: None, standby.send_due)
 
     def stop() -> None:
         say_stopping(sum(runner.health().running for runner in runners), settings.drain)

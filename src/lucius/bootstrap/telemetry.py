@@ -41,9 +41,8 @@ def observed(settings: Settings) -> Iterator[None]:
 
 def span_provider(settings: Settings) -> "TracerProvider | None":
     """None where nobody wants spans. Then OpenTelemetry's SDK is not imported: it is large."""
-    exports = bool(settings.otlp_endpoint) or any(os.environ.get(name) for name in ENDPOINTS)
-    if not exports and settings.traces == "none":
+    if not any(os.environ.get(name) for name in ENDPOINTS):
         return None
     from lucius.bootstrap.span_export import exporting
 
-    return exporting(settings, over_otlp=exports)
+    return exporting(settings)

@@ -21,7 +21,7 @@ from lucius.ports.bus import Broker, Delivery, Message, Subscription
 log = logging.getLogger(__name__)
 MOST_PULLED: Final = 256
 BATCH: Final = 64
-"""Replies in one request: even the largest ones stay below the default of LUCIUS_MAX_BODY_BYTES."""
+"""Replies in one request: even the largest ones stay below the largest body that a server takes."""
 STALE: Final = 409
 _PASSING: Final = (401, 403, 408, 429)
 """Answers to a whole request that may be others later: a key may come back, a limit be left behind."""

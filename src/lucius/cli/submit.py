@@ -28,10 +28,8 @@ JOB_ID = "{jobId}"
 @click.option(
     "--tenant",
     "tenant_id",
-    envvar="LUCIUS_TENANT",
     default="default",
     show_default=True,
-    show_envvar=True,
     help="The tenant that the job is for.",
 )
 @click.option(

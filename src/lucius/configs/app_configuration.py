@@ -6,6 +6,7 @@ the service is down.
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import NamedTuple, Self
 
 from lucius.configs.catalogs import build_catalog
@@ -41,6 +42,9 @@ class _StoredReading(NamedTuple):
 
 class AppConfiguration:
     """Implements `lucius.ports.config.ConfigSource`; `await AppConfiguration.opened(...)` makes one."""
+
+    pause = timedelta(seconds=30)
+    """Each look is a request that is paid for."""
 
     def __init__(self, store: KeyValueStore, policy: PolicyOf, first: _StoredReading) -> None:
         self._store = store

@@ -6,6 +6,7 @@ A change that is not valid is reported, and the protocols from before it stay in
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,8 @@ class FileConfig:
     `policy` holds the retries and timeouts for step types that define none.
     `last_error` says why the newest change is not in force; None if it is.
     """
+
+    pause = timedelta(seconds=5)
 
     def __init__(
         self, paths: Path | Sequence[Path] = PACKAGED, *, policy: RetryPolicy | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Protocol
 
 from lucius.core.plan import Mode, StepPlan
@@ -41,6 +42,9 @@ class Catalog:
 
 
 class ConfigSource(Protocol):
+    pause: timedelta
+    """Between two looks for changes."""
+
     def catalog(self) -> Catalog:
         """The newest reading that was valid; never blocks, never fails once started."""
 

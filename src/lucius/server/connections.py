@@ -102,7 +102,7 @@ def affordable(most: int) -> int:
         return most
     fewer = max(soft - RESERVE - FILES_BESIDES, _FEWEST)
     log.warning(
-        "at most %d connections instead of LUCIUS_MAX_CONNECTIONS=%d: this process may open only %d"
+        "at most %d connections instead of %d: this process may open only %d"
         " files (raise `ulimit -n`)",
         *(fewer, most, soft),
     )

@@ -5,11 +5,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from lucius.core.limits import MAX_ATTEMPTS, MAX_PAYLOAD_BYTES
+from lucius.core.limits import MAX_ATTEMPTS
 from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
 from lucius.settings.declaring import Section, setting
 from lucius.settings.kinds import (
-    MAX_RATE,
     Fields,
     Folder,
     Keys,
@@ -25,10 +24,6 @@ from lucius.settings.kinds import (
 )
 
 EMBEDDED_BACKENDS: Final = ("sqlite", "memory")
-WORKERS_SHARE: Final = 20
-"""One command makes several steps, and each of them a pull, an ACK, heartbeats and a result."""
-
-Some = Annotated[int, Field(ge=1, le=10**6)]
 
 
 def _schemes(others: dict[str, Any]) -> str:
@@ -37,17 +32,12 @@ def _schemes(others: dict[str, Any]) -> str:
     return ",".join(EMBEDDED_SCHEMES if single else DEPLOYED_SCHEMES)
 
 
-def _roots(others: dict[str, Any]) -> str:
-    return "." if others["auth"] == "none" else ""
-
-
-def _worker_rate(others: dict[str, Any]) -> str:
-    limit = others["rate_limit_per_second"]
-    return "none" if limit is None else str(min(WORKERS_SHARE * limit, MAX_RATE))
-
-
 def _log_format(others: dict[str, Any]) -> str:
     return "text" if sys.stderr is not None and sys.stderr.isatty() else "json"
+
+
+def _roots(others: dict[str, Any]) -> str:
+    return "." if others["auth"] == "none" else ""
 
 
 class General(Section):
@@ -57,7 +47,8 @@ class General(Section):
         "SYSTEM",
         "lucius",
         "Name of this installation: the first folder of every workspace path, and the first part of"
-        " every name on a NATS server",
+        " every name on a NATS server. On Service Bus the names of topics begin with it too, unless it is"
+        " `lucius`",
     )
     data_dir: Folder = setting(
         "DATA_DIR", ".lucius", "Directory of the embedded ledger, workspace and keys"
@@ -77,17 +68,6 @@ class General(Section):
         "How log lines are written",
         shown="`text` on a terminal, else `json`",
     )
-    traces: Literal["none", "console"] = setting(
-        "TRACES",
-        "none",
-        "`console` prints spans to standard error. They are exported wherever an OTLP endpoint is set",
-    )
-    otlp_endpoint: Url = setting(
-        "OTLP_ENDPOINT",
-        "",
-        "OTLP collector that takes spans over HTTP, such as http://collector:4318; "
-        "OTEL_EXPORTER_OTLP_ENDPOINT counts too",
-    )
 
 
 class CommandLine(Section):
@@ -98,7 +78,6 @@ class CommandLine(Section):
         "http://127.0.0.1:8700",
         "Server that the command line and the client call: http://, https:// or unix:PATH",
     )
-    tenant: Text = setting("TENANT", "default", "Tenant that `lucius submit` submits for")
     api_key: Secret = setting("API_KEY", "", "API key that the command line and the client send")
 
 
@@ -131,12 +110,9 @@ class RetriesAndTime(Section):
         "Longest time between two looks at what is due, in seconds",
     )
     job_sla: Seconds = setting(
-        "JOB_SLA_SECONDS", "86400", "How long a job may live; then LUCIUS_SLA_ACTION follows"
-    )
-    pause_sla: Seconds = setting(
-        "PAUSE_SLA_SECONDS",
-        "604800",
-        "How long a job may stay paused; then LUCIUS_SLA_ACTION follows",
+        "JOB_SLA_SECONDS",
+        "86400",
+        "How long a job may live, and a pause for seven times as long; then LUCIUS_SLA_ACTION follows",
     )
     sla_action: Literal["escalate", "fail"] = setting(
         "SLA_ACTION",
@@ -149,11 +125,6 @@ class RetriesAndTime(Section):
         "10",
         "How long running steps and open requests may finish after SIGTERM. Ten seconds later the"
         " process ends, whatever still runs",
-    )
-    loop_blocked: Seconds = setting(
-        "LOOP_BLOCKED_SECONDS",
-        "1",
-        "How long the event loop may stand still before the log says what holds it up",
     )
 
 
@@ -169,59 +140,11 @@ class LimitsSection(Section):
     max_inflight_per_lane: WholeNumber = setting(
         "MAX_INFLIGHT_PER_LANE", "none", "Live jobs per lane and mode"
     )
-    max_inflight_per_lane_burst: WholeNumber = setting(
-        "MAX_INFLIGHT_PER_LANE_BURST",
-        "none",
-        "Live jobs per lane in mode BURST; none: LUCIUS_MAX_INFLIGHT_PER_LANE",
-    )
-    job_cache_bytes: Annotated[int, Field(ge=1_048_576, le=2**40)] = setting(
-        "JOB_CACHE_BYTES",
-        "268435456",
-        "Memory for jobs that are kept at hand; what does not fit is read from the ledger again",
-    )
-    max_payload_bytes: Annotated[int, Field(ge=1, le=MAX_PAYLOAD_BYTES)] = setting(
-        "MAX_PAYLOAD_BYTES", str(MAX_PAYLOAD_BYTES), "Largest payload of a request, as JSON"
-    )
-    max_body_bytes: Annotated[int, Field(ge=1024, le=2**26)] = setting(
-        "MAX_BODY_BYTES", "1048576", "Largest HTTP request body"
-    )
-    request_head_timeout: Seconds = setting(
-        "REQUEST_HEAD_SECONDS", "10", "How long a client may take to send the head of a request"
-    )
-    request_body_timeout: Seconds = setting(
-        "REQUEST_BODY_SECONDS", "30", "How long a client may take to send the body of a request"
-    )
-    unread_answer_timeout: Seconds = setting(
-        "UNREAD_ANSWER_SECONDS",
-        "30",
-        "How long a client may read nothing of an answer that waits for it",
-    )
-    max_connections: Some = setting(
-        "MAX_CONNECTIONS",
-        "2000",
-        "HTTP connections in all; a few more are kept for health checks and operators",
-    )
-    max_connections_per_address: Some = setting(
-        "MAX_CONNECTIONS_PER_ADDRESS",
-        "1000",
-        "HTTP connections of one address (IPv6: of one /64); behind a proxy, those of the proxy",
-    )
-    max_waiting_per_caller: Some = setting(
-        "MAX_WAITING_PER_CALLER",
-        "250",
-        "Event streams, long polls and pulls of one caller that wait at the same time, or of one"
-        " address where callers are not known",
-    )
     rate_limit_per_second: Rate = setting(
         "RATE_LIMIT_PER_SECOND",
         "none",
-        "HTTP requests a second of one caller, or of one address where callers are not known",
-    )
-    worker_rate_limit_per_second: Rate = setting(
-        "WORKER_RATE_LIMIT_PER_SECOND",
-        _worker_rate,
-        "HTTP replies a second for one tenant, and requests a second of one caller to the pull gateway",
-        shown=f"{WORKERS_SHARE} times LUCIUS_RATE_LIMIT_PER_SECOND",
+        "HTTP requests a second of one caller, or of one address where callers are not known. Workers"
+        " may send 20 times as many",
     )
 
 
@@ -236,9 +159,6 @@ class Security(Section):
     jwt_issuer: Url = setting("JWT_ISSUER", "", "OIDC issuer, with `jwt`")
     jwt_audience: Text = setting("JWT_AUDIENCE", "", "Audience that tokens must name, with `jwt`")
     jwt_jwks_url: Url = setting("JWT_JWKS_URL", "", "Keys of the issuer, with `jwt`")
-    jwt_algorithms: NameList = setting(
-        "JWT_ALGORITHMS", "RS256,ES256", "Signature algorithms that are accepted, with `jwt`"
-    )
     jwt_roles_claim: Text = setting(
         "JWT_ROLES_CLAIM", "roles", "Claim that lists a caller's roles, with `jwt`"
     )
@@ -287,9 +207,6 @@ class Security(Section):
         "",
         "Payload fields that may hold credentials. LUCIUS stores them and passes them on as they are",
     )
-    webhook_schemes: NameList = setting(
-        "WEBHOOK_SCHEMES", "https", "Schemes that completion webhooks may have"
-    )
     webhook_hosts: NameList = setting(
         "WEBHOOK_HOSTS",
         "",
@@ -311,11 +228,6 @@ class Console(Section):
         "",
         "URL under which browsers reach this server, such as https://ops.example.org/lucius. Its path"
         " stands in front of every link; empty: the host that a browser names, and no path",
-    )
-    console_session: Seconds = setting(
-        "CONSOLE_SESSION_SECONDS",
-        "28800",
-        "How long somebody stays signed in to the console; never longer than their token holds",
     )
     console_client_id: Text = setting(
         "CONSOLE_CLIENT_ID",

@@ -1,23 +1,16 @@
 """Settings of what LUCIUS stands on: configuration, storage, bus, and the API that writes answers."""
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import Field
-
-from lucius.core.routing import TOPOLOGIES
 from lucius.settings.declaring import Section, setting
 from lucius.settings.kinds import (
     AgeOrNone,
-    AgeValue,
-    LockSeconds,
     NameList,
-    Seconds,
-    SecondsOrNone,
     Secret,
     Text,
+    TopologyList,
     Url,
-    WindowSeconds,
 )
 
 PACKAGED: Final = "packaged"
@@ -42,11 +35,6 @@ class Configuration(Section):
         "PROTOCOLS",
         PACKAGED,
         "Files and directories of protocols; `packaged` stands for those that come with LUCIUS",
-    )
-    config_refresh: Seconds = setting(
-        "CONFIG_REFRESH_SECONDS",
-        "5",
-        "How often the configuration is looked at for changes",
     )
     appconfig_connection: Secret = setting(
         "APPCONFIG_CONNECTION",
@@ -86,26 +74,13 @@ class Storage(Section):
         "lucius_ledger",
         "The one table of backend `ledger`. What Azure forbids in table names is dropped",
     )
-    jobs_table: Text = setting("JOBS_TABLE", "lucius_jobs", "Table of jobs of backend `table`")
+    jobs_table: Text = setting(
+        "JOBS_TABLE",
+        "lucius_jobs",
+        "Table of jobs of backend `table`. Those of outbox entries and events have the same name, with"
+        " `outbox` and `events` in place of `jobs`",
+    )
     steps_table: Text = setting("STEPS_TABLE", "lucius_steps", "Table of steps of backend `table`")
-    outbox_table: Text = setting(
-        "OUTBOX_TABLE", "lucius_outbox", "Table of outbox entries of backend `table`"
-    )
-    events_table: Text = setting(
-        "EVENTS_TABLE", "lucius_events", "Table of events of backend `table`"
-    )
-    hot_tenants: NameList = setting(
-        "HOT_TENANTS",
-        "",
-        "Tenants whose jobs of a month backend `table` spreads over sixteen partitions, because one"
-        " takes 2,000 rows a second",
-    )
-    table_lag: SecondsOrNone = setting(
-        "TABLE_LAG_SECONDS",
-        "30",
-        "How long Steps, Outbox and Events of backend `table` may be behind Jobs: saves of a job in that"
-        " time are copied together. none: each save is copied at once, for twice as many requests",
-    )
     idempotency_table: Text = setting(
         "IDEMPOTENCY_TABLE", "job-idempotency", "Table of each tenant's claims, lists and counts"
     )
@@ -143,33 +118,6 @@ class Storage(Section):
         "Azure Blob: connection string, or account URL for the identity of the process. Where it is"
         " set, services read and write az, abfs and abfss references, and https ones of that account",
     )
-    s3_endpoint: Url = setting(
-        "S3_ENDPOINT",
-        "",
-        "URL of the server that s3 references lead to, such as https://minio.example:9000. Empty: what"
-        " AWS_ENDPOINT_URL says, or else Amazon's",
-    )
-    s3_region: Text = setting(
-        "S3_REGION",
-        "",
-        "Region of the buckets that s3 references name. Empty: what AWS_REGION says, or else us-east-1",
-    )
-    gcs_endpoint: Url = setting(
-        "GCS_ENDPOINT",
-        "",
-        "URL of the server that gs references lead to. Empty: Google's",
-    )
-    max_https_bytes: Annotated[int, Field(ge=1, le=2**31)] = setting(
-        "MAX_HTTPS_BYTES",
-        "104857600",
-        "Most bytes of a document that services read at an https address, below one in LUCIUS_INPUT_ROOTS",
-    )
-    stores_over_http: bool = setting(
-        "STORES_OVER_HTTP",
-        "false",
-        "Whether LUCIUS_S3_ENDPOINT and LUCIUS_GCS_ENDPOINT may be http:// addresses of other machines."
-        " Documents then cross the network as they are",
-    )
 
 
 class BusAndRouting(Section):
@@ -185,11 +133,6 @@ class BusAndRouting(Section):
         " that are missing, and `lucius bus provision` creates them",
         shown="`check` on servicebus, else `auto`",
     )
-    lane_lease: Seconds = setting(
-        "LANE_LEASE_SECONDS",
-        "15",
-        "How long after its last sign of life the lanes of a process are taken over by others",
-    )
     nats_url: Text = setting("NATS_URL", "nats://127.0.0.1:4222", "NATS servers, comma-separated")
     nats_ca: Text = setting(
         "NATS_CA",
@@ -200,10 +143,8 @@ class BusAndRouting(Section):
     nats_certificate: Text = setting(
         "NATS_CERTIFICATE",
         "",
-        "File with the certificate that this process shows to NATS servers, which may ask for one",
-    )
-    nats_private_key_path: Text = setting(
-        "NATS_PRIVATE_KEY_PATH", "", "File with the private key of that certificate"
+        "File with the certificate that this process shows to NATS servers, which may ask for one. Its"
+        " private key is in the same file, or beside it in one that ends with .key (tls.crt, tls.key)",
     )
     nats_credentials: Text = setting(
         "NATS_CREDENTIALS",
@@ -211,61 +152,21 @@ class BusAndRouting(Section):
         "Credentials file (.creds) that this process shows to NATS servers. It is read for every"
         " connection, so a new one needs no restart",
     )
-    nats_user: Text = setting("NATS_USER", "", "User of NATS; LUCIUS_NATS_PASSWORD goes with it")
-    nats_password: Secret = setting("NATS_PASSWORD", "", "Password of that user")
-    nats_token: Secret = setting("NATS_TOKEN", "", "Token for NATS servers that ask for one")
+    nats_password: Secret = setting(
+        "NATS_PASSWORD",
+        "",
+        "Password of the user that LUCIUS_NATS_URL names (nats://USER@HOST). Where it names none, a token",
+    )
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"
     )
-    servicebus_prefix: Text = setting(
-        "SERVICEBUS_PREFIX",
-        "",
-        "What the names of topics begin with on Service Bus: each deployment that shares a namespace with"
-        " another has its own, such as `test-`",
-    )
-    servicebus_lock: LockSeconds = setting(
-        "SERVICEBUS_LOCK_SECONDS",
-        "60",
-        "How long a message is locked for its receiver. Long enough for an ACK and a record, because a"
-        " step is settled when it begins; short enough that a dead process's messages come back soon",
-    )
-    servicebus_max_deliveries: Annotated[int, Field(ge=1, le=2000)] = setting(
-        "SERVICEBUS_MAX_DELIVERIES",
-        "50",
-        "Deliveries before a message is set aside. More than Azure's 10: messages that come for a full"
-        " process are given back, and locks that run out in an outage count too",
-    )
-    servicebus_duplicate_window: WindowSeconds = setting(
-        "SERVICEBUS_DUPLICATE_WINDOW_SECONDS",
-        "120",
-        "How long a topic drops messages with an id that it has seen. A publish whose outcome is unknown"
-        " is repeated within seconds; a longer window costs throughput. Set only when a topic is created",
-    )
-    servicebus_sessions: bool = setting(
-        "SERVICEBUS_SESSIONS",
-        "false",
-        "Whether directives with the same routing key (a tenant, or a document in BURST) are a session of"
-        " Service Bus: one process at a time receives them, in order. Set only when a subscription is"
-        " created",
-    )
-    servicebus_expiry: AgeValue = setting(
-        "SERVICEBUS_EXPIRY",
-        "14d",
-        "How long an unread message is kept; then it is a dead letter. Longer than any outage that jobs"
-        " should outlive",
-    )
-    lane_topology: Literal["shared", "isolated", "filtered"] = setting(
+    lane_topologies: TopologyList = setting(
         "LANE_TOPOLOGY",
         "shared",
         "`shared`: one grid of topics. `isolated`: one grid for each mode. `filtered`: one grid, and two"
-        " subscriptions a service, `<service>-default` and `<service>-burst`, that share its slots",
-    )
-    former_topologies: NameList = setting(
-        "FORMER_TOPOLOGIES",
-        lambda others: "" if others["bus_backend"] == "servicebus" else ",".join(TOPOLOGIES),
-        "Topologies whose topics are listened on besides: live jobs keep the topics of the topology that"
-        " they began with",
-        shown="all; none on Service Bus, where every topic has a price",
+        " subscriptions a service, `<service>-default` and `<service>-burst`, that share its slots. New jobs"
+        " use the first that is named; live jobs keep theirs, so on Service Bus name it behind the new one"
+        " until they have ended. On other buses the topics of all are listened on",
     )
     routing_delimiter: Text = setting(
         "ROUTING_DELIMITER",

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from lucius.contract.addresses import without_credentials
 from lucius.core.limits import MAX_SECONDS
+from lucius.core.routing import TOPOLOGIES
 
 T = TypeVar("T")
 
@@ -25,9 +26,6 @@ AGE_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 LONGEST_AGE: Final = 100 * 365 * 86400
 MAX_RATE: Final = 1_000_000
 MAX_WAITS: Final = 20
-LOCK: Final = (5, 300)
-WINDOW: Final = (20, 604800)
-"""Seconds that Service Bus takes for the lock of a message, and for the detection of duplicates."""
 LEAST_SECRET: Final = 16
 
 
@@ -101,14 +99,6 @@ def _seconds(text: str) -> timedelta:
     return timedelta(seconds=_number(text, 0.001))
 
 
-def _lock(text: str) -> timedelta:
-    return timedelta(seconds=_number(text, *LOCK))
-
-
-def _window(text: str) -> timedelta:
-    return timedelta(seconds=_number(text, *WINDOW))
-
-
 def _waits(text: str) -> tuple[timedelta, ...]:
     waits = tuple(timedelta(seconds=_number(part, 0)) for part in text.split(","))
     _allow(len(waits) <= MAX_WAITS)
@@ -134,6 +124,12 @@ def _show_age(age: timedelta | None) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in _printable(text).split(",") if part.strip())
+
+
+def _topologies(text: str) -> tuple[str, ...]:
+    found = _names(text)
+    _allow(bool(found) and set(found) <= set(TOPOLOGIES))
+    return found
 
 
 def _fields(text: str) -> tuple[str, ...]:
@@ -181,14 +177,6 @@ Seconds = Annotated[timedelta, BeforeValidator(_seconds), Takes(_SECONDS_WORDS)]
 SecondsOrNone = Annotated[
     timedelta | None, BeforeValidator(_or_none(_seconds)), Takes(f"{_SECONDS_WORDS}, or none")
 ]
-LockSeconds = Annotated[
-    timedelta, BeforeValidator(_lock), Takes("a number of seconds from {} to {}".format(*LOCK))
-]
-WindowSeconds = Annotated[
-    timedelta | None,
-    BeforeValidator(_or_none(_window)),
-    Takes("a number of seconds from {} to {}, or none".format(*WINDOW)),
-]
 Rate = Annotated[
     float | None,
     Field(ge=0.01, le=MAX_RATE),
@@ -201,7 +189,6 @@ WholeNumber = Annotated[
     BeforeValidator(_or_none(int)),
     Takes("a whole number from 0 to 1000000000, or none"),
 ]
-AgeValue = Annotated[timedelta, BeforeValidator(parse_age), Takes(AGE_WORDS, show=_show_age)]
 AgeOrNone = Annotated[
     timedelta | None,
     BeforeValidator(_or_none(parse_age)),
@@ -214,6 +201,11 @@ WaitList = Annotated[
 ]
 NameList = Annotated[
     tuple[str, ...], BeforeValidator(_names), Takes("printable names, comma-separated")
+]
+TopologyList = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_topologies),
+    Takes(f"{_either(TOPOLOGIES)}, or several with commas"),
 ]
 Fields = Annotated[
     tuple[str, ...],

@@ -19,7 +19,7 @@ RELOADED: Final = (
     "execution_backoff",
 )
 """A change counts for jobs that are accepted from then on. Every other one waits for the next start."""
-NEVER_STORED: Final = ("appconfig_label", "data_dir", "url", "tenant")
+NEVER_STORED: Final = ("appconfig_label", "data_dir", "url")
 """Where App Configuration is, where this process keeps its files, and what only clients read."""
 
 

@@ -11,6 +11,7 @@ from lucius.configs.files import PACKAGED as PACKAGED_PROTOCOLS
 from lucius.contract.envelope import JsonObject
 from lucius.core.plan import OUTBOX, TEMPORAL, RetryPolicy, Sla
 from lucius.core.references import ReferencePolicy
+from lucius.core.routing import TOPOLOGIES
 from lucius.ports.ledger import Limits
 from lucius.settings.behaviour import (
     CommandLine,
@@ -39,6 +40,11 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
     Temporal,
     Answers,
 )
+
+
+PAUSES: Final = 7
+"""A job may stay paused for seven times as long as it may live: people pause over holidays."""
+DEFAULT_SYSTEM: Final = "lucius"
 
 
 class Line(NamedTuple):
@@ -116,12 +122,23 @@ class Settings(
             tenant=self.max_inflight_per_tenant,
             total=self.max_inflight,
             lane=self.max_inflight_per_lane,
-            burst_lane=self.max_inflight_per_lane_burst,
         )
 
     def topologies(self) -> tuple[str, ...]:
-        """Those whose topics are listened on, the configured one first."""
-        return tuple(dict.fromkeys((self.lane_topology, *self.former_topologies)))
+        """Those whose topics are listened on, that of new jobs first. On Service Bus each has a price."""
+        others = () if self.bus_backend == "servicebus" else TOPOLOGIES
+        return tuple(dict.fromkeys((*self.lane_topologies, *others)))
+
+    @property
+    def topic_prefix(self) -> str:
+        """What the names of topics begin with: other deployments may share a namespace of Service Bus."""
+        own = self.bus_backend == "servicebus" and self.system != DEFAULT_SYSTEM
+        return f"{self.system}-" if own else ""
+
+    @property
+    def lane_topology(self) -> str:
+        """That of new jobs."""
+        return self.lane_topologies[0]
 
     def protocol_paths(self) -> tuple[Path, ...]:
         return tuple(
@@ -138,14 +155,12 @@ class Settings(
             topology=self.lane_topology,
             delimiter=self.routing_delimiter,
             references=ReferencePolicy(self.reference_schemes, self.reference_hosts),
-            webhook_schemes=self.webhook_schemes,
             webhook_hosts=self.webhook_hosts,
-            max_payload_bytes=self.max_payload_bytes,
             allow_payload_secrets=self.allow_payload_secrets,
             limits=self.limits(),
             sla=Sla(
                 job=self.job_sla,
-                pause=self.pause_sla,
+                pause=PAUSES * self.job_sla,
                 fail_job=fails,
                 fail_pause=fails,
                 limit=self.temporal_workflow_execution_timeout if self.temporal_enabled else None,

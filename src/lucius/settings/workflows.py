@@ -19,9 +19,6 @@ class Temporal(Section):
     temporal_task_queue: Text = setting(
         "TEMPORAL_TASK_QUEUE", "lucius", "Task queue that workers take workflows from"
     )
-    temporal_tls: bool = setting(
-        "TEMPORAL_TLS", "false", "Whether the Temporal server is spoken to over TLS"
-    )
     temporal_ca: Text = setting(
         "TEMPORAL_CA",
         "",
@@ -31,13 +28,13 @@ class Temporal(Section):
     temporal_certificate: Text = setting(
         "TEMPORAL_CERTIFICATE",
         "",
-        "File with the certificate that this process shows to the Temporal server, which may ask for one",
-    )
-    temporal_private_key_path: Text = setting(
-        "TEMPORAL_PRIVATE_KEY_PATH", "", "File with the private key of that certificate"
+        "File with the certificate that this process shows to the Temporal server, which may ask for one. Its"
+        " private key is in the same file, or beside it in one that ends with .key (tls.crt, tls.key)",
     )
     temporal_api_key: Secret = setting(
-        "TEMPORAL_API_KEY", "", "API key that the Temporal server is sent; it needs TLS"
+        "TEMPORAL_API_KEY",
+        "",
+        "API key that the Temporal server is sent; with it the connection is encrypted",
     )
     temporal_workflow_execution_timeout: SecondsOrNone = setting(
         "TEMPORAL_WORKFLOW_EXECUTION_TIMEOUT",

@@ -18,22 +18,20 @@ _S3_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _GCS_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _S3_REFUSED: Final = (
     "the store refuses the caller. Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the role of this"
-    " process, which needs GetObject, PutObject, DeleteObject and ListBucket; LUCIUS_S3_ENDPOINT and"
-    " LUCIUS_S3_REGION say where it asks"
+    " process, which needs GetObject, PutObject, DeleteObject and ListBucket; AWS_ENDPOINT_URL and"
+    " AWS_REGION say where it asks"
 )
 _GCS_REFUSED: Final = (
     "the store refuses the caller. Check GOOGLE_APPLICATION_CREDENTIALS, or the identity of this process,"
-    " which needs the role Storage Object User; LUCIUS_GCS_ENDPOINT says where it asks"
+    " which needs the role Storage Object User; STORAGE_EMULATOR_HOST says where it asks"
 )
 
 
-def s3(endpoint: str, region: str) -> Stores:
-    """Empty: what the environment says, or else Amazon's, in us-east-1."""
+def s3(endpoint: str) -> Stores:
+    """Empty: Amazon's. The region is that of AWS_REGION, or else us-east-1."""
     config: S3Config = {}
     if endpoint:
         config["aws_endpoint_url_s3"] = endpoint  # goes before all that the environment says
-    if region:
-        config["region"] = region
 
     def store_of(bucket: str) -> S3Store:
         return S3Store(
@@ -45,7 +43,7 @@ def s3(endpoint: str, region: str) -> Stores:
 
     return Stores(
         schemes=("s3",),
-        setting="LUCIUS_S3_ENDPOINT",
+        setting="AWS_ENDPOINT_URL",
         object="an object of S3",
         container="bucket",
         containers=_S3_BUCKET,
@@ -68,7 +66,7 @@ def gcs(endpoint: str) -> Stores:
 
     return Stores(
         schemes=("gs",),
-        setting="LUCIUS_GCS_ENDPOINT",
+        setting="STORAGE_EMULATOR_HOST",
         object="an object of Google Cloud Storage",
         container="bucket",
         containers=_GCS_BUCKET,

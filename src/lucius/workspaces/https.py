@@ -103,7 +103,7 @@ class HttpsDocuments:
             content += portion
             if len(content) > self._limit:
                 raise WorkspaceRefusedError(
-                    f"{uri} has more than {self._limit} bytes (LUCIUS_MAX_HTTPS_BYTES)",
+                    f"{uri} has more than {self._limit} bytes which is the most that is read",
                     code="OBJECT_TOO_LARGE",
                 )
         return bytes(content)

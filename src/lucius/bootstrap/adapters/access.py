@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from secrets import token_urlsafe
+from typing import Final
 
 from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
 from lucius.api.context import Authenticate
@@ -17,6 +19,11 @@ from lucius.ports.leases import LeaseStore
 from lucius.ports.ledger import Ledger
 from lucius.settings import Settings
 from lucius.settings.behaviour import EMBEDDED_BACKENDS
+
+SESSION: Final = timedelta(hours=8)
+"""How long somebody stays signed in to the console: a working day; never longer than their token holds."""
+WORKERS_SHARE: Final = 20
+"""One command makes several steps, and each of them a pull, an ACK, heartbeats and a result."""
 
 
 def key_file(settings: Settings) -> KeyFile:
@@ -57,7 +64,6 @@ def jwt_access(settings: Settings) -> JwtAccess:
             issuer=settings.jwt_issuer,
             audience=settings.jwt_audience,
             jwks_url=settings.jwt_jwks_url,
-            algorithms=settings.jwt_algorithms,
             roles_claim=settings.jwt_roles_claim,
             tenants_claim=settings.jwt_tenants_claim,
         )
@@ -83,7 +89,7 @@ def console_options(
     return ConsoleOptions(
         notes=notes,
         url=settings.console_url,
-        session_seconds=settings.console_session.total_seconds(),
+        session_seconds=SESSION.total_seconds(),
         keys=keys,
         access=authenticate if isinstance(authenticate, JwtAccess) else None,
         oidc=client,
@@ -97,8 +103,8 @@ def rate_limit(settings: Settings) -> RateLimit | None:
 
 
 def worker_rate_limit(settings: Settings) -> RateLimit | None:
-    per_second = settings.worker_rate_limit_per_second
-    return RateLimit(per_second) if per_second is not None else None
+    per_second = settings.rate_limit_per_second
+    return RateLimit(WORKERS_SHARE * per_second) if per_second is not None else None
 
 
 def host_check(settings: Settings) -> HostCheck | None:

@@ -3,8 +3,9 @@
 import ssl
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote
 
-from lucius.bootstrap.adapters.unsupported import UnsupportedError, optional
+from lucius.bootstrap.adapters.unsupported import UnsupportedError, key_beside, optional
 from lucius.buses.memory import MemoryBus
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Bus, Provisioner
@@ -27,59 +28,66 @@ def open_bus(settings: Settings) -> Bus:
 
 def open_nats(settings: Settings) -> Bus:
     nats = optional("lucius.buses.nats", "LUCIUS_BUS_BACKEND=nats", "nats")
-    servers = [each.strip() for each in settings.nats_url.split(",") if each.strip()]
     options = {**nats_tls(settings), **nats_user(settings)}
-    bus: Bus = nats.NatsBus(servers, system=settings.system, **options)
+    bus: Bus = nats.NatsBus(nats_servers(settings)[0], system=settings.system, **options)
     return bus
 
 
+def nats_servers(settings: Settings) -> tuple[list[str], str]:
+    """Addresses without a user, and that user. One with a password of its own stays as it is."""
+    servers: list[str] = []
+    users: list[str] = []
+    for each in filter(None, map(str.strip, settings.nats_url.split(","))):
+        before, _, rest = each.rpartition("@")
+        scheme, _, user = before.rpartition("//")
+        if user and ":" not in user:
+            users.append(unquote(user))
+            servers.append(f"{scheme}//{rest}")
+        else:
+            servers.append(each)
+    if len(set(users)) > 1:
+        raise UnsupportedError("LUCIUS_NATS_URL names several users: this process is one of them")
+    return servers, users[0] if users else ""
+
+
 def nats_user(settings: Settings) -> dict[str, Any]:
-    """Who this process is to NATS: by a credentials file, a user and a password, or a token. One of them."""
-    password = settings.nats_password.get_secret_value()
-    token = settings.nats_token.get_secret_value()
-    given = [
-        name
-        for name, value in (
-            ("LUCIUS_NATS_CREDENTIALS", settings.nats_credentials),
-            ("LUCIUS_NATS_USER", settings.nats_user),
-            ("LUCIUS_NATS_TOKEN", token),
-        )
-        if value
-    ]
-    if len(given) > 1:
-        raise UnsupportedError(f"{' and '.join(given)} say who this process is: set one of them")
-    if bool(settings.nats_user) != bool(password):
-        raise UnsupportedError("LUCIUS_NATS_USER and LUCIUS_NATS_PASSWORD are given together")
+    """This process for NATS: by a credentials file, a user and a password, or a token. One of them."""
+    user, password = nats_servers(settings)[1], settings.nats_password.get_secret_value()
     if settings.nats_credentials:
+        if user or password:
+            raise UnsupportedError(
+                "LUCIUS_NATS_CREDENTIALS and LUCIUS_NATS_PASSWORD, or a user in LUCIUS_NATS_URL, say who this"
+                " process is: set one of them"
+            )
         reading = optional("lucius.buses.nats.credentials", "LUCIUS_NATS_CREDENTIALS", "nats")
         try:
             found: dict[str, Any] = reading.credentials(settings.nats_credentials)
         except BusUnavailableError as error:
             raise UnsupportedError(str(error)) from error
         return found
-    if settings.nats_user:
-        return {"user": settings.nats_user, "password": password}
-    return {"token": token} if token else {}
+    if user and not password:
+        raise UnsupportedError(
+            "LUCIUS_NATS_URL names a user, and LUCIUS_NATS_PASSWORD is not set: set both"
+        )
+    if user:
+        return {"user": user, "password": password}
+    return {"token": password} if password else {}
 
 
 def nats_tls(settings: Settings) -> dict[str, Any]:
     """Where a certificate is named, or an address that asks for encryption."""
-    named = (settings.nats_ca, settings.nats_certificate, settings.nats_private_key_path)
-    if not any(named) and not settings.nats_url.startswith("tls://"):
+    ca, certificate = settings.nats_ca, settings.nats_certificate
+    if not ca and not certificate and not settings.nats_url.startswith("tls://"):
         return {}
-    if bool(settings.nats_certificate) != bool(settings.nats_private_key_path):
-        raise UnsupportedError(
-            "LUCIUS_NATS_CERTIFICATE and LUCIUS_NATS_PRIVATE_KEY_PATH are given together: a certificate"
-            " and its key"
-        )
     try:
-        context = ssl.create_default_context(cafile=settings.nats_ca or None)
-        if settings.nats_certificate:
-            context.load_cert_chain(settings.nats_certificate, settings.nats_private_key_path)
+        context = ssl.create_default_context(cafile=ca or None)
+        if certificate:
+            context.load_cert_chain(certificate, key_beside(certificate))
     except (OSError, ValueError) as error:
         raise UnsupportedError(
-            "LUCIUS_NATS_CA, LUCIUS_NATS_CERTIFICATE and LUCIUS_NATS_PRIVATE_KEY_PATH name files in PEM"
-            f" form, and one of {', '.join(name for name in named if name)} cannot be used: {error}"
+            "LUCIUS_NATS_CA and LUCIUS_NATS_CERTIFICATE name files in PEM form, with the private key in the"
+            f" same file or beside it in one that ends with .key, and one of"
+            f" {', '.join(filter(None, (ca, certificate)))} cannot be used: {error}"
         ) from error
     return {"tls": context}
 
@@ -89,14 +97,7 @@ def service_bus() -> ModuleType:
 
 
 def service_bus_plan(settings: Settings) -> Any:
-    return service_bus().Plan(
-        duplicate_window=settings.servicebus_duplicate_window,
-        expiry=settings.servicebus_expiry,
-        lock=settings.servicebus_lock,
-        max_deliveries=settings.servicebus_max_deliveries,
-        sessions=settings.servicebus_sessions,
-        prefix=settings.servicebus_prefix,
-    )
+    return service_bus().Plan(prefix=settings.topic_prefix)
 
 
 def open_provisioner(settings: Settings) -> Provisioner:

@@ -20,6 +20,8 @@ from lucius.settings import Settings
 from lucius.settings.behaviour import EMBEDDED_BACKENDS
 
 LEDGER_FILE: Final = "ledger.db"
+LANE_LEASE: Final = timedelta(seconds=15)
+"""How long after its last sign of life the lanes of a process are taken over by others."""
 
 
 async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
@@ -33,8 +35,6 @@ async def open_ledger(settings: Settings, *, readonly: bool = False) -> Ledger:
         settings.storage_backend,
         settings.table_connection.get_secret_value(),
         table_settings(settings),
-        hot=settings.hot_tenants,
-        lag=settings.table_lag or timedelta(),
     )
     return ledger
 
@@ -58,7 +58,7 @@ def open_lanes(
     name = f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
     store = azure_tables(settings).leases_of(ledger)
     return LeasedLanes(
-        store, name, clock=time.monotonic, term=settings.lane_lease, takes=takes, engine=engine
+        store, name, clock=time.monotonic, term=LANE_LEASE, takes=takes, engine=engine
     )
 
 
@@ -79,8 +79,6 @@ def table_settings(settings: Settings) -> dict[str, str]:
     return {
         "LUCIUS_JOBS_TABLE": settings.jobs_table,
         "LUCIUS_STEPS_TABLE": settings.steps_table,
-        "LUCIUS_OUTBOX_TABLE": settings.outbox_table,
-        "LUCIUS_EVENTS_TABLE": settings.events_table,
         **shared,
     }
 

@@ -1,6 +1,7 @@
 """What this build does not have."""
 
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 from lucius.core.errors import LuciusError
@@ -22,3 +23,9 @@ def optional(module: str, setting: str, extra: str) -> ModuleType:
         raise UnsupportedError(
             f"{setting} needs the package {error.name}: pip install 'lucius[{extra}]'"
         ) from error
+
+
+def key_beside(certificate: str) -> str | None:
+    """The file with its private key, as `tls.key` beside `tls.crt`. None: its own file has it too."""
+    beside = Path(certificate).with_suffix(".key") if certificate else None
+    return str(beside) if beside is not None and beside.exists() else None

@@ -1,5 +1,6 @@
 """Where outputs lie, by the scheme of their references, and whose they are."""
 
+import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -28,6 +29,11 @@ from lucius.workspaces.places import Places
 
 INSTALLATION_FILE: Final = "installation"
 BLOB_SCHEMES: Final = ("az", "abfs", "abfss", "https")
+S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+GCS_ENDPOINT: Final = "STORAGE_EMULATOR_HOST"
+"""The standard variables that name other servers than Amazon's and Google's."""
+MOST_OF_A_DOCUMENT: Final = 100 * 1024 * 1024
+"""Bytes of a document that services read at an https address, below one in LUCIUS_INPUT_ROOTS."""
 SERVED_SCHEMES: Final = ("file", "mem", "s3", "gs", *BLOB_SCHEMES)
 
 
@@ -73,19 +79,19 @@ def objects(settings: Settings) -> dict[str, Workspace]:
         stored = _stored(settings, account, readable, writable)
         if "https" in stored:
             stored |= dict.fromkeys((f"https://{host}" for host in hosts), stored["https"])
-        return {**stored, **_documents(settings, documents)}
+        return {**stored, **_documents(documents)}
     except WorkspaceRefusedError as error:
         raise UnsupportedError(
             f"LUCIUS_WORKSPACE_URL, LUCIUS_INPUT_ROOTS or LUCIUS_OUTPUT_ROOTS: {error}"
         ) from error
 
 
-def _documents(settings: Settings, roots: Sequence[str]) -> dict[str, Workspace]:
+def _documents(roots: Sequence[str]) -> dict[str, Workspace]:
     if not roots:
         return {}
     from lucius.workspaces.https import HttpsDocuments  # few need its client
 
-    return {"https": HttpsDocuments(roots, limit=settings.max_https_bytes)}
+    return {"https": HttpsDocuments(roots, limit=MOST_OF_A_DOCUMENT)}
 
 
 def _stored(
@@ -112,25 +118,25 @@ def _stores(settings: Settings, account: Account | None, named: Collection[str])
         azure = optional("lucius.workspaces.azure_blob", "LUCIUS_BLOB_CONNECTION", "azure")
         yield azure.blobs(account)
     if "s3" in named:
-        endpoint = _endpoint("LUCIUS_S3_ENDPOINT", settings.s3_endpoint, settings)
-        yield _buckets("s3").s3(endpoint, settings.s3_region)
+        named_by = S3_ENDPOINTS[0] if os.environ.get(S3_ENDPOINTS[0]) else S3_ENDPOINTS[1]
+        clear = os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
+        yield _buckets("s3").s3(_endpoint(named_by, os.environ.get(named_by, ""), clear=clear))
     if "gs" in named:
-        endpoint = _endpoint("LUCIUS_GCS_ENDPOINT", settings.gcs_endpoint, settings)
-        yield _buckets("gs").gcs(endpoint)
+        yield _buckets("gs").gcs(_endpoint(GCS_ENDPOINT, os.environ.get(GCS_ENDPOINT, "")))
 
 
 def _buckets(scheme: str) -> ModuleType:
     return optional("lucius.workspaces.buckets", f"a place at {scheme}://", "s3")
 
 
-def _endpoint(name: str, url: str, settings: Settings) -> str:
+def _endpoint(name: str, url: str, *, clear: bool = False) -> str:
     """Keys and documents do not cross a network in the clear, unless someone has said so."""
-    if url and not is_guarded(url) and not (settings.stores_over_http and url.startswith("http:")):
+    if url and not is_guarded(url) and not (clear and url.startswith("http:")):
         raise UnsupportedError(
-            f"{name}={show(url)}: it must begin with https://, or with http:// on this machine. Where the"
-            " network is trusted, set LUCIUS_STORES_OVER_HTTP=true"
+            f"{name}={show(url)}: it must begin with https://, or with http:// on this machine. A store of S3"
+            " in a network that is trusted may be called over http:// with AWS_ALLOW_HTTP=true"
         )
-    return url
+    return url.rstrip("/")
 
 
 def _helps(place: str) -> str:

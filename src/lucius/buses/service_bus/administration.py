@@ -12,7 +12,6 @@ from azure.identity.aio import DefaultAzureCredential
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import SqlRuleFilter, SubscriptionProperties, TopicProperties
 
-from lucius.buses.service_bus.faults import other_sessions
 from lucius.buses.service_bus.rules import excluding, pools_of, step_types_of, taking
 from lucius.core.errors import BusUnavailableError, OtherDeploymentError
 from lucius.ports.bus import MARK, Subscription, others_mark
@@ -28,14 +27,19 @@ AT_ONCE: Final = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """Properties of new topics and subscriptions. None: the subscription's own value, or Azure's default."""
+    """Properties of new topics and subscriptions."""
 
-    duplicate_window: timedelta | None = None
-    expiry: timedelta | None = None
-    lock: timedelta | None = None
-    max_deliveries: int | None = None
-    sessions: bool = False
-    """Whether subscriptions that are received as a whole have sessions."""
+    duplicate_window: timedelta | None = timedelta(minutes=2)
+    """How long a topic drops messages with an id that it has seen. A publish whose outcome is unknown is
+    repeated within seconds; a longer window costs throughput. None: it drops none."""
+    expiry: timedelta | None = timedelta(days=14)
+    """How long an unread message is kept, longer than any outage; then it is a dead letter."""
+    lock: timedelta | None = timedelta(minutes=1)
+    """How long a message is locked for its receiver: enough for an ACK and a record, because a directive is
+    settled when its step begins. Soon after, what a dead process had comes again."""
+    max_deliveries: int | None = 50
+    """More than Azure's 10: messages that come for a full process are given back, and locks that run out in
+    an outage count too."""
     prefix: str = ""
     """What the names of topics begin with."""
 
@@ -123,7 +127,7 @@ class Administrator:
         if (other := others_mark(mark, names)) is not None:
             raise OtherDeploymentError(
                 f"topic {mark.topic} belongs to another deployment ({other}; this one is {mark.name})."
-                " Give this one topics of its own with LUCIUS_SERVICEBUS_PREFIX, or another namespace. If"
+                " Give this one topics of its own with another LUCIUS_SYSTEM, or another namespace. If"
                 f" the other one is gone, delete its subscription {other}"
             )
 
@@ -135,15 +139,12 @@ class Administrator:
         }
         if wanted.addressed:
             options["default_message_time_to_live"] = TOLD
-        sessions = wanted.addressed or (self._plan.sessions and not wanted.by_topic)
         try:
             found = await self._client.get_subscription(wanted.topic, wanted.name)
         except ResourceNotFoundError:
-            options["requires_session"] = sessions
+            options["requires_session"] = wanted.addressed
             await self._client.create_subscription(wanted.topic, wanted.name, **options)
             return [f"created subscription {wanted.name} of topic {wanted.topic}"]
-        if bool(found.requires_session) != sessions:
-            raise other_sessions(f"subscription {wanted.name} of topic {wanted.topic}", sessions)
         return await self._update_subscription(wanted, found, options)
 
     async def _update_subscription(

@@ -7,21 +7,14 @@ from functools import partial
 from typing import Any, Final
 
 from azure.identity.aio import DefaultAzureCredential
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
+from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-from lucius.buses.service_bus.faults import (
-    MissingEntityError,
-    MissingRuleError,
-    NotAllowedError,
-    other_sessions,
-)
+from lucius.buses.service_bus.faults import MissingEntityError, MissingRuleError
 from lucius.buses.service_bus.hearing import SessionEar, addressed
 from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
 from lucius.buses.service_bus.sending import TopicSender
-from lucius.buses.service_bus.sessions import SessionIntake
-from lucius.buses.service_bus.source import MessageSource
 from lucius.buses.service_bus.subscriber import Subscriber
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import MARK, NOTICES, Broker, Delivery, Message, Provisioner, Subscription
@@ -33,9 +26,7 @@ AT_ONCE: Final = 16
 class ServiceBus:
     """`provisioner` None: what is missing is named, not created.
 
-    `sessions`: subscriptions that are received as a whole have sessions, one for each `message_key`.
     `prefix`: what the names of topics begin with on Service Bus.
-    `lock`: how long a message or a session is locked; None: as its subscription says.
     `credential`: that of the client, which does not close it.
     """
 
@@ -44,18 +35,12 @@ class ServiceBus:
         client: ServiceBusClient,
         provisioner: Provisioner | None = None,
         *,
-        sessions: bool = False,
-        lock: timedelta | None = None,
         prefix: str = "",
         credential: DefaultAzureCredential | None = None,
     ) -> None:
         self._client = client
         self._credential = credential
         self._prefix = prefix
-        self._sessions = sessions
-        self._lock = lock
-        self._in_sessions: dict[str, timedelta] = {}
-        """How long a session is locked, by the name of the subscription."""
         self._provisioner = provisioner
         self._locks = Locks()
         self._senders: dict[str, TopicSender] = {}
@@ -73,26 +58,18 @@ class ServiceBus:
     async def ensure(self, subscriptions: Sequence[Subscription]) -> None:
         if self._provisioner is not None:
             await self._provisioner.provision(subscriptions)
-        if self._sessions:
-            whole = [each for each in subscriptions if not each.by_topic]
-            self._in_sessions |= {each.name: self._lock or each.lock for each in whole}
         gate = asyncio.Semaphore(AT_ONCE)
         missing: list[str] = []
         unruled: list[str] = []
 
         async def check(wanted: Subscription) -> None:
             async with gate:
-                intake = self._subscriber(wanted.name).intake(wanted.topic)
                 try:
-                    await intake.check()
+                    await self._subscriber(wanted.name).intake(wanted.topic).check()
                 except MissingEntityError:
                     missing.append(f"{wanted.topic}/{wanted.name}")
                 except MissingRuleError:
                     unruled.append(f"{wanted.topic}/{wanted.name}")
-                except NotAllowedError as error:
-                    raise other_sessions(
-                        intake.subject, wanted.name in self._in_sessions
-                    ) from error
 
         await asyncio.gather(*(check(each) for each in subscriptions))
         marks = [each for each in missing if f"/{MARK}" in each]
@@ -115,9 +92,7 @@ class ServiceBus:
     async def publish(self, topic: str, messages: Sequence[Message]) -> None:
         if topic not in self._senders:
             self._senders[topic] = TopicSender(
-                topic,
-                lambda: self._client.get_topic_sender(f"{self._prefix}{topic}"),
-                sessions=self._sessions,
+                topic, lambda: self._client.get_topic_sender(f"{self._prefix}{topic}")
             )
         await self._senders[topic].send(messages)
 
@@ -142,17 +117,9 @@ class ServiceBus:
             )
         return self._subscribers[name]
 
-    def _intake(self, topic: str, name: str) -> MessageSource:
+    def _intake(self, topic: str, name: str) -> Intake:
         opens = partial(self._client.get_subscription_receiver, f"{self._prefix}{topic}", name)
-        lock = self._in_sessions.get(name)
-        if lock is None:
-            return Intake(topic, name, lambda: opens())
-
-        def next_session(wait: timedelta) -> ServiceBusReceiver:
-            seconds = wait.total_seconds()
-            return opens(session_id=NEXT_AVAILABLE_SESSION, max_wait_time=seconds)
-
-        return SessionIntake(topic, name, next_session, lock)
+        return Intake(topic, name, opens)
 
     # -- settling ----------------------------------------------------------------------------
 

@@ -39,8 +39,6 @@ def open_service_bus(connection: str, plan: Plan, *, creates: bool) -> ServiceBu
     return ServiceBus(
         client,
         administrator,
-        sessions=plan.sessions,
-        lock=plan.lock,
         prefix=plan.prefix,
         credential=credential,
     )

@@ -20,7 +20,6 @@ from azure.servicebus.exceptions import (
 from lucius.core.errors import BusUnavailableError, LockLostError
 
 LOST = (MessageLockLostError, SessionLockLostError, MessageAlreadySettled, MessageNotFoundError)
-NOT_ALLOWED = "amqp:not-allowed"
 UNKNOWN = (ServiceBusAuthenticationError, ClientAuthenticationError)
 
 
@@ -43,10 +42,6 @@ class MissingRuleError(BusUnavailableError):
 
 class TimedOutError(BusUnavailableError):
     """The broker gave up waiting, for example for a session with a message."""
-
-
-class NotAllowedError(BusUnavailableError):
-    """The subscription cannot be received from in this way: with sessions, or without."""
 
 
 @contextmanager
@@ -77,8 +72,6 @@ def mapped(subject: str) -> Iterator[None]:
     except OperationTimeoutError as error:
         raise TimedOutError(f"{subject}: nothing came in time: {error}") from error
     except (AzureError, OSError, TimeoutError, ValueError) as error:
-        if getattr(error, "_condition", None) == NOT_ALLOWED:
-            raise NotAllowedError(f"{subject}: {error}") from error
         raise BusUnavailableError(f"{subject}: {type(error).__name__}: {error}") from error
 
 
@@ -87,16 +80,3 @@ def refuses_content(error: AzureError) -> bool:
     if isinstance(error, MessageSizeExceededError):
         return True
     return getattr(error, "_condition", None) in CONTENT_REFUSED
-
-
-class SessionsDifferError(BusUnavailableError):
-    """A subscription was created with sessions, and the setting is without, or the other way round."""
-
-
-def other_sessions(subject: str, wanted: bool) -> SessionsDifferError:
-    has, sets = ("no sessions", "true") if wanted else ("sessions", "false")
-    return SessionsDifferError(
-        f"{subject} was created with {has}, and LUCIUS_SERVICEBUS_SESSIONS is {sets}. Service Bus cannot"
-        " change that: set it as it was, or let the jobs end, delete the subscription and run"
-        " `lucius bus provision`"
-    )

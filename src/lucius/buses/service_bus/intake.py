@@ -7,7 +7,7 @@ receiver at a time, and a poll that only waits ends as soon as another call need
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
@@ -15,10 +15,10 @@ from azure.servicebus.aio import ServiceBusReceiver
 from lucius.buses.service_bus.asking import has_rule
 from lucius.buses.service_bus.faults import MissingRuleError, mapped
 from lucius.buses.service_bus.held import Held
-from lucius.buses.service_bus.source import Settlement
 from lucius.core.errors import BusUnavailableError
 
 T = TypeVar("T")
+Settlement = Callable[[ServiceBusReceiver], Awaitable[Any]]
 
 POLL: Final = timedelta(seconds=5)
 """How long one call to the SDK waits for a message."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from lucius.buses.service_bus.source import MessageSource
+from lucius.buses.service_bus.intake import Intake
 from lucius.core.errors import LockLostError
 from lucius.ports.bus import Delivery
 
@@ -15,25 +15,23 @@ MANY: Final = 4096
 
 class Locks:
     def __init__(self) -> None:
-        self._held: dict[str, tuple[MessageSource, ServiceBusReceivedMessage]] = {}
+        self._held: dict[str, tuple[Intake, ServiceBusReceivedMessage]] = {}
 
-    def add(self, source: MessageSource, message: ServiceBusReceivedMessage) -> str:
+    def add(self, source: Intake, message: ServiceBusReceivedMessage) -> str:
         if len(self._held) >= MANY:
             self._forget_lost()
         token = str(message.lock_token)
         self._held[token] = (source, message)
         return token
 
-    def pop(self, delivery: Delivery) -> tuple[MessageSource, ServiceBusReceivedMessage]:
+    def pop(self, delivery: Delivery) -> tuple[Intake, ServiceBusReceivedMessage]:
         """Take the lock for a settlement. A second settlement finds none."""
         found = self._held.pop(delivery.lock_token, None)
         if found is None:
             raise LockLostError(f"the lock on {delivery.message.message_id} is gone")
         return found
 
-    def put_back(
-        self, delivery: Delivery, held: tuple[MessageSource, ServiceBusReceivedMessage]
-    ) -> None:
+    def put_back(self, delivery: Delivery, held: tuple[Intake, ServiceBusReceivedMessage]) -> None:
         """Keep the lock, because the broker was away and the settlement can be tried again."""
         self._held[delivery.lock_token] = held
 

@@ -18,12 +18,9 @@ from lucius.ports.bus import Message, check_ids
 class TopicSender:
     """Sends one batch at a time, because the SDK's sender cannot do more."""
 
-    def __init__(
-        self, topic: str, opens: Callable[[], ServiceBusSender], *, sessions: bool = False
-    ) -> None:
+    def __init__(self, topic: str, opens: Callable[[], ServiceBusSender]) -> None:
         self._subject = f"topic {topic}"
         self._opens = opens
-        self._sessions = sessions
         self._held: Held[ServiceBusSender] | None = None
         self._turn = asyncio.Lock()
 
@@ -79,7 +76,7 @@ class TopicSender:
     def _fits(self, batch: ServiceBusMessageBatch, message: Message) -> bool:
         """Encode it into the batch. This asks nobody, so every error but its size is for its content."""
         try:
-            batch.add_message(outgoing(message, sessions=self._sessions))
+            batch.add_message(outgoing(message))
         except MessageSizeExceededError:
             return False
         except Exception as error:

@@ -14,8 +14,8 @@ from typing import Final
 
 from azure.servicebus import ServiceBusReceivedMessage
 
+from lucius.buses.service_bus.intake import Intake
 from lucius.buses.service_bus.locks import Locks
-from lucius.buses.service_bus.source import MessageSource
 from lucius.buses.service_bus.wire import NotOursError, incoming
 from lucius.core.errors import BusError, BusUnavailableError
 from lucius.ports.bus import Delivery
@@ -55,17 +55,17 @@ class Waiter:
 class Subscriber:
     """`intake` makes the intake of a topic."""
 
-    def __init__(self, name: str, intake: Callable[[str], MessageSource], locks: Locks) -> None:
+    def __init__(self, name: str, intake: Callable[[str], Intake], locks: Locks) -> None:
         self._name = name
         self._make = intake
         self._locks = locks
-        self._intakes: dict[str, MessageSource] = {}
+        self._intakes: dict[str, Intake] = {}
         self._waiters: list[Waiter] = []
         self._kept: deque[Delivery] = deque()
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._asides: set[asyncio.Task[None]] = set()
 
-    def intake(self, topic: str) -> MessageSource:
+    def intake(self, topic: str) -> Intake:
         if topic not in self._intakes:
             self._intakes[topic] = self._make(topic)
         return self._intakes[topic]
@@ -127,7 +127,7 @@ class Subscriber:
         if topic not in self._asking:
             self._asking[topic] = asyncio.create_task(self._ask_on(self.intake(topic)))
 
-    async def _ask_on(self, intake: MessageSource) -> None:
+    async def _ask_on(self, intake: Intake) -> None:
         """Ask this topic until no receiver wants its messages. If it fails, those who wait get the error."""
         try:
             while self._wanted(intake.topic):
@@ -153,7 +153,7 @@ class Subscriber:
 
     # -- taking ------------------------------------------------------------------------------
 
-    async def _take(self, intake: MessageSource, message: ServiceBusReceivedMessage) -> None:
+    async def _take(self, intake: Intake, message: ServiceBusReceivedMessage) -> None:
         try:
             body = incoming(message)
         except NotOursError as error:

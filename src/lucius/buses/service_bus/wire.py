@@ -12,8 +12,6 @@ KEY: Final = "message_key"
 """On a partitioned topic, messages with the same value of this property stay in order."""
 ADDRESS: Final = "address"
 """Messages with it are told to one receiver: it is their session."""
-NO_KEY: Final = "-"
-"""The session of messages without a key: where sessions are on, every message must have one."""
 LONGEST: Final = 128
 """Characters of a session id or partition key that Service Bus takes."""
 REASON: Final = "DeadLetterReason"
@@ -25,22 +23,16 @@ class NotOursError(ValueError):
     """LUCIUS did not send this message."""
 
 
-def outgoing(message: Message, *, sessions: bool = False) -> ServiceBusMessage:
-    """`sessions`: messages with the same key are one session. It is the partition key in any case.
-
-    Messages to one address are always a session.
-    """
+def outgoing(message: Message) -> ServiceBusMessage:
+    """Its key is the partition key. Messages to one address are a session."""
     address = message.properties.get(ADDRESS)
     key = message.properties.get(KEY) if address is None else address
-    sessions = sessions or address is not None
-    if key is None and sessions:
-        key = NO_KEY
     return ServiceBusMessage(
         orjson.dumps(message.body),
         message_id=message.message_id,
         application_properties=cast(dict[str | bytes, Any], dict(message.properties)),
         partition_key=None if key is None else str(key)[:LONGEST],
-        session_id=str(key)[:LONGEST] if sessions else None,
+        session_id=None if address is None else str(address)[:LONGEST],
         content_type="application/json",
     )
 

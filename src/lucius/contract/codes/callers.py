@@ -58,28 +58,27 @@ CALLERS: Final = (
         429,
         "Too many requests of the caller wait at once",
         "Event streams, long polls (`wait_seconds`) and pulls hold a connection while they wait. A caller"
-        " may have `LUCIUS_MAX_WAITING_PER_CALLER` of them at once, or an address where callers are not"
-        " known. Nothing was done.",
-        "End some of them, ask without waiting, or have the setting raised.",
+        " may have 250 of them at once, or an address where callers are not known. Nothing was done.",
+        "End some of them, ask without waiting, or give each worker an API key of its own.",
         retry_after=True,
     ),
     ProblemCode(
         "TOO_MANY_CONNECTIONS",
         429,
         "The address has too many connections",
-        "This address has `LUCIUS_MAX_CONNECTIONS_PER_ADDRESS` connections already. Those beyond are"
-        " answered once, and only for `/healthz`, `/readyz` and operators. Nothing was done.",
+        "This address has 1,000 connections already. Those beyond are answered once, and only for"
+        " `/healthz`, `/readyz` and operators. Nothing was done.",
         "Use connections again instead of opening new ones, and close those that are not needed. Behind a"
-        " proxy all clients have its address: have the setting raised.",
+        " proxy all clients have its address: let it hold the connections of clients itself.",
         retry_after=True,
     ),
     ProblemCode(
         "CONNECTIONS_EXHAUSTED",
         503,
         "The server has too many connections",
-        "All of `LUCIUS_MAX_CONNECTIONS` connections are in use. Those beyond are answered once, and only"
-        " for `/healthz`, `/readyz` and operators. Nothing was done.",
-        "Repeat the request later, unchanged. If it happens often, have the setting raised.",
+        "All 2,000 connections are in use. Those beyond are answered once, and only for"
+        " `/healthz`, `/readyz` and operators. Nothing was done.",
+        "Repeat the request later, unchanged. If it happens often, run more orchestrators.",
         retry_after=True,
     ),
     ProblemCode(
@@ -103,9 +102,8 @@ CALLERS: Final = (
         408,
         "The request did not arrive in time",
         "The head or the body of the request was not complete within the time that clients have for it"
-        " (`LUCIUS_REQUEST_HEAD_SECONDS`, `LUCIUS_REQUEST_BODY_SECONDS`). Nothing was done, and the"
-        " connection is closed.",
-        "Repeat the request on a new connection. If the network is that slow, have the settings raised.",
+        " (10 and 30 seconds). Nothing was done, and the connection is closed.",
+        "Repeat the request on a new connection.",
     ),
     ProblemCode(
         "CROSS_ORIGIN",

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
-from datetime import timedelta
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -12,7 +11,6 @@ from azure.identity.aio import DefaultAzureCredential
 
 from lucius.core.errors import LuciusError
 from lucius.ledgers.azure.keys import AzureKeys
-from lucius.ledgers.azure.lateness import LAG
 from lucius.ledgers.azure.layout import Layout
 from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.ledger import AzureLedger
@@ -28,6 +26,10 @@ CHATTY: Final = ("azure.core", "azure.identity", "azure.data.tables")
 CONNECT: Final = 5
 ANSWER: Final = 20
 """Seconds within which a request is answered. Azure gives up on its side after 30."""
+JOBS: Final = "LUCIUS_JOBS_TABLE"
+OUTBOX: Final = "outbox"
+EVENTS: Final = "events"
+"""Tables whose names follow from that of Jobs."""
 TAKES: Final = (
     "LUCIUS_TABLE_CONNECTION takes a connection string of a storage account"
     " (AccountName=...;AccountKey=...), or its URL, such as https://NAME.table.core.windows.net, for"
@@ -57,15 +59,16 @@ async def open_ledger(
     backend: str,
     connection: str,
     named: Mapping[str, str],
-    *,
-    hot: Collection[str] = (),
-    lag: timedelta = LAG,
 ) -> AzureLedger:
     """Tables are created where they are missing. `named`: the value of each setting that names one.
 
     TableConnectionError or LedgerError, with the setting that helps, where that cannot be.
     """
     tables = {setting: table_name(setting, value) for setting, value in named.items()}
+    if jobs := tables.get(JOBS):
+        # Beside Jobs: what a deployment calls its own must not be shared with another one.
+        stem = jobs[:-4] if jobs.lower().endswith("jobs") else jobs
+        tables |= {each: table_name(JOBS, f"{stem}{each}") for each in (OUTBOX, EVENTS)}
     _check_apart(tables)
     metrics = TableInstruments()
     store = open_tables(connection, metrics)
@@ -77,7 +80,7 @@ async def open_ledger(
         raise
     return AzureLedger(
         store,
-        _layout(backend, store, tables, hot, lag),
+        _layout(backend, store, tables),
         tenants=tables["LUCIUS_IDEMPOTENCY_TABLE"],
         lanes=tables["LUCIUS_JOB_INDEX_TABLE"],
         shared=tables["LUCIUS_INFLIGHT_TABLE"],
@@ -95,18 +98,16 @@ def keys_of(ledger: AzureLedger) -> AzureKeys:
     return ledger.keys()
 
 
-def _layout(
-    backend: str, store: Store, tables: Mapping[str, str], hot: Collection[str], lag: timedelta
-) -> Layout:
+def _layout(backend: str, store: Store, tables: Mapping[str, str]) -> Layout:
     if backend == "ledger":
         return SingleTable(store, tables["LUCIUS_LEDGER_TABLE"])
     apart = Tables(
-        tables["LUCIUS_JOBS_TABLE"],
+        tables[JOBS],
         tables["LUCIUS_STEPS_TABLE"],
-        tables["LUCIUS_OUTBOX_TABLE"],
-        tables["LUCIUS_EVENTS_TABLE"],
+        tables[OUTBOX],
+        tables[EVENTS],
     )
-    return SplitTables(store, apart, now=partial(service_time, store), hot=hot, lag=lag)
+    return SplitTables(store, apart, now=partial(service_time, store))
 
 
 def _check_apart(tables: Mapping[str, str]) -> None:

@@ -6,10 +6,9 @@ partition together. A row carries all that the copies still lack: whoever finds 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
-from zlib import crc32
 
 from lucius.core.effects import Event
 from lucius.core.errors import (
@@ -59,7 +58,7 @@ FORGOTTEN: Final = timedelta(minutes=5)
 
 
 class SplitTables:
-    """`hot`: tenants whose jobs of a month lie in sixteen partitions; `lag`: how long copies wait."""
+    """`lag`: how long copies wait, so that saves of a job in that time are copied together."""
 
     apart: Final = True
 
@@ -69,7 +68,6 @@ class SplitTables:
         tables: Tables,
         *,
         now: Callable[[], datetime],
-        hot: Collection[str] = (),
         lag: timedelta = LAG,
     ) -> None:
         self._store = store
@@ -79,17 +77,13 @@ class SplitTables:
         self.tables: Final = (tables.jobs, tables.steps, tables.outbox, tables.events)
         self._copies = Projections(store, tables)
         self._now = now
-        self._hot = frozenset(hot)
         self._traces: OrderedDict[str, Trace] = OrderedDict()
 
     # -- where a job is ----------------------------------------------------------------------
 
     def _bucket(self, job_id: str, tenant_id: str) -> str:
         """Where a new job goes. The head of its steps says where an old one is."""
-        month = names.bucket(tenant_id, job_id)
-        if tenant_id not in self._hot:
-            return month
-        return f"{month}{names.JOINT}{crc32(job_id.encode()) % 16:x}"
+        return names.bucket(tenant_id, job_id)
 
     async def _trace(self, job_id: str) -> Trace | None:
         """What is known, or what the head of its steps says. None: there is no such job."""
