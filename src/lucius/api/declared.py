@@ -114,7 +114,7 @@ def documented(codes: Iterable[ProblemCode], responses: Responses) -> Responses:
 def _problem(listed: list[ProblemCode], model: type[BaseModel]) -> JsonObject:
     """The codes are listed for readers, and as a schema for programs."""
     codes = [known.code for known in listed]
-    code = {"description": "A stable code; each has a reference page", "enum": codes}
+    code = {"description": "A stable code; the reference explains each", "enum": codes}
     schema = {
         "allOf": [{"$ref": _REF.format(model=model.__name__)}, {"properties": {"code": code}}]
     }
