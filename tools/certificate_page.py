@@ -21,12 +21,12 @@ lucius certify --listen 8799 --service shout --step-type SHOUT   # a service tha
 ```
 
 `--command` gets the address in `LUCIUS_URL`, and folders in `LUCIUS_WORKSPACE_URL`, `LUCIUS_INPUT_ROOTS` and
-`LUCIUS_OUTPUT_ROOTS`. `--listen` prints them and waits; checks that must stop or kill the service are skipped.
-Checks are also skipped, with the reason, while `work-succeeds` is broken.
+`LUCIUS_OUTPUT_ROOTS`. `--listen` prints them and waits; checks that must stop or kill the service are
+skipped. So are all others, with the reason, while `work-succeeds` is broken.
 
-`--check NAME` looks at one promise, `--list` prints all. `--json` prints a report, `--junit FILE` writes one for
-a build server, `--folder DIR` keeps everything that was handed out and written. The exit code is 0 if no promise
-is broken. A broken promise is printed with what was seen and what to do.
+`--check NAME` looks at one promise, `--list` prints all. `--json` prints a report, `--junit FILE` writes one
+for a build server, `--folder DIR` keeps everything that was handed out and written. The exit code is 0 if no
+promise is broken. A broken promise is printed with what was seen and what to do.
 
 ## What the service is fed
 

@@ -39,10 +39,10 @@ _WORDS: Final = {
 _TAIL: Final = """
 ## What the numbers leave out
 
-- Published targets are no promises. Azure throttles earlier where traffic is uneven, and Premium is slower with
-  the filters and duplicate detection that LUCIUS uses. Measure before you rely on a figure.
-- The page on Premium leaves open whether 4 MB/s count for each direction. Here both count together. 16 units are
-  counted as sixteen times one.
+- Published targets are no promises. Azure throttles earlier where traffic is uneven, and Premium is slower
+  with the filters and duplicate detection that LUCIUS uses. Measure before you rely on a figure.
+- The page on Premium leaves open whether 4 MB/s count for each direction. Here both count together, and 16
+  units are sixteen times one.
 - A throttled request is not lost: LUCIUS backs off, and jobs wait in the ledger.
 - Heartbeats, retries, event streams, long polls and the Blob storage of services cost more requests.
 - A tenant in mode DEFAULT stays on one lane. `LUCIUS_MAX_INFLIGHT_PER_TENANT` limits its live jobs.
