@@ -1,11 +1,13 @@
 """The reference pages of the error codes and of the causes: one page each, with an anchor for each code."""
 
 from collections.abc import Iterable
+from textwrap import fill
 from typing import Final
 
 from lucius.contract.causes import CAUSES, Cause
 from lucius.contract.codes import CODES, ProblemCode
 
+WIDTH: Final = 118
 _ERRORS: Final = """# Error codes
 
 Generated from `src/lucius/contract/codes`. Do not edit.
@@ -38,17 +40,22 @@ def causes_page() -> str:
     return _page(_CAUSES, map(_cause, CAUSES.values()))
 
 
-def _page(head: str, entries: Iterable[str]) -> str:
-    return "\n".join((head, *entries))
+def _page(head: str, entries: Iterable[tuple[str, ...]]) -> str:
+    parts = (part if part.startswith("#") else _wrapped(part) for each in entries for part in each)
+    return head + "".join(f"\n{part}\n" for part in parts)
 
 
-def _error(known: ProblemCode) -> str:
+def _wrapped(text: str) -> str:
+    return fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _error(known: ProblemCode) -> tuple[str, ...]:
     status = f"{known.status}, with `Retry-After`" if known.retry_after else str(known.status)
-    return f"## {known.code}\n\n{known.title} ({status}). {known.explanation}\n\n*Do:* {known.action}\n"
+    about = f"{known.title} ({status}). {known.explanation}"
+    return f"## {known.code}", about, f"*Do:* {known.action}"
 
 
-def _cause(cause: Cause) -> str:
-    return (
-        f"## {cause.code}\n\n{cause.title} ({cause.severity.name}). {cause.meaning}\n\n"
-        f"*By itself:* {cause.by_itself}\n\n*Do:* {cause.helps}\n"
-    )
+def _cause(cause: Cause) -> tuple[str, ...]:
+    about = f"{cause.title} ({cause.severity.name}). {cause.meaning}"
+    by_itself, helps = f"*By itself:* {cause.by_itself}", f"*Do:* {cause.helps}"
+    return f"## {cause.code}", about, by_itself, helps
