@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from lucius.api import asyncapi
-from lucius.api.app import ROUTES
-from lucius.api.error_pages import error_pages
-from lucius.contract.causes import cause_pages
 from lucius.settings import settings_page
 from tools.certificate_page import certificate_page
 from tools.chart_secrets import chart_secrets
+from tools.codes_pages import causes_page, errors_page
 from tools.dashboard import dashboard_page
 from tools.metrics_page import metrics_page
 from tools.models_page import PAGES as MODEL_PAGES
@@ -31,16 +29,13 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "deploy/grafana/lucius.json": dashboard_page,
     "docs/reference/asyncapi.json": asyncapi.text,
     **{f"docs/reference/{page}": partial(filled, page) for page in MODEL_PAGES},
+    "docs/reference/causes.md": causes_page,
     "docs/reference/certificate.md": certificate_page,
+    "docs/reference/errors.md": errors_page,
     "docs/reference/metrics.md": metrics_page,
     "docs/reference/scale.md": scale_page,
     "docs/reference/settings.md": settings_page,
     "docs/reference/states.md": states_page,
-    **{f"docs/reference/causes/{name}": partial(str, text) for name, text in cause_pages().items()},
-    **{
-        f"docs/reference/errors/{name}": partial(str, text)
-        for name, text in error_pages(ROUTES).items()
-    },
 }
 
 

@@ -39,18 +39,13 @@ _WORDS: Final = {
 _TAIL: Final = """
 ## What the numbers leave out
 
-- Published targets are no promises, and some regions allow more. Azure throttles earlier where traffic is
-  uneven. Premium is slower with filters and duplicate detection, and LUCIUS uses both. Measure before you
-  rely on a figure.
-- The page on Premium leaves open whether 4 MB/s are meant for each direction. Here both count together; read
-  the other way, Premium carries twice as much.
-- 16 units are counted as sixteen times one. The same page says that it may be less.
-- A throttled request is not lost: storage answers 503, Service Bus says that it is busy, LUCIUS backs off,
-  and jobs wait in the ledger.
-- Heartbeats and retries are more messages and saves. Event streams and long polls read the job.
-- What services do in Blob storage counts for the same account if the workspaces are in it.
-- A tenant in mode DEFAULT stays on one lane. How many live jobs it may have is another limit:
-  `LUCIUS_MAX_INFLIGHT_PER_TENANT`.
+- Published targets are no promises. Azure throttles earlier where traffic is uneven, and Premium is slower
+  with the filters and duplicate detection that LUCIUS uses. Measure before you rely on a figure.
+- The page on Premium leaves open whether 4 MB/s count for each direction. Here both count together, and 16
+  units are sixteen times one.
+- A throttled request is not lost: LUCIUS backs off, and jobs wait in the ledger.
+- Heartbeats, retries, event streams, long polls and the Blob storage of services cost more requests.
+- A tenant in mode DEFAULT stays on one lane. `LUCIUS_MAX_INFLIGHT_PER_TENANT` limits its live jobs.
 """
 
 

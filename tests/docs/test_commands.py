@@ -11,7 +11,7 @@ import pytest
 from lucius.cli.main import main
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINE = re.compile(r"^(?: {4}|\$ )?(?:[A-Z_]+=\S* )*(?:\S*/)?lucius ([a-z-].*)$", re.MULTILINE)
 INLINE = re.compile(r"`lucius ([a-z][^`]*)`")
 ENDS_AT = {"#", "|", ">", "&", "&&", ";", "..."}

@@ -1,4 +1,4 @@
-"""The README's commands under `Use it`, and what its question is answered with."""
+"""The README's commands, and what its question is answered with; the places that CONTRIBUTING names."""
 
 import json
 import re
@@ -66,8 +66,8 @@ def test_the_first_commands_of_the_readme_are_targets_of_make() -> None:
     assert {"demo", "test", "setup"} <= set(named) <= targets
 
 
-def test_the_places_that_the_readme_names_are_there() -> None:
-    table = README.partition("## Find your way")[2]
+def test_the_places_that_contributing_names_are_there() -> None:
+    table = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Where things are")[2]
     named = [name for row in table.splitlines() if row.startswith("| `") for name in
              re.findall(r"`([^`]+)`", row.split("|")[1])]  # fmt: skip
     assert len(named) > 8

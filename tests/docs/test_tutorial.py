@@ -12,7 +12,6 @@ from tests.docs.blocks import Block, blocks_of, script_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
-WORKER_LINES = 12
 EMBEDDED = "embedded"
 APART = [pytest.param(name, marks=pytest.mark.xdist_group("stacks")) for name in ("nats", "azure")]
 
@@ -50,12 +49,6 @@ def test_the_tutorial_works_as_it_stands_on_every_stack(folder: Path, stack: str
 def logs(folder: Path) -> str:
     names = ("server.log", "worker.log")
     return "".join((folder / name).read_text() for name in names if (folder / name).exists())
-
-
-def test_the_worker_has_as_many_lines_as_the_tutorial_says() -> None:
-    blocks = {block.info: block for block in blocks_of(PAGE.read_text("utf-8"))}
-    worker = blocks["sh file=worker.sh"].text.strip().splitlines()
-    assert len(worker) == WORKER_LINES
 
 
 def test_every_shell_block_of_the_tutorial_is_run() -> None:

@@ -33,6 +33,7 @@ def test_lines_of_code_and_of_prose_are_told_apart(tmp_path: Path) -> None:
     assert found["functions"] == 2
     assert found["lines of a function, median"] == 3
     assert found["words of the glossary"] == 1
+    assert found["words of documentation"] == 3 + 4
 
 
 def test_the_way_of_one_job_leads_through_the_core_and_the_kit(tmp_path: Path) -> None:

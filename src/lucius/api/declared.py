@@ -1,6 +1,6 @@
 """What a route declares of its errors: the codes of its own, and those that all routes of its kind share.
 
-OpenAPI and the reference pages of the codes are made from it.
+OpenAPI is made from it.
 """
 
 from collections.abc import Collection, Iterable
@@ -114,7 +114,7 @@ def documented(codes: Iterable[ProblemCode], responses: Responses) -> Responses:
 def _problem(listed: list[ProblemCode], model: type[BaseModel]) -> JsonObject:
     """The codes are listed for readers, and as a schema for programs."""
     codes = [known.code for known in listed]
-    code = {"description": "A stable code; each has a reference page", "enum": codes}
+    code = {"description": "A stable code; docs/reference/errors.md explains each", "enum": codes}
     schema = {
         "allOf": [{"$ref": _REF.format(model=model.__name__)}, {"properties": {"code": code}}]
     }

@@ -17,7 +17,7 @@ class UnreachableError(ClientError):
 
 
 class ProblemError(ClientError):
-    """The server refused the request. `code` is stable and has a reference page.
+    """The server refused the request. `code` is stable; docs/reference/errors.md explains each.
 
     `retry_after`: seconds after which the same request may be taken, where the server says so. `problem` is
     the problem document, `document` the same as it came.

@@ -1,6 +1,6 @@
 """Every cause that `lucius why` can name: what it means, what happens by itself, and what helps.
 
-The reference pages are made from this. The rules that find them are in `insight/rules.py`.
+The reference page is made from this. The rules that find them are in `insight/rules.py`.
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,6 @@ class Cause:
     meaning: str
     by_itself: str
     helps: str
-
-    @property
-    def page(self) -> str:
-        return f"{self.code}.md"
 
 
 _ALL: Final = (
@@ -356,34 +352,3 @@ _ALL: Final = (
 )
 
 CAUSES: Final = {cause.code: cause for cause in _ALL}
-
-
-def cause_pages() -> dict[str, str]:
-    """The reference pages by file name, with an index."""
-    rows = [f"| [`{c.code}`]({c.page}) | {c.severity.name} | {c.title} |" for c in CAUSES.values()]
-    index = [
-        "# Causes",
-        "",
-        "`lucius why JOB` and `GET /v1/jobs/{jobId}/why` name one of these causes; `lucius why` and",
-        "`GET /v1/why` list those that hold for the system now, the worst first.",
-        "",
-        "| severity | what it says |",
-        "|---|---|",
-        "| FINE | nothing is wrong |",
-        "| WAITS | it goes on by itself, or when whoever ordered it says so |",
-        "| PROBLEM | some jobs do not go on until someone acts, or fail |",
-        "| OUTAGE | nothing goes on |",
-        "",
-        "| cause | severity | what it is |",
-        "|---|---|---|",
-        *rows,
-    ]
-    return {"README.md": "\n".join(index) + "\n", **{c.page: _page(c) for c in CAUSES.values()}}
-
-
-def _page(cause: Cause) -> str:
-    lines = [f"# {cause.code}", "", f"{cause.title}. Severity {cause.severity.name}.", ""]
-    lines += ["## What it means", "", cause.meaning, ""]
-    lines += ["## What happens by itself", "", cause.by_itself, ""]
-    lines += ["## What helps", "", cause.helps]
-    return "\n".join(lines) + "\n"

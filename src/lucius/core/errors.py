@@ -12,7 +12,7 @@ class IllegalMoveError(LuciusError):
 
 
 class RequestError(LuciusError):
-    """Bad input from outside. `code` is stable and has a reference page; `faults` name the fields."""
+    """Bad input from outside. `code` is stable; `faults` name the fields."""
 
     def __init__(
         self, code: str, detail: str, *, faults: tuple[tuple[str, str], ...] = (), status: int = 422

@@ -19,10 +19,11 @@ Secrets are never printed. A secret may stand in a file: then the variable with 
 file, for example `LUCIUS_WEBHOOK_SECRET_FILE=/run/secrets/webhook`. A line break at its end does not count.
 
 Where `LUCIUS_APPCONFIG_CONNECTION` is set, what is no variable is looked up in
-[App Configuration](../how-to/azure-configuration.md). The column `stored` says when a value there counts:
-at the start of a process, with the next refresh too (`reloads`), or never.
+[App Configuration](../how-to/azure-configuration.md). A value there counts from the start of a process; one
+marked *reloads* with the next refresh too, one marked *never stored* not at all.
 """
-_COLUMNS: Final = "| variable | value | default | stored | what it is |\n|---|---|---|---|---|\n"
+_COLUMNS: Final = "| variable | default | what it is |\n|---|---|---|\n"
+_MARKS: Final = {"at start": "", "reloads": "*reloads*", "never": "*never stored*"}
 _RESERVED: Final = """
 ## Reserved
 
@@ -46,8 +47,9 @@ def settings_page() -> str:
 
 def _row(name: str, row: SettingRow) -> str:
     about = f"{row.about}. Secret, or in a file: `_FILE`" if row.secret else row.about
-    cells = (f"`{row.env}`", row.takes.words, _default(row), when_stored(name), about)
-    return f"| {' | '.join(cells)} |\n"
+    notes = (row.takes.words, _MARKS[when_stored(name)])
+    noted = f"{about} ({'; '.join(filter(None, notes))})"
+    return f"| `{row.env}` | {_default(row)} | {noted} |\n"
 
 
 def _default(row: SettingRow) -> str:

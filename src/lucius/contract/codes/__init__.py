@@ -1,6 +1,6 @@
 """Every error code there is: its status, its meaning, what to do about it.
 
-OpenAPI and the reference pages are made from this. A route names those that it answers with.
+OpenAPI and the reference page are made from this. A route names those that it answers with.
 """
 
 from typing import Final

@@ -11,8 +11,3 @@ class ProblemCode:
     explanation: str
     action: str
     retry_after: bool = False
-
-    @property
-    def page(self) -> str:
-        """The file of its reference page."""
-        return f"{self.code}.md"

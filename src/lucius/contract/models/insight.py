@@ -47,7 +47,7 @@ class NextView(View):
 
 
 class WhyView(View):
-    """A cause. `cause` is stable and has a reference page."""
+    """A cause. `cause` is stable; docs/reference/causes.md explains each."""
 
     cause: str = Field(
         description="The cause: a stable code with a page of its own", examples=["WORKERS_SILENT"]

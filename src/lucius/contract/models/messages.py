@@ -446,7 +446,9 @@ class ReplyOutcomeView(View):
         examples=[False],
     )
     code: MayMiss[str] = Field(
-        None, description="A stable code; each has a reference page", examples=["STALE_ATTEMPT"]
+        None,
+        description="A stable code; docs/reference/errors.md explains each",
+        examples=["STALE_ATTEMPT"],
     )
     detail: MayMiss[str] = Field(
         None, description="What was wrong", examples=["the attempt is over"]

@@ -8,7 +8,10 @@ from lucius.contract.models.base import MayMiss, View
 
 Code = Annotated[
     str,
-    Field(description="A stable code; each has a reference page", examples=["JOB_NOT_FOUND"]),
+    Field(
+        description="A stable code; docs/reference/errors.md explains each",
+        examples=["JOB_NOT_FOUND"],
+    ),
 ]
 Detail = Annotated[
     str,
@@ -35,7 +38,7 @@ class FaultView(View):
 
 
 class ProblemView(View):
-    """RFC 9457. `code` is stable; each has a reference page."""
+    """RFC 9457. `code` is stable; docs/reference/errors.md explains each."""
 
     type: str = Field(
         description="The code as a URN", examples=["urn:lucius:problem:JOB_NOT_FOUND"]
