@@ -1,4 +1,4 @@
-"""What settings do to a job and to those who ask for one. `effects.py` has the list of all."""
+"""What settings do to a job and to those who ask for one."""
 
 import asyncio
 import base64

@@ -23,11 +23,6 @@ def test_check_names_the_page_that_is_out_of_date(
     assert "docs/reference/states.md is out of date" in capsys.readouterr().err
 
 
-def test_generating_twice_changes_nothing(tmp_path: Path) -> None:
-    assert main([], tmp_path) == 0
-    assert write(tmp_path) == []
-
-
 def test_every_move_of_the_tables_is_an_arrow_of_a_diagram() -> None:
     page = states_page()
     for rows in MACHINES.values():
