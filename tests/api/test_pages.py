@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from lucius.api import app, document
-from lucius.api.context import ApiOptions
 from tests.api.world import World, client_of, context_of
 
 PATH = "/openapi.json"
@@ -35,16 +34,3 @@ async def test_the_document_is_rendered_once(world: World, rendered: list[str]) 
     assert {answer.status_code for answer in answers} == {200}
     assert len(rendered) == 1
     assert rendered[0] != threading.main_thread().name
-
-
-async def test_the_document_lists_routes_and_no_pages(world: World) -> None:
-    async with client_of(context_of(world)) as client:
-        document = await client.get(PATH)
-    assert document.headers["content-type"] == "application/json"
-    assert "/v1/jobs" in document.json()["paths"]
-    assert PATH not in document.json()["paths"]
-
-
-async def test_without_docs_there_is_none(world: World) -> None:
-    async with client_of(context_of(world, options=ApiOptions(docs=False))) as client:
-        assert (await client.get(PATH)).status_code == 404

@@ -40,18 +40,6 @@ async def submitted(client: httpx.AsyncClient) -> asyncio.Task[httpx.Response]:
     return waiting
 
 
-async def test_it_is_answered_with_the_job_as_a_read_shows_it(
-    client: httpx.AsyncClient, world: World
-) -> None:
-    waiting = await submitted(client)
-    await succeed(client, world)
-    answer = await waiting
-    assert answer.status_code == 200
-    assert answer.json()["state"] == "SUCCEEDED"
-    read = await client.get(answer.headers["location"])
-    assert (read.json(), read.headers["etag"]) == (answer.json(), answer.headers["etag"])
-
-
 async def test_a_job_that_goes_on_is_accepted_as_without_the_wait(
     client: httpx.AsyncClient,
 ) -> None:
@@ -120,18 +108,6 @@ async def test_the_python_client_runs_a_job_with_one_request(
     assert asked == ["POST /v1/orchestrate?wait_seconds=30"]
 
 
-async def test_the_python_client_goes_on_waiting_where_the_answer_is_an_acceptance(
-    client: httpx.AsyncClient, world: World
-) -> None:
-    told: list[str] = []
-    async with answering(through(client)) as url, Client(url, on_warning=told.append) as lucius:
-        running = asyncio.create_task(lucius.run({**ENVELOPE, "correlation_idd": "c"}))
-        await is_there(client)
-        await succeed(client, world)
-        assert (await running).state == "SUCCEEDED"
-    assert len(told) == 1
-
-
 async def test_the_python_client_runs_a_job_on_a_server_that_cannot_wait(
     client: httpx.AsyncClient, world: World
 ) -> None:
@@ -148,13 +124,3 @@ async def test_the_python_client_runs_a_job_on_a_server_that_cannot_wait(
         await is_there(client)
         await succeed(client, world)
         assert (await running).state == "SUCCEEDED"
-
-
-async def test_a_run_that_takes_too_long_is_given_up_and_the_job_goes_on(
-    client: httpx.AsyncClient,
-) -> None:
-    async with answering(through(client)) as url, Client(url) as lucius:
-        with pytest.raises(TimeoutError):
-            await lucius.run(ENVELOPE, timeout_seconds=0.2)
-    (job,) = (await client.get("/v1/jobs")).json()["jobs"]
-    assert job["state"] == "DISPATCHING"

@@ -1,17 +1,12 @@
 """What an accepted command may not mean as it stands: in the answer, in the events, and shown to people."""
 
-import asyncio
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
-from lucius.client import Client
 from lucius.configs.files import FileConfig
 from tests.api.world import ENVELOPE, World, client_of, context_of
-from tests.cli.conftest import Shell
 from tests.cli.server import Server, running
 
 SLIP = {**ENVELOPE, "request_type": "OCR", "payload": {"langauge": "en"}}
@@ -50,45 +45,3 @@ async def test_the_first_event_keeps_it() -> None:
 def server() -> Iterator[Server]:
     with running(packaged()) as server:
         yield server
-
-
-def test_submit_shows_it_beside_the_id(server: Server) -> None:
-    words = ("submit", "--type", "OCR", "--input", "s3://b/in.pdf", "--payload")
-    slip = Shell(server.url).run(*words, '{"langauge": "en"}')
-    assert (slip.exit_code, slip.stdout, slip.stderr) == (0, "job_0\n", f"{SHOWN}\n")
-    fine = Shell(server.url).run(*words, '{"language": "en"}')
-    assert (fine.stdout, fine.stderr) == ("job_1\n", "")
-    shown = Shell(server.url).run(*words, '{"langauge": "en"}', "--json")
-    assert json.loads(shown.stdout)["warnings"][0]["pointer"] == "/payload/langauge"
-
-
-def test_a_file_of_commands_is_warned_about_by_line(server: Server, tmp_path: Path) -> None:
-    file = tmp_path / "commands.jsonl"
-    file.write_text("\n".join(map(json.dumps, [{**SLIP, "payload": {}}, SLIP])))
-    shown = Shell(server.url).run("submit-many", str(file))
-    assert (shown.stdout, shown.stderr) == (
-        "job_0\njob_1\n",
-        f"{SHOWN.replace('warning: ', 'warning: line 2: ')}\n",
-    )
-
-
-def test_the_python_client_tells_whoever_listens(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    heard: list[str] = []
-
-    def logged() -> list[str]:
-        return [each.message for each in caplog.records if each.name == "lucius.client"]
-
-    async def submit() -> None:
-        async with (
-            Client(server.url, on_warning=heard.append) as told,
-            Client(server.url) as client,
-        ):
-            await told.submit(SLIP)
-            assert logged() == []
-            await client.submit(SLIP)
-
-    asyncio.run(submit())
-    assert heard == [SAID]
-    assert logged() == [SAID]
