@@ -200,30 +200,6 @@ def children(server: Up) -> list[str]:
     return Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
 
 
-def readiness(server: Up) -> str:
-    with urlopen(f"{server.url}/readyz", timeout=10) as answer:
-        return str(answer.read().decode())
-
-
-def test_one_that_cannot_be_started_again_is_tried_until_it_can_and_there_is_one(
-    folder: Path,
-) -> None:
-    with serving(folder) as (server, client):
-        (pid,) = children(server)
-        (folder / "broken").touch()
-        os.kill(int(pid), signal.SIGKILL)
-        assert soon(lambda: server.log().count("it cannot be made here") == 2)
-        assert "is being started" in readiness(server)
-        causes = [each.cause for each in client.why().causes]
-        assert "SERVICES_DOWN" in causes
-        (folder / "broken").unlink()
-        (folder / "go").touch()
-        job_id = submitted(client, folder)
-        assert client.wait(job_id).state == "SUCCEEDED"
-        assert len(children(server)) == 1
-        assert "is being started" not in readiness(server)
-
-
 FORKS = """
     def execute(self, task: Task) -> Output:
         import multiprocessing
