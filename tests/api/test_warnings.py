@@ -11,7 +11,6 @@ from tests.cli.server import Server, running
 
 SLIP = {**ENVELOPE, "request_type": "OCR", "payload": {"langauge": "en"}}
 SAID = "/payload/langauge is not known here: did you mean `language`?"
-SHOWN = f"lucius: warning: {SAID} It is kept and passed on as it is."
 
 
 def packaged() -> World:

@@ -1,14 +1,13 @@
 """The client without `async`, against a server in another thread."""
 
 import asyncio
-import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from lucius.client import BlockingClient, Client, ProblemError
+from lucius.client import BlockingClient, ProblemError
 from tests.api.world import ENVELOPE
 from tests.cli.server import Server, running
 
@@ -61,9 +60,3 @@ def test_a_script_that_never_closes_it_ends_quietly(server: Server) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "next_cursor" in done.stdout
-
-
-def test_it_has_every_call_of_the_client() -> None:
-    calls = {name for name, value in vars(Client).items() if inspect.isfunction(value)}
-    public = {name for name in calls if not name.startswith("_")}
-    assert public - set(vars(BlockingClient)) == set()

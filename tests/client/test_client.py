@@ -12,7 +12,6 @@ from aiohttp import web
 
 from lucius.bootstrap.listening import free_port
 from lucius.client import (
-    ENDED,
     Client,
     ClientError,
     Command,
@@ -23,17 +22,10 @@ from lucius.client import (
 )
 from lucius.client.models import EventView, JobView
 from lucius.contract.models.base import example_of
-from lucius.core.states import TERMINAL_JOB
 from tests.api.live import ENVELOPE as LIVE_ENVELOPE
 from tests.api.live import live
-from tests.api.world import ENVELOPE, World, client_of, context_of
+from tests.api.world import ENVELOPE
 from tests.client.answering import Handler, answering, lost, through
-
-
-def test_the_client_knows_when_a_job_has_ended() -> None:
-    """It imports nothing of the server, so it has a list of its own."""
-    assert {state.value for state in TERMINAL_JOB} == ENDED
-
 
 ACCEPTED = {"jobId": "j", "state": "QUEUED", "duplicate": False}
 JOB = example_of(JobView)
@@ -171,12 +163,6 @@ async def test_an_answer_that_is_no_problem_document_is_still_an_error() -> None
     async with answering(always("teapot", 418)) as url, client_at(url) as client:
         with pytest.raises(ProblemError, match="HTTP_418: teapot"):
             await client.cancel("x")
-
-
-async def test_another_server_than_lucius_is_said_so() -> None:
-    async with answering(always("<html>", 200)) as url, client_at(url) as client:
-        with pytest.raises(ClientError, match="it is not LUCIUS"):
-            await client.job("x")
 
 
 async def test_a_redirect_is_not_followed_with_the_key() -> None:
@@ -331,22 +317,3 @@ async def test_a_number_that_json_does_not_have_is_never_sent() -> None:
     assert [json.loads(body)["payload"] for body in server.bodies] == [
         {"large": 2**70, "none": None}
     ]
-
-
-async def test_a_job_is_submitted_waited_for_and_read() -> None:
-    async with (
-        client_of(context_of(World())) as http,
-        answering(through(http)) as url,
-        Client(url) as client,
-    ):
-        job_id = (await client.submit(ENVELOPE, by_body=True)).jobId
-        assert (await client.submit(ENVELOPE, by_body=True)).duplicate is True
-        assert (await client.pause(job_id)).state == "PAUSED"
-        assert (await client.resume(job_id)).outcome == "applied"
-        await client.cancel(job_id)
-        assert (await client.wait(job_id, timeout_seconds=5)).state == "CANCELLED"
-        kinds = [event.event_type async for event in client.follow(job_id)]
-        assert kinds == ["submitted", "pause", "resume", "cancel"]
-        assert len((await client.steps(job_id)).steps) == 2
-        assert (await client.executions(job_id)).phase == "FAILED"
-        assert (await client.redrive(job_id)).redrive_of == job_id

@@ -52,19 +52,6 @@ async def test_every_page_is_accessible_and_fits(
                 assert wide <= width, path
 
 
-async def test_now_shows_what_goes_through_and_what_waits(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server:
-        await one_of_each(server)
-        async with visiting(browser, server.url) as visit:
-            await visit.to("/")
-            text = await visit.text()
-    assert "Nothing is wrong" in text
-    assert "Live jobs\n1" in text
-    assert "Dead letters\n1" in text
-    assert "3\n1 succeeded, 1 failed" in text
-    assert "ocr" in text
-
-
 async def test_jobs_are_filtered_by_the_address_and_by_the_form(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -106,14 +93,6 @@ async def test_a_job_moves_before_your_eyes(browser: Browser, tmp_path: Path) ->
             state = visit.page.locator(".job-head .state")
             await expect(state).to_have_text("succeeded")
             await expect(visit.page.locator("#events")).to_contain_text("success")
-
-
-async def test_the_list_of_jobs_is_live(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server, visiting(browser, server.url) as visit:
-        await visit.to("/jobs")
-        await expect(visit.page.locator("#stream")).to_have_text("live")
-        job_id = await server.accepted()
-        await expect(visit.page.locator("#live")).to_contain_text(job_id)
 
 
 async def test_the_keyboard_finds_moves_and_helps(browser: Browser, tmp_path: Path) -> None:
@@ -181,14 +160,3 @@ async def test_any_id_is_found(browser: Browser, tmp_path: Path) -> None:
             assert "2 jobs with an id like this" in await visit.text()
             await visit.to("/search?q=nobody")
             assert "No such job" in await visit.text()
-
-
-async def test_the_docs_need_no_other_host(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server, visiting(browser, server.url) as visit:
-        asked: list[str] = []
-        visit.page.on("request", lambda request: asked.append(request.url))
-        await visit.to("/docs#orchestrate")
-        text = await visit.text()
-        assert "/v1/orchestrate" in text
-        assert "INVALID_ENVELOPE" in text, "the operation that the address names is open"
-        assert all(url.startswith(server.url) for url in asked)

@@ -78,23 +78,6 @@ def test_a_plan_waits_for_the_limit_of_its_tenant_and_goes_on() -> None:
     in_ward(main)
 
 
-def test_a_plan_that_waits_ends_when_others_have_taken_its_jobs() -> None:
-    async def main(ward: Ward) -> None:
-        await failed_jobs(ward, 4)
-        ward.limits = Limits(tenant=0)
-        async with planning(ward) as plans:
-            plan = await plans.start(QUERY, RedriveRules(canary=2, rate=50.0), "anna", None)
-            await asyncio.sleep(5)
-            ward.limits = Limits()
-            for record in list(ward.ledger.jobs.values()):
-                if record.job.in_dlq:
-                    await ward.engine.redrive(record.job.job_id)
-            plan = await through(ward, plan.plan_id, plans)
-        assert (plan.state, plan.said) == (PlanState.DONE, "")
-
-    in_ward(main)
-
-
 class Refusing:
     """An engine that redrives nothing, as when the protocol of the jobs is gone."""
 

@@ -95,13 +95,6 @@ def test_a_service_that_is_still_broken_stops_the_plan_after_the_first_few() -> 
     assert left == MANY - 5, "all others are as they were"
 
 
-def test_without_a_canary_the_part_that_fails_stops_it() -> None:
-    plan, _, left = run_plan(500, RedriveRules(canary=0, rate=10.0), broken=True)
-    assert plan.state is PlanState.STOPPED
-    assert 10 <= plan.redriven < 100
-    assert left == 500 - plan.redriven
-
-
 def test_a_plan_goes_on_after_its_process_died_at_the_worst_moment() -> None:
     """It died after it had said which jobs come next, and had redriven some of them."""
 

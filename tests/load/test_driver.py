@@ -1,7 +1,6 @@
 """The driver keeps to its rate or its concurrency, and every job is counted once."""
 
 import asyncio
-import random
 from collections import Counter
 from typing import cast
 
@@ -121,42 +120,10 @@ def test_a_job_that_had_to_wait_for_its_turn_is_measured_from_when_it_was_due(
     assert tally.percentiles()["max"] == pytest.approx(2.8), "due at 0.2 s, and done at 3 s"
 
 
-def test_tenants_and_failures_are_mixed_as_asked() -> None:
-    target = Timed(0)
-    mix = {"acme": 3.0, "globex": 1.0}
-    plan = LoadPlan(
-        concurrency=1,
-        jobs=4000,
-        tenants=mix,
-        failures={"missing": 0.1, "cancel": 0.2},
-        dice=random.Random(1),
-    )
-    driven(target, plan)
-    assert target.tenants["acme"] / 4000 == pytest.approx(0.75, abs=0.03)
-    assert target.kinds["missing"] / 4000 == pytest.approx(0.1, abs=0.03)
-    assert target.kinds["cancel"] / 4000 == pytest.approx(0.2, abs=0.03)
-    assert set(target.kinds) == {"works", "missing", "cancel"}
-
-
 def test_what_fails_unmeant_is_an_error_with_its_code() -> None:
     assert driven(Timed(1, JobEnd("X")), LoadPlan(jobs=2)).errors == {"X": 2}
     meant = driven(Timed(1, JobEnd("X", as_meant=True)), LoadPlan(jobs=2))
     assert (meant.as_meant, meant.errors) == (2, {})
-
-
-def test_a_histogram_goes_from_the_first_to_the_last_bucket() -> None:
-    tally = LoadTally()
-    for seconds in (0.0015, 0.004, 0.004, 0.03, 1000):
-        tally.end(JobEnd("SUCCEEDED"), seconds)
-    found = dict(tally.histogram())
-    assert list(found)[:3] == ["<= 2 ms", "<= 5 ms", "<= 10 ms"]
-    assert (found["<= 5 ms"], found["<= 10 ms"], found["> 500 s"]) == (2, 0, 1)
-    assert sum(found.values()) == 5
-
-
-def test_mixes_are_read() -> None:
-    assert parse_tenants("acme=3, globex") == {"acme": 3, "globex": 1}
-    assert parse_failures("missing=0.5,cancel=0.5") == {"missing": 0.5, "cancel": 0.5}
 
 
 @pytest.mark.parametrize("text", ["", "=", "acme=x", "acme=-1", "acme=nan", "a,a", "acme=0"])

@@ -1,6 +1,5 @@
 """Spans reach a collector over HTTP, and one that is away harms nobody."""
 
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 
-from lucius.bootstrap.telemetry import observed, span_provider
+from lucius.bootstrap.telemetry import span_provider
 from lucius.settings import load_settings
 from lucius.telemetry import tracing
 
@@ -96,41 +95,3 @@ def test_a_collector_that_is_away_is_said_and_harms_nobody(
     provider.get_tracer("test").start_span("lost").end()
     provider.shutdown()
     assert any("export" in record.message.lower() for record in caplog.records)
-
-
-@pytest.mark.parametrize(
-    ("given", "variable", "path"),
-    [
-        ("{url}", None, "/v1/traces"),
-        ("", ("OTEL_EXPORTER_OTLP_ENDPOINT", "{url}/"), "/v1/traces"),
-        ("", ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "{url}/x"), "/x"),
-        ("{url}", ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/x"), "/v1/traces"),
-    ],
-)
-def test_our_own_setting_goes_before_the_standard_ones(
-    given: str, variable: tuple[str, str] | None, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with collecting() as collector:
-        if variable is not None:
-            monkeypatch.setenv(variable[0], variable[1].format(url=collector.url))
-        settings = {"LUCIUS_OTLP_ENDPOINT": given.format(url=collector.url)}
-        provider = span_provider(load_settings(settings))
-        assert isinstance(provider, TracerProvider)
-        provider.get_tracer("test").start_span("sent").end()
-        provider.shutdown()
-    assert [taken.path for taken in collector.taken] == [path]
-
-
-def test_spans_are_printed_where_so_configured_and_nowhere_by_default(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = logging.getLogger()
-    monkeypatch.setattr(root, "handlers", [])
-    monkeypatch.setattr("opentelemetry.trace.set_tracer_provider", lambda provider: None)
-    with observed(load_settings({})):
-        assert not tracing.active()
-    with observed(load_settings({"LUCIUS_TRACES": "console"})), tracing.open_span("shown", None):
-        pass
-    assert '"name": "shown"' in capsys.readouterr().err
-    assert not tracing.active()
-    logging.captureWarnings(False)

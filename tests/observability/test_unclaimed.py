@@ -9,7 +9,7 @@ import pytest
 from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
 from lucius.core.routing import every_directive_topic
-from lucius.engines.outbox.unclaimed import QUIET, UNCLAIMED
+from lucius.engines.outbox.unclaimed import UNCLAIMED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Message, Subscription
 from lucius.ports.lanes import FixedLanes
@@ -17,7 +17,7 @@ from lucius.telemetry.logs import JsonFormatter
 from tests.bus_looks import backlog
 from tests.faults.network import Network
 from tests.faults.stage import PACKAGED
-from tests.observability.world import Scripted, Watched, logged, watched
+from tests.observability.world import Watched, logged, watched
 from tests.wiring import outbox
 
 TOPICS = every_directive_topic()
@@ -37,17 +37,6 @@ def waiting(world: Watched) -> Any:
 
 
 @watched
-async def test_the_warning_names_the_service_and_the_job(world: Watched) -> None:
-    with logged(JsonFormatter()) as lines:
-        job_id = await world.submit(correlation_id="order-7")
-        await asyncio.sleep(1)
-    (line,) = said(lines)
-    assert (line["level"], line["jobId"], line["stepId"]) == ("WARNING", job_id, "ocr")
-    assert (line["tenant_id"], line["correlation_id"]) == ("tenant_a", "order-7")
-    assert line["message"] == "nobody takes directives of ocr: no service is subscribed to them"
-
-
-@watched
 async def test_many_are_counted_and_settled_and_said_once(world: Watched) -> None:
     with logged(JsonFormatter()) as lines:
         jobs = [await world.submit(number=number) for number in range(50)]
@@ -61,48 +50,10 @@ async def test_many_are_counted_and_settled_and_said_once(world: Watched) -> Non
     assert [line["level"] for line in said(lines)] == ["WARNING"]
 
 
-@watched
-async def test_it_is_said_once_more_when_it_is_over_and_anew_when_it_begins_again(
-    world: Watched,
-) -> None:
-    with logged(JsonFormatter()) as lines:
-        job_id = await world.submit()
-        await asyncio.sleep(1)
-        await world.serve(Scripted())
-        assert await world.finished(job_id) == "SUCCEEDED"
-        await unsubscribed(world)
-        await world.submit(number=1)
-        await asyncio.sleep(1)
-    assert [line["level"] for line in said(lines)] == ["WARNING", "INFO", "WARNING"]
-    assert said(lines)[1]["message"] == "directives of ocr are taken again"
-
-
 async def unsubscribed(world: Watched) -> None:
     """The service still runs, and its subscriptions let nothing through any more."""
     nothing = {"step_type": ("SOMETHING ELSE",)}
     await world.bus.ensure([Subscription(topic, "ocr", nothing) for topic in TOPICS])
-
-
-@watched
-async def test_a_service_that_takes_only_some_is_not_said_to_come_and_go(world: Watched) -> None:
-    """It listens for one tenant only; directives of two come in turn."""
-    await world.serve(Scripted())
-    mine = {"tenant_id": ("tenant_a",)}
-    await world.bus.ensure([Subscription(topic, "ocr", mine) for topic in TOPICS])
-    with logged(JsonFormatter()) as lines:
-        for number in range(100):
-            await world.submit(number=number, tenant_id="tenant_b" if number % 2 else "tenant_a")
-            await asyncio.sleep(QUIET.total_seconds() / 10)
-    assert await counted(world) > 10
-    assert [line["level"] for line in said(lines)] == ["WARNING"]
-
-
-@watched
-async def test_a_service_has_its_series_before_anything_happens(world: Watched) -> None:
-    await world.serve(Scripted())
-    await world.finished(await world.submit())
-    labels = {"incident": "unclaimed", "cause": "ocr"}
-    assert world.registry.get_sample_value("lucius_incidents_total", labels) == 0
 
 
 @watched

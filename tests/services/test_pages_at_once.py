@@ -118,24 +118,3 @@ def test_all_processes_at_their_limit_fit_into_the_container(
     assert (slots_of(service, 8), memory_limit_of(service)) == (processes, each * MIB)
     InProcesses(service, ForkServer()).warn_of_little_memory()
     assert ("all need 4608 MiB" in caplog.text) == ((processes, each) != (2, 2048))
-
-
-@pytest.mark.parametrize(
-    ("said", "found"),
-    [
-        ("max 100000", 64),
-        ("150000 100000", 2),
-        ("1000 100000", 1),
-        ("9900000 100000", 64),
-        ("", 64),
-    ],
-)
-def test_a_container_uses_the_cores_of_its_quota(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, found: int
-) -> None:
-    (tmp_path / "cpu.max").write_text(said)
-    monkeypatch.setitem(cores.__globals__, "CPU_QUOTA", str(tmp_path / "cpu.max"))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
-    assert cores() == found
-    monkeypatch.setitem(cores.__globals__, "CPU_QUOTA", str(tmp_path / "nothing"))
-    assert cores() == 64

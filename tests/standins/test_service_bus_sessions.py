@@ -8,7 +8,6 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import (
     OperationTimeoutError,
     ServiceBusError,
-    SessionCannotBeLockedError,
     SessionLockLostError,
 )
 
@@ -46,16 +45,6 @@ async def test_a_wait_ends_when_there_is_no_session() -> None:
     async with connected(SESSIONS) as (_, client):
         with pytest.raises(OperationTimeoutError):
             await next_session(client, 0.1).__aenter__()
-
-
-async def test_the_next_session_is_one_that_nobody_has() -> None:
-    async with connected(SESSIONS) as (_, client):
-        await send(client, "a1", session="a")
-        await send(client, "b1", session="b")
-        async with next_session(client) as first, next_session(client) as second:
-            assert (first.session.session_id, second.session.session_id) == ("a", "b")
-            with pytest.raises(SessionCannotBeLockedError):
-                await client.get_subscription_receiver("t", "w", session_id="a").__aenter__()
 
 
 async def test_a_session_that_is_closed_goes_back_uncounted_and_a_lost_one_counted() -> None:

@@ -3,11 +3,10 @@
 import asyncio
 import socket
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus._common import message
 from azure.servicebus.exceptions import (
     MessageLockLostError,
@@ -77,20 +76,6 @@ async def test_a_duplicate_is_dropped() -> None:
             assert names(await receiver.peek_messages(9, sequence_number=1)) == ["1", "2"]
 
 
-async def test_a_session_is_one_receivers() -> None:
-    async with connected(QueueOptions(sessions=True)) as (_, client):
-        await send(client, "a1", session="a")
-        await send(client, "b1", session="b")
-        await send(client, "a2", session="a")
-        async with client.get_subscription_receiver(
-            "t", "w", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5
-        ) as receiver:
-            assert names(await receiver.receive_messages(2, max_wait_time=5)) == ["a1", "a2"]
-            other = client.get_subscription_receiver("t", "w", session_id="a")
-            with pytest.raises(ServiceBusError):
-                await other.receive_messages(1, max_wait_time=1)
-
-
 async def test_what_is_not_there_or_too_large_is_refused_by_name() -> None:
     async with connected() as (_, client):
         with pytest.raises(MessagingEntityNotFoundError, match="t/Subscriptions/nobody"):
@@ -126,20 +111,6 @@ async def test_a_property_of_a_compound_type_is_refused(value: Any, said: str) -
             await sender.send_messages(
                 ServiceBusMessage(b"{}", application_properties={"p": value})
             )
-
-
-async def test_properties_beyond_the_quotas_are_refused() -> None:
-    async with connected() as (_, client), client.get_topic_sender("t") as sender:
-        for count, size in ((1, 32_768), (3, 30_000)):
-            given: dict[Any, Any] = {f"p{n}": "x" * size for n in range(count)}
-            with pytest.raises(MessageSizeExceededError):
-                await sender.send_messages(ServiceBusMessage(b"{}", application_properties=given))
-
-
-async def test_what_is_not_supported_says_so() -> None:
-    async with connected() as (_, client), client.get_topic_sender("t") as sender:
-        with pytest.raises(ServiceBusError, match="not-implemented"):
-            await sender.schedule_messages(ServiceBusMessage(b"{}"), datetime.now(UTC))
 
 
 async def test_messages_survive_the_server() -> None:

@@ -3,13 +3,11 @@
 import asyncio
 import os
 import signal
-import sys
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.adapters.buses import open_bus
 from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.building import build
@@ -17,12 +15,6 @@ from lucius.bootstrap.roles import reconcile
 from lucius.settings import load_settings
 from tests.api.live import live
 from tests.services.stage import packaged
-
-
-def test_a_bus_whose_library_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "lucius.buses.nats", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'lucius\[nats\]'"):
-        open_bus(load_settings({"LUCIUS_BUS_BACKEND": "nats"}))
 
 
 async def test_the_reconciler_looks_at_what_is_due_as_often_as_it_is_told(tmp_path: Path) -> None:
