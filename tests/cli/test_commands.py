@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lucius.core.inputs import ResultReceived, ResultStatus
 from lucius.core.job import Fault
-from lucius.ports.ledger import JobPage, JobQuery
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 
@@ -63,15 +61,6 @@ def test_submit_takes_files_and_payloads(server: Server, shell: Shell, tmp_path:
     assert plan.input_ref == document.as_uri()
     assert plan.output_ref == document.as_uri() + ".job_0.result.json"
     assert (plan.payload, plan.tenant_id, plan.correlation_id) == ({"language": "de"}, "t", "c-1")
-
-
-def test_an_output_may_carry_the_job_and_replace_what_is_there(
-    server: Server, shell: Shell, tmp_path: Path
-) -> None:
-    shell.run(*SUBMIT, "--output", f"{tmp_path}/a b.{{jobId}}.json", "--overwrite")
-    plan = server.world.jobs["job_0"].plan
-    assert plan.output_ref == f"{tmp_path.as_uri()}/a%20b.job_0.json"
-    assert plan.extra["overwrite"] is True
 
 
 @pytest.mark.parametrize("payload", ["{", "[]", "@/nowhere.json"])
@@ -157,22 +146,6 @@ def test_jobs_are_listed_with_filters(shell: Shell) -> None:
     assert result.stderr.count("state: must be one of") == 1
 
 
-def test_an_empty_page_with_a_cursor_is_not_taken_for_the_end(
-    server: Server, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job_id, whole = failed_job(server, shell), server.world.ledger.list
-
-    async def behind_empty_pages(query: JobQuery) -> JobPage:
-        if query.cursor in (None, "one"):
-            return JobPage((), "two" if query.cursor else "one")
-        return await whole(replace(query, cursor=None))
-
-    monkeypatch.setattr(server.world.ledger, "list", behind_empty_pages)
-    for words in (("jobs",), ("dlq",)):
-        assert job_id in shell.run(*words).stdout
-        assert [job["jobId"] for job in shell.json(*words)["jobs"]] == [job_id]
-
-
 def test_the_dlq_is_listed_redriven_and_dismissed(server: Server, shell: Shell) -> None:
     job_id = failed_job(server, shell)
     assert job_id in shell.run("dlq").stdout
@@ -199,17 +172,6 @@ def test_a_refusal_does_not_hide_what_was_done_to_the_other_jobs(
     assert again.exit_code == 1
     assert [each["code"] for each in told["refused"]] == ["JOB_NOT_FOUND"]
     assert len(told["jobs"]) == 1
-
-
-def test_protocols_are_shown(shell: Shell) -> None:
-    assert "ocr (ocr-service)" in shell.run("protocols").stdout
-    assert shell.json("protocols")["protocols"][0]["request_type"] == "OCR->EMBEDDING"
-
-
-def test_an_unknown_job_is_a_message(shell: Shell) -> None:
-    result = shell.run("job", "show", "nope")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("lucius: JOB_NOT_FOUND:")
 
 
 def test_with_json_a_refusal_is_an_object_with_its_code_and_faults(shell: Shell) -> None:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from lucius.cli.completing import STATES
-from lucius.core.states import JobState
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 from tests.cli.test_commands import SUBMIT
@@ -39,10 +37,6 @@ def offered(folder: Path, url: str, *words: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_the_shell_knows_the_states_of_jobs() -> None:
-    assert set(STATES) == set(JobState)
-
-
 def test_commands_options_and_states_are_completed_without_a_server(tmp_path: Path) -> None:
     nobody = "http://127.0.0.1:9"
     assert offered(tmp_path, nobody, "submit-") == ["submit-many"]
@@ -61,19 +55,3 @@ def test_types_and_ids_are_those_of_the_server(
     assert offered(tmp_path, server.url, "job", "show", "") == ["last", job_id]
     assert offered(tmp_path, server.url, "why", "la") == ["last"]
     assert offered(tmp_path, server.url, "dlq", "dismiss", job_id[:4]) == [job_id]
-
-
-def test_files_are_left_to_the_shell(tmp_path: Path) -> None:
-    (tmp_path / "contract.pdf").write_bytes(b"%PDF")
-    source = subprocess.run(
-        ["lucius"],
-        cwd=tmp_path,
-        env=clean_environment(
-            _LUCIUS_COMPLETE="bash_complete", COMP_WORDS="lucius submit --input con", COMP_CWORD="3"
-        ),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert source.stdout == "file,con\n", source.stderr

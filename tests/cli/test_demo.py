@@ -6,8 +6,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from lucius.cli.demo import answer_lines
-from lucius.cli.watching import standing
 from tests.cli.installed import lucius_with
 
 ROOT = Path(__file__).parents[2]
@@ -68,14 +66,3 @@ def test_a_document_that_cannot_be_read_ends_the_demo_with_1(tmp_path: Path) -> 
 def job(*states: str) -> dict[str, Any]:
     steps = [{"step_id": f"step{n}", "state": state} for n, state in enumerate(states)]
     return {"steps": steps}
-
-
-def test_the_bar_counts_steps_that_have_succeeded_and_names_the_next() -> None:
-    assert standing(job("PENDING", "PENDING")) == (0, "step0")
-    assert standing(job("SUCCEEDED", "IN_PROGRESS")) == (1, "step1")
-    assert standing(job("SUCCEEDED", "SUCCEEDED")) == (2, "done")
-
-
-def test_a_question_without_an_answer_is_shown_as_that() -> None:
-    answer: dict[str, Any] = {"prompt": "Why?", "answer": None, "page": None, "passage": None}
-    assert "the document does not say" in answer_lines(answer)[2]

@@ -1,17 +1,11 @@
 """What `lucius up` says when it begins and when it is told to end."""
 
-import logging
 import signal
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.ending import say_stopping
-from lucius.bootstrap.serve import first_command
 from lucius.configs.files import FileConfig
-from lucius.contract import DEFAULT_URL
-from lucius.services import Embedding, Ocr
 from tests.cli.test_ending import begin, heard
 from tests.cli.test_ending import up as telling
 from tests.cli.up import up
@@ -46,25 +40,3 @@ def test_ctrl_c_says_how_many_steps_are_waited_for(tmp_path: Path) -> None:
         server.send_signal(signal.SIGINT)
         line = heard(server, "stopping; ")
         assert "waiting for 1 step that is at work, 0.1 s at most (LUCIUS_DRAIN_SECONDS)" in line
-
-
-@pytest.mark.parametrize(
-    ("running", "words"),
-    [(0, "no step is at work"), (1, "1 step that is at work"), (2, "2 steps that are at work")],
-)
-def test_steps_are_counted_in_words(
-    caplog: pytest.LogCaptureFixture, running: int, words: str
-) -> None:
-    with caplog.at_level(logging.INFO, "lucius"):
-        say_stopping(running, timedelta(seconds=30))
-    assert words in caplog.text
-
-
-def test_only_what_the_services_here_can_do_is_suggested() -> None:
-    assert first_command(DEFAULT_URL, [Ocr()], CATALOG) == (
-        "lucius submit --type OCR --input FILE --wait"
-    )
-    assert first_command("http://127.0.0.1:1", [Embedding()], CATALOG) == (
-        "lucius submit --type EMBEDDING --input FILE --wait --url http://127.0.0.1:1"
-    )
-    assert first_command(DEFAULT_URL, [], CATALOG) is None

@@ -186,8 +186,3 @@ def test_a_mode_cannot_be_chosen_over_http() -> None:
     words = ["service", "run", "x:Y", "--mode", "BURST", "--url", "http://127.0.0.1:9"]
     result = CliRunner().invoke(main, words)
     assert (result.exit_code, "--mode is for a bus" in result.stderr) == (2, True)
-
-
-def test_faults_that_are_none_are_refused_by_name() -> None:
-    result = CliRunner().invoke(main, ["service", "run", "x:Y", "--chaos", "drip=0.1"])
-    assert (result.exit_code, "'drip' is no fault" in result.stderr) == (2, True)

@@ -8,34 +8,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lucius.cli import ids, screen
+from lucius.cli import ids
 from lucius.cli.main import main
-from lucius.cli.moments import Moment
 from lucius.core.ids import new_job_id
-from lucius.core.inputs import ResultStatus
 from tests.api.world import ENVELOPE
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
-from tests.cli.test_commands import SUBMIT, finish
-
-
-def test_the_last_job_is_the_newest(shell: Shell) -> None:
-    shell.run(*SUBMIT, "--key", "a")
-    newest = shell.json(*SUBMIT, "--key", "b")["jobId"]
-    assert shell.json("job", "show", "last")["jobId"] == newest
-
-
-def test_there_is_no_last_job_before_the_first(shell: Shell) -> None:
-    result = shell.run("job", "show", "last")
-    assert (result.exit_code, "no job yet" in result.stderr) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("away", "said"), [(150, "(in 2m)"), (-7200, "(2h ago)"), (-86400 * 3, "(3d ago)")]
-)
-def test_an_instant_says_how_far_away_it_is(away: int, said: str) -> None:
-    at = datetime.now(UTC) + timedelta(seconds=away)
-    assert screen.moment(f"{at:%Y-%m-%dT%H:%M:%S.%fZ}") == f"{at:%Y-%m-%dT%H:%M:%SZ} {said}"
+from tests.cli.test_commands import SUBMIT
 
 
 class Listed:
@@ -73,32 +52,6 @@ async def test_a_beginning_that_several_ids_have_is_refused_with_them() -> None:
         await ids.whole_id(Listed(ONE, OTHER), ONE[:6])  # type: ignore[arg-type]
     assert ONE in caught.value.message
     assert OTHER in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("text", "ago"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("2d", 172800)]
-)
-def test_a_moment_may_be_how_long_ago(text: str, ago: int) -> None:
-    given = datetime.fromisoformat(Moment().convert(text, None, None))
-    assert abs((datetime.now(UTC) - given).total_seconds() - ago) < 60
-
-
-def test_a_moment_that_is_none_says_what_to_give(shell: Shell) -> None:
-    result = shell.run("jobs", "--from", "yesterday")
-    assert result.exit_code == 2
-    assert "2026-01-31T12:00:00Z" in result.stderr
-    assert shell.run("jobs", "--from", "1h").exit_code == 0
-
-
-def test_every_attempt_is_shown_and_waiting_is_not_working(server: Server, shell: Shell) -> None:
-    job_id = shell.json(*SUBMIT)["jobId"]
-    assert shell.run("job", "show", job_id).exit_code == 0
-    server.do(finish(server, job_id, ResultStatus.SUCCEEDED))
-    shown = shell.run("job", "show", job_id).stdout
-    assert "attempt  sent" in shown
-    assert shown.count("DONE") == 2
-    attempts = shell.json("job", "show", job_id)["executions"]
-    assert [each["step_id"] for each in attempts] == ["ocr", "embedding"]
 
 
 def test_ctrl_c_while_waiting_says_that_the_job_goes_on(

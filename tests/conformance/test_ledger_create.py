@@ -196,11 +196,6 @@ async def test_of_many_at_once_no_more_than_the_limit_are_created(on: Harness) -
     assert (await on.ledger.inflight()).total == 7
 
 
-@on_every(ADAPTERS)
-async def test_a_ledger_says_whether_its_limits_are_exact(on: Harness) -> None:
-    assert on.ledger.capabilities.exact_limits == (SHARED not in on.capabilities)
-
-
 async def created(ledger: Ledger, made: Made, limits: Limits) -> bool:
     return await ledger.create(made.claim, made.job, made.events, limits) == Created()
 

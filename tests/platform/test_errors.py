@@ -181,12 +181,6 @@ def test_the_place_outlives_a_long_message_and_a_secret_in_it_does_not() -> None
     assert re.search(rf"{CUT_MARK_AT} \(at {HERE}:\d+\)$", failure.message)
 
 
-def test_an_error_alone_in_a_task_group_is_classified_as_itself() -> None:
-    wrapped = ExceptionGroup("tasks", [ExceptionGroup("inner", [FatalError("x", code="EMPTY")])])
-    assert classify(wrapped).code == "EMPTY"
-    assert classify(ExceptionGroup("two", [ValueError(), KeyError()])).code == "UNEXPECTED_ERROR"
-
-
 @on_the_bench
 async def test_a_failed_attempt_leaves_no_commit_and_the_next_succeeds(bench: Bench) -> None:
     class Flaky(Service):

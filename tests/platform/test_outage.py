@@ -201,10 +201,3 @@ async def test_a_released_step_runs_again_under_its_next_lease(bench: Bench) -> 
         ("job_1", "SUCCEEDED"),
         ("job_2", "SUCCEEDED"),
     }
-
-
-@on_the_bench
-async def test_stopping_twice_is_harmless(bench: Bench) -> None:
-    service = await bench.runner(Writer())
-    await service.stop()
-    await service.stop()

@@ -74,15 +74,6 @@ async def test_directives_are_received_into_free_slots_only(bench: Bench) -> Non
 
 
 @on_the_bench
-async def test_with_more_slots_more_is_acknowledged(bench: Bench) -> None:
-    await bench.runner(Writer(10, 10, 10, 10), slots=4)
-    for number in range(4):
-        await bench.send(1, jobId=f"job_{number}")
-    await asyncio.sleep(5)
-    assert len(bench.of("ACK")) == 4
-
-
-@on_the_bench
 async def test_a_long_step_does_not_depend_on_the_lock_of_its_message(bench: Bench) -> None:
     writer = Writer(600)
     await bench.runner(writer, slots=2)

@@ -18,7 +18,7 @@ from lucius.platform import (
 from lucius.platform.commit import folders
 from lucius.platform.directive import parse_directive
 from lucius.platform.payload import parse_payload
-from lucius.platform.task import SMALL, SMALL_TOGETHER
+from lucius.platform.task import SMALL
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.platform.bench import Bench, Writer, on_the_bench
 
@@ -98,10 +98,6 @@ def test_a_model_produces_the_schema_of_its_step() -> None:
             parse_payload(Chunks, payload)
 
 
-def test_a_service_without_a_model_takes_any_object() -> None:
-    assert payload_schema(None) == payload_schema(lambda payload: payload) == {"type": "object"}
-
-
 @on_the_bench
 async def test_a_wrong_payload_fails_the_step_before_it_starts(bench: Bench) -> None:
     class Strict(Writer):
@@ -178,12 +174,6 @@ async def test_a_task_reads_its_input_and_earlier_outputs() -> None:
         await task.previous("other")
 
 
-async def test_the_first_step_finds_the_input_as_the_latest() -> None:
-    task, workspace = _task()
-    workspace.objects["mem://in"] = b"in"
-    assert await task.latest() == b"in"
-
-
 async def test_a_reference_to_nothing_is_fatal() -> None:
     task, _ = _task()
     for reference in ("mem://nothing", None, {"path": "x"}):
@@ -203,17 +193,6 @@ async def test_a_small_output_is_written_nowhere_before_it_is_committed() -> Non
     uri = await task.stage("parts/result.json", "{}")
     assert workspace.objects == {}
     assert await task.read(uri) == b"{}", "the attempt itself can read it"
-
-
-async def test_many_small_outputs_are_not_all_kept_in_memory() -> None:
-    task, workspace = _task()
-    for number in range(6):
-        await task.stage(f"page{number}.bin", bytes(SMALL))
-    assert sum(each.size for each in task.staged.values() if each.content) == SMALL_TOGETHER
-    assert len(workspace.objects) == 2
-    await task.stage("page0.bin", b"now empty")
-    last = await task.stage("page6.bin", bytes(SMALL // 2))
-    assert last not in workspace.objects, "there is room for it again"
 
 
 @pytest.mark.parametrize(
