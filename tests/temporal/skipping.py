@@ -1,4 +1,4 @@
-"""Leases and backoffs of a job on Temporal take their minutes; a server that skips time makes them short."""
+"""A Temporal server that skips time: leases and backoffs take their minutes, and are over in a moment."""
 
 import asyncio
 import sys
