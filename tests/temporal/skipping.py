@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -19,7 +18,6 @@ from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
 from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
-from lucius.engines.outbox.clock import StallWatch
 from lucius.engines.temporal.activities import Activities
 from lucius.engines.temporal.asking import AskingHere, Told
 from lucius.engines.temporal.invoker import Invoker
@@ -32,16 +30,8 @@ from tests.engine.world import envelope
 from tests.temporal.world import closed
 from tests.wiring import outbox
 
-pytestmark = pytest.mark.xdist_group("temporal")
-
 SERVER = Path(sys.executable).parent / "temporal-test-server"
 QUEUE = "skipping"
-
-
-@pytest.fixture(autouse=True)
-def _time_may_jump(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skipped time looks like a clock that was set ahead, which would excuse the silent."""
-    monkeypatch.setattr(StallWatch, "deaf_until", lambda watch, observer: None)
 
 
 class Skipping(AskingHere):
