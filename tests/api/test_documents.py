@@ -10,7 +10,6 @@ from starlette.requests import Request
 
 from lucius.api.app import ROUTES
 from lucius.api.context import ANYONE, Caller
-from lucius.api.error_pages import error_pages
 from lucius.contract.codes import CODES
 from tests.api.conforming import models_of
 from tests.api.world import World, client_of, context_of
@@ -65,12 +64,3 @@ def test_every_code_that_is_raised_is_registered() -> None:
     }
     assert len(raised) > 20
     assert raised - INTERNAL <= set(CODES)
-
-
-def test_every_code_has_a_page_that_says_what_to_do() -> None:
-    pages = error_pages(ROUTES)
-    assert set(pages) == {f"{code}.md" for code in CODES} | {"README.md"}
-    for code, known in CODES.items():
-        assert known.explanation in pages[f"{code}.md"]
-        assert known.action in pages[f"{code}.md"]
-        assert f"`{code}`" in pages["README.md"]

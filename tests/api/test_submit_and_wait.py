@@ -1,18 +1,14 @@
 """One request submits a command and is answered with the job at its end."""
 
 import asyncio
-from typing import Any
 
 import httpx
 import pytest
-from aiohttp import web
 
 from lucius.api.context import Caller, Role
 from lucius.api.limits import WaitLimit
-from lucius.client import Client
 from tests.api.provoking import called_by
 from tests.api.world import ENVELOPE, World, bearer, client_of, context_of
-from tests.client.answering import answering, through
 
 WAIT = "/v1/orchestrate?wait_seconds=60"
 
@@ -88,39 +84,3 @@ async def test_where_too_many_wait_no_job_is_made(world: World) -> None:
         refused = await client.post(WAIT, json=ENVELOPE)
         assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_WAITING")
         assert (await client.get("/v1/jobs")).json()["jobs"] == []
-
-
-async def test_the_python_client_runs_a_job_with_one_request(
-    client: httpx.AsyncClient, world: World
-) -> None:
-    asked: list[str] = []
-    handle = through(client)
-
-    async def counted(request: Any) -> Any:
-        asked.append(f"{request.method} {request.path_qs}")
-        return await handle(request)
-
-    async with answering(counted) as url, Client(url) as lucius:
-        running = asyncio.create_task(lucius.run(ENVELOPE))
-        await is_there(client)
-        await succeed(client, world)
-        assert (await running).state == "SUCCEEDED"
-    assert asked == ["POST /v1/orchestrate?wait_seconds=30"]
-
-
-async def test_the_python_client_runs_a_job_on_a_server_that_cannot_wait(
-    client: httpx.AsyncClient, world: World
-) -> None:
-    handle = through(client)
-
-    async def earlier(request: Any) -> Any:
-        if request.method == "POST" and request.query_string:
-            problem = {"code": "UNKNOWN_PARAMETER", "detail": "wait_seconds", "status": 422}
-            return web.json_response(problem, status=422)
-        return await handle(request)
-
-    async with answering(earlier) as url, Client(url) as lucius:
-        running = asyncio.create_task(lucius.run(ENVELOPE))
-        await is_there(client)
-        await succeed(client, world)
-        assert (await running).state == "SUCCEEDED"

@@ -91,14 +91,6 @@ def test_a_broken_promise_is_explained_and_exits_with_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.xdist_group("stacks")
-def test_a_service_that_never_asks_is_shown_with_its_log() -> None:
-    words = ("--command", "sh -c 'echo this is why; exit 3'", "--service", "s", "--step-type", "S")
-    result = run(*words)
-    assert result.exit_code == 1
-    assert "it has ended\nthis is why" in result.stderr
-
-
-@pytest.mark.xdist_group("stacks")
 def test_a_service_that_somebody_else_starts_is_certified_where_it_can_be(tmp_path: Path) -> None:
     """It is told where to pull from; what needs a process to be stopped is skipped."""
     port, worker = free_port(), tmp_path / "worker.py"

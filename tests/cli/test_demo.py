@@ -1,6 +1,5 @@
 """`lucius demo`: a scan and a text PDF through three steps, in processes as a user has them."""
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -30,25 +29,6 @@ def test_the_demo_shows_question_answer_and_page_of_both_documents(tmp_path: Pat
         assert said in scan
     for said in ("How much does the Harbour Board pay a year?", "18,400 crowns", "page 1"):
         assert said in text
-
-
-def test_the_demo_can_be_repeated_and_follows_no_settings_of_a_server_beside_it(
-    tmp_path: Path,
-) -> None:
-    data = tmp_path / ".lucius" / "demo"
-    words = [str(data), "--json", "--document", "examples/sample.pdf"]
-    beside = {"LUCIUS_AUTH": "keys", "LUCIUS_URL": "http://127.0.0.1:9", "LUCIUS_DATA_DIR": "/x"}
-    jobs = set()
-    for more in ({}, beside):
-        done = run(*words, **more)
-        assert done.returncode == 0, done.stderr
-        (answer,) = json.loads(done.stdout)["runs"]
-        assert len(answer["output"]["answers"]) == 3
-        output = (data / "output/sample.pdf.json").as_uri()
-        assert answer["job"]["final_output"]["uri"] == output
-        jobs.add(answer["job"]["jobId"])
-    assert len(jobs) == 2
-    assert data.parent.stat().st_mode & 0o077 == 0
 
 
 def test_a_document_that_cannot_be_read_ends_the_demo_with_1(tmp_path: Path) -> None:

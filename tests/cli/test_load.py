@@ -35,12 +35,6 @@ def test_wrong_usage_is_explained(words: tuple[str, ...], said: str) -> None:
     assert (result.exit_code, said in result.stderr) == (2, True), result.output
 
 
-def test_a_server_that_is_not_there_is_said_once() -> None:
-    result = CliRunner().invoke(main, ["load", *JOB, "--url", "http://127.0.0.1:9"])
-    assert result.exit_code == 1
-    assert result.stderr.count("the connection was refused") == 1
-
-
 async def test_who_ends_it_sees_what_came_of_it_so_far() -> None:
     class Endless:
         begun = asyncio.Event()

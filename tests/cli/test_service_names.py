@@ -10,11 +10,10 @@ import pytest
 
 from lucius.bootstrap.broker import die_with_parent
 from lucius.bootstrap.services import check_services
-from lucius.bootstrap.step_types import doers_in, look_at_settings, unreached
+from lucius.bootstrap.step_types import doers_in, unreached
 from lucius.configs.files import FileConfig
 from lucius.platform import Service, ServiceError, SyncTask
 from lucius.platform import service as decorated
-from lucius.settings import load_settings
 from tests.cli.up import LUCIUS, clean_environment
 
 SERVICES = """
@@ -78,17 +77,6 @@ def test_a_step_type_that_no_protocol_has_is_named() -> None:
     assert list(unreached(Named("idle", "OCR", "OCCR"), DOERS))[1] == IDLE
     (far,) = unreached(Named("idle", "ZZZ"), DOERS)
     assert far == "no protocol has the step type ZZZ of the service idle, so no job reaches it"
-
-
-async def test_a_process_on_a_bus_looks_at_the_protocols_of_its_own_settings(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    await look_at_settings(load_settings({}), Named("idle", "OCCR"))
-    (said,) = [each.message for each in caplog.records if each.name == "lucius"]
-    assert said == (
-        f"{IDLE}: add a protocol file to LUCIUS_PROTOCOLS, which is packaged, unless the server has"
-        " others than this process"
-    )
 
 
 def lucius(folder: Path, *words: str) -> "subprocess.Popen[str]":

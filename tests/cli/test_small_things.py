@@ -4,29 +4,15 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
-from lucius.cli import ids
 from lucius.cli.main import main
 from lucius.core.ids import new_job_id
 from tests.api.world import ENVELOPE
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 from tests.cli.test_commands import SUBMIT
-
-
-class Listed:
-    """A client that lists these jobs, as the server would by their time."""
-
-    def __init__(self, *job_ids: str) -> None:
-        self._ids = job_ids
-
-    async def jobs(self, **query: object) -> dict[str, object]:
-        first, after = str(query["created_from"]), str(query["created_to"])
-        found = [j for j in self._ids if first <= _accepted(j) < after]
-        return {"jobs": [{"jobId": j} for j in found], "next_cursor": None}
 
 
 def _accepted(job_id: str) -> str:
@@ -37,21 +23,6 @@ def _accepted(job_id: str) -> str:
 
 NOW = datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
 ONE, OTHER = new_job_id(NOW), new_job_id(NOW + timedelta(days=40))
-
-
-@pytest.mark.parametrize("length", [9, 12, 16, 20, 35])
-async def test_the_beginning_of_an_id_names_its_job(length: int) -> None:
-    client = Listed(ONE, OTHER)
-    assert await ids.whole_id(client, ONE[:length]) == ONE  # type: ignore[arg-type]
-    assert await ids.whole_id(client, ONE[4:length]) == ONE  # type: ignore[arg-type]
-    assert await ids.whole_id(client, ONE) == ONE  # type: ignore[arg-type]
-
-
-async def test_a_beginning_that_several_ids_have_is_refused_with_them() -> None:
-    with pytest.raises(click.UsageError, match="several ids") as caught:
-        await ids.whole_id(Listed(ONE, OTHER), ONE[:6])  # type: ignore[arg-type]
-    assert ONE in caught.value.message
-    assert OTHER in caught.value.message
 
 
 def test_ctrl_c_while_waiting_says_that_the_job_goes_on(
@@ -104,12 +75,3 @@ def test_a_file_that_is_none_of_commands_sends_nothing(
     file.write_text(json.dumps(ENVELOPE) + "\n" + text if text else "")
     assert shell.run("submit-many", str(file)).exit_code == 2
     assert server.world.jobs == {}
-
-
-def test_a_protocol_file_is_checked_without_a_server(shell: Shell, tmp_path: Path) -> None:
-    file = tmp_path / "protocols.yaml"
-    file.write_text("protocols: [")
-    result = shell.run("protocols", "check", str(file))
-    assert result.exit_code == 1
-    assert "protocols.yaml" in result.stderr
-    assert main.commands["protocols"] is not None

@@ -30,20 +30,6 @@ def test_every_command_explains_itself_and_takes_json(path: tuple[str, ...]) -> 
     assert "--json" in result.stdout
 
 
-def command_at(path: tuple[str, ...]) -> click.Command:
-    found: click.Command = main
-    for name in path:
-        assert isinstance(found, click.Group)
-        found = found.commands[name]
-    return found
-
-
-@pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_every_option_says_what_it_is_for(path: tuple[str, ...]) -> None:
-    found = [each for each in command_at(path).params if isinstance(each, click.Option)]
-    assert [each.name for each in found if not each.help] == []
-
-
 def options(command: click.Command) -> list[click.Parameter]:
     inner = command.commands.values() if isinstance(command, click.Group) else ()
     return [*command.params, *(option for each in inner for option in options(each))]

@@ -1,6 +1,5 @@
 """The client without `async`, against a server in another thread."""
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,16 +38,6 @@ def test_a_stream_may_be_left_early(server: Server) -> None:
 def test_what_the_server_refuses_is_raised_here(server: Server) -> None:
     with BlockingClient(server.url) as client, pytest.raises(ProblemError, match="JOB_NOT_FOUND"):
         client.job("job_none")
-
-
-def test_it_works_where_a_loop_runs_already(server: Server) -> None:
-    """As in a notebook."""
-
-    async def cell() -> str:
-        with BlockingClient(server.url) as client:
-            return client.submit(ENVELOPE).state
-
-    assert asyncio.run(cell()) == "DISPATCHING"
 
 
 def test_a_script_that_never_closes_it_ends_quietly(server: Server) -> None:

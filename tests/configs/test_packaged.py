@@ -88,20 +88,6 @@ protocols:
     ]
 
 
-def test_arrows_in_protocol_files_are_normalised(tmp_path: Path) -> None:
-    text = "protocols: [{request_type: A → B, protocol_id: x, steps: [SCAN]}]"
-    assert list(FileConfig(written(tmp_path, a=STEP, b=text)).catalog().protocols) == ["A->B"]
-
-
-def test_json_files_are_read_beside_yaml(tmp_path: Path) -> None:
-    text = '{"protocols": [{"request_type": "S", "protocol_id": "s", "steps": ["SCAN"]}]}'
-    written(tmp_path, a=STEP)
-    (tmp_path / "b.json").write_text(text)
-    (tmp_path / "notes.txt").write_text("not a protocol")
-    (tmp_path / ".hidden.yaml").write_text("neither: is this")
-    assert list(FileConfig(tmp_path).catalog().protocols) == ["S"]
-
-
 def test_tenants_have_their_own_mode_permission_and_limit(tmp_path: Path) -> None:
     text = """
 defaults: {mode: BURST}

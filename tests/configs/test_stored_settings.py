@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,8 +12,7 @@ from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.building import build
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.configs.key_values import SENTINEL, SETTINGS
-from lucius.settings import SettingsError, load_settings
-from lucius.settings.stored import StoredSettings
+from lucius.settings import SettingsError
 from lucius.standins.app_configuration import StandIn
 
 
@@ -101,16 +99,6 @@ async def test_a_stored_setting_that_becomes_bad_is_told_and_not_used(store: Sta
     await source.close()
 
 
-def test_a_change_that_waits_for_the_next_start_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    settings = StoredSettings(load_settings({}))
-    with caplog.at_level(logging.WARNING, "lucius.settings"):
-        settings.policy({"LUCIUS_MAX_INFLIGHT": "1", "LUCIUS_MAX_ATTEMPTS": "1"})
-        settings.policy({"LUCIUS_MAX_INFLIGHT": "1", "LUCIUS_MAX_ATTEMPTS": "2"})
-        assert not caplog.records
-        settings.policy({"LUCIUS_MAX_INFLIGHT": "2", "LUCIUS_MAX_ATTEMPTS": "2"})
-    assert "LUCIUS_MAX_INFLIGHT changed in App Configuration" in caplog.text
-
-
 # -- a process -------------------------------------------------------------------------------
 
 
@@ -122,26 +110,6 @@ async def test_a_runtime_takes_its_protocols_from_app_configuration(
     async with runtime.running():
         assert set(runtime.config.catalog().protocols) == {"ONE"}
     assert store.requests["GET /kv 200"] == 6, "three for the settings and three for the catalog"
-
-
-async def test_a_process_shows_what_it_has_taken_up(store: StandIn, tmp_path: Path) -> None:
-    options = {"LUCIUS_DATA_DIR": str(tmp_path / "data")}
-    runtime = await build(await settings_with_stored(options, environ(store)))
-
-    def shown(env: str) -> tuple[str, str]:
-        rows = {each["name"]: each for each in runtime.context().settings()["settings"]}
-        return rows[env]["value"], rows[env]["source"]
-
-    async with runtime.running():
-        assert shown("LUCIUS_MAX_ATTEMPTS") == ("3", "default")
-        store.put(f"{SETTINGS}LUCIUS_MAX_ATTEMPTS", "9")
-        store.put(SENTINEL, "2")
-        assert await runtime.config.refresh()
-        assert shown("LUCIUS_MAX_ATTEMPTS") == ("9", "app configuration")
-        store.delete(f"{SETTINGS}LUCIUS_MAX_ATTEMPTS")
-        store.put(SENTINEL, "3")
-        assert await runtime.config.refresh()
-        assert shown("LUCIUS_MAX_ATTEMPTS") == ("3", "default")
 
 
 async def test_a_running_process_takes_up_a_change(

@@ -45,20 +45,6 @@ async def test_a_proxy_may_take_the_path_away(tmp_path: Path) -> None:
         assert (await server.client.get("/opsjobs")).status_code == 404
 
 
-async def test_files_of_pages_are_kept_by_browsers_and_change_their_address(tmp_path: Path) -> None:
-    async with served(tmp_path) as server:
-        page = (await server.client.get("/")).text
-        style = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
-        found = await server.client.get(style)
-        assert (found.status_code, found.headers["content-type"]) == (
-            200,
-            "text/css; charset=utf-8",
-        )
-        assert "immutable" in found.headers["cache-control"]
-        for path in ("/assets/other/console.css", f"{style}x", style.replace("console.css", "..")):
-            assert (await server.client.get(path)).status_code == 404
-
-
 async def test_a_page_of_another_host_is_refused(tmp_path: Path) -> None:
     """Without authentication a web page whose name leads to loopback stays outside."""
     async with served(tmp_path) as server, httpx.AsyncClient(base_url=server.url) as visitor:

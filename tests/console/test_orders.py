@@ -62,37 +62,6 @@ async def test_an_order_for_many_counts_first(browser: Browser, tmp_path: Path) 
     assert states[4] == "DISPATCHING"
 
 
-async def test_a_refused_order_says_why_and_leaves_the_job(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with served(tmp_path) as server:
-        job_id = await server.accepted()
-        async with visiting(browser, server.url) as visit:
-            await visit.to(f"/jobs/{job_id}")
-            await visit.page.get_by_text("Pause…", exact=True).click()
-            await server.work()
-            await visit.submit("Pause this job")
-            assert "JOB_TERMINAL" in await visit.text()
-        assert await state_of(server, job_id) == "SUCCEEDED"
-
-
-async def test_what_is_being_filled_in_is_not_replaced(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server:
-        job_id = await server.accepted()
-        async with visiting(browser, server.url) as visit:
-            await visit.to(f"/jobs/{job_id}")
-            await expect(visit.page.locator("#stream")).to_have_text("live")
-            await visit.page.get_by_text("Cancel…", exact=True).click()
-            await visit.page.check("input[name=immediate]")
-            async with visit.page.expect_event("console", lambda said: said.text == "looked"):
-                await visit.page.evaluate(
-                    "document.body.addEventListener('look', () => console.log('looked'))"
-                )
-                (directive,) = await server.pull()
-                await server.reply("ack", directive)
-            assert await visit.page.is_checked("input[name=immediate]")
-
-
 def token_in(page: str) -> str:
     return page.partition('name="form_token" value="')[2].partition('"')[0]
 

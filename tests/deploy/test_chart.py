@@ -12,7 +12,6 @@ from lucius.bootstrap.adapters.services import PACKAGED_SERVICES
 from lucius.bootstrap.ending import CLOSING
 from lucius.platform.service import MIB, OWN_MEMORY
 from lucius.services.limits import TEXT_MEMORY, ocr_memory
-from lucius.settings import load_settings
 from tests.deploy.chart import (
     CHART,
     FILES,
@@ -21,7 +20,6 @@ from tests.deploy.chart import (
     of_kind,
     pods,
     rendered,
-    variables,
 )
 
 KUBERNETES = "1.31"
@@ -62,32 +60,6 @@ OPEN = (
     "ingress.tlsSecret=tls",
     "networkPolicy.clients[0].podSelector.matchLabels.app=proxy",
 )
-
-
-@pytest.mark.parametrize(
-    "sets",
-    [
-        ("services=null",),
-        ("services=null", "monitoring.enabled=false", "quota.enabled=false"),
-        OPEN,
-        ("nodeSelector.disk=fast", "tolerations[0].key=batch", "tolerations[0].operator=Exists"),
-        ("image.pullSecrets[0]=registry", f"image.digest=sha256:{'0' * 64}"),
-        ("storage.accountUrl=", "workspace.accountUrl=", "bus.namespace=", "config.endpoint="),
-        ("secrets.env.LUCIUS_URL=url", "keda.enabled=false", "services.ocr.image=mine:1"),
-        ("monitoring.labels.release=prometheus", "services.ocr.slots=2", "storage.backend=table"),
-    ],
-)
-def test_kubernetes_takes_every_object_whatever_is_chosen(sets: tuple[str, ...]) -> None:
-    for each in rendered("azure", *sets):
-        if each["kind"] not in CUSTOM:
-            kubernetes_validate.validate(each, KUBERNETES, strict=True)
-
-
-def test_behind_a_proxy_one_address_may_have_every_connection() -> None:
-    name = "LUCIUS_MAX_CONNECTIONS_PER_ADDRESS"
-    assert name not in variables(pods("azure")["acme-orchestrator"], "azure")
-    found = variables(pods("azure", *OPEN)["acme-orchestrator"], "azure", *OPEN)
-    assert found[name] == str(load_settings({}).max_connections)
 
 
 @ALL

@@ -184,12 +184,6 @@ def unknown_flags(args: list[str]) -> set[str]:
 
 
 @ALL
-def test_every_verb_is_one_of_the_command_line(values: str) -> None:
-    for pod in pods(values).values():
-        assert isinstance(command_of(container(pod)["args"])[0], click.Command)
-
-
-@ALL
 def test_every_flag_is_one_of_its_verb(values: str) -> None:
     for name, pod in pods(values).items():
         assert unknown_flags(container(pod)["args"]) - {HEALTH} == set(), name
@@ -219,16 +213,3 @@ def test_only_provisioning_runs_with_the_right_to_manage() -> None:
     assert container(pod)["args"] == ["bus", "provision"]
     assert pod["spec"]["serviceAccountName"] == "acme-provision"
     assert of_kind("Job", "nats") == of_kind("Job", "azure", "bus.provision=false") == {}
-
-
-def test_protocols_of_the_values_are_read_beside_the_packaged_ones() -> None:
-    given = r"config.protocols.mine\.yaml=protocols: {}"
-    files = "config.source=files"
-    assert of_kind("ConfigMap", "azure", given, files)["acme-protocols"]["data"] == {
-        "mine.yaml": "protocols: {}"
-    }
-    pod = pods("azure", given, files)["acme-orchestrator"]
-    found = variables(pod, "azure", given, files)
-    assert found["LUCIUS_PROTOCOLS"] == "packaged,/etc/lucius/protocols"
-    mounts = {each["mountPath"]: each["name"] for each in container(pod)["volumeMounts"]}
-    assert mounts["/etc/lucius/protocols"] == "protocols"

@@ -45,14 +45,6 @@ def test_a_service_is_scaled_by_the_backlog_of_a_mode(
     }
 
 
-def test_keda_shows_an_api_key_of_a_secret() -> None:
-    (found,) = of_kind("TriggerAuthentication", "azure").values()
-    assert found["metadata"]["name"] == "acme-keda"
-    assert found["spec"] == {
-        "secretTargetRef": [{"parameter": "apiKey", "name": "lucius-keda", "key": "api-key"}]
-    }
-
-
 def test_with_jwt_keda_shows_a_token() -> None:
     jwt = (
         "auth.mode=jwt",
@@ -64,15 +56,6 @@ def test_with_jwt_keda_shows_a_token() -> None:
     assert found["spec"]["secretTargetRef"][0]["parameter"] == "token"
     trigger = of_kind("ScaledObject", "azure", *jwt)["acme-ocr-burst"]["spec"]["triggers"][0]
     assert trigger["metadata"]["authMode"] == "bearer"
-
-
-@pytest.mark.parametrize("values", ["azure", "nats"])
-def test_every_scaler_has_its_deployment_and_no_deployment_fixes_its_number(values: str) -> None:
-    deployments = of_kind("Deployment", values)
-    scalers = of_kind("ScaledObject", values)
-    assert len(scalers) == 2 * len(SERVICES)
-    for name in scalers:
-        assert "replicas" not in deployments[name]["spec"]
 
 
 def test_a_replica_is_added_for_as_many_directives_as_it_has_slots() -> None:
@@ -125,13 +108,3 @@ def test_a_service_may_be_scaled_by_its_subscriptions(
     assert authentication["spec"] == {
         "podIdentity": {"provider": "azure-workload", "identityId": "me"}
     }
-
-
-def test_without_an_identity_the_scaler_has_the_connection_of_the_secret() -> None:
-    sets = ("keda.trigger=servicebus", "bus.topology=filtered", "bus.namespace=")
-    (authentication,) = of_kind("TriggerAuthentication", "azure", *sets).values()
-    assert authentication["spec"]["secretTargetRef"] == [
-        {"parameter": "connection", "name": "lucius", "key": "servicebus-connection"}
-    ]
-    scaler = of_kind("ScaledObject", "azure", *sets)["acme-ocr-burst"]["spec"]
-    assert "namespace" not in scaler["triggers"][0]["metadata"]

@@ -112,30 +112,6 @@ async def found(lucius: Live, query: str) -> list[str]:
     return [job["jobId"] for job in answer.json()["jobs"]]
 
 
-async def test_jobs_are_found_by_code_step_service_group_and_life(tmp_path: Path) -> None:
-    async with live(tmp_path) as lucius:
-        failed = await lucius.failed("one")
-        waiting = await lucius.accepted("two")
-        (group,) = (await lucius.client.get("/v1/failures")).json()["groups"]
-        assert (group["code"], group["step_id"], group["example"]) == ("BROKEN", "ocr", failed)
-        one = await lucius.client.get(f"/v1/failures/{group['group']}")
-        assert one.json() == group
-        for query in ("code=BROKEN", f"group={group['group']}", "code=OTHER,BROKEN"):
-            assert await found(lucius, query) == [failed]
-        assert await found(lucius, "step=ocr") == [waiting, failed]
-        assert await found(lucius, "service=ocr&live=true") == [waiting]
-        assert await found(lucius, "code=OTHER") == []
-        assert await found(lucius, "service=sis") == []
-        dlq = await lucius.client.get("/v1/admin/dlq?code=BROKEN")
-        assert [job["jobId"] for job in dlq.json()["jobs"]] == [failed]
-        counted = await lucius.bulk("redrive", {"group": group["group"]}, dry_run=True)
-        assert counted["matched"] == 1
-        assert (await lucius.bulk("redrive", {"code": "OTHER"}, dry_run=True))["matched"] == 0
-        assert (await lucius.bulk("cancel", {"stuck": True}, dry_run=True))["matched"] == 0
-        assert (await lucius.bulk("cancel", {"live": True}, dry_run=True))["matched"] == 1
-        assert await found(lucius, "stuck=true") == []
-
-
 @pytest.mark.parametrize("query", ["codes=BROKEN", "groups=1", "live=maybe", "code=", "service="])
 async def test_a_filter_that_is_misspelt_or_empty_is_refused(tmp_path: Path, query: str) -> None:
     async with live(tmp_path) as lucius:

@@ -92,14 +92,6 @@ async def test_a_service_that_nobody_knows_is_not_found(tmp_path: Path, order: s
         assert "ocr" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("reason", [5, "x" * 501])
-async def test_a_reason_that_is_no_short_text_is_refused(tmp_path: Path, reason: object) -> None:
-    async with live(tmp_path) as lucius:
-        answer = await lucius.post("/v1/services/ocr:pause", {"reason": reason})
-        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/reason")
-        assert (await service_of(lucius))["paused"] is None
-
-
 @pytest.mark.parametrize("engine", [OUTBOX, TEMPORAL])
 def test_what_is_at_work_is_counted_by_who_owns_the_lane_of_its_engine(engine: str) -> None:
     first = FIRST_DESK[engine]

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 
 from lucius.core.errors import BusUnavailableError
-from lucius.core.inputs import PauseRequested
-from lucius.platform import FatalError, Task
 from lucius.ports.bus import Message
 from lucius.telemetry.logs import FIELDS, JsonFormatter, TextFormatter, configure_logs
-from tests.observability.world import Scripted, Watched, logged, watched
+from tests.observability.world import Watched, logged, watched
 from tests.security.hostile import CLEAR, assert_harmless, texts
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -24,10 +22,6 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 def parsed(lines: list[str]) -> list[dict[str, Any]]:
     assert not any("\n" in line for line in lines)
     return [json.loads(line) for line in lines]
-
-
-def of_jobs(lines: list[str]) -> list[dict[str, Any]]:
-    return [line for line in parsed(lines) if line["logger"] == "lucius.jobs"]
 
 
 # -- the format ------------------------------------------------------------------------------
@@ -118,50 +112,6 @@ def test_libraries_log_neither_requests_with_their_addresses_nor_their_workings(
 
 
 # -- what is said ----------------------------------------------------------------------------
-
-
-@watched
-async def test_the_end_of_a_job_is_said_once_and_its_acks_are_not(world: Watched) -> None:
-    await world.serve(Scripted())
-    with logged(JsonFormatter(), logging.INFO) as lines:
-        traceparent = f"00-{TRACE}-{'1' * 16}-01"
-        job_id = await world.submit(correlation_id="corr-7", traceparent=traceparent)
-        await world.finished(job_id)
-    (line,) = of_jobs(lines)
-    assert line["message"].startswith("OCR ended SUCCEEDED after 0.")
-    assert line["level"] == "INFO"
-    ids = {name: line[name] for name in ("jobId", "tenant_id", "correlation_id", "trace_id")}
-    assert ids == {
-        "jobId": job_id,
-        "tenant_id": "tenant_a",
-        "correlation_id": "corr-7",
-        "trace_id": TRACE,
-    }
-
-
-@watched
-async def test_a_failed_job_is_a_warning_with_its_code(world: Watched) -> None:
-    async def fail(task: Task) -> None:
-        raise FatalError("no page has text", code="EMPTY")
-
-    await world.serve(Scripted(fail))
-    with logged(JsonFormatter(), logging.INFO) as lines:
-        await world.finished(await world.submit())
-    (line,) = of_jobs(lines)
-    assert (line["level"], line["message"][-7:]) == ("WARNING", ": EMPTY")
-    kit = next(line for line in parsed(lines) if line["logger"] == "lucius.platform.execution")
-    assert (kit["stepId"], kit["attempt_no"], kit["tenant_id"]) == ("ocr", 1, "tenant_a")
-
-
-@watched
-async def test_a_broken_sla_is_an_error(world: Watched) -> None:
-    world.outbox.windows.close()
-    await world.engine.apply(await world.submit(), PauseRequested())
-    with logged(JsonFormatter(), logging.WARNING) as lines:
-        world.loop.stand_still(8 * 86_400)
-        await asyncio.sleep(60)
-    (line,) = of_jobs(lines)
-    assert (line["level"], line["message"]) == ("ERROR", "beyond its SLA (pause_sla)")
 
 
 @watched

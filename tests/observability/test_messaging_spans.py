@@ -3,17 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as words
-from opentelemetry.semconv.attributes import error_attributes
 from opentelemetry.trace import SpanKind
 
-from lucius.buses.memory import MemoryBus
-from lucius.core.errors import BusUnavailableError
-from lucius.ports.bus import Message
-from lucius.telemetry.spans import TracedBus
 from tests.observability.served import called, ended, serving, submitted
 from tests.observability.world import Scripted
 
@@ -61,13 +55,3 @@ async def test_every_message_of_a_job_has_spans_by_the_conventions(
     }
     replies = "global-bus-replies-p15"
     assert topics == {"DIRECTIVE": "global-bus-p15", "ACK": replies, "RESULT": replies}
-
-
-async def test_a_publish_that_fails_says_so(spans: InMemorySpanExporter) -> None:
-    bus = MemoryBus()
-    bus.fail_with(BusUnavailableError("away"))
-    with pytest.raises(BusUnavailableError):
-        await TracedBus(bus).publish("global-bus-p0", [Message("m", {"type": "DIRECTIVE"})])
-    (span,) = of_messages(spans)
-    assert about(span)[error_attributes.ERROR_TYPE] == "BusUnavailableError"
-    assert not span.status.is_ok

@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import StatusCode
 
-from lucius.platform import FatalError, Task
+from lucius.platform import Task
 from lucius.ports.bus import IN_MEMORY, Delivery, Message
 from lucius.telemetry.spans import executing
-from lucius.telemetry.tracing import open_span
 from tests.observability.served import called, ended, serving, submitted, trace_of, way_up
 from tests.observability.world import Scripted
 from tests.security.hostile import CLEAR, assert_harmless
@@ -83,39 +81,6 @@ async def test_spans_carry_the_ids_of_the_attempt_and_nothing_of_its_content(
     assert "callback_token" not in everything
 
 
-async def test_without_a_traceparent_lucius_begins_the_trace(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async with serving(tmp_path, [Scripted()]) as (_, client):
-        await ended(client, await submitted(client, headers={"traceparent": "garbage"}))
-    found = spans.get_finished_spans()
-    assert way_up(found, SUBMIT) == [SUBMIT]
-    assert way_up(found, "execute DIRECTIVE")[-1] == SUBMIT
-
-
-async def test_a_malformed_traceparent_in_the_envelope_is_refused(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async with serving(tmp_path) as (_, client):
-        answer = await client.post("/v1/orchestrate", json={"traceparent": "garbage"})
-    pointers = [error["pointer"] for error in answer.json()["errors"]]
-    assert (answer.status_code, "/traceparent" in pointers) == (422, True)
-    (span,) = spans.get_finished_spans()
-    assert (span.attributes or {})["http.response.status_code"] == 422
-
-
-async def test_a_service_that_fails_marks_its_execution(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async def fail(task: Task) -> None:
-        raise FatalError("the text is not for a trace", code="EMPTY")
-
-    async with serving(tmp_path, [Scripted(fail)]) as (_, client):
-        await ended(client, await submitted(client))
-    span = next(s for s in spans.get_finished_spans() if called(s) == "execute DIRECTIVE")
-    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "EMPTY")
-
-
 async def pulled(client: Any) -> dict[str, Any]:
     path, body = "/v1/services/ocr/directives:pull", {"max": 1, "wait_seconds": 5}
     directive: dict[str, Any] = (await client.post(path, json=body)).json()["directives"][0]
@@ -148,15 +113,6 @@ async def test_replies_over_http_join_the_trace_they_name_or_that_of_their_job(
 STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
 
 
-async def test_a_tracestate_goes_with_its_traceparent_as_it_came(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (_, client):
-        await submitted(client, traceparent=GIVEN, tracestate=STATE)
-        assert (await pulled(client))["tracestate"] == STATE
-        headers = [("traceparent", GIVEN), *(("tracestate", part) for part in STATE.split(","))]
-        await submitted(client, headers=headers, doc_id="2", idempotency_key="2")
-        assert (await pulled(client))["tracestate"] == STATE
-
-
 @pytest.mark.parametrize(
     ("headers", "fields"),
     [
@@ -182,12 +138,3 @@ async def test_a_tracestate_without_its_parent_or_without_sense_is_dropped(
     async with serving(tmp_path) as (_, client):
         await submitted(client, headers=headers, **fields)
         assert "tracestate" not in await pulled(client)
-
-
-@pytest.mark.parametrize("parent", [None, 7, "", f"00-{'0' * 32}-{CLIENT}-01", GIVEN.upper()])
-def test_what_is_no_traceparent_begins_a_new_trace(
-    spans: InMemorySpanExporter, parent: object
-) -> None:
-    with open_span("x", parent):
-        pass
-    assert spans.get_finished_spans()[0].parent is None

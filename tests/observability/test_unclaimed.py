@@ -12,13 +12,10 @@ from lucius.core.routing import every_directive_topic
 from lucius.engines.outbox.unclaimed import UNCLAIMED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Message, Subscription
-from lucius.ports.lanes import FixedLanes
-from lucius.telemetry.logs import JsonFormatter
 from tests.bus_looks import backlog
 from tests.faults.network import Network
 from tests.faults.stage import PACKAGED
-from tests.observability.world import Watched, logged, watched
-from tests.wiring import outbox
+from tests.observability.world import Watched, watched
 
 TOPICS = every_directive_topic()
 
@@ -34,20 +31,6 @@ def said(lines: list[str]) -> list[dict[str, Any]]:
 
 def waiting(world: Watched) -> Any:
     return backlog(world.bus, UNCLAIMED, TOPICS)
-
-
-@watched
-async def test_many_are_counted_and_settled_and_said_once(world: Watched) -> None:
-    with logged(JsonFormatter()) as lines:
-        jobs = [await world.submit(number=number) for number in range(50)]
-        await asyncio.sleep(5)
-        first = await counted(world)
-        for job_id in jobs:
-            assert await world.finished(job_id) == "FAILED_FINAL"
-    assert first > 1
-    assert await counted(world) == 3 * len(jobs)
-    assert await waiting(world) == 0
-    assert [line["level"] for line in said(lines)] == ["WARNING"]
 
 
 async def unsubscribed(world: Watched) -> None:
@@ -147,19 +130,3 @@ def test_every_topology_is_covered(topology: str) -> None:
         assert await counted(world) == 1
 
     watched(body)()
-
-
-@watched
-async def test_only_the_lanes_of_the_engine_are_asked(world: Watched) -> None:
-    bus = Network()
-    lanes = FixedLanes((3, 5))
-    parts = outbox(MemoryLedger(), bus, Ingress(PACKAGED), now=world.loop.now, lanes=lanes)
-    await parts.reconciler.prepare()
-    for topic in TOPICS:
-        await bus.publish(topic, [Message(topic, {})])
-    running = asyncio.create_task(parts.reconciler.run())
-    await asyncio.sleep(1)
-    running.cancel()
-    taken = {topic for topic in TOPICS if not await backlog(bus, UNCLAIMED, [topic])}
-    grids = ("global-bus", "global-default", "global-burst")
-    assert taken == {f"{grid}-p{lane}" for grid in grids for lane in (3, 5)}

@@ -11,7 +11,6 @@ from lucius.platform import Output, ReplyAnswer, StepCancelledError
 from lucius.platform.chaos import (
     CRASHED,
     Chaos,
-    ChaosError,
     ChaoticBody,
     ChaoticBus,
     ChaoticReplies,
@@ -25,41 +24,6 @@ from tests.adapters.test_pull_gateway import directive
 from tests.virtual import VirtualLoop, run_virtually
 
 AT_ONCE = timedelta()
-
-
-@pytest.mark.parametrize(
-    ("text", "drop", "delay", "crash", "duplicate"),
-    [
-        ("drop=0.01,delay=2s,crash=0.001,duplicate=0.05", 0.01, 2.0, 0.001, 0.05),
-        (" delay=250ms , drop=1", 1.0, 0.25, 0.0, 0.0),
-    ],
-)
-def test_words_are_read(
-    text: str, drop: float, delay: float, crash: float, duplicate: float
-) -> None:
-    chaos = parse_chaos(text)
-    assert (chaos.drop, chaos.crash, chaos.duplicate) == (drop, crash, duplicate)
-    assert chaos.delay == timedelta(seconds=delay)
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("dorp=0.1", "'dorp' is no fault: say drop, delay, crash, duplicate, seed"),
-        ("", "'' is no fault"),
-        ("drop=2", "drop=2: must be a probability"),
-        ("drop=nan", "drop=nan"),
-        ("delay=2", "delay=2: must be a time"),
-        ("delay=2h", "delay=2h"),
-        ("delay=100m", "an hour at most"),
-        ("crash=often", "crash=often"),
-        ("drop=0.1,drop=0.2", "drop is given twice"),
-        ("seed=x", "seed=x: must be a whole number"),
-    ],
-)
-def test_words_that_are_none_are_refused_by_name(text: str, named: str) -> None:
-    with pytest.raises(ChaosError, match=named):
-        parse_chaos(text)
 
 
 def test_a_seed_makes_it_repeatable() -> None:

@@ -22,7 +22,6 @@ from lucius.platform import (
     service,
 )
 from lucius.platform.errors import classify
-from lucius.platform.measures import ServiceInstruments
 from lucius.telemetry.logs import JsonFormatter
 from tests.observability.world import logged
 from tests.platform.bench import Bench, Writer, on_the_bench
@@ -87,26 +86,6 @@ async def test_a_service_says_what_the_errors_of_its_libraries_mean(bench: Bench
         for each in await bench.replies("RESULT", 2)
     ]
     assert sorted(found) == [(1, "FAILED_FINAL", "BAD_SCAN"), (2, "FAILED_FINAL", "STEP_FAILED")]
-
-
-@on_the_bench
-async def test_attempts_are_counted_by_status_and_code(bench: Bench) -> None:
-    class Uneven(Writer):
-        async def execute(self, task: Task) -> Output | None:
-            if task.attempt_no == 1:
-                raise FatalError("never", code="BAD_SCAN")
-            return await super().execute(task)
-
-    counts = ServiceInstruments()
-    await bench.runner(Uneven(3), instruments=counts)
-    for attempt_no in (1, 2):
-        await bench.send(attempt_no)
-        await bench.result(attempt_no)
-    assert counts.attempts.cells == {
-        ("ocr", "FAILED_FINAL", "BAD_SCAN"): 1,
-        ("ocr", "SUCCEEDED", ""): 1,
-    }
-    assert counts.seconds.count("ocr") == 2
 
 
 def test_a_long_message_is_cut_with_a_mark() -> None:

@@ -1,19 +1,15 @@
 """What a task offers to `execute()`: the payload, the objects, the staging place."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema_rs
 import pytest
-from pydantic import BaseModel, Field
 
 from lucius.platform import (
     FatalError,
     InvalidPayloadError,
     ObjectMissingError,
     Task,
-    payload_schema,
 )
 from lucius.platform.commit import folders
 from lucius.platform.directive import parse_directive
@@ -56,46 +52,6 @@ def test_a_wrong_payload_names_its_field_and_is_fatal(payload: Any, message: str
     with pytest.raises(InvalidPayloadError, match=message) as caught:
         parse_payload(Options, payload)
     assert isinstance(caught.value, FatalError)
-
-
-def test_a_payload_may_be_a_pydantic_model() -> None:
-    class Pages(BaseModel):
-        first: int = Field(ge=1)
-        spans: tuple[tuple[int, int], ...] = ()
-
-    assert parse_payload(Pages, {"first": 1, "spans": [[1, 2]]}) == Pages(first=1, spans=((1, 2),))
-    with pytest.raises(InvalidPayloadError, match=r"/first: .*; /spans/0/1: "):
-        parse_payload(Pages, {"first": 0, "spans": [[1, "2"]]})
-
-
-def test_a_payload_may_go_through_a_function() -> None:
-    def positive(payload: Mapping[str, int]) -> int:
-        if payload["n"] < 0:
-            raise ValueError("/n: must not be negative")
-        return payload["n"]
-
-    assert parse_payload(positive, {"n": 3}) == 3
-    with pytest.raises(InvalidPayloadError):
-        parse_payload(positive, {"n": -3})
-
-
-def test_a_model_produces_the_schema_of_its_step() -> None:
-    class Chunks(BaseModel):
-        size: int = Field(ge=1, le=4096)
-        language: str = "en"
-
-    schema = payload_schema(Chunks)
-    jsonschema_rs.meta.validate(schema)
-    valid = jsonschema_rs.validator_for(schema).is_valid
-    right: list[Any] = [{"size": 1}, {"size": 9, "language": "de", "later": True}]
-    wrong: list[Any] = [{}, {"size": 0}, {"size": "1"}, {"size": 1, "language": 3}]
-    for payload in right:
-        assert valid(payload)
-        assert parse_payload(Chunks, payload)
-    for payload in wrong:
-        assert not valid(payload)
-        with pytest.raises(InvalidPayloadError):
-            parse_payload(Chunks, payload)
 
 
 @on_the_bench

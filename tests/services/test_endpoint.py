@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from lucius.bootstrap.adapters.services import named_service, packaged_services
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.platform import FatalError, RetryableError, StepError
 from lucius.services import Sis
-from lucius.services import endpoint as endpoints
 from lucius.services.endpoint import MAX_ANSWER, AnswerEndpoint
 from lucius.services.passages import Passage
 from lucius.services.prompts import Prompt
@@ -113,36 +111,6 @@ def test_a_status_decides_whether_it_is_tried_again(
     with pytest.raises(kind, match=str(status)) as refused:
         endpoint.answer(Prompt("How much?"), PASSAGES)
     assert (refused.value.code, KEY in str(refused.value)) == (code, False)
-
-
-def test_an_endpoint_that_takes_too_long_is_tried_again(
-    api: AnswerApi, endpoint: AnswerEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    api.together = Barrier(2, timeout=60)
-    monkeypatch.setattr(endpoints, "SECONDS", 0.2)
-    with pytest.raises(RetryableError, match="does not answer: ReadTimeout") as refused:
-        endpoint.answer(Prompt("How much?"), PASSAGES)
-    assert refused.value.code == "ANSWER_ENDPOINT_UNAVAILABLE"
-    api.together.abort()  # the request that nobody waits for ends too
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [b"not JSON", b'{"choices": []}', b"[]", b'{"choices": [{"message": {"content": " "}}]}'],
-)
-def test_what_is_no_answer_is_tried_again(
-    api: AnswerApi, endpoint: AnswerEndpoint, raw: bytes
-) -> None:
-    api.raw = raw
-    assert unusable(endpoint, Prompt("How much?")) == "ANSWER_UNUSABLE"
-
-
-@pytest.mark.parametrize("said", ["18,400 crowns", "[18400]"])
-def test_text_where_json_is_asked_for_is_tried_again(
-    api: AnswerApi, endpoint: AnswerEndpoint, said: str
-) -> None:
-    api.said = said
-    assert unusable(endpoint, Prompt("How much?", answer="json")) == "ANSWER_UNUSABLE"
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(

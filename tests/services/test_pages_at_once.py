@@ -14,7 +14,7 @@ from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
 from lucius.platform.service import cores, memory_limit_of, slots_of
 from lucius.services import ocr
-from lucius.services.limits import MIB, OCR_MEMORY, OCR_PAGES
+from lucius.services.limits import MIB
 from lucius.services.ocr import Ocr, OcrOptions, recognised
 from lucius.services.page_slots import PageSlots
 from lucius.services.recognition import Recogniser
@@ -85,11 +85,6 @@ def test_a_slot_is_shared_with_children_and_free_again_when_its_holder_is_killed
     os.waitpid(child, 0)
     assert taken.wait(20)
     waiting.join()
-
-
-def test_the_memory_limit_leaves_room_for_the_pages_of_all_cores() -> None:
-    assert max(2048, 400 * OCR_PAGES) * MIB <= OCR_MEMORY
-    assert min(cores(), 16) == OCR_PAGES
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from lucius.platform import FatalError
 from lucius.services import passages as module
 from lucius.services.index import Index
-from lucius.services.page_choice import PageChoice
 from lucius.services.passages import passages_of
 from lucius.services.retrieval import Retrieval
 from lucius.services.vectors import DIMENSIONS, vectors_of
@@ -64,11 +63,3 @@ def test_an_answer_has_the_moment_the_number_or_the_name_that_is_asked_for(
     )
     found = Retrieval(Index.of({1: said}, 480, 0, 256)).found(question)
     assert found.sentence == answer
-
-
-@pytest.mark.parametrize(
-    ("pages", "chosen"),
-    [(None, [1, 2, 3, 4]), (2, [1, 2]), (9, [1, 2, 3, 4]), ("2", [2]), ("3-9,1", [1, 3, 4])],
-)
-def test_pages_are_chosen_by_number_or_by_name(pages: int | str | None, chosen: list[int]) -> None:
-    assert list(PageChoice(pages).of(4)) == chosen

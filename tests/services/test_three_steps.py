@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from tests.services.papers import image_bytes, scanned
 from tests.services.stage import SCAN, Stage
 
 
@@ -51,23 +50,3 @@ async def test_a_scan_is_recognised_page_by_page(tmp_path: Path) -> None:
         2,
     )
     assert (none["answer"], none["page"], none["sources"]) == (None, None, [])
-
-
-async def test_chosen_pages_keep_their_numbers_and_only_they_are_read(tmp_path: Path) -> None:
-    async with Stage(tmp_path) as stage:
-        second = stage.output(await stage.step("OCR", payload={"pages": "2"}))
-        first = stage.output(await stage.step("OCR", jobId="job_2", payload={"pages": 1}))
-    assert second.startswith("\fIf the light fails")
-    assert "\f" not in first
-    assert first.startswith("Maintenance agreement")
-
-
-async def test_an_image_is_one_page_and_each_frame_of_a_tiff_is_one(tmp_path: Path) -> None:
-    picture = scanned(["Lamp oil: 40 litres"])
-    async with Stage(tmp_path) as stage:
-        png = await stage.on(image_bytes(picture.convert("LA")))
-        assert stage.output(png).strip() == "Lamp oil: 40 litres"
-        frames = tmp_path / "frames.tif"
-        picture.save(frames, save_all=True, append_images=[scanned(["Wick: 2 metres"])])
-        tiff = await stage.on(frames.read_bytes(), payload={"language": "en-GB"})
-        assert stage.output(tiff).rstrip() == "Lamp oil: 40 litres\fWick: 2 metres"

@@ -1,11 +1,10 @@
 """Settings are checked together, each with its source, and documented from their sections."""
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from lucius.configs.files import PACKAGED, FileConfig
+from lucius.configs.files import PACKAGED
 from lucius.core.plan import RetryPolicy, Sla
 from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
 from lucius.ports.ledger import Limits
@@ -35,25 +34,6 @@ def test_values_come_from_the_environment_and_say_so() -> None:
     assert settings.sources["LUCIUS_SYSTEM"] == "default"
 
 
-def test_options_of_the_command_line_go_before_the_environment() -> None:
-    environ = {"LUCIUS_DATA_DIR": "/env", "LUCIUS_SYSTEM": "one"}
-    settings = load_settings(environ, options={"LUCIUS_DATA_DIR": "/flag"})
-    assert settings.data_dir == Path("/flag")
-    assert settings.workspace_url == "file:///flag/workspace"
-    assert settings.sources["LUCIUS_DATA_DIR"] == "command line"
-    assert settings.sources["LUCIUS_SYSTEM"] == "environment"
-
-
-def test_an_empty_variable_counts_as_not_set() -> None:
-    settings = load(MAX_ATTEMPTS="", AUTH="")
-    assert (settings.max_attempts, settings.auth) == (3, "none")
-    assert settings.sources["LUCIUS_AUTH"] == "default"
-
-
-def test_the_address_of_a_unix_socket_does_not_keep_a_server_from_starting() -> None:
-    assert load(URL="unix:.lucius/lucius.sock").url == "unix:.lucius/lucius.sock"
-
-
 # -- defaults that follow from others --------------------------------------------------------
 
 
@@ -64,13 +44,6 @@ def test_references_to_files_are_only_for_one_user_on_embedded_backends() -> Non
     assert azure.reference_schemes == DEPLOYED_SCHEMES
     assert azure.ingress_policy().references.schemes == DEPLOYED_SCHEMES
     assert load(REFERENCE_SCHEMES="s3").reference_schemes == ("s3",)
-
-
-def test_packaged_protocols_may_be_joined_by_others(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("protocols: [{request_type: X, protocol_id: x, steps: [OCR]}]")
-    settings = load(PROTOCOLS=f"packaged,{tmp_path}")
-    catalog = FileConfig(settings.protocol_paths(), policy=settings.retry_policy()).catalog()
-    assert {"OCR", "X"} <= set(catalog.protocols)
 
 
 # -- bad values ------------------------------------------------------------------------------

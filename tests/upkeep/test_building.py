@@ -34,13 +34,6 @@ async def test_a_workspace_that_no_service_here_can_write_is_refused_by_name(
         await build(load_settings(environ), packaged())
 
 
-async def test_workers_elsewhere_may_have_a_workspace_elsewhere(tmp_path: Path) -> None:
-    async with live(tmp_path / "data", workspace_url="hdfs://cluster/work") as world:
-        await world.accepted()
-        (directive,) = await world.pull()
-    assert directive["workspace_ref"]["uri"].startswith("hdfs://cluster/work/lucius/tenant_a/")
-
-
 @pytest.mark.parametrize("folder", ["elsewhere", "with space", "linked"])
 async def test_a_job_runs_in_the_workspace_that_is_configured(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
