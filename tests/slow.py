@@ -35,7 +35,9 @@ _quick: list[str] = []
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """By what its function, its fixtures and its parameters lead to."""
+    """By what its function, its fixtures and its parameters lead to. Tests in a group share something costly."""
+    if item.get_closest_marker("xdist_group"):
+        return True
     fixtures = getattr(item, "_fixtureinfo", None)
     defined = fixtures.name2fixturedefs.values() if fixtures else ()
     parameters = getattr(item, "callspec", None)

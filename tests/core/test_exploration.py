@@ -29,7 +29,7 @@ from tests.core.explore.configurations import (
 from tests.core.explore.rules import PUBLISH_NOW, WAKING
 from tests.core.explore.walk import Exploration
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("exploration")]
+pytestmark = pytest.mark.xdist_group("exploration")
 _found: dict[str, Exploration] = {}
 
 
