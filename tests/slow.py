@@ -35,7 +35,7 @@ _quick: list[str] = []
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """By what its function, its fixtures and its parameters lead to. Tests in a group share something costly."""
+    """By what its function, its fixtures and its parameters lead to. A group shares something costly."""
     if item.get_closest_marker("xdist_group"):
         return True
     fixtures = getattr(item, "_fixtureinfo", None)
