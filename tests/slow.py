@@ -1,6 +1,6 @@
-"""Which tests are slow: those that start a process. It follows from their code, so nobody has to mark them.
+"""Which tests are slow: those that start a process or a broker. It follows from their code.
 
-Where it cannot be seen (LUCIUS starts the process, or a command does), the test carries the mark itself:
+Nobody has to mark them, but where it cannot be seen (LUCIUS starts the process, or a command does):
 `pytest.mark.slow`. So does a test that computes for seconds. A quick one
 that starts a process all the same fails.
 """
@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
-STARTERS = {id(each) for each in (subprocess, multiprocessing, concurrent.futures)}
+from lucius.standins.service_bus import StandIn
+
+STARTERS = {id(each) for each in (subprocess, multiprocessing, concurrent.futures, StandIn)}
 NAMES = {
     "create_subprocess_exec",
     "create_subprocess_shell",
@@ -24,7 +26,7 @@ NAMES = {
     "fork",
     "spawn",
 }
-"""How processes are started: by these modules, or by something of such a name."""
+"""How processes are started: by these modules, or by something of such a name. A broker is as slow as one."""
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
 """What Python says of it in its audit."""
 
