@@ -24,10 +24,10 @@ COMPILE = uv pip compile --quiet --universal --generate-hashes --no-header \
 	--no-emit-index-url --no-annotate --python-version 3.11
 
 .DEFAULT_GOAL := help
-.PHONY: azurite help setup demo check format test explore simulate bench compiled docs lock clean
+.PHONY: azurite help setup demo check format test test-fast explore simulate bench compiled docs lock clean
 
 help: ## Show this help
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv with what LUCIUS and its services need to run, pinned
 
@@ -80,6 +80,9 @@ $(ASYNCAPI_STAMP): $(DEV_STAMP) $(ASYNCAPI)/package.json $(ASYNCAPI)/package-loc
 
 test: $(DEV_STAMP) $(AZURITE_STAMP) $(BROWSER_STAMP) $(ASYNCAPI_STAMP) $(if $(COMPILED),$(COMPILED_STAMP)) ## Run the tests (ARGS= is passed to pytest)
 	$(PYTHON_OF) -m pytest -n $(WORKERS) --dist loadgroup $(if $(COMPILED),-m "not of_the_sources") $(ARGS)
+
+test-fast: $(DEV_STAMP) ## Run the tests that start no process: no brokers, no browsers, no Azurite
+	$(PYTHON_OF) -m pytest -n auto -m "not slow" $(ARGS)
 
 explore: $(DEV_STAMP) ## Explore the core's state space in depth
 	$(BIN)/python -m tests.core.explore --deep $(ARGS)

@@ -1,9 +1,11 @@
 """There is one way from a request to its route, and each route is found by it."""
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.routing import Match
 
@@ -13,10 +15,15 @@ from lucius.api.routing import ApiRoute
 from tests.api.world import World, client_of, context_of
 
 
+@cache
+def app() -> FastAPI:
+    return create_app(context_of(World()))
+
+
 def found(method: str, path: str) -> tuple[str, dict[str, Any]] | None:
     """The name of the first route that takes the request, and the parameters of its path."""
     scope = {"type": "http", "method": method, "path": path, "root_path": ""}
-    for route in routes_in(create_app(context_of(World())).routes):
+    for route in routes_in(app().routes):
         match, child = route.matches(scope)
         if match is Match.FULL:
             return str(route.operation_id), child["path_params"]
@@ -77,8 +84,7 @@ def test_every_route_is_found_and_documented(route: ApiRoute) -> None:
     names = re.findall(r"{(\w+)}", route.path)
     path = re.sub(r"{\w+}", "x", route.path)
     assert found(route.method, path) == (route.operation_id, dict.fromkeys(names, "x"))
-    document = create_app(context_of(World())).openapi()
-    about = document["paths"][route.path][route.method.lower()]
+    about = app().openapi()["paths"][route.path][route.method.lower()]
     assert about["operationId"] == route.operation_id
 
 

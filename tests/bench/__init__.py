@@ -1,1 +1,1 @@
-"""Tests of what the benchmarks say, not of how fast anything is."""
+"""What the benchmarks compare with is the same work."""

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.bare import BY_ROW, record, replay, replay_by_row
+from bench.bare import record, replay, replay_by_row
 from bench.transitions import load
-from lucius.ledgers.sqlite import rows
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ledgers.sqlite.schema import TABLES
 
@@ -37,10 +36,3 @@ async def test_both_replays_leave_the_rows_that_the_ledger_left(tmp_path: Path) 
     assert contents(tmp_path / "bare_rows.db") == written
     assert numbers["decisions_per_s"] == pytest.approx(10 * numbers["jobs_per_s"])
     assert numbers["transitions_per_s"] == pytest.approx(7 * numbers["jobs_per_s"])
-
-
-def test_every_statement_of_many_rows_that_writes_has_its_plain_form() -> None:
-    kinds = [kind for kind in vars(rows).values() if isinstance(kind, rows.Rows)]
-    assert [kind for kind in kinds if not kind._sql.startswith("SELECT")] == [
-        kind for kind in kinds if kind in BY_ROW
-    ]

@@ -171,14 +171,6 @@ async def test_either_sentinel_puts_changes_into_force(store: Watched, label: st
     await source.close()
 
 
-async def test_a_label_with_signs_of_a_filter_is_taken_literally(store: Watched) -> None:
-    store.put("lucius/tenants/own", "{}", r"a*,b\c")
-    store.put("lucius/tenants/other", "{}", "abc")
-    source = await opened(store, r"a*,b\c")
-    assert set(source.catalog().tenants) == {"own"}
-    await source.close()
-
-
 # -- keys ------------------------------------------------------------------------------------
 
 VAULT = "application/vnd.microsoft.appconfig.keyvaultref+json;charset=utf-8"

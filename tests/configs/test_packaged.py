@@ -3,20 +3,9 @@
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
-from lucius.configs.files import PACKAGED, FileConfig
+from lucius.configs.files import FileConfig
 from lucius.core.plan import Mode, RetryPolicy
 from lucius.ports.config import TenantConfig
-
-SEED_REQUEST_TYPES = {
-    "OCR": ["ocr"],
-    "EMBEDDING": ["embedding"],
-    "SIS": ["sis"],
-    "OCR->EMBEDDING": ["ocr", "embedding"],
-    "OCR->EMBEDDING->SIS": ["ocr", "embedding", "sis"],
-    "EMBEDDING->SIS": ["embedding", "sis"],
-}
 
 STEP = """
 step_types:
@@ -39,20 +28,6 @@ def written(folder: Path, **files: str) -> Path:
 
 def seconds(*values: float) -> tuple[timedelta, ...]:
     return tuple(timedelta(seconds=value) for value in values)
-
-
-def test_the_six_request_types_have_their_steps_in_order() -> None:
-    protocols = FileConfig().catalog().protocols
-    assert {
-        name: [step.step_id for step in protocol.steps] for name, protocol in protocols.items()
-    } == SEED_REQUEST_TYPES
-
-
-def test_packaged_steps_run_one_after_another_on_the_service_of_their_name() -> None:
-    for protocol in FileConfig().catalog().protocols.values():
-        assert [step.stage for step in protocol.steps] == list(range(1, len(protocol.steps) + 1))
-        for step in protocol.steps:
-            assert step.service == step.step_id == step.step_type.lower()
 
 
 def test_packaged_defaults_are_safe_mode_with_burst_for_all() -> None:
@@ -113,26 +88,6 @@ protocols:
     ]
 
 
-def test_arrows_in_protocol_files_are_normalised(tmp_path: Path) -> None:
-    text = "protocols: [{request_type: A → B, protocol_id: x, steps: [SCAN]}]"
-    assert list(FileConfig(written(tmp_path, a=STEP, b=text)).catalog().protocols) == ["A->B"]
-
-
-def test_json_files_are_read_beside_yaml(tmp_path: Path) -> None:
-    text = '{"protocols": [{"request_type": "S", "protocol_id": "s", "steps": ["SCAN"]}]}'
-    written(tmp_path, a=STEP)
-    (tmp_path / "b.json").write_text(text)
-    (tmp_path / "notes.txt").write_text("not a protocol")
-    (tmp_path / ".hidden.yaml").write_text("neither: is this")
-    assert list(FileConfig(tmp_path).catalog().protocols) == ["S"]
-
-
-def test_several_places_make_one_catalog(tmp_path: Path) -> None:
-    text = STEP + "protocols: [{request_type: SCAN->OCR, protocol_id: s, steps: [SCAN, OCR]}]"
-    catalog = FileConfig((PACKAGED, written(tmp_path, more=text))).catalog()
-    assert {*SEED_REQUEST_TYPES, "SCAN->OCR"} == set(catalog.protocols)
-
-
 def test_tenants_have_their_own_mode_permission_and_limit(tmp_path: Path) -> None:
     text = """
 defaults: {mode: BURST}
@@ -147,9 +102,3 @@ tenants:
         "acme": TenantConfig(Mode.DEFAULT, burst_allowed=False, max_inflight=3),
         "2024-01-01": TenantConfig(),
     }
-
-
-@pytest.mark.parametrize("request_type", SEED_REQUEST_TYPES)
-def test_every_packaged_step_has_a_payload_schema(request_type: str) -> None:
-    protocol = FileConfig().catalog().protocols[request_type]
-    assert set(protocol.schemas) == {step.step_id for step in protocol.steps}

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import logging
-import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,16 +9,11 @@ from pathlib import Path
 import pytest
 
 from lucius.bootstrap.adapters.configs import open_config
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.adapters.workspaces import open_workspace
 from lucius.bootstrap.building import build
 from lucius.bootstrap.stored_settings import settings_with_stored
 from lucius.configs.app_configuration import AppConfiguration
 from lucius.configs.key_values import SENTINEL, SETTINGS
-from lucius.core.errors import ConfigUnavailableError
-from lucius.settings import SettingsError, load_settings
-from lucius.settings.stored import RELOADED, StoredSettings
-from lucius.settings.table import ROWS
+from lucius.settings import SettingsError
 from lucius.standins.app_configuration import StandIn
 
 
@@ -75,12 +68,6 @@ async def test_secrets_and_what_each_process_has_of_its_own_are_refused(
     assert "0123456789abcdef" not in str(raised.value)
 
 
-async def test_a_service_that_is_down_stops_the_start(store: StandIn) -> None:
-    await store.stop()
-    with pytest.raises(ConfigUnavailableError, match="does not answer"):
-        await settings_with_stored({}, environ(store))
-
-
 # -- reading again ---------------------------------------------------------------------------
 
 
@@ -113,26 +100,6 @@ async def test_a_stored_setting_that_becomes_bad_is_told_and_not_used(store: Sta
     await source.close()
 
 
-def test_every_setting_of_the_retry_policy_reloads() -> None:
-    changed = {"1,2": (timedelta(seconds=1), timedelta(seconds=2)), "2": timedelta(seconds=2)}
-    before = load_settings({}).retry_policy()
-    for name in RELOADED:
-        text = "1,2" if name.endswith("backoff") else "2"
-        policy = StoredSettings(load_settings({})).policy({ROWS[name].env: text})
-        assert getattr(policy, name) == (2 if name == "max_attempts" else changed[text])
-        assert getattr(policy, name) != getattr(before, name)
-
-
-def test_a_change_that_waits_for_the_next_start_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    settings = StoredSettings(load_settings({}))
-    with caplog.at_level(logging.WARNING, "lucius.settings"):
-        settings.policy({"LUCIUS_MAX_INFLIGHT": "1", "LUCIUS_MAX_ATTEMPTS": "1"})
-        settings.policy({"LUCIUS_MAX_INFLIGHT": "1", "LUCIUS_MAX_ATTEMPTS": "2"})
-        assert not caplog.records
-        settings.policy({"LUCIUS_MAX_INFLIGHT": "2", "LUCIUS_MAX_ATTEMPTS": "2"})
-    assert "LUCIUS_MAX_INFLIGHT changed in App Configuration" in caplog.text
-
-
 # -- a process -------------------------------------------------------------------------------
 
 
@@ -144,26 +111,6 @@ async def test_a_runtime_takes_its_protocols_from_app_configuration(
     async with runtime.running():
         assert set(runtime.config.catalog().protocols) == {"ONE"}
     assert store.requests["GET /kv 200"] == 6, "three for the settings and three for the catalog"
-
-
-async def test_a_process_shows_what_it_has_taken_up(store: StandIn, tmp_path: Path) -> None:
-    options = {"LUCIUS_DATA_DIR": str(tmp_path / "data")}
-    runtime = await build(await settings_with_stored(options, environ(store)))
-
-    def shown(env: str) -> tuple[str, str]:
-        rows = {each["name"]: each for each in runtime.context().settings()["settings"]}
-        return rows[env]["value"], rows[env]["source"]
-
-    async with runtime.running():
-        assert shown("LUCIUS_MAX_ATTEMPTS") == ("3", "default")
-        store.put(f"{SETTINGS}LUCIUS_MAX_ATTEMPTS", "9")
-        store.put(SENTINEL, "2")
-        assert await runtime.config.refresh()
-        assert shown("LUCIUS_MAX_ATTEMPTS") == ("9", "app configuration")
-        store.delete(f"{SETTINGS}LUCIUS_MAX_ATTEMPTS")
-        store.put(SENTINEL, "3")
-        assert await runtime.config.refresh()
-        assert shown("LUCIUS_MAX_ATTEMPTS") == ("3", "default")
 
 
 async def test_a_running_process_takes_up_a_change(
@@ -186,14 +133,3 @@ async def test_a_running_process_takes_up_a_change(
         store.put(SENTINEL, "2")
         await asyncio.wait_for(taken_up.wait(), 30)
         assert set(runtime.config.catalog().protocols) == {"ONE", "TWO"}
-
-
-def test_without_the_extra_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "lucius.configs.app_configuration", None)
-    monkeypatch.setitem(sys.modules, "lucius.workspaces.azure_blob", None)
-    given = {"LUCIUS_CONFIG_SOURCE": "appconfig", "LUCIUS_APPCONFIG_CONNECTION": "https://x.io"}
-    with pytest.raises(UnsupportedError, match=r"lucius\[azure\]"):
-        asyncio.run(open_config(load_settings(given)))
-    blobs = {"LUCIUS_BLOB_CONNECTION": "https://x.blob.core.windows.net"}
-    with pytest.raises(UnsupportedError, match=r"lucius\[azure\]"):
-        open_workspace(load_settings(blobs))

@@ -17,10 +17,6 @@ async def _bus(*names: str) -> MemoryBus:
     return bus
 
 
-def test_it_is_volatile() -> None:
-    assert MemoryBus().volatile
-
-
 def test_topics_take_turns() -> None:
     async def main(loop: VirtualLoop) -> list[str]:
         bus = await _bus("w")
@@ -69,19 +65,6 @@ def test_what_is_given_back_again_and_again_holds_up_no_other_tenant() -> None:
         return done
 
     assert run_virtually(main) == ["quiet 0", "quiet 1", "quiet 2"]
-
-
-def test_one_timer_serves_all_locks() -> None:
-    async def main(loop: VirtualLoop) -> None:
-        bus = await _bus("w")
-        for topic in TOPICS:
-            await bus.publish(topic, [Message(f"{topic}.{n}", {}) for n in range(100)])
-        taken = await bus.receive("w", TOPICS, 1600, timedelta(0))
-        assert len(taken) == 1600
-        assert len(loop._scheduled) == 1  # type: ignore[attr-defined]
-        await bus.close()
-
-    run_virtually(main)
 
 
 def test_locks_run_out_in_their_order_and_settled_ones_stay_settled() -> None:

@@ -20,11 +20,6 @@ def ids(deliveries: list[Delivery]) -> list[str]:
     return [delivery.message.message_id for delivery in deliveries]
 
 
-@on_every(ADAPTERS)
-async def test_a_bus_says_whether_it_can_choose_by_tenant(h: Harness) -> None:
-    assert h.bus.by_tenant == (BY_TENANT in h.capabilities)
-
-
 @where_tenants_can_be_chosen
 async def test_only_the_messages_of_the_tenants_are_received(h: Harness) -> None:
     await h.subscribe()

@@ -20,7 +20,7 @@ from lucius.ports.ledger import (
     Write,
     WriteOutcome,
 )
-from tests.conformance.jobs import Made, ack_of, at, make
+from tests.conformance.jobs import Made, at, make
 from tests.conformance.ledger_registry import ADAPTERS, BULK, DURABLE, EXACT_LIMITS, Harness
 from tests.conformance.on_every import on_every
 
@@ -41,25 +41,6 @@ def created(made: Made, limits: Limits | None = None) -> JobCreate:
 def cancelled(job: Job) -> JobSave:
     decision = decide(job, CancelRequested(immediate=True), at(1))
     return JobSave(decision.job, job.version, decision.events)
-
-
-@on_every(ADAPTERS)
-async def test_creates_and_saves_of_one_batch_are_all_there(on: Harness) -> None:
-    old = await on.create(make(1, released=True))
-    acked = decide(old, ack_of(old), at(1))
-    new = [make(n) for n in (2, 3)]
-    writes: list[Write] = [JobSave(acked.job, old.version, acked.events), *map(created, new)]
-    assert await outcomes(on.ledger, writes) == [True, Created(), Created()]
-    assert await on.ledger.load(old.job_id) == acked.job
-    for made in new:
-        assert await on.ledger.load(made.job.job_id) == made.job
-    assert len(await on.ledger.events(old.job_id, 0, 100)) == acked.job.seq
-    assert await on.ledger.verify() == []
-
-
-@on_every(ADAPTERS)
-async def test_an_empty_batch_is_answered_by_nothing(on: Harness) -> None:
-    assert await outcomes(on.ledger, []) == []
 
 
 @on_every(ADAPTERS)

@@ -83,14 +83,6 @@ async def test_a_claim_from_the_body_is_replaced_once_its_job_failed(on: Harness
 
 
 @on_every(ADAPTERS)
-async def test_a_claim_from_the_body_is_replaced_once_its_job_was_cancelled(on: Harness) -> None:
-    await on.apply(await on.create(make(1)), CancelRequested())
-    again = replace(make("again"), claim=claim_of(1))
-    await on.create(again)
-    assert await on.ledger.verify() == []
-
-
-@on_every(ADAPTERS)
 async def test_a_claim_from_the_body_holds_against_a_job_that_succeeded(on: Harness) -> None:
     made = make(1, released=True)
     await on.create(made)
@@ -191,11 +183,6 @@ async def test_of_many_at_once_no_more_than_the_limit_are_created(on: Harness) -
     assert outcomes.count(Created()) == 7
     assert outcomes.count(LimitReached("tenant")) == 43
     assert (await on.ledger.inflight()).total == 7
-
-
-@on_every(ADAPTERS)
-async def test_a_ledger_says_whether_its_limits_are_exact(on: Harness) -> None:
-    assert on.ledger.capabilities.exact_limits == (SHARED not in on.capabilities)
 
 
 async def created(ledger: Ledger, made: Made, limits: Limits) -> bool:

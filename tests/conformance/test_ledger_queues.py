@@ -148,15 +148,6 @@ async def test_what_is_released_leaves_its_queue(on: Harness) -> None:
 
 
 @on_every(ADAPTERS)
-async def test_a_job_that_was_never_held_is_in_no_queue(on: Harness) -> None:
-    made = make(1, released=True)
-    await on.create(made)
-    for decision in life_of(made.job):
-        assert await on.ledger.ready_queues(LANES) == []
-        await on.save(decision)
-
-
-@on_every(ADAPTERS)
 async def test_pause_and_cancel_withdraw_and_resume_goes_to_the_end(on: Harness) -> None:
     first, second, third = [await on.create(make(n)) for n in range(3)]
     paused = await on.apply(first, PauseRequested())

@@ -94,14 +94,6 @@ async def test_what_a_crash_left_half_written_is_not_an_object(tmp_path: Path) -
     assert await workspace.list(tmp_path.as_uri() + "/") == [(tmp_path / "a").as_uri()]
 
 
-async def test_names_with_spaces_and_signs_round_trip(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    uri = (tmp_path / "a b#c?d%20é.txt").as_uri()
-    await workspace.write(uri, b"x")
-    assert await workspace.list(tmp_path.as_uri() + "/") == [uri]
-    assert await workspace.read(uri) == b"x"
-
-
 async def test_a_readable_place_can_be_read_and_not_written(tmp_path: Path) -> None:
     root, inputs = tmp_path / "root", tmp_path / "inputs"
     inputs.mkdir()
@@ -150,51 +142,6 @@ async def test_a_replaced_object_is_durable_before_it_is_named(
     assert calls == ["file", "name", "folder"]
 
 
-async def test_notes_that_an_earlier_version_kept_as_files_are_found(tmp_path: Path) -> None:
-    folder = tmp_path / "job_1" / "_commits"
-    folder.mkdir(parents=True)
-    (folder / "a.json").write_bytes(b"kept")
-    workspace, uri = LocalWorkspace(tmp_path), (folder / "a.json").as_uri()
-    assert not await workspace.create(uri, b"new")
-    assert await workspace.read(uri) == b"kept"
-    assert await workspace.list(folder.as_uri() + "/") == [uri]
-
-
-async def test_a_mark_that_an_earlier_version_kept_as_a_file_forbids_as_well(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "job_1" / "_redrives"
-    folder.mkdir(parents=True)
-    (folder / "1.json").write_bytes(b"kept")
-    workspace, record = LocalWorkspace(tmp_path), (tmp_path / "job_1/_commits/a.json").as_uri()
-    created = await workspace.create_all([(record, b"x")], unless=(folder / "1.json").as_uri())
-    assert created is None
-    assert await workspace.read(record) is None
-
-
-async def test_where_all_notes_are_in_the_database_no_file_passes_for_one(tmp_path: Path) -> None:
-    """The folder was empty when its database was made: no earlier version kept anything in it."""
-    root = tmp_path / "root"
-    workspace, first = LocalWorkspace(root), (root / "job_1/_commits/first").as_uri()
-    assert await workspace.create(first, b"x")
-    assert await workspace.read(first) == b"x"
-    (root / "job_1/_commits").mkdir(parents=True)
-    (root / "job_1/_commits/a.json").write_bytes(b"a file")
-    assert await workspace.read((root / "job_1/_commits/a.json").as_uri()) is None
-
-
-async def test_a_workspace_that_begins_with_a_file_has_its_notes_in_the_database_alone(
-    tmp_path: Path,
-) -> None:
-    """A server marks its workspaces with a file before it keeps the first note."""
-    workspace = await _begun(tmp_path / "root")
-    folder = tmp_path / "root/job_1/_commits"
-    folder.mkdir(parents=True)
-    assert await workspace.read((folder / "first").as_uri()) is None
-    (folder / "a.json").write_bytes(b"a file")
-    assert await workspace.read((folder / "a.json").as_uri()) is None
-
-
 async def test_a_folder_that_was_removed_is_made_again_for_the_next_output(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     for name in ("a", "b"):
@@ -215,28 +162,6 @@ async def test_outputs_in_a_closed_folder_are_closed_as_well(tmp_path: Path) -> 
         made = closed / "job" / name
         modes = [stat.S_IMODE(each.stat().st_mode) for each in (made.parent, made, made / "output")]
         assert modes == [0o700, 0o700, 0o600]
-
-
-async def test_notes_that_are_read_in_one_turn_share_a_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    uris = [(tmp_path / "_commits" / f"{number}").as_uri() for number in range(50)]
-    await asyncio.gather(*(workspace.create(uri, uri.encode()) for uri in uris))
-    looks, rows = 0, Notes.rows
-
-    def counted(notes: Notes, query: str, *values: str) -> Any:
-        nonlocal looks
-        looks += 1
-        return rows(notes, query, *values)
-
-    monkeypatch.setattr(Notes, "rows", counted)
-    gone = asyncio.create_task(workspace.read(uris[0]))
-    reads = [asyncio.create_task(workspace.read(uri)) for uri in uris]
-    await asyncio.sleep(0)
-    gone.cancel()
-    assert await asyncio.gather(*reads) == [uri.encode() for uri in uris]
-    assert looks == 1, "and whoever goes away takes nobody along"
 
 
 async def test_a_known_folder_that_became_a_link_is_looked_at_again(tmp_path: Path) -> None:

@@ -50,13 +50,3 @@ async def test_a_group_is_shown_listed_and_redriven_by_a_plan(
             await expect(visit.page.locator(".state", has_text="stopped")).to_be_visible()
             assert await visit.to("/failures/redrive?group=nobody") == 404
         assert [await state_of(server, job_id) for job_id in failed] == ["FAILED_FINAL"] * 3
-
-
-async def test_an_order_for_ended_jobs_is_not_narrowed_to_live_ones(tmp_path: Path) -> None:
-    """The filter would be dropped, and the order reach more than the list had shown."""
-    async with served(tmp_path) as server:
-        await server.failed("one")
-        refused = await server.client.get("/jobs/order?verb=redrive&live=true")
-        assert (refused.status_code, "INVALID_PARAMETER" in refused.text) == (422, True)
-        counted = await server.client.get("/jobs/order?verb=cancel&live=true")
-        assert "nothing to do" in counted.text

@@ -2,20 +2,13 @@
 
 from pathlib import Path
 
-from playwright.async_api import Browser, Locator
+from playwright.async_api import Browser
 
 from tests.console.browser import visiting
 from tests.console.conftest import IN_BROWSER
 from tests.console.served import Served, served
 
 pytestmark = IN_BROWSER
-PHONE = {"viewport": {"width": 390, "height": 900}}
-
-
-async def in_sight(found: Locator) -> bool:
-    await found.wait_for()
-    box = await found.bounding_box()
-    return box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
 
 
 async def with_a_plan(server: Served) -> str:
@@ -26,35 +19,6 @@ async def with_a_plan(server: Served) -> str:
     body = {"filter": {"group": group["group"]}, "canary": 0, "rate": 0.001}
     assert (await server.client.post("/v1/redrives", json=body)).status_code == 202
     return str(group["group"])
-
-
-async def test_failures_and_plans_need_no_scrolling_on_a_phone(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with served(tmp_path) as server:
-        await with_a_plan(server)
-        async with visiting(browser, server.url, **PHONE) as visit:
-            await visit.to("/failures")
-            page = visit.page
-            assert await in_sight(page.get_by_role("link", name="redrive…"))
-            assert await in_sight(page.get_by_role("button", name="Stop", exact=True))
-            assert await visit.faults() == []
-            await visit.submit("Stop")
-            assert "Stop: taken." in await visit.text()
-            assert "stopped" in await visit.text()
-
-
-async def test_a_job_and_its_workers_need_no_scrolling_on_a_phone(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with served(tmp_path) as server:
-        job_id = await server.failed("one")
-        async with visiting(browser, server.url, **PHONE) as visit:
-            await visit.to(f"/jobs/{job_id}")
-            for place in (".timeline td[data-label=Outcome]", "td.error", ".events .moves"):
-                assert await in_sight(visit.page.locator(place).first), place
-            await visit.to("/services")
-            assert await in_sight(visit.page.locator("td[data-label=Running]").first)
 
 
 async def test_a_filter_that_has_no_field_is_shown_and_kept(

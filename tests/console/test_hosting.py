@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import httpx
-import pytest
 from playwright.async_api import Browser, expect
 
-from lucius.console.site import HERE, POLICY
-from tests.cli.up import up
 from tests.console.browser import visiting
 from tests.console.conftest import IN_BROWSER
 from tests.console.served import served
@@ -48,58 +45,8 @@ async def test_a_proxy_may_take_the_path_away(tmp_path: Path) -> None:
         assert (await server.client.get("/opsjobs")).status_code == 404
 
 
-async def test_every_page_has_its_headers(tmp_path: Path) -> None:
-    async with served(tmp_path) as server:
-        for path in ("/", "/jobs", "/jobs/nobody", "/docs", "/jobs/order?verb=x"):
-            headers = (await server.client.get(path)).headers
-            assert headers["content-security-policy"] == POLICY
-            assert headers["cache-control"] == "no-store"
-            assert headers["x-content-type-options"] == "nosniff"
-            assert headers["referrer-policy"] == "same-origin"
-    assert "unsafe" not in POLICY
-    assert "default-src 'none'" in POLICY
-
-
-async def test_files_of_pages_are_kept_by_browsers_and_change_their_address(tmp_path: Path) -> None:
-    async with served(tmp_path) as server:
-        page = (await server.client.get("/")).text
-        style = page.partition('rel="stylesheet" href="')[2].partition('"')[0]
-        found = await server.client.get(style)
-        assert (found.status_code, found.headers["content-type"]) == (
-            200,
-            "text/css; charset=utf-8",
-        )
-        assert "immutable" in found.headers["cache-control"]
-        for path in ("/assets/other/console.css", f"{style}x", style.replace("console.css", "..")):
-            assert (await server.client.get(path)).status_code == 404
-
-
 async def test_a_page_of_another_host_is_refused(tmp_path: Path) -> None:
     """Without authentication a web page whose name leads to loopback stays outside."""
     async with served(tmp_path) as server, httpx.AsyncClient(base_url=server.url) as visitor:
         answer = await visitor.get("/", headers={"host": "evil.test"})
     assert answer.status_code == 421
-
-
-@pytest.mark.parametrize("name", ["htmx.LICENSE", "NOTICE"])
-async def test_what_is_not_ours_comes_with_its_licence(name: str) -> None:
-    text = (HERE / "assets" / name).read_text()
-    assert "BSD" in text
-
-
-async def test_templates_name_no_other_host_and_no_inline_script() -> None:
-    for path in (HERE / "templates").iterdir():
-        text = path.read_text()
-        assert "://" not in text.replace("{{", ""), path
-        assert "<script>" not in text
-        assert " style=" not in text
-        assert " onclick=" not in text
-        assert "| safe" not in text
-
-
-@pytest.mark.xdist_group("stacks")
-async def test_lucius_up_names_the_page_and_the_docs(tmp_path: Path) -> None:
-    with up(tmp_path, "--no-services") as server:
-        said = server.log()
-        assert f"the console is at {server.url}/" in said
-        assert f"{server.url}/docs" in said

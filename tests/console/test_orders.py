@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import httpx
-import pytest
 from playwright.async_api import Browser, expect
 
 from lucius.api.context import Role
@@ -44,20 +43,6 @@ async def test_every_order_for_a_job(browser: Browser, tmp_path: Path) -> None:
             assert await visit.page.get_by_text("Dismiss…", exact=True).count() == 0
 
 
-async def test_a_backoff_can_be_ended(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server:
-        job_id = await server.accepted()
-        await server.work("FAILED_RETRY")
-        assert (await server.job(job_id))["retry_at"] is not None
-        async with visiting(browser, server.url) as visit:
-            await visit.to(f"/jobs/{job_id}")
-            await visit.page.get_by_text("Retry now…", exact=True).click()
-            await visit.page.fill(".order[open] input[name=reason]", "the model is back")
-            await visit.submit("Retry now this job")
-            assert "the model is back" in await visit.text("#events")
-        assert (await server.job(job_id))["retry_at"] is None
-
-
 async def test_an_order_for_many_counts_first(browser: Browser, tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         mine = [await server.accepted(f"a{n}", tenant_id="tenant_a") for n in range(3)]
@@ -77,89 +62,8 @@ async def test_an_order_for_many_counts_first(browser: Browser, tmp_path: Path) 
     assert states[4] == "DISPATCHING"
 
 
-async def test_an_order_that_nothing_matches_has_no_button(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with served(tmp_path) as server, visiting(browser, server.url) as visit:
-        await visit.to("/jobs/order?verb=redrive")
-        assert "nothing to do" in await visit.text()
-        assert await visit.page.locator("main button").count() == 0
-        assert await visit.to("/jobs/order?verb=explode") == 422
-
-
-async def test_a_refused_order_says_why_and_leaves_the_job(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with served(tmp_path) as server:
-        job_id = await server.accepted()
-        async with visiting(browser, server.url) as visit:
-            await visit.to(f"/jobs/{job_id}")
-            await visit.page.get_by_text("Pause…", exact=True).click()
-            await server.work()
-            await visit.submit("Pause this job")
-            assert "JOB_TERMINAL" in await visit.text()
-        assert await state_of(server, job_id) == "SUCCEEDED"
-
-
-async def test_what_is_being_filled_in_is_not_replaced(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server:
-        job_id = await server.accepted()
-        async with visiting(browser, server.url) as visit:
-            await visit.to(f"/jobs/{job_id}")
-            await expect(visit.page.locator("#stream")).to_have_text("live")
-            await visit.page.get_by_text("Cancel…", exact=True).click()
-            await visit.page.check("input[name=immediate]")
-            async with visit.page.expect_event("console", lambda said: said.text == "looked"):
-                await visit.page.evaluate(
-                    "document.body.addEventListener('look', () => console.log('looked'))"
-                )
-                (directive,) = await server.pull()
-                await server.reply("ack", directive)
-            assert await visit.page.is_checked("input[name=immediate]")
-
-
 def token_in(page: str) -> str:
     return page.partition('name="form_token" value="')[2].partition('"')[0]
-
-
-@pytest.mark.parametrize("form_token", [None, "", "x", "ü", "that of another session"])
-async def test_a_form_without_the_token_of_its_session_moves_nothing(
-    tmp_path: Path, form_token: str | None
-) -> None:
-    async with served(tmp_path, auth="keys") as server:
-        key = server.key()
-        server.authorized(key)
-        job_id = await server.accepted()
-        async with httpx.AsyncClient(base_url=server.url) as visitor:
-            strange = token_in((await visitor.get("/sign-in")).text)
-            await visitor.post("/sign-in", data={"key": key, "form_token": strange})
-            own = token_in((await visitor.get(f"/jobs/{job_id}")).text)
-            given = strange if form_token == "that of another session" else form_token
-            fields = {"immediate": "yes"} | ({} if given is None else {"form_token": given})
-            for path in (f"/jobs/{job_id}/cancel", "/jobs/order", "/sign-out"):
-                refused = await visitor.post(
-                    path, data={**fields, "verb": "cancel", "counted": "1"}
-                )
-                assert (refused.status_code, "CROSS_ORIGIN" in refused.text) == (403, True)
-            assert await state_of(server, job_id) == "DISPATCHING"
-            taken = await visitor.post(f"/jobs/{job_id}/cancel", data={**fields, "form_token": own})
-            assert taken.status_code == 303
-            assert await state_of(server, job_id) == "CANCELLED"
-
-
-@pytest.mark.parametrize(
-    "headers", [{"origin": "https://evil.test"}, {"sec-fetch-site": "cross-site"}]
-)
-async def test_a_form_of_another_site_moves_nothing_even_with_its_token(
-    tmp_path: Path, headers: dict[str, str]
-) -> None:
-    async with served(tmp_path) as server:
-        job_id = await server.accepted()
-        own = token_in((await server.client.get(f"/jobs/{job_id}")).text)
-        path, fields = f"/jobs/{job_id}/cancel", {"form_token": own, "immediate": "yes"}
-        refused = await server.client.post(path, data=fields, headers=headers)
-        assert refused.status_code == 403
-        assert await state_of(server, job_id) == "DISPATCHING"
 
 
 async def test_who_may_only_read_has_no_buttons_and_gives_no_orders(

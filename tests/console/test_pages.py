@@ -52,35 +52,6 @@ async def test_every_page_is_accessible_and_fits(
                 assert wide <= width, path
 
 
-async def test_now_shows_what_goes_through_and_what_waits(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server:
-        await one_of_each(server)
-        async with visiting(browser, server.url) as visit:
-            await visit.to("/")
-            text = await visit.text()
-    assert "Nothing is wrong" in text
-    assert "Live jobs\n1" in text
-    assert "Dead letters\n1" in text
-    assert "3\n1 succeeded, 1 failed" in text
-    assert "ocr" in text
-
-
-async def test_jobs_are_filtered_by_the_address_and_by_the_form(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with served(tmp_path) as server:
-        jobs = await one_of_each(server)
-        async with visiting(browser, server.url) as visit:
-            await visit.to("/jobs?state=FAILED_FINAL")
-            assert jobs["failed"] in await visit.text()
-            assert jobs["succeeded"] not in await visit.text()
-            await visit.page.select_option("select[name=state]", "SUCCEEDED")
-            await visit.submit("Filter")
-            assert jobs["succeeded"] in await visit.text()
-            assert jobs["failed"] not in await visit.text()
-            assert await visit.to("/jobs?state=NO_STATE") == 422
-
-
 async def test_a_job_says_why_and_where_its_time_went(browser: Browser, tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         jobs = await one_of_each(server)
@@ -108,14 +79,6 @@ async def test_a_job_moves_before_your_eyes(browser: Browser, tmp_path: Path) ->
             await expect(visit.page.locator("#events")).to_contain_text("success")
 
 
-async def test_the_list_of_jobs_is_live(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server, visiting(browser, server.url) as visit:
-        await visit.to("/jobs")
-        await expect(visit.page.locator("#stream")).to_have_text("live")
-        job_id = await server.accepted()
-        await expect(visit.page.locator("#live")).to_contain_text(job_id)
-
-
 async def test_the_keyboard_finds_moves_and_helps(browser: Browser, tmp_path: Path) -> None:
     async with served(tmp_path) as server:
         jobs = [await server.accepted(str(number)) for number in range(3)]
@@ -141,54 +104,3 @@ async def test_the_keyboard_finds_moves_and_helps(browser: Browser, tmp_path: Pa
             async with visit.page.expect_navigation():
                 await press("p")
             assert visit.page.url == f"{server.url}/protocols"
-
-
-@pytest.mark.parametrize("clipboard", ["as it is", "missing"])
-async def test_what_has_a_copy_button_is_copied(
-    browser: Browser, tmp_path: Path, clipboard: str
-) -> None:
-    """Also over plain http from another machine, where pages have no clipboard."""
-    async with served(tmp_path) as server:
-        job_id = await server.accepted()
-        async with visiting(browser, server.url) as visit:
-            await visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
-            await visit.to(f"/jobs/{job_id}")
-            await visit.page.evaluate(
-                "() => { const own = navigator.clipboard; window.read = () => own.readText(); }"
-            )
-            if clipboard == "missing":
-                await visit.page.evaluate(
-                    "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
-                )
-            await visit.page.get_by_role("button", name="Copy the job id").click()
-            await visit.page.wait_for_function(
-                "async wanted => (await window.read()) === wanted", arg=job_id
-            )
-
-
-async def test_any_id_is_found(browser: Browser, tmp_path: Path) -> None:
-    trace = "0af7651916cd43dd8448eb211c80319c"
-    async with served(tmp_path) as server:
-        given = {"correlation_id": "corr-9", "traceparent": f"00-{trace}-b7ad6b7169203331-01"}
-        job_id = await server.accepted("key-9", **given)
-        await server.accepted("another")
-        (directive, _) = await server.pull(limit=2)
-        async with visiting(browser, server.url) as visit:
-            for wanted in (job_id, "corr-9", "key-9", trace, directive["lease_id"]):
-                await visit.to(f"/search?q={wanted}")
-                assert visit.page.url == f"{server.url}/jobs/{job_id}", wanted
-            await visit.to("/search?q=job_")
-            assert "2 jobs with an id like this" in await visit.text()
-            await visit.to("/search?q=nobody")
-            assert "No such job" in await visit.text()
-
-
-async def test_the_docs_need_no_other_host(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server, visiting(browser, server.url) as visit:
-        asked: list[str] = []
-        visit.page.on("request", lambda request: asked.append(request.url))
-        await visit.to("/docs#orchestrate")
-        text = await visit.text()
-        assert "/v1/orchestrate" in text
-        assert "INVALID_ENVELOPE" in text, "the operation that the address names is open"
-        assert all(url.startswith(server.url) for url in asked)

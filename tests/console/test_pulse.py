@@ -1,22 +1,17 @@
 """What open pages cost: nothing while nobody looks, and together no more than a small share."""
 
 import asyncio
-import threading
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from jinja2 import Environment
 from playwright.async_api import Browser
 
 from lucius.console.live import LONGEST, SHARE, SHORTEST, Pulse
 from lucius.console.now import KEPT, Shared
-from lucius.console.site import environment
 from tests.api.world import World
 from tests.console.browser import visiting
 from tests.console.conftest import IN_BROWSER
-from tests.console.served import served, served_world
+from tests.console.served import served
 
 pytestmark = IN_BROWSER
 
@@ -52,32 +47,6 @@ async def test_all_pages_together_take_at_most_their_share(pages: int, seconds: 
     await rendered(pulse, clock, seconds)
     assert pulse.pause() >= SHORTEST
     assert pages * seconds / pulse.pause() <= SHARE * 1.01
-
-
-async def test_what_others_take_meanwhile_is_not_charged_to_a_page() -> None:
-    clock = Clock()
-    pulse = Pulse(clock)
-    pulse.listeners = 10
-    await rendered(pulse, clock, 0.001, waits=5.0)
-    assert pulse.pause() == SHORTEST
-
-
-async def test_what_pages_share_is_charged_once_and_failures_too() -> None:
-    clock = Clock()
-    pulse = Pulse(clock)
-    pulse.listeners = 1
-
-    async def dear() -> None:
-        clock.now += 1.0
-
-    async def fails() -> None:
-        clock.now += 1.0
-        raise ValueError
-
-    await pulse.shared(dear())
-    with pytest.raises(ValueError):
-        await pulse.page(fails())
-    assert pulse.pause() == pytest.approx(2.0 * 0.2 / SHARE)
 
 
 async def test_a_page_that_is_given_up_is_cancelled() -> None:
@@ -134,24 +103,3 @@ async def test_a_hidden_page_and_a_closed_one_are_not_listened_for(
                 }"""
         )
         assert await visit.text("#stream") == ""
-
-
-async def test_templates_are_compiled_beside_the_loop_and_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    environment.cache_clear()
-    compiled: list[bool] = []
-    plain = Environment.compile
-
-    def noted(*given: Any, **more: Any) -> Any:
-        compiled.append(threading.current_thread() is threading.main_thread())
-        return plain(*given, **more)
-
-    monkeypatch.setattr(Environment, "compile", noted)
-    async with served_world(World()) as url, httpx.AsyncClient(base_url=url, timeout=60) as visitor:
-        assert compiled == [], "not before somebody looks"
-        for _ in range(2):
-            for path in ("/", "/jobs", "/protocols", "/docs", "/jobs/nobody"):
-                await visitor.get(path)
-    assert compiled
-    assert not any(compiled)

@@ -1,17 +1,14 @@
 """Finding a job by any id: among all jobs where a ledger has an index, and only what is the caller's."""
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lucius.api.context import ANYONE, ApiContext, Caller, Role
-from lucius.console.search import SEARCHED, SHOWN, find
+from lucius.console.search import find
 from lucius.core.errors import LedgerRowUnreadableError
 from tests.api.world import World, accepted, client_of, context_of
-from tests.insight.ward import Ward
-from tests.virtual import VirtualLoop, run_virtually
 
 ALICE = Caller("alice", frozenset((Role.READ,)), frozenset(("tenant_a",)))
 
@@ -58,25 +55,3 @@ async def test_last_and_beginnings_lead_to_jobs_of_the_callers_tenants_only() ->
     assert (await find(context, nobody, "last")).jobs == []
     assert [job.job_id for job in (await find(context, ANYONE, "last")).jobs] == [theirs]
     await world.close()
-
-
-def test_the_beginning_of_a_job_id_is_found_among_all_jobs_and_other_ids_among_the_newest() -> None:
-    """An id begins with its time, so every ledger has an index for its beginning."""
-
-    async def main(loop: VirtualLoop) -> None:
-        ward = Ward(loop)
-        context = replace(context_of(World()), engine=ward.engine)
-        old = await ward.submit(correlation_id="long-ago")
-        await asyncio.sleep(7200)
-        for _ in range(SEARCHED):
-            await ward.submit(correlation_id="now")
-        for wanted in (old, old[:12], old[4:12]):
-            found = await find(context, ANYONE, wanted)
-            assert [job.job_id for job in found.jobs] == [old], wanted
-            assert found.all_of_them
-        lost = await find(context, ANYONE, "long-ago")
-        assert (lost.jobs, lost.all_of_them) == ([], False), "and the page says so"
-        many = await find(context, ANYONE, "now")
-        assert (len(many.jobs), many.all_of_them) == (SHOWN, False)
-
-    run_virtually(main)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser
 
 from lucius.api.context import Role
 from tests.console.browser import visiting
@@ -42,20 +42,6 @@ async def test_a_service_shows_its_workers_and_can_be_paused(
             await visit.submit("Resume ocr")
             assert "the <model> is down" not in await visit.text("#live")
         assert (await server.job(job_id))["state"] == "IN_PROGRESS"
-
-
-async def test_a_job_says_what_lucius_why_says(browser: Browser, tmp_path: Path) -> None:
-    async with served(tmp_path) as server:
-        job_id = await server.accepted()
-        (directive,) = await server.pull()
-        await server.reply("ack", directive, worker_id="worker-7")  # so it stays for minutes
-        why = (await server.client.get(f"/v1/jobs/{job_id}/why")).json()
-        async with visiting(browser, server.url) as visit:
-            await visit.to(f"/jobs/{job_id}")
-            card = visit.page.locator(".why-card")
-            await expect(card).to_contain_text(why["cause"])
-            await expect(card).to_contain_text(why["summary"])
-            await expect(card).to_contain_text(why["command"])
 
 
 async def test_who_is_bound_to_a_tenant_reads_no_numbers_and_pauses_nothing(

@@ -201,18 +201,6 @@ async def test_a_sign_in_that_is_not_right_opens_nothing(
         assert COOKIE not in visitor.cookies
 
 
-async def test_an_id_token_serves_where_the_access_token_is_opaque(
-    tmp_path: Path, issuer: SignInIssuer
-) -> None:
-    issuer.opaque = True
-    async with (
-        served_with(issuer, tmp_path) as server,
-        visitor_of(server, follow_redirects=True) as visitor,
-    ):
-        assert "Signed in" in (await visitor.get("/sign-in/oidc")).text
-        assert (await visitor.get("/jobs", follow_redirects=False)).status_code == 200
-
-
 async def test_the_way_back_from_the_issuer_is_bound_to_this_browser(
     tmp_path: Path, issuer: SignInIssuer
 ) -> None:

@@ -2,11 +2,9 @@
 
 import pytest
 
-from lucius.core.callbacks import MAX_NOTED
 from lucius.core.effects import Outcome
 from lucius.core.inputs import (
     AckReceived,
-    CancelRequested,
     EntryReleased,
     HeartbeatReceived,
     LeaseReturned,
@@ -161,25 +159,6 @@ def test_repeated_replies_are_duplicates() -> None:
     assert story.give_back() is Outcome.LATE
 
 
-def test_replies_to_a_closed_job_are_late_and_change_nothing() -> None:
-    story = Story().started()
-    story.give(CancelRequested(immediate=True))
-    before = machines_of(story.job)
-    assert story.succeed() is Outcome.LATE
-    assert story.heartbeat() is Outcome.LATE
-    assert machines_of(story.job) == before
-    assert story.job.final_output is None
-
-
-def test_records_of_late_replies_stop_at_a_cap() -> None:
-    story = Story().started()
-    for _ in range(MAX_NOTED + 10):
-        story.ack()
-    assert story.job.noted == MAX_NOTED
-    assert not story.last.changed
-    assert len([e for e in story.events if e.data == {"outcome": "duplicate"}]) == MAX_NOTED
-
-
 def test_late_heartbeats_are_not_recorded_at_all() -> None:
     story = Story().started()
     story.tick_due()
@@ -208,23 +187,3 @@ def test_an_unknown_step_is_rejected_with_a_code() -> None:
     assert story.last.code == "UNKNOWN_STEP"
     assert story.give(EntryReleased("nowhere", "x")) is Outcome.REJECTED
     assert story.give(PublishConfirmed("nowhere", 1, "a1")) is Outcome.ALREADY
-
-
-def test_only_a_ready_entry_is_released() -> None:
-    story = Story()
-    story.release()
-    assert story.give(EntryReleased("a", "again")) is Outcome.REJECTED
-    assert story.give(EntryReleased("b", "early")) is Outcome.REJECTED
-    assert story.last.code == "NOT_RELEASABLE"
-    story.refuse()
-    assert story.give(EntryReleased("a", "in the backoff")) is Outcome.REJECTED
-
-
-def test_events_are_numbered_without_a_gap_and_name_their_attempt() -> None:
-    story = Story().started()
-    story.fail()
-    story.tick_due()
-    story.started().succeed()
-    assert [event.seq for event in story.events] == list(range(1, story.job.seq + 1))
-    acks = [event for event in story.events if event.type == "ack"]
-    assert [(e.step_id, e.attempt_no, e.lease_id) for e in acks] == [("a", 1, "a1"), ("a", 2, "a2")]

@@ -8,12 +8,11 @@ from lucius.core.effects import Outcome
 from lucius.core.inputs import (
     BusRestarted,
     CancelRequested,
-    EntryReleased,
     PauseRequested,
     ResumeRequested,
 )
 from lucius.core.job import phase_of
-from lucius.core.states import AbortReason, EntryState, JobState, Phase, StepState
+from lucius.core.states import EntryState, JobState, Phase, StepState
 from tests.core.explore.configurations import small_plan
 from tests.core.story import Story
 
@@ -115,14 +114,6 @@ def test_immediate_cancel_ends_the_job_from_anywhere(situation: str) -> None:
     assert story.states() == (J.CANCELLED, S.CANCELLED, S.CANCELLED)
 
 
-def test_immediate_cancel_does_not_wait_for_a_cancel_under_way() -> None:
-    story = Story().started()
-    story.give(CANCEL)
-    story.give(CancelRequested(immediate=True))
-    assert story.job.state is J.CANCELLED
-    assert story.step().executions[-1].reason is AbortReason.CANCELLED
-
-
 def test_cancel_during_a_backoff_or_a_pause_is_immediate() -> None:
     waiting = Story().started()
     waiting.fail()
@@ -133,42 +124,6 @@ def test_cancel_during_a_backoff_or_a_pause_is_immediate() -> None:
     paused.give(CANCEL)
     assert paused.job.state is J.CANCELLED
     assert paused.job.paused_at is None
-
-
-def test_repeating_a_cancel_changes_nothing() -> None:
-    story = Story().started()
-    story.give(CANCEL)
-    assert story.give(CANCEL) is Outcome.ALREADY
-    story.succeed()
-    assert story.give(CANCEL) is Outcome.ALREADY
-    assert not story.last.changed
-
-
-def test_cancel_beats_pause() -> None:
-    story = Story().started()
-    story.give(PAUSE)
-    story.give(CANCEL)
-    assert story.job.state is J.CANCELLING
-    for control in (PAUSE, RESUME):
-        assert story.give(control) is Outcome.REJECTED
-        assert story.last.code == "JOB_CANCELLING"
-
-
-def test_nothing_is_released_after_cancel_or_pause() -> None:
-    for control in (CANCEL, PAUSE):
-        story = Story(small_plan(0, 0))
-        story.release("a")
-        story.give(control)
-        assert story.give(EntryReleased("b", "late")) is Outcome.REJECTED
-        assert story.last.code == "NOT_RELEASABLE"
-
-
-def test_a_closed_job_takes_no_control() -> None:
-    story = Story(small_plan(0)).started()
-    story.succeed()
-    for control in (CANCEL, PAUSE, RESUME):
-        assert story.give(control) is Outcome.REJECTED
-        assert story.last.code == "JOB_TERMINAL"
 
 
 # -- pause and resume ------------------------------------------------------------------------
@@ -268,13 +223,3 @@ def test_a_held_retry_that_is_paused_waits_no_longer_than_it_had_to() -> None:
     ready_at = story.job.retry_at
     story.give(PAUSE)
     assert story.step().retry_at == ready_at
-
-
-def test_repeating_pause_or_resume_changes_nothing() -> None:
-    story = Story().started()
-    assert story.give(RESUME) is Outcome.ALREADY
-    story.give(PAUSE)
-    assert story.give(PAUSE) is Outcome.ALREADY
-    story.succeed()
-    assert story.give(PAUSE) is Outcome.ALREADY
-    assert not story.last.changed

@@ -51,14 +51,6 @@ def test_a_lost_notification_is_sent_again_with_growing_waits() -> None:
     assert effect_backoff(99) == timedelta(hours=1)
 
 
-def test_a_settled_effect_is_no_longer_owed() -> None:
-    story = ended()
-    assert story.give(EffectSettled("notify-0", performed=True)) is Outcome.APPLIED
-    assert story.job.owed == ()
-    assert story.job.due_at is None
-    assert story.give(EffectSettled("notify-0", performed=True)) is Outcome.ALREADY
-
-
 def test_a_failed_effect_stays_owed_until_it_is_given_up() -> None:
     story = ended()
     story.give(EffectSettled("notify-0", performed=False))
@@ -179,10 +171,4 @@ def test_leases_of_services_that_live_on_are_kept(worker: str) -> None:
     story.ack(worker=worker)
     story.give(BusRestarted("local"))
     assert story.step().state is StepState.IN_PROGRESS
-    assert not story.last.changed
-
-
-def test_a_restart_means_nothing_to_a_closed_job() -> None:
-    story = ended(webhooks=0)
-    story.give(BusRestarted("worker"))
     assert not story.last.changed

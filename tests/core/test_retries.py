@@ -7,12 +7,11 @@ import pytest
 
 from lucius.core.effects import Outcome, PublishDirective
 from lucius.core.inputs import Ticked
-from lucius.core.job import Fault
 from lucius.core.plan import Plan, RetryPolicy
 from lucius.core.retry import PUBLISH_GRACE, Track, backoff
-from lucius.core.states import AbortReason, EntryState, ExecutionState, JobState, StepState
+from lucius.core.states import AbortReason, EntryState, JobState, StepState
 from tests.core.explore.configurations import small_plan
-from tests.core.story import FAILED, REFUSED, START, Story
+from tests.core.story import FAILED, START, Story
 
 SECONDS = timedelta(seconds=1)
 MINUTES = timedelta(minutes=1)
@@ -117,16 +116,6 @@ def test_three_attempts_in_all_on_every_track(how: str) -> None:
     assert story.job.in_dlq
 
 
-def test_a_last_refused_publish_closes_its_entry() -> None:
-    story = Story(small_plan(0, attempts=1))
-    story.release()
-    story.refuse()
-    entry = story.step().entry
-    assert entry is not None
-    assert entry.state is EntryState.FAILED_FINAL
-    assert story.job.fault == REFUSED
-
-
 def test_a_non_retryable_failure_ends_the_job_with_attempts_left() -> None:
     story = Story().started()
     story.fail(final=True)
@@ -224,13 +213,6 @@ def test_a_clock_that_goes_back_is_not_believed() -> None:
     story.release("b")
     assert story.job.updated_at == at
     assert story.job.due_at == at + PUBLISH_GRACE
-
-
-def test_a_failure_without_a_reason_still_has_a_code() -> None:
-    story = Story(small_plan(0, attempts=1)).started()
-    story.fail_without_reason()
-    assert story.job.fault == Fault("STEP_FAILED", "the service reported a failure without a code")
-    assert story.step().executions[-1].state is ExecutionState.ABORTED
 
 
 # -- a service that is busy ------------------------------------------------------------------

@@ -16,10 +16,6 @@ def diamond() -> Plan:
     return small_plan(0, 0, 1)
 
 
-def test_the_steps_of_a_stage_are_dispatched_together() -> None:
-    assert Story(diamond()).states() == (J.DISPATCHING, S.DISPATCHING, S.DISPATCHING, S.PENDING)
-
-
 def test_the_next_stage_waits_for_every_step_of_this_one() -> None:
     story = Story(diamond()).started("a").started("b")
     story.succeed("b")

@@ -233,14 +233,6 @@ def test_a_directive_carries_what_the_specification_lists() -> None:
     assert body["routing_key_used"] == routing.routing_key_used
 
 
-def test_a_directive_is_the_same_each_time_it_is_rendered() -> None:
-    story = Story().sent()
-    first = directive(story.job, *LEASE)
-    story.ack()
-    story.heartbeat()
-    assert directive(story.job, *LEASE) == first
-
-
 def test_unknown_fields_of_the_envelope_are_passed_on_but_never_replace_known_ones() -> None:
     plan = replace(small_plan(0), extra={"priority": 7, "lease_id": "forged", "tenant_id": "other"})
     story = Story(plan).sent()

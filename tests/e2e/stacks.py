@@ -17,7 +17,7 @@ from tests.temporal.server import TemporalServer
 
 ON_TEMPORAL = "embedded on temporal"
 """One process, whose jobs run on a Temporal server that is there already."""
-STACKS = ("embedded", ON_TEMPORAL, "nats", "azure", "temporal")
+STACKS = (ON_TEMPORAL, "nats", "azure", "temporal")
 SERVICES = tuple(f"tests.faults.kill_services:{step.lower()}" for step in STEPS)
 WAIT = 60
 LOOKS, BETWEEN = 12, 5.0

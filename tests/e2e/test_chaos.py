@@ -149,7 +149,6 @@ async def havoc(jobs: Jobs) -> None:
 @pytest.mark.parametrize(
     ("name", "storage", "bus"),
     [
-        ("azure", "ledger", "servicebus"),
         ("azure", "table", "nats"),
         ("temporal", "ledger", "servicebus"),
     ],

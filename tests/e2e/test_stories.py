@@ -39,21 +39,6 @@ async def test_a_job_succeeds_and_says_how(stack: Stack) -> None:
         assert (stack.server.outputs / "1.json").exists()
 
 
-async def test_a_request_is_one_job_however_often_it_comes(stack: Stack) -> None:
-    command = stack.command(2, {})
-    async with client_of(stack) as client:
-        answers = await asyncio.gather(
-            *(client.post("/v1/orchestrate", json=command) for _ in range(8))
-        )
-        assert {answer.status_code for answer in answers} == {202}
-        assert len({answer.json()["jobId"] for answer in answers}) == 1
-        assert sum(not answer.json()["duplicate"] for answer in answers) == 1
-        other = {**command, "input_ref": "s3://bucket/other.pdf"}
-        reused = await client.post("/v1/orchestrate", json=other)
-        assert (reused.status_code, reused.json()["code"]) == (409, "IDEMPOTENCY_KEY_REUSED")
-        await ended(client, answers[0].json()["jobId"])
-
-
 async def test_a_failure_is_retried_and_a_final_one_can_be_redriven(stack: Stack) -> None:
     async with client_of(stack) as client:
         retried = await submitted(client, stack.command(3, {"alpha": {"script": ["retry"]}}))

@@ -63,17 +63,6 @@ def test_what_is_counted_is_what_is_taken(payload: bytes, moves: int) -> None:
     assert 0.8 * taken / COPIES < cache.bytes < 2 * taken / COPIES
 
 
-def test_a_job_that_is_weighed_commit_by_commit_weighs_the_same() -> None:
-    made, by_commit, at_once = make(1, released=True), JobCache(ROOM), JobCache(ROOM)
-    jobs = [made.job, *(decision.job for decision in life_of(made.job))]
-    for job in jobs:
-        by_commit.put(job)
-    at_once.put(jobs[-1])
-    assert jobs[-1].terminal
-    assert jobs[-1].steps[0].result_ref is not None
-    assert abs(by_commit.bytes - at_once.bytes) < 100
-
-
 def test_beyond_its_bytes_the_job_that_moved_longest_ago_makes_room() -> None:
     cache = JobCache(1024 * KIB)
     jobs = [job_of(n) for n in range(9)]

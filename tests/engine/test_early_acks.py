@@ -112,29 +112,6 @@ def test_without_the_patience_they_are_two_saves() -> None:
         with_one_directive_out(check)
 
 
-def test_an_ack_alone_is_saved_after_a_moment() -> None:
-    async def check(desk: Desk) -> None:
-        await desk.say("ACK")
-        await asyncio.sleep(MOMENT * 0.9)
-        assert await desk.first() in UNHEARD
-        await asyncio.sleep(MOMENT * 0.2)
-        assert await desk.first() is StepState.IN_PROGRESS
-        assert desk.ledger.saves == 1
-
-    with_one_directive_out(check)
-
-
-def test_whatever_else_is_said_about_the_job_ends_the_wait() -> None:
-    async def check(desk: Desk) -> None:
-        await desk.say("ACK")
-        await asyncio.sleep(MOMENT * 0.2)
-        await desk.say("HEARTBEAT")
-        await asyncio.sleep(MOMENT * 0.2)
-        assert await desk.first() is StepState.IN_PROGRESS
-
-    with_one_directive_out(check)
-
-
 def test_the_ack_delay_ends_when_the_ack_comes_not_when_it_is_saved() -> None:
     async def check(desk: Desk) -> None:
         heard: list[str] = []
@@ -154,18 +131,6 @@ def test_an_ack_whose_lease_is_no_text_is_set_aside_and_holds_up_nobody() -> Non
         await desk.say("ACK")
         await asyncio.sleep(MOMENT * 3)
         assert await desk.first() is StepState.IN_PROGRESS
-
-    with_one_directive_out(check)
-
-
-def test_the_end_of_the_process_waits_for_no_result() -> None:
-    async def check(desk: Desk) -> None:
-        await desk.say("ACK")
-        await asyncio.sleep(MOMENT * 0.1)
-        asked_at = desk.world.loop.time()
-        await desk.world.reconciler._replies.drained()
-        assert await desk.first() is StepState.IN_PROGRESS
-        assert desk.world.loop.time() - asked_at < MOMENT * 0.5
 
     with_one_directive_out(check)
 

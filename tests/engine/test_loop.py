@@ -174,20 +174,6 @@ def test_without_the_mailbox_two_saves_of_a_job_are_under_way_together() -> None
     assert most > 1
 
 
-def test_what_came_while_a_save_was_under_way_is_one_save_in_its_order() -> None:
-    async def body(world: World, ledger: SlowLedger, ids: list[str]) -> None:
-        first = apply(world, ids[0], PauseRequested())
-        await asyncio.sleep(0.1)
-        rest = [apply(world, ids[0], each) for each in (ResumeRequested(), CancelRequested(True))]
-        answers = await asyncio.gather(first, *rest)
-        assert [each.outcome for each in answers if each] == [Outcome.APPLIED] * 3
-        assert ledger.saves == 2
-        types = [event.type for event in await ledger.events(ids[0], 0, 100)]
-        assert types[-3:] == ["pause", "resume", "cancel"]
-
-    with_jobs(1, body)
-
-
 def test_decisions_about_different_jobs_do_not_wait() -> None:
     async def body(world: World, ledger: SlowLedger, ids: list[str]) -> None:
         slow = [apply(world, ids[0], PauseRequested())]
@@ -310,18 +296,6 @@ def test_one_error_that_fails_many_requests_is_reported_with_its_own_trace() -> 
     run_virtually(main)
     assert len(depths) == 9
     assert depths[0] == depths[-1]
-
-
-@pytest.mark.parametrize("overtakes", [1, 5, loop.RACES - 1])
-def test_a_job_that_others_save_first_is_read_and_decided_again(overtakes: int) -> None:
-    async def body(world: World, ledger: SlowLedger, ids: list[str]) -> None:
-        ledger.overtakes = overtakes
-        applied = await world.engine.apply(ids[0], PauseRequested())
-        assert applied is not None
-        assert applied.outcome is Outcome.APPLIED
-        assert ledger.saves == overtakes + 1
-
-    with_jobs(1, body)
 
 
 def test_races_are_not_lost_for_ever() -> None:

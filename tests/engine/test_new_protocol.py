@@ -174,14 +174,3 @@ async def test_a_running_job_ends_though_its_service_is_named_for_other_step_typ
     await put(runtime, folder, protocol("only", step_type="SEAL"))
     stamp.go.set()
     assert (await ended(runtime, job_id)).state is JobState.SUCCEEDED
-
-
-async def test_a_change_that_is_not_valid_leaves_what_was_in_force(
-    runtime: Runtime, folder: Path, stamp: Stamp
-) -> None:
-    stamp.go.set()
-    await put(runtime, folder, protocol("first"))
-    (folder / "stamp.yaml").write_text("protocols: [{request_type: STAMP")
-    await runtime.config.refresh()
-    job = await ended(runtime, (await runtime.engine.submit(envelope("k", text="x"))).job_id)
-    assert job.state is JobState.SUCCEEDED

@@ -14,7 +14,7 @@ from lucius.engines.outbox.windows import Windows
 from tests.engine.world import InOrder, Timed, World
 from tests.virtual import VirtualLoop, run_virtually
 
-FLOOD = 10_000
+FLOOD = 2_500
 QUIET_JOBS = 60
 SLOTS, SECONDS = 25, 0.5
 """Each service finishes 50 steps a second."""
@@ -57,7 +57,7 @@ def measure(flood: int, tenant_id: str, bus: type[MemoryBus] = InOrder) -> Measu
 
 @pytest.mark.parametrize(
     ("tenant_id", "flood", "bus"),
-    [(SAME_LANE, FLOOD, InOrder), (SAME_LANE, 2_000, MemoryBus), (OTHER_LANE, 2_000, InOrder)],
+    [(SAME_LANE, FLOOD, InOrder), (SAME_LANE, 1_500, MemoryBus), (OTHER_LANE, 1_500, InOrder)],
     ids=["same lane", "same lane, in turns", "other lane"],
 )
 def test_a_flood_succeeds_without_ack_timeouts_and_others_wait_at_most_twice_as_long(

@@ -7,15 +7,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lucius.bootstrap import outbox as bootstrap
-from lucius.core.inputs import CancelRequested, PauseRequested, ResumeRequested
 from lucius.core.job import Job
 from lucius.core.routing import LANES, lane_of
 from lucius.core.states import JobState
-from lucius.engines.outbox import loop
-from lucius.engines.outbox.lane_leases import LeasedLanes
 from lucius.engines.outbox.metrics import EngineMetrics
 from lucius.engines.outbox.notices import Nudges
-from lucius.engines.outbox.releases import Releases
 from lucius.engines.outbox.windows import Windows
 from lucius.ports.lanes import LaneRows
 from tests.engine.apart import Apart, Process
@@ -107,20 +103,6 @@ def test_a_backlog_that_takes_long_to_count_costs_no_lane(monkeypatch: pytest.Mo
 # -- jobs ------------------------------------------------------------------------------------
 
 
-def test_jobs_that_orchestrators_accept_are_run_by_owners() -> None:
-    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
-        began = world.loop.time()
-        job_ids = [
-            await world.submit(asking[n % 2], tenant_id=f"tenant-{n}", number=n) for n in range(40)
-        ]
-        jobs = await all_ended(world, asking[1], job_ids)
-        assert states(jobs) == {JobState.SUCCEEDED: 40}
-        assert world.loop.time() - began < 10, "they are nudged: nobody waits for a look"
-        assert sum(step.used for job in jobs for step in job.steps) == 0
-
-    apart(story)
-
-
 def test_a_lost_nudge_delays_a_job_until_the_owner_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Nudges, "put", lambda self, job: None)
 
@@ -130,41 +112,6 @@ def test_a_lost_nudge_delays_a_job_until_the_owner_looks(monkeypatch: pytest.Mon
         assert states(jobs) == {JobState.SUCCEEDED: 20}
 
     apart(story)
-
-
-def test_without_the_handover_such_a_job_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Nudges, "put", lambda self, job: None)
-    monkeypatch.setattr(Releases, "notice", lambda self, queues: None)
-    monkeypatch.setattr(loop, "left_to_owner", lambda before, decision: decision)
-
-    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
-        job_id = await world.submit(asking[0])
-        job = await world.ended(asking[0], job_id, within=600)
-        assert job.state is JobState.DISPATCHING
-
-    apart(story)
-
-
-def test_callbacks_and_orders_at_an_orchestrator_move_a_job_of_another_process() -> None:
-    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
-        first, second = (process.parts.engine for process in asking)
-        job_id = await world.submit(asking[0])
-        await asyncio.sleep(5)
-        paused = await second.apply(job_id, PauseRequested())
-        assert paused is not None
-        await asyncio.sleep(400)
-        job = await first.job(job_id)
-        assert job is not None
-        assert job.state is JobState.PAUSED
-        await first.apply(job_id, ResumeRequested())
-        job = await world.ended(asking[1], job_id)
-        assert job.state is JobState.SUCCEEDED
-        other = await world.submit(asking[1], number=2)
-        await asyncio.sleep(5)
-        await first.apply(other, CancelRequested())
-        assert (await world.ended(asking[1], other)).state is JobState.CANCELLED
-
-    apart(story, seconds=60)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -186,21 +133,6 @@ def test_a_service_that_is_busy_on_the_lanes_of_another_owner_is_not_silent(
         assert (used == 0) is known
 
     apart(story, seconds=100, slots=1)
-
-
-def test_a_reader_sees_what_another_process_has_committed() -> None:
-    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
-        first, second = (process.parts.engine for process in asking)
-        job_id = await world.submit(asking[0])
-        for engine in (first, second, *(owner.parts.engine for owner in owners)):
-            assert await engine.job(job_id) is not None
-        await second.apply(job_id, CancelRequested(immediate=True))
-        for engine in (first, second):
-            job = await engine.job(job_id)
-            assert job is not None
-            assert job.state is JobState.CANCELLED
-
-    apart(story)
 
 
 def test_many_who_wait_elsewhere_are_one_poller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,59 +159,6 @@ def test_many_who_wait_elsewhere_are_one_poller(monkeypatch: pytest.MonkeyPatch)
 
 
 # -- kills, floods, fairness -----------------------------------------------------------------
-
-
-def test_jobs_survive_an_owner_that_is_killed_and_one_that_comes() -> None:
-    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
-        job_ids = list[str]()
-        for number in range(300):
-            tenant_id = f"tenant-{number % 30}"
-            job_ids.append(
-                await world.submit(asking[number % 2], tenant_id=tenant_id, number=number)
-            )
-            await asyncio.sleep(0.2)
-            if number == 60:
-                await owners[0].kill()
-            if number == 150:
-                owners.append(await world.owner("owner-3"))
-            if number == 200:
-                await owners[1].kill()
-        jobs = await all_ended(world, asking[0], job_ids)
-        assert states(jobs) == {JobState.SUCCEEDED: 300}
-
-    apart(story)
-
-
-class Zombie(LeasedLanes):
-    """It renews nothing, and believes in its lanes for ever."""
-
-    @property
-    def owned(self) -> frozenset[int]:
-        return self._taken_over
-
-    async def renew(self, rows: LaneRows) -> frozenset[int]:
-        return self._taken_over
-
-
-def test_a_zombie_that_believes_in_its_lanes_does_no_harm() -> None:
-    """Two release, publish and cache on the same lanes: every save is a compare-and-swap."""
-
-    async def story(world: Apart, asking: list[Process], owners: list[Process]) -> None:
-        zombie, owner = owners
-        zombie.lanes.__class__ = Zombie
-        job_ids = list[str]()
-        for number in range(200):
-            tenant_id = f"tenant-{number % 20}"
-            job_ids.append(
-                await world.submit(asking[number % 2], tenant_id=tenant_id, number=number)
-            )
-            await asyncio.sleep(0.2)
-        assert owner.owned == set(range(LANES))
-        assert len(zombie.owned) == 8
-        jobs = await all_ended(world, asking[1], job_ids)
-        assert states(jobs) == {JobState.SUCCEEDED: 200}
-
-    apart(story)
 
 
 def flooded(flood: int) -> tuple[list[Job], list[Job]]:

@@ -63,16 +63,6 @@ def test_a_pull_that_waits_is_filled_when_a_backlog_comes() -> None:
     assert (first > 0, second) == (True, ROOM)
 
 
-def test_two_workers_that_pull_at_once_both_get_what_they_have_room_for() -> None:
-    async def body(world: World, worker: Puller) -> list[int]:
-        other = Puller(world, worker.gateway, room=ROOM)
-        await submit(world, A, 200)
-        await asyncio.gather(worker.once(), other.once())
-        return worker.batches + other.batches
-
-    assert scene(body, room=ROOM) == [ROOM, ROOM]
-
-
 def test_the_bus_holds_little_more_than_what_is_pulled() -> None:
     """Overload stays in the ledger: what is not asked for is held, and runs no clock."""
 

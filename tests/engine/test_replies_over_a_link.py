@@ -75,16 +75,6 @@ def with_one_directive_out(check: Callable[[Desk], Awaitable[None]]) -> None:
     run_virtually(main)
 
 
-def test_replies_move_their_job_as_those_on_a_bus_do() -> None:
-    async def check(desk: Desk) -> None:
-        assert desk.replies.came([await desk.said("ACK"), await desk.result()])
-        await asyncio.sleep(1)
-        assert await desk.first() is StepState.SUCCEEDED
-        assert desk.replies._open == 0
-
-    with_one_directive_out(check)
-
-
 FAULTY: Sequence[Any] = (
     {},
     {"type": "ACK"},
@@ -167,15 +157,5 @@ def test_a_reply_that_always_fails_comes_no_more_often_than_on_a_bus() -> None:
         await asyncio.sleep(800)  # its lease has not run out
         assert desk.ledger.times == 990
         assert desk.replies._open == 0
-
-    with_one_directive_out(check)
-
-
-def test_what_came_last_is_saved_before_the_end() -> None:
-    async def check(desk: Desk) -> None:
-        faulty = [{"type": "RESULT"}] * (2 * BATCH)
-        desk.replies.came([*faulty, await desk.said("ACK"), await desk.result()])
-        await desk.replies.drained()
-        assert await desk.first() is StepState.SUCCEEDED
 
     with_one_directive_out(check)

@@ -81,15 +81,6 @@ def test_each_input_gets_the_outcome_that_it_would_have_had_alone() -> None:
     with_one_directive_out(check)
 
 
-def test_inputs_for_a_job_that_is_not_there_have_no_answer() -> None:
-    async def check(
-        engine: OutboxEngine, ledger: CountingLedger, job_id: str, out: PublishDirective
-    ) -> None:
-        assert not await together(engine, "job_none", [AckReceived("ocr", 1, "lease")])
-
-    with_one_directive_out(check)
-
-
 def test_deliveries_are_grouped_by_job_in_their_order() -> None:
     def delivery(number: int, body: dict[str, object]) -> Delivery:
         return Delivery(Message(str(number), body), "topic", "name", f"lock-{number}", 1)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from lucius.admission.ingress import IngressPolicy
-from lucius.core.plan import Mode
-from lucius.core.routing import TOPOLOGIES, every_directive_topic, lane_of, subscriptions_of
+from lucius.core.routing import TOPOLOGIES, every_directive_topic, lane_of
 from lucius.core.states import JobState
 from lucius.settings import load_settings
 from tests.engine.world import InOrder, Timed, World
@@ -68,13 +67,6 @@ def measure(topology: str, documents: Sequence[str]) -> Measured:
     return run_virtually(main)
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_both_modes_arrive_in_every_topology(topology: str) -> None:
-    measured = measure(topology, ANY_LANE[:30])
-    assert measured.states == {JobState.SUCCEEDED}
-    assert measured.used == 0
-
-
 @pytest.mark.parametrize("documents", [ANY_LANE, SAME_LANE], ids=["any lane", "same lane"])
 def test_filtered_by_mode_a_flood_of_burst_does_not_hold_up_default(
     documents: Sequence[str],
@@ -87,15 +79,6 @@ def test_filtered_by_mode_a_flood_of_burst_does_not_hold_up_default(
 def test_in_one_subscription_the_same_flood_does() -> None:
     """Both modes share one window there, so it is felt, and no more than that."""
     assert 1.2 < measure("shared", ANY_LANE).longest / measure("shared", ()).longest < 2
-
-
-def test_a_service_has_a_subscription_for_each_mode_only_where_it_is_filtered() -> None:
-    assert subscriptions_of("ocr", "filtered") == (
-        ("ocr-default", Mode.DEFAULT),
-        ("ocr-burst", Mode.BURST),
-    )
-    for topology in ("shared", "isolated"):
-        assert subscriptions_of("ocr", topology) == (("ocr", None),)
 
 
 def test_topics_of_former_topologies_are_listened_on_where_so_configured() -> None:

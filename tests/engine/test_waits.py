@@ -113,17 +113,6 @@ async def test_a_move_wakes_who_waits_for_a_move_and_not_who_waits_for_the_end(
 
 
 @watching
-async def test_many_wait_for_one_commit(watch: Watch) -> None:
-    waiting = [watch.ended() for _ in range(500)]
-    await asyncio.sleep(0)
-    await watch.cancel()
-    jobs = await asyncio.gather(*waiting)
-    assert {job.state for job in jobs if job} == {JobState.CANCELLED}
-    assert (watch.loop.time(), watch.reads) == (0, 1000)
-    assert watch.engine._waits._enders == {}, "nothing is left behind"
-
-
-@watching
 async def test_who_gives_up_leaves_nothing_behind(watch: Watch) -> None:
     waiting = [watch.ended() for _ in range(3)]
     await asyncio.sleep(0)
@@ -134,14 +123,6 @@ async def test_who_gives_up_leaves_nothing_behind(watch: Watch) -> None:
         each.cancel()
     await asyncio.sleep(0)
     assert watch.engine._waits._enders == {}
-
-
-@watching
-async def test_a_job_that_has_ended_or_is_not_there_is_not_waited_for(watch: Watch) -> None:
-    await watch.cancel()
-    assert (await watch.ended()) is not None
-    assert await watch.engine.ended("nobody", LONG) is None
-    assert (watch.loop.time(), watch.timers) == (0, 0)
 
 
 @watching

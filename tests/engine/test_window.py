@@ -125,14 +125,6 @@ def test_a_tenant_that_nobody_takes_has_no_more_out_while_others_are_taken() -> 
     assert not filled.windows.room("ocr", A)
 
 
-def test_a_window_is_closed_while_the_broker_is_down() -> None:
-    windows = Windows(lambda: 0.0, by_mode=False, elsewhere=lambda line: False)
-    assert windows.room("ocr", A)
-    windows.close()
-    assert not windows.room("ocr", A)
-    assert windows.size("ocr") == 0
-
-
 def test_a_directive_is_queued_behind_the_work_of_its_service_on_any_lane() -> None:
     now = 0.0
     windows = Windows(lambda: now, by_mode=False, elsewhere=lambda line: False)

@@ -28,34 +28,6 @@ OUTBOX_ONLY: Final[dict[str, str]] = {
 }
 """Stories in virtual time that only the outbox engine can tell."""
 
-ELSEWHERE: Final[dict[str, str]] = {
-    "tests/adapters/test_power_loss.py": "Local files, which know no engine",
-    "tests/conformance/test_ledger_unreadable.py": "A ledger, which knows no engine",
-    "tests/core/test_attempts.py": "Temporal only: signals",
-    "tests/engine/test_busy_services.py": "The window, which knows no engine",
-    "tests/engine/test_fair_window.py": "The window, which knows no engine",
-    "tests/engine/test_overload.py": "The window, which knows no engine",
-    "tests/engine/test_processes_apart.py": "The window, which knows no engine",
-    "tests/engine/test_pull_room.py": "The window, which knows no engine",
-    "tests/faults/test_azure_ledger.py": "A ledger, which knows no engine",
-    "tests/faults/test_azure_lost_answers.py": "A ledger, which knows no engine",
-    "tests/faults/test_azure_projections.py": "A ledger, which knows no engine",
-    "tests/faults/test_damaged_start.py": "A ledger, and the start that both engines share",
-    "tests/faults/test_disk_full.py": "A ledger; what follows from its refusal runs on both",
-    "tests/faults/test_frozen_worker.py": "Processes of the kit, which knows no engine",
-    "tests/faults/test_kill.py": "One process; `tests/e2e/test_chaos.py` kills those of Temporal",
-    "tests/faults/test_ledger_health.py": "A ledger, which knows no engine",
-    "tests/faults/test_reboot.py": "Local files, and the start that both engines share",
-    "tests/faults/test_submit_race.py": "The claim, before an engine has the job",
-    "tests/faults/test_suspended.py": "One process; `tests/e2e/test_chaos.py` freezes an invoker",
-    "tests/faults/test_unreadable_row.py": "A ledger, and the start that both engines share",
-    "tests/faults/test_zombie_redrive.py": "Both engines, by parameters of its own",
-    "tests/security/test_dead_at_once.py": "One process, and the bus that dies with it",
-    "tests/temporal/test_crashes.py": "Temporal only: starts and signals",
-    "tests/temporal/test_drift.py": "Temporal only: starts and signals",
-}
-"""Files with stories that are not told on the stage of `stage.py`, and what they are about."""
-
 
 OTHER_NAMES: Final[dict[str, dict[str, list[str]]]] = {
     "FM_018": {

@@ -37,6 +37,7 @@ from tests.faults.azure_operations import (
 from tests.faults.azure_upkeep import UPKEEP, prunes
 from tests.faults.stopping_store import Clock, DeadError, Fate, StoppingStore
 
+pytestmark = pytest.mark.slow
 FAR = at(10**8)
 
 
@@ -53,7 +54,6 @@ def apart_at_once(store: Store, clock: Clock) -> AzureLedger:
 
 
 LAYOUTS = {"ledger": in_one, "table": apart, "table without lag": apart_at_once}
-OTHERS = {"alone": False, "with a rival": True}
 
 
 async def stopped(site: Site, operation: Operation, number: int, fate: Fate, rivals: bool) -> bool:
@@ -152,10 +152,13 @@ def run_everywhere(layout: str, operation: Operation, fate: Fate, rivals: bool) 
     assert number > 0, "it makes no request at all"
 
 
-@pytest.mark.parametrize("rivals", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("fate", Fate, ids=lambda fate: fate.name.lower())
 @pytest.mark.parametrize("operation", [*CREATIONS, *SAVES, *UPKEEP], ids=str)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("layout", "rivals"),
+    [(layout, rivals) for layout in ("ledger", "table") for rivals in (False, True)]
+    + [("table without lag", False)],
+)
 def test_a_writer_that_stops_anywhere_leaves_nothing_undone(
     layout: str, operation: Operation, fate: Fate, rivals: bool
 ) -> None:

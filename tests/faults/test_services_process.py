@@ -142,16 +142,6 @@ def test_what_runs_at_the_end_is_waited_for(folder: Path) -> None:
         assert len(client.executions(job_id).executions) == 1
 
 
-def test_a_step_that_is_cancelled_hears_of_it(folder: Path) -> None:
-    with serving(folder) as (_, client):
-        job_id = submitted(client, folder)
-        begun(folder)
-        client.cancel(job_id, immediate=True)
-        (folder / "go").touch()
-        assert client.wait(job_id).state == "CANCELLED"
-        assert not (folder / "out.txt").exists()
-
-
 def test_services_that_cannot_be_made_there_stop_the_start_with_their_reason(
     folder: Path,
 ) -> None:
@@ -163,19 +153,6 @@ def test_services_that_cannot_be_made_there_stop_the_start_with_their_reason(
         assert "Traceback" not in server.log()
     finally:
         server.kill()
-
-
-def test_a_process_that_dies_again_and_again_does_not_hold_up_the_end(folder: Path) -> None:
-    """Not even while another one is being started."""
-    with serving(folder) as (server, client):
-        submitted(client, folder)
-        for count in (1, 2):
-            os.kill(begun(folder, count), signal.SIGKILL)
-        assert soon(lambda: server.log().count("is gone: it was ended by SIGKILL") == 2)
-        server.terminate()
-        assert server.ended() == 0
-        assert "Traceback" not in server.log()
-        assert "never retrieved" not in server.log()
 
 
 def test_a_service_that_holds_up_its_loop_holds_up_nobody_else(folder: Path) -> None:
@@ -200,30 +177,6 @@ def children(server: Up) -> list[str]:
     return Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
 
 
-def readiness(server: Up) -> str:
-    with urlopen(f"{server.url}/readyz", timeout=10) as answer:
-        return str(answer.read().decode())
-
-
-def test_one_that_cannot_be_started_again_is_tried_until_it_can_and_there_is_one(
-    folder: Path,
-) -> None:
-    with serving(folder) as (server, client):
-        (pid,) = children(server)
-        (folder / "broken").touch()
-        os.kill(int(pid), signal.SIGKILL)
-        assert soon(lambda: server.log().count("it cannot be made here") == 2)
-        assert "is being started" in readiness(server)
-        causes = [each.cause for each in client.why().causes]
-        assert "SERVICES_DOWN" in causes
-        (folder / "broken").unlink()
-        (folder / "go").touch()
-        job_id = submitted(client, folder)
-        assert client.wait(job_id).state == "SUCCEEDED"
-        assert len(children(server)) == 1
-        assert "is being started" not in readiness(server)
-
-
 FORKS = """
     def execute(self, task: Task) -> Output:
         import multiprocessing
@@ -243,12 +196,3 @@ def test_a_process_that_a_service_has_forked_does_not_hide_its_death(folder: Pat
         assert client.wait(job_id).state == "SUCCEEDED"
         server.terminate()
         assert server.ended() == 0
-
-
-def test_it_ends_with_the_server_even_if_a_service_holds_up_its_loop(folder: Path) -> None:
-    (folder / "patient.py").write_text(SERVICE.replace("def execute", "async def execute", 1))
-    with serving(folder) as (server, client):
-        submitted(client, folder)
-        pid = begun(folder)
-        server.kill()
-        assert gone(pid)

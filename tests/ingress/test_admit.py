@@ -151,15 +151,6 @@ protocols:
     assert raised.value.faults == (("/payload/words", "is required"),)
 
 
-def test_a_new_reading_of_the_configuration_is_used_at_once() -> None:
-    config = FixedConfig(catalog())
-    ingress = Ingress(config)
-    ingress.admit(request(), job_id="job_1", now=NOW)
-    config.current = catalog(protocols={"OCR": catalog().protocols["OCR"]})
-    with pytest.raises(RequestError, match="no protocol"):
-        ingress.admit(request(), job_id="job_2", now=NOW)
-
-
 # -- modes -----------------------------------------------------------------------------------
 
 FAST, SLOW = TenantConfig(mode=Mode.BURST), TenantConfig(mode=Mode.DEFAULT)

@@ -107,11 +107,6 @@ def test_a_cancelled_job_with_nothing_left_to_run_is_not_redriven() -> None:
 # -- a corrected payload ---------------------------------------------------------------------
 
 
-def test_a_corrected_payload_replaces_the_old_one() -> None:
-    payload = {"steps": {**STEPS, "sis": {"prompt_set": ["better?"]}}}
-    assert redrive(ended(succeeded=2), payload).plan.payload == payload
-
-
 def test_a_corrected_payload_must_suit_the_steps_that_are_left() -> None:
     with pytest.raises(RequestError) as raised:
         redrive(ended(), {"steps": {"embedding": {"chunk_size": 1}}})

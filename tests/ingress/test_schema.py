@@ -8,13 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lucius.api.app import create_app
-from lucius.contract import envelope as contract
 from lucius.contract.envelope import MODES, REASON
 from lucius.contract.models.commands import envelope_schema
-from lucius.core import references
 from lucius.core.errors import RequestError
 from lucius.core.json_faults import pointer
-from lucius.core.routing import MODE_SPELLINGS
 from tests.api.world import World, context_of
 from tests.ingress.requests import TRACEPARENT, admit, refused, request
 
@@ -84,11 +81,6 @@ def test_what_is_refused_for_its_form_does_not_fit_it(fields: dict[str, Any]) ->
     envelope = request(**fields)
     assert not PUBLISHED.is_valid(envelope)
     assert refused(envelope).code == "INVALID_ENVELOPE"
-
-
-def test_what_several_parts_say_of_it_is_the_same() -> None:
-    assert set(MODES) == set(MODE_SPELLINGS)
-    assert contract.MAX_URI == references.MAX_URI
 
 
 @pytest.mark.parametrize("name", ["mode", "overwrite", "payload", "schema_version", "traceparent"])

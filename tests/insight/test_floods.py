@@ -131,10 +131,3 @@ def test_a_success_that_another_process_saw_ends_it_too() -> None:
     assert both.failing is None
     assert both.failed_until is not None
     assert both.failed_until.until == other.last_success
-
-
-def test_a_note_of_an_earlier_version_is_read() -> None:
-    note = {"first": 1.0, "last": 2.0, "workers": {}, "minutes": [], "success": None}
-    seen = read_note({"ocr": {**note, "streak": [1.0, "g", "C", "m", ["a", "b", "c"]]}})["ocr"]
-    assert seen.failing is not None
-    assert (seen.failing.group, seen.past, seen.spell) == ("g", None, None)

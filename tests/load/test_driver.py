@@ -1,7 +1,6 @@
 """The driver keeps to its rate or its concurrency, and every job is counted once."""
 
 import asyncio
-import random
 from collections import Counter
 from typing import cast
 
@@ -10,7 +9,7 @@ import pytest
 from lucius.client import UnreachableError
 from lucius.client.plain import PlainClient
 from lucius.load.driver import Driver, Target
-from lucius.load.plan import LoadError, LoadPlan, parse_failures, parse_tenants
+from lucius.load.plan import LoadPlan
 from lucius.load.server_target import ServerTarget
 from lucius.load.tally import JobEnd, LoadTally
 from tests.virtual import VirtualLoop, run_virtually
@@ -44,13 +43,6 @@ def driven(target: Target, plan: LoadPlan) -> LoadTally:
         return driver.tally
 
     return run_virtually(work)
-
-
-def test_a_rate_is_kept_however_slow_the_target_is() -> None:
-    target = Timed(30)
-    tally = driven(target, LoadPlan(rate=10, jobs=50))
-    assert target.begun == pytest.approx([n / 10 for n in range(50)])
-    assert (target.most, tally.succeeded) == (50, 50)
 
 
 def test_a_load_that_is_ended_leaves_nothing_under_way() -> None:
@@ -95,22 +87,10 @@ class Failing:
         return {"state": "FAILED_FINAL", "error_code": "OBJECT_MISSING"}
 
 
-def test_a_job_that_failed_counts_under_the_code_of_its_error() -> None:
-    target = ServerTarget(cast(PlainClient, Failing()), {"input_ref": "s3://b/in"}, None)
-    assert driven(target, LoadPlan(jobs=2)).errors == {"OBJECT_MISSING": 2}
-    meant = driven(target, LoadPlan(jobs=2, failures={"missing": 1.0}))
-    assert (meant.as_meant, meant.errors) == (2, {})
-
-
 def test_a_concurrency_is_never_exceeded() -> None:
     target = Timed(1)
     tally = driven(target, LoadPlan(concurrency=4, jobs=10))
     assert (target.most, tally.ended, max(target.begun)) == (4, 10, 2)
-
-
-def test_it_ends_after_its_time_and_waits_for_what_is_under_way() -> None:
-    tally = driven(Timed(2), LoadPlan(concurrency=1, seconds=5))
-    assert tally.ended == tally.started == 3
 
 
 def test_a_job_that_had_to_wait_for_its_turn_is_measured_from_when_it_was_due(
@@ -119,61 +99,3 @@ def test_a_job_that_had_to_wait_for_its_turn_is_measured_from_when_it_was_due(
     monkeypatch.setattr("lucius.load.driver.MOST_AT_ONCE", 1)
     tally = driven(Timed(1), LoadPlan(rate=10, jobs=3))
     assert tally.percentiles()["max"] == pytest.approx(2.8), "due at 0.2 s, and done at 3 s"
-
-
-def test_tenants_and_failures_are_mixed_as_asked() -> None:
-    target = Timed(0)
-    mix = {"acme": 3.0, "globex": 1.0}
-    plan = LoadPlan(
-        concurrency=1,
-        jobs=4000,
-        tenants=mix,
-        failures={"missing": 0.1, "cancel": 0.2},
-        dice=random.Random(1),
-    )
-    driven(target, plan)
-    assert target.tenants["acme"] / 4000 == pytest.approx(0.75, abs=0.03)
-    assert target.kinds["missing"] / 4000 == pytest.approx(0.1, abs=0.03)
-    assert target.kinds["cancel"] / 4000 == pytest.approx(0.2, abs=0.03)
-    assert set(target.kinds) == {"works", "missing", "cancel"}
-
-
-def test_what_fails_unmeant_is_an_error_with_its_code() -> None:
-    assert driven(Timed(1, JobEnd("X")), LoadPlan(jobs=2)).errors == {"X": 2}
-    meant = driven(Timed(1, JobEnd("X", as_meant=True)), LoadPlan(jobs=2))
-    assert (meant.as_meant, meant.errors) == (2, {})
-
-
-def test_a_histogram_goes_from_the_first_to_the_last_bucket() -> None:
-    tally = LoadTally()
-    for seconds in (0.0015, 0.004, 0.004, 0.03, 1000):
-        tally.end(JobEnd("SUCCEEDED"), seconds)
-    found = dict(tally.histogram())
-    assert list(found)[:3] == ["<= 2 ms", "<= 5 ms", "<= 10 ms"]
-    assert (found["<= 5 ms"], found["<= 10 ms"], found["> 500 s"]) == (2, 0, 1)
-    assert sum(found.values()) == 5
-
-
-def test_mixes_are_read() -> None:
-    assert parse_tenants("acme=3, globex") == {"acme": 3, "globex": 1}
-    assert parse_failures("missing=0.5,cancel=0.5") == {"missing": 0.5, "cancel": 0.5}
-
-
-@pytest.mark.parametrize("text", ["", "=", "acme=x", "acme=-1", "acme=nan", "a,a", "acme=0"])
-def test_tenants_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(LoadError, match="tenants"):
-        parse_tenants(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("mising=0.1", "'mising' is no failure"),
-        ("missing", "must be NAME=NUMBER"),
-        ("missing=0.6,cancel=0.6", "more than 1"),
-        ("missing=0.1,missing=0.1", "given twice"),
-    ],
-)
-def test_failures_that_are_none_are_refused_by_name(text: str, said: str) -> None:
-    with pytest.raises(LoadError, match=said):
-        parse_failures(text)

@@ -9,7 +9,6 @@ from lucius.load.driver import Driver
 from lucius.load.plan import LoadPlan
 from lucius.load.service_target import DIRECTIVE_FAILURES, ServiceTarget
 from lucius.load.tally import LoadTally
-from tests.certificate.breaking import Failing
 from tests.certificate.worker import Defect, InlineLoop, World
 
 
@@ -33,8 +32,3 @@ def test_a_service_is_driven_with_directives_of_every_kind(tmp_path: Path) -> No
     assert (tally.ended, tally.errors) == (60, {})
     assert tally.succeeded
     assert tally.as_meant
-
-
-def test_what_a_service_fails_with_is_counted_by_its_code(tmp_path: Path) -> None:
-    tally = driven(tmp_path, Defect(Failing), LoadPlan(concurrency=2, jobs=5))
-    assert tally.errors == {"NEVER": 5}

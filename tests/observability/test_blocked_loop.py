@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.loop_watch import RECENT, Block, LoopWatch
+from lucius.bootstrap.loop_watch import LoopWatch
 from lucius.platform import Output, Service, Task
 from tests.observability.served import ended, serving, submitted
 
@@ -71,16 +71,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-async def test_a_block_is_recent_for_a_while() -> None:
-    clock = Clock()
-    watch = LoopWatch(lambda task: None, lambda block: None, lambda: None, clock)
-    assert watch.recent() is None
-    watch._last = Block("ocr", "ocr.py:1 (execute)", 2.5, ended_at=clock.now)
-    assert str(watch.recent()) == "ocr held up the event loop for 2.5 s, in ocr.py:1 (execute)"
-    clock.now += RECENT.total_seconds()
-    assert watch.recent() is None
 
 
 def test_a_process_that_was_suspended_blames_nobody() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import io
 import json
 import logging
-import sys
 from datetime import datetime
 from typing import Any
 
@@ -12,12 +11,9 @@ import pytest
 from hypothesis import given
 
 from lucius.core.errors import BusUnavailableError
-from lucius.core.inputs import PauseRequested
-from lucius.platform import FatalError, RetryableError, Task
 from lucius.ports.bus import Message
-from lucius.settings import load_settings
 from lucius.telemetry.logs import FIELDS, JsonFormatter, TextFormatter, configure_logs
-from tests.observability.world import Scripted, Watched, logged, watched
+from tests.observability.world import Watched, logged, watched
 from tests.security.hostile import CLEAR, assert_harmless, texts
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -26,10 +22,6 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 def parsed(lines: list[str]) -> list[dict[str, Any]]:
     assert not any("\n" in line for line in lines)
     return [json.loads(line) for line in lines]
-
-
-def of_jobs(lines: list[str]) -> list[dict[str, Any]]:
-    return [line for line in parsed(lines) if line["logger"] == "lucius.jobs"]
 
 
 # -- the format ------------------------------------------------------------------------------
@@ -103,22 +95,6 @@ def test_the_ids_of_a_record_bring_no_secret(formatter: logging.Formatter) -> No
         assert "hunter2" not in written(formatter, "x", **{name: "a;password=hunter2"})
 
 
-def test_a_record_that_cannot_be_formatted_is_not_lost() -> None:
-    assert "could not be formatted" in written(JsonFormatter(), "%d", "x")
-
-
-def test_text_on_a_terminal_and_json_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    assert load_settings({"LUCIUS_LOG_FORMAT": "text"}).log_format == "text"
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert load_settings({}).log_format == "json"
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    assert load_settings({}).log_format == "text"
-
-
 def test_libraries_log_neither_requests_with_their_addresses_nor_their_workings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -139,82 +115,6 @@ def test_libraries_log_neither_requests_with_their_addresses_nor_their_workings(
 
 
 @watched
-async def test_the_end_of_a_job_is_said_once_and_its_acks_are_not(world: Watched) -> None:
-    await world.serve(Scripted())
-    with logged(JsonFormatter(), logging.INFO) as lines:
-        traceparent = f"00-{TRACE}-{'1' * 16}-01"
-        job_id = await world.submit(correlation_id="corr-7", traceparent=traceparent)
-        await world.finished(job_id)
-    (line,) = of_jobs(lines)
-    assert line["message"].startswith("OCR ended SUCCEEDED after 0.")
-    assert line["level"] == "INFO"
-    ids = {name: line[name] for name in ("jobId", "tenant_id", "correlation_id", "trace_id")}
-    assert ids == {
-        "jobId": job_id,
-        "tenant_id": "tenant_a",
-        "correlation_id": "corr-7",
-        "trace_id": TRACE,
-    }
-
-
-@watched
-async def test_a_failed_job_is_a_warning_with_its_code(world: Watched) -> None:
-    async def fail(task: Task) -> None:
-        raise FatalError("no page has text", code="EMPTY")
-
-    await world.serve(Scripted(fail))
-    with logged(JsonFormatter(), logging.INFO) as lines:
-        await world.finished(await world.submit())
-    (line,) = of_jobs(lines)
-    assert (line["level"], line["message"][-7:]) == ("WARNING", ": EMPTY")
-    kit = next(line for line in parsed(lines) if line["logger"] == "lucius.platform.execution")
-    assert (kit["stepId"], kit["attempt_no"], kit["tenant_id"]) == ("ocr", 1, "tenant_a")
-
-
-@watched
-async def test_an_attempt_that_is_tried_again_is_said_with_its_lease(world: Watched) -> None:
-    async def fail_once(task: Task) -> None:
-        if task.attempt_no == 1:
-            raise RetryableError("later")
-
-    await world.serve(Scripted(fail_once))
-    with logged(JsonFormatter(), logging.INFO) as lines:
-        await world.finished(await world.submit())
-    retry, _ = of_jobs(lines)
-    said = "attempt ocr/1 failed (result_failed, STEP_FAILED), tried again at 2026-"
-    assert retry["message"].startswith(said)
-    assert (retry["level"], retry["stepId"], retry["attempt_no"]) == ("INFO", "ocr", 1)
-    assert retry["lease_id"]
-
-
-@watched
-async def test_stale_replies_are_said_and_duplicates_are_only_there_for_debugging(
-    world: Watched,
-) -> None:
-    puppet = await world.puppet()
-    await world.submit()
-    directive = await puppet.take()
-    with logged(JsonFormatter(), logging.INFO) as lines:
-        for _ in range(2):
-            await puppet.ack(directive)
-        await puppet.ack({**directive, "lease_id": "other"})
-    (line,) = of_jobs(lines)
-    assert line["message"] == "a stale reply (ack) was recorded, not applied"
-    assert (line["level"], line["lease_id"]) == ("INFO", "other")
-
-
-@watched
-async def test_a_broken_sla_is_an_error(world: Watched) -> None:
-    world.outbox.windows.close()
-    await world.engine.apply(await world.submit(), PauseRequested())
-    with logged(JsonFormatter(), logging.WARNING) as lines:
-        world.loop.stand_still(8 * 86_400)
-        await asyncio.sleep(60)
-    (line,) = of_jobs(lines)
-    assert (line["level"], line["message"]) == ("ERROR", "beyond its SLA (pause_sla)")
-
-
-@watched
 async def test_an_outage_is_said_when_it_begins_and_when_it_ends(world: Watched) -> None:
     def down(message: Message) -> bool:
         raise BusUnavailableError("no route to the broker")
@@ -230,12 +130,3 @@ async def test_an_outage_is_said_when_it_begins_and_when_it_ends(world: Watched)
         ("WARNING", "outage of the bus: dispatch pauses: no route to the broker"),
         ("INFO", "the outage of the bus is over"),
     ]
-
-
-@watched
-async def test_every_move_is_there_for_debugging(world: Watched) -> None:
-    await world.serve(Scripted())
-    with logged(JsonFormatter()) as lines:
-        await world.finished(await world.submit())
-    debug = [line["message"] for line in of_jobs(lines) if line["level"] == "DEBUG"]
-    assert any("step ocr AWAITING_ACK->IN_PROGRESS" in message for message in debug)

@@ -84,38 +84,3 @@ def test_a_span_arrives_with_its_ids_its_parent_and_the_name_of_the_installation
     assert (about["lucius.attempt_no"].int_value, about["error.type"].string_value) == (2, "EMPTY")
     assert (span.status.code, span.status.message) == (2, "EMPTY")
     assert span.end_time_unix_nano >= span.start_time_unix_nano > 10**18
-
-
-def test_a_collector_that_is_away_is_said_and_harms_nobody(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    provider = span_provider(load_settings({}))
-    assert isinstance(provider, TracerProvider)
-    provider.get_tracer("test").start_span("lost").end()
-    provider.shutdown()
-    assert any("export" in record.message.lower() for record in caplog.records)
-
-
-@pytest.mark.parametrize(
-    ("variable", "place", "path"),
-    [
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "{url}/", "/v1/traces"),
-        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "{url}/x", "/x"),
-    ],
-)
-def test_the_standard_variables_name_the_collector(
-    variable: str, place: str, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with collecting() as collector:
-        monkeypatch.setenv(variable, place.format(url=collector.url))
-        provider = span_provider(load_settings({}))
-        assert isinstance(provider, TracerProvider)
-        provider.get_tracer("test").start_span("sent").end()
-        provider.shutdown()
-    assert [taken.path for taken in collector.taken] == [path]
-
-
-def test_nothing_is_exported_by_default() -> None:
-    assert span_provider(load_settings({})) is None

@@ -65,28 +65,6 @@ async def test_a_bus_that_takes_no_directives(
     assert answer.json()["checks"]["ledger"] == "ok"
 
 
-async def test_a_bus_that_delivers_no_replies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    down = BusDown()
-    monkeypatch.setattr(MemoryBus, "receive", down)
-    async with serving(tmp_path) as (_, client):
-        await down.called.wait()
-        answer = await client.get("/readyz")
-    said = "the bus does not deliver replies: no route to the broker"
-    assert answer.json()["checks"]["bus"] == said
-
-
-async def test_a_scrape_shows_the_levels_as_they_are_now(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (_, client):
-        await submitted(client)
-        text = (await client.get("/metrics")).text
-    assert 'lucius_inflight_jobs{tenant_id="tenant_a"} 1.0' in text
-    assert 'stage="released"} 1.0' in text
-    assert 'lucius_http_requests_total{method="POST",route="/v1/orchestrate",status="202"}' in text
-    assert "lucius_overdue_seconds 0.0" in text
-
-
 PROTOCOLS = """
 step_types: {OCR: {service: ocr}}
 protocols: [{request_type: OCR, protocol_id: ocr, steps: [OCR]}]

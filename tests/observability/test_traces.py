@@ -1,25 +1,21 @@
 """One trace from the client through directive, execution and reply, seen in the exported spans."""
 
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import StatusCode
 
-from lucius.platform import FatalError, Task
+from lucius.platform import Task
 from lucius.ports.bus import IN_MEMORY, Delivery, Message
-from lucius.telemetry.spans import applying, executing
-from lucius.telemetry.tracing import NO_SPAN, open_span
+from lucius.telemetry.spans import executing
 from tests.observability.served import called, ended, serving, submitted, trace_of, way_up
 from tests.observability.world import Scripted
 from tests.security.hostile import CLEAR, assert_harmless
 
 TRACE, CLIENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 GIVEN = f"00-{TRACE}-{CLIENT}-01"
-OTHER = f"00-{'1' * 32}-{'2' * 16}-01"
 SUBMIT = "POST /v1/orchestrate"
 
 
@@ -85,49 +81,6 @@ async def test_spans_carry_the_ids_of_the_attempt_and_nothing_of_its_content(
     assert "callback_token" not in everything
 
 
-async def test_the_header_counts_where_the_envelope_says_nothing(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async with serving(tmp_path) as (_, client):
-        await submitted(client, headers={"traceparent": GIVEN})
-        await submitted(client, headers={"traceparent": GIVEN}, traceparent=OTHER, doc_id="2")
-    first, second = (span for span in spans.get_finished_spans() if span.name == SUBMIT)
-    assert (trace_of(first), trace_of(second)) == (TRACE, "1" * 32)
-
-
-async def test_without_a_traceparent_lucius_begins_the_trace(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async with serving(tmp_path, [Scripted()]) as (_, client):
-        await ended(client, await submitted(client, headers={"traceparent": "garbage"}))
-    found = spans.get_finished_spans()
-    assert way_up(found, SUBMIT) == [SUBMIT]
-    assert way_up(found, "execute DIRECTIVE")[-1] == SUBMIT
-
-
-async def test_a_malformed_traceparent_in_the_envelope_is_refused(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async with serving(tmp_path) as (_, client):
-        answer = await client.post("/v1/orchestrate", json={"traceparent": "garbage"})
-    pointers = [error["pointer"] for error in answer.json()["errors"]]
-    assert (answer.status_code, "/traceparent" in pointers) == (422, True)
-    (span,) = spans.get_finished_spans()
-    assert (span.attributes or {})["http.response.status_code"] == 422
-
-
-async def test_a_service_that_fails_marks_its_execution(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async def fail(task: Task) -> None:
-        raise FatalError("the text is not for a trace", code="EMPTY")
-
-    async with serving(tmp_path, [Scripted(fail)]) as (_, client):
-        await ended(client, await submitted(client))
-    span = next(s for s in spans.get_finished_spans() if called(s) == "execute DIRECTIVE")
-    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "EMPTY")
-
-
 async def pulled(client: Any) -> dict[str, Any]:
     path, body = "/v1/services/ocr/directives:pull", {"max": 1, "wait_seconds": 5}
     directive: dict[str, Any] = (await client.post(path, json=body)).json()["directives"][0]
@@ -157,38 +110,7 @@ async def test_replies_over_http_join_the_trace_they_name_or_that_of_their_job(
     assert way_up(found, "apply success") == result_up
 
 
-async def test_replies_in_one_request_stay_each_in_its_own_trace(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async with serving(tmp_path) as (_, client):
-        replies = []
-        for number, parent in enumerate((GIVEN, OTHER)):
-            await submitted(client, traceparent=parent, headers={"idempotency-key": str(number)})
-            directive = await pulled(client)
-            token = directive["callback_token"]
-            replies.append(answer_to(directive, type="ACK", callback_token=token))
-        await client.post("/v1/services/ocr/replies", json={"replies": replies})
-    applied = [s for s in spans.get_finished_spans() if s.name == "apply ack"]
-    assert {trace_of(span) for span in applied} == {TRACE, "1" * 32}
-
-
-async def test_without_tracing_a_traceparent_is_passed_on_as_it_came(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (_, client):
-        job_id = await submitted(client, traceparent=GIVEN)
-        assert (await pulled(client))["traceparent"] == GIVEN
-        assert (await client.get(f"/v1/jobs/{job_id}")).json()["traceparent"] == GIVEN
-
-
 STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
-
-
-async def test_a_tracestate_goes_with_its_traceparent_as_it_came(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (_, client):
-        await submitted(client, traceparent=GIVEN, tracestate=STATE)
-        assert (await pulled(client))["tracestate"] == STATE
-        headers = [("traceparent", GIVEN), *(("tracestate", part) for part in STATE.split(","))]
-        await submitted(client, headers=headers, doc_id="2", idempotency_key="2")
-        assert (await pulled(client))["tracestate"] == STATE
 
 
 @pytest.mark.parametrize(
@@ -216,76 +138,3 @@ async def test_a_tracestate_without_its_parent_or_without_sense_is_dropped(
     async with serving(tmp_path) as (_, client):
         await submitted(client, headers=headers, **fields)
         assert "tracestate" not in await pulled(client)
-
-
-async def test_spans_from_the_client_to_the_reply_carry_the_tracestate(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async with serving(tmp_path, [Scripted()]) as (_, client):
-        await ended(client, await submitted(client, traceparent=GIVEN, tracestate=STATE))
-        await ended(client, await submitted(client, doc_id="2", idempotency_key="2"))
-    states: dict[str, set[str]] = {}
-    for span in spans.get_finished_spans():
-        assert span.context is not None
-        if trace_of(span) == TRACE:
-            states.setdefault(called(span), set()).add(span.context.trace_state.to_header())
-        else:
-            assert span.context.trace_state.to_header() == "", "another trace has none of it"
-    assert {"publish DIRECTIVE", "execute DIRECTIVE", "apply ACK", "apply RESULT"} < set(states)
-    assert set.union(*states.values()) == {STATE}
-
-
-async def test_a_reply_over_http_has_the_tracestate_it_names_or_that_of_its_job(
-    spans: InMemorySpanExporter, tmp_path: Path
-) -> None:
-    async with serving(tmp_path) as (_, client):
-        await submitted(client, traceparent=GIVEN, tracestate=STATE)
-        directive = await pulled(client)
-        token = {"authorization": f"Bearer {directive['callback_token']}"}
-        urls, worker = directive["callback_urls"], f"00-{TRACE}-{'7' * 16}-01"
-        await client.post(urls["ack"], json=answer_to(directive), headers=token)
-        beat = answer_to(directive, type="HEARTBEAT", callback_token=directive["callback_token"])
-        await client.post("/v1/services/ocr/replies", json={"replies": [beat]})
-        result = answer_to(directive, status="SUCCEEDED")
-        own = {"traceparent": worker, "tracestate": "mine=1"}
-        await client.post(urls["result"], json=result, headers={**token, **own})
-    applied = {
-        span.name: span.context.trace_state.to_header()
-        for span in spans.get_finished_spans()
-        if span.name.startswith("apply") and span.context is not None
-    }
-    assert applied == {"apply ack": STATE, "apply heartbeat": STATE, "apply success": "mine=1"}
-
-
-def test_without_tracing_a_span_costs_less_than_two_microseconds() -> None:
-    delivery = delivery_of({"traceparent": GIVEN, "jobId": "job_1", "step_type": "OCR"})
-    rounds = 20_000
-
-    def seconds() -> float:
-        started = process_time()
-        for _ in range(rounds):
-            with executing(delivery, IN_MEMORY), applying(delivery, IN_MEMORY):
-                pass
-        return (process_time() - started) / rounds / 2
-
-    assert executing(delivery, IN_MEMORY) is NO_SPAN
-    assert min(seconds() for _ in range(10)) < 2e-6
-
-
-@pytest.mark.parametrize("parent", [None, 7, "", f"00-{'0' * 32}-{CLIENT}-01", GIVEN.upper()])
-def test_what_is_no_traceparent_begins_a_new_trace(
-    spans: InMemorySpanExporter, parent: object
-) -> None:
-    with open_span("x", parent):
-        pass
-    assert spans.get_finished_spans()[0].parent is None
-
-
-def test_a_trace_that_the_client_does_not_sample_is_not_exported(
-    spans: InMemorySpanExporter,
-) -> None:
-    with open_span("x", f"00-{TRACE}-{CLIENT}-00") as span:
-        assert span.traceparent is not None
-        assert span.traceparent.startswith(f"00-{TRACE}-")
-        assert span.traceparent.endswith("-00")
-    assert not spans.get_finished_spans()

@@ -9,16 +9,13 @@ import pytest
 from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
 from lucius.core.routing import every_directive_topic
-from lucius.engines.outbox.unclaimed import QUIET, UNCLAIMED
+from lucius.engines.outbox.unclaimed import UNCLAIMED
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Message, Subscription
-from lucius.ports.lanes import FixedLanes
-from lucius.telemetry.logs import JsonFormatter
 from tests.bus_looks import backlog
 from tests.faults.network import Network
 from tests.faults.stage import PACKAGED
-from tests.observability.world import Scripted, Watched, logged, watched
-from tests.wiring import outbox
+from tests.observability.world import Watched, watched
 
 TOPICS = every_directive_topic()
 
@@ -36,73 +33,10 @@ def waiting(world: Watched) -> Any:
     return backlog(world.bus, UNCLAIMED, TOPICS)
 
 
-@watched
-async def test_the_warning_names_the_service_and_the_job(world: Watched) -> None:
-    with logged(JsonFormatter()) as lines:
-        job_id = await world.submit(correlation_id="order-7")
-        await asyncio.sleep(1)
-    (line,) = said(lines)
-    assert (line["level"], line["jobId"], line["stepId"]) == ("WARNING", job_id, "ocr")
-    assert (line["tenant_id"], line["correlation_id"]) == ("tenant_a", "order-7")
-    assert line["message"] == "nobody takes directives of ocr: no service is subscribed to them"
-
-
-@watched
-async def test_many_are_counted_and_settled_and_said_once(world: Watched) -> None:
-    with logged(JsonFormatter()) as lines:
-        jobs = [await world.submit(number=number) for number in range(50)]
-        await asyncio.sleep(5)
-        first = await counted(world)
-        for job_id in jobs:
-            assert await world.finished(job_id) == "FAILED_FINAL"
-    assert first > 1
-    assert await counted(world) == 3 * len(jobs)
-    assert await waiting(world) == 0
-    assert [line["level"] for line in said(lines)] == ["WARNING"]
-
-
-@watched
-async def test_it_is_said_once_more_when_it_is_over_and_anew_when_it_begins_again(
-    world: Watched,
-) -> None:
-    with logged(JsonFormatter()) as lines:
-        job_id = await world.submit()
-        await asyncio.sleep(1)
-        await world.serve(Scripted())
-        assert await world.finished(job_id) == "SUCCEEDED"
-        await unsubscribed(world)
-        await world.submit(number=1)
-        await asyncio.sleep(1)
-    assert [line["level"] for line in said(lines)] == ["WARNING", "INFO", "WARNING"]
-    assert said(lines)[1]["message"] == "directives of ocr are taken again"
-
-
 async def unsubscribed(world: Watched) -> None:
     """The service still runs, and its subscriptions let nothing through any more."""
     nothing = {"step_type": ("SOMETHING ELSE",)}
     await world.bus.ensure([Subscription(topic, "ocr", nothing) for topic in TOPICS])
-
-
-@watched
-async def test_a_service_that_takes_only_some_is_not_said_to_come_and_go(world: Watched) -> None:
-    """It listens for one tenant only; directives of two come in turn."""
-    await world.serve(Scripted())
-    mine = {"tenant_id": ("tenant_a",)}
-    await world.bus.ensure([Subscription(topic, "ocr", mine) for topic in TOPICS])
-    with logged(JsonFormatter()) as lines:
-        for number in range(100):
-            await world.submit(number=number, tenant_id="tenant_b" if number % 2 else "tenant_a")
-            await asyncio.sleep(QUIET.total_seconds() / 10)
-    assert await counted(world) > 10
-    assert [line["level"] for line in said(lines)] == ["WARNING"]
-
-
-@watched
-async def test_a_service_has_its_series_before_anything_happens(world: Watched) -> None:
-    await world.serve(Scripted())
-    await world.finished(await world.submit())
-    labels = {"incident": "unclaimed", "cause": "ocr"}
-    assert world.registry.get_sample_value("lucius_incidents_total", labels) == 0
 
 
 @watched
@@ -196,19 +130,3 @@ def test_every_topology_is_covered(topology: str) -> None:
         assert await counted(world) == 1
 
     watched(body)()
-
-
-@watched
-async def test_only_the_lanes_of_the_engine_are_asked(world: Watched) -> None:
-    bus = Network()
-    lanes = FixedLanes((3, 5))
-    parts = outbox(MemoryLedger(), bus, Ingress(PACKAGED), now=world.loop.now, lanes=lanes)
-    await parts.reconciler.prepare()
-    for topic in TOPICS:
-        await bus.publish(topic, [Message(topic, {})])
-    running = asyncio.create_task(parts.reconciler.run())
-    await asyncio.sleep(1)
-    running.cancel()
-    taken = {topic for topic in TOPICS if not await backlog(bus, UNCLAIMED, [topic])}
-    grids = ("global-bus", "global-default", "global-burst")
-    assert taken == {f"{grid}-p{lane}" for grid in grids for lane in (3, 5)}

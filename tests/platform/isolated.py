@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from lucius.platform import FatalError, ObjectMissingError, Output, Service, SyncTask, Task, service
+from lucius.platform import FatalError, ObjectMissingError, Output, Service, SyncTask, Task
 from lucius.platform.task import SMALL
 
 MIB = 1024 * 1024
@@ -173,9 +173,3 @@ class Threaded(Service):
         DEEDS.get(deed, lambda: None)()
         task.stage("output.txt", task.input())
         return Output()
-
-
-@service("ocr", "OCR", isolation="process", processes=1)
-def decorated(task: SyncTask) -> Output:
-    task.stage("output.txt", "by a function")
-    return Output()

@@ -11,11 +11,9 @@ from lucius.platform import Output, ReplyAnswer, StepCancelledError
 from lucius.platform.chaos import (
     CRASHED,
     Chaos,
-    ChaosError,
     ChaoticBody,
     ChaoticBus,
     ChaoticReplies,
-    parse_chaos,
 )
 from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.task import Task
@@ -25,46 +23,6 @@ from tests.adapters.test_pull_gateway import directive
 from tests.virtual import VirtualLoop, run_virtually
 
 AT_ONCE = timedelta()
-
-
-@pytest.mark.parametrize(
-    ("text", "drop", "delay", "crash", "duplicate"),
-    [
-        ("drop=0.01,delay=2s,crash=0.001,duplicate=0.05", 0.01, 2.0, 0.001, 0.05),
-        (" delay=250ms , drop=1", 1.0, 0.25, 0.0, 0.0),
-    ],
-)
-def test_words_are_read(
-    text: str, drop: float, delay: float, crash: float, duplicate: float
-) -> None:
-    chaos = parse_chaos(text)
-    assert (chaos.drop, chaos.crash, chaos.duplicate) == (drop, crash, duplicate)
-    assert chaos.delay == timedelta(seconds=delay)
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("dorp=0.1", "'dorp' is no fault: say drop, delay, crash, duplicate, seed"),
-        ("", "'' is no fault"),
-        ("drop=2", "drop=2: must be a probability"),
-        ("drop=nan", "drop=nan"),
-        ("delay=2", "delay=2: must be a time"),
-        ("delay=2h", "delay=2h"),
-        ("delay=100m", "an hour at most"),
-        ("crash=often", "crash=often"),
-        ("drop=0.1,drop=0.2", "drop is given twice"),
-        ("seed=x", "seed=x: must be a whole number"),
-    ],
-)
-def test_words_that_are_none_are_refused_by_name(text: str, named: str) -> None:
-    with pytest.raises(ChaosError, match=named):
-        parse_chaos(text)
-
-
-def test_a_seed_makes_it_repeatable() -> None:
-    rolls = [[parse_chaos("drop=0.5,seed=7").hits(0.5) for _ in range(20)] for _ in range(2)]
-    assert rolls[0] == rolls[1]
 
 
 async def received(chaos: Chaos, count: int, limit: int) -> list[str]:
@@ -127,15 +85,6 @@ class Quick:
 
 def task() -> Task:
     return Task(parse_directive(directive()), {}, MemoryWorkspace(jobs="mem://jobs"))
-
-
-def test_a_delay_comes_before_the_work() -> None:
-    async def work(loop: VirtualLoop) -> float | None:
-        body = Quick()
-        await ChaoticBody(body, Chaos(delay=timedelta(seconds=2)))(task())
-        return body.ran_at
-
-    assert run_virtually(work) == pytest.approx(2)
 
 
 def test_a_delay_ends_when_the_job_is_cancelled() -> None:

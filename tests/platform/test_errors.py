@@ -22,7 +22,6 @@ from lucius.platform import (
     service,
 )
 from lucius.platform.errors import classify
-from lucius.platform.measures import ServiceInstruments
 from lucius.telemetry.logs import JsonFormatter
 from tests.observability.world import logged
 from tests.platform.bench import Bench, Writer, on_the_bench
@@ -87,26 +86,6 @@ async def test_a_service_says_what_the_errors_of_its_libraries_mean(bench: Bench
         for each in await bench.replies("RESULT", 2)
     ]
     assert sorted(found) == [(1, "FAILED_FINAL", "BAD_SCAN"), (2, "FAILED_FINAL", "STEP_FAILED")]
-
-
-@on_the_bench
-async def test_attempts_are_counted_by_status_and_code(bench: Bench) -> None:
-    class Uneven(Writer):
-        async def execute(self, task: Task) -> Output | None:
-            if task.attempt_no == 1:
-                raise FatalError("never", code="BAD_SCAN")
-            return await super().execute(task)
-
-    counts = ServiceInstruments()
-    await bench.runner(Uneven(3), instruments=counts)
-    for attempt_no in (1, 2):
-        await bench.send(attempt_no)
-        await bench.result(attempt_no)
-    assert counts.attempts.cells == {
-        ("ocr", "FAILED_FINAL", "BAD_SCAN"): 1,
-        ("ocr", "SUCCEEDED", ""): 1,
-    }
-    assert counts.seconds.count("ocr") == 2
 
 
 def test_a_long_message_is_cut_with_a_mark() -> None:
@@ -179,12 +158,6 @@ def test_the_place_outlives_a_long_message_and_a_secret_in_it_does_not() -> None
     assert len(failure.message) <= MAX_STRING
     assert "hunter2" not in failure.message
     assert re.search(rf"{CUT_MARK_AT} \(at {HERE}:\d+\)$", failure.message)
-
-
-def test_an_error_alone_in_a_task_group_is_classified_as_itself() -> None:
-    wrapped = ExceptionGroup("tasks", [ExceptionGroup("inner", [FatalError("x", code="EMPTY")])])
-    assert classify(wrapped).code == "EMPTY"
-    assert classify(ExceptionGroup("two", [ValueError(), KeyError()])).code == "UNEXPECTED_ERROR"
 
 
 @on_the_bench

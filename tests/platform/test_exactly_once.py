@@ -19,24 +19,6 @@ from tests.platform.bench import Bench, Writer, kill, on_the_bench
 PROMOTED = "mem://lucius/tenant_a/job_1/ocr/output.txt"
 
 
-class Careless(Commits):
-    """Sabotage: the last to commit wins, and nobody looks for a record first."""
-
-    async def find(self, directive: Directive) -> CommitRecord | None:
-        return None
-
-    async def commit(
-        self, directive: Directive, worker_id: str, output: Output, staged: Mapping[str, Staged]
-    ) -> tuple[CommitRecord, int]:
-        record = self._proposal(directive, worker_id, output, tuple(staged.values()))
-        await self._workspace.write(record_uri(directive), record.encoded())
-        return record, 0
-
-    async def promote(self, directive: Directive, record: CommitRecord, filled: int = 0) -> None:
-        for promotion, target in record.places():
-            await self._workspace.write(target, promotion.content or b"")
-
-
 class RecordAlone(Commits):
     """As on a storage that has no better way: nothing is promoted together with the record."""
 
@@ -57,84 +39,6 @@ class LargeWriter(Writer):
     async def execute(self, task: Task) -> Output | None:
         await task.stage("output.txt", "x" * (SMALL + 1))
         return None
-
-
-async def _two_attempts(bench: Bench, commits: Commits | None = None) -> Writer:
-    """The first attempt is slow; a second one, with a new lease, overtakes it."""
-    writer = Writer(20, 5)
-    await bench.runner(writer, slots=2, commits=commits)
-    await bench.send(1)
-    await asyncio.sleep(1)
-    await bench.send(2)
-    await bench.replies("RESULT", 2)
-    return writer
-
-
-@on_the_bench
-async def test_two_attempts_have_one_effect_and_report_it_both(bench: Bench) -> None:
-    writer = await _two_attempts(bench)
-    assert sorted(writer.finished) == [1, 2]
-    assert bench.workspace.effects(PROMOTED) == [b"by attempt 2"]
-    first, second = bench.of("RESULT")
-    assert first["output_ref"] == second["output_ref"]
-    assert {first["attempt_no"], second["attempt_no"]} == {1, 2}
-
-
-@on_the_bench
-async def test_without_the_commit_record_both_have_an_effect(bench: Bench) -> None:
-    await _two_attempts(bench, Careless(bench.workspace))
-    assert bench.workspace.effects(PROMOTED) == [b"by attempt 2", b"by attempt 1"]
-
-
-async def _dies_between_record_and_promotion(bench: Bench, second: Commits) -> Writer:
-    writer = Writer()
-    first = await bench.runner(writer, commits=DiesBeforePromotion(bench.workspace))
-    body = await bench.send(1)
-    await asyncio.sleep(1)
-    assert await Commits(bench.workspace).find(parse_directive(body)) is not None
-    await kill(first)
-    assert bench.workspace.effects(PROMOTED) == []
-    assert not bench.of("RESULT")
-    await bench.runner(writer, commits=second)
-    await bench.send(2)
-    await bench.result()
-    return writer
-
-
-@on_the_bench
-async def test_after_a_crash_between_record_and_promotion_the_next_attempt_finishes_it(
-    bench: Bench,
-) -> None:
-    writer = await _dies_between_record_and_promotion(bench, Commits(bench.workspace))
-    assert writer.begun == [1], "the second attempt executed nothing"
-    assert bench.workspace.effects(PROMOTED) == [b"by attempt 1"]
-    result = await bench.result()
-    assert (result["status"], result["attempt_no"]) == ("SUCCEEDED", 2)
-    assert result["output_ref"]["uri"] == PROMOTED
-
-
-@on_the_bench
-async def test_without_meeting_the_record_the_next_attempt_has_its_own_effect(
-    bench: Bench,
-) -> None:
-    writer = await _dies_between_record_and_promotion(bench, Careless(bench.workspace))
-    assert writer.begun == [1, 2]
-    assert bench.workspace.effects(PROMOTED) == [b"by attempt 2"], "the winner's effect is lost"
-
-
-@on_the_bench
-async def test_when_a_result_was_lost_the_next_attempt_reports_it_without_executing(
-    bench: Bench,
-) -> None:
-    writer = Writer()
-    await bench.runner(writer)
-    await bench.send(1)
-    lost = await bench.result(1)
-    await bench.send(2)
-    again = await bench.result(2)
-    assert writer.begun == [1]
-    assert again["output_ref"] == lost["output_ref"]
-    assert again["attempt_no"] == 2
 
 
 @on_the_bench

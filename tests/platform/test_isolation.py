@@ -91,11 +91,6 @@ async def test_a_process_is_used_again_and_replaced_after_its_tasks(bench: Bench
     assert pids[0] == pids[1] != pids[2]
 
 
-async def test_slots_are_the_processes(bench: Bench) -> None:
-    runner = await bench.runner(isolated.Deeds())
-    assert runner.health().free_slots == 2
-
-
 async def test_a_service_that_listens_stops_when_the_job_is_cancelled(bench: Bench) -> None:
     runner = await bench.runner(isolated.Attentive())
     await bench.send(1)
@@ -235,12 +230,6 @@ def test_no_setting_and_no_credential_of_others_reaches_children() -> None:
 async def test_an_output_that_is_not_json_is_refused(bench: Bench) -> None:
     await bench.runner(isolated.NotJson())
     assert await outcome(bench) == ("FAILED_FINAL", "INVALID_OUTPUT")
-
-
-async def test_a_decorated_function_runs_in_a_process(bench: Bench) -> None:
-    await bench.runner(isolated.decorated)
-    assert await outcome(bench) == ("SUCCEEDED", None)
-    assert text(bench) == "by a function"
 
 
 def test_a_service_that_no_process_could_find_is_refused_at_the_start() -> None:

@@ -2,14 +2,12 @@
 
 import asyncio
 from datetime import timedelta
-from unittest.mock import patch
 
 import pytest
 
 from lucius.core.errors import BusUnavailableError
 from lucius.platform import BusReplies, Output, ReplyAnswer, Service, StepCancelledError, Task
 from lucius.platform.directive import Directive
-from lucius.platform.lease import Lease
 from lucius.ports.bus import Message
 from tests.platform.bench import Bench, Writer, on_the_bench
 
@@ -32,21 +30,6 @@ async def test_each_lease_has_heartbeats_of_its_own_pace(bench: Bench) -> None:
     await bench.replies("RESULT", 2)
     beats = [each["attempt_no"] for each in bench.of("HEARTBEAT")]
     assert (beats.count(1), beats.count(2)) == (2, 6)
-
-
-@on_the_bench
-async def test_heartbeats_keep_a_lease_that_is_shorter_than_the_work(bench: Bench) -> None:
-    await bench.runner(Writer(600))
-    await bench.send(1, lease_seconds=30.0)
-    assert (await bench.result())["status"] == "SUCCEEDED"
-
-
-@on_the_bench
-async def test_without_heartbeats_the_same_work_loses_its_lease(bench: Bench) -> None:
-    with patch.object(Lease, "keep", lambda self: None):
-        await bench.runner(Writer(600))
-        await bench.send(1, lease_seconds=30.0)
-        assert (await bench.result())["error"]["code"] == "LEASE_EXPIRED"
 
 
 @on_the_bench

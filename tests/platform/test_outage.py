@@ -1,12 +1,9 @@
 """When the bus is away or falls silent, and when the service itself must go."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from unittest.mock import patch
-
-import pytest
 
 from lucius.core.errors import BusUnavailableError
 from lucius.platform import CommitRecord, Commits, ServiceRunner, runner
@@ -41,24 +38,6 @@ async def test_an_outage_pauses_the_receiver_and_dead_letters_nothing(bench: Ben
     assert (await bench.result())["status"] == "SUCCEEDED"
     assert service.health().outage is None
     assert await bench.dead() == []
-
-
-def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    @on_the_bench
-    async def away_twice(bench: Bench) -> None:
-        await bench.runner(Writer())
-        for reason in ("away", "still away"):
-            bench.bus.fail_with(BusUnavailableError(reason))
-            await asyncio.sleep(300)
-        bench.bus.fail_with(None)
-        await asyncio.sleep(300)
-
-    with caplog.at_level(logging.INFO, "lucius.platform.runner"):
-        away_twice()
-    said = [each.message for each in caplog.records if "notices" not in each.message]
-    assert said == ["ocr pauses: away", "ocr pauses: still away", "ocr goes on"]
 
 
 @on_the_bench
@@ -201,10 +180,3 @@ async def test_a_released_step_runs_again_under_its_next_lease(bench: Bench) -> 
         ("job_1", "SUCCEEDED"),
         ("job_2", "SUCCEEDED"),
     }
-
-
-@on_the_bench
-async def test_stopping_twice_is_harmless(bench: Bench) -> None:
-    service = await bench.runner(Writer())
-    await service.stop()
-    await service.stop()

@@ -124,14 +124,6 @@ def test_what_cannot_be_reported_fails_the_step_and_poisons_nothing(
 
 
 @on_the_bench
-async def test_the_longest_reference_that_is_carried_is_taken(bench: Bench) -> None:
-    ref = "s3://bucket/".ljust(2048, "x")
-    await bench.runner(Gives(Output(ref)))
-    await bench.send(1)
-    assert (await bench.result())["output_ref"] == ref
-
-
-@on_the_bench
 async def test_a_record_that_was_poisoned_before_is_named(bench: Bench) -> None:
     await bench.runner(Writer())
     body = await bench.send(1)
@@ -161,16 +153,6 @@ async def test_it_is_replaced_where_the_command_says_so(bench: Bench) -> None:
     await bench.send(1, **LAST, overwrite=True)
     assert (await bench.result())["output_ref"]["uri"] == WANTED
     assert bench.workspace.objects[WANTED] == b"by attempt 1"
-
-
-@pytest.mark.parametrize("said", ["yes", 1, None, False])
-def test_only_true_says_so(said: Any) -> None:
-    @on_the_bench
-    async def story(bench: Bench) -> None:
-        bench.workspace.objects[WANTED] = b"an earlier result"
-        assert await failed(bench, Writer(), **LAST, overwrite=said) == "OUTPUT_EXISTS"
-
-    story()
 
 
 @on_the_bench

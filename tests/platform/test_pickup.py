@@ -6,7 +6,7 @@ from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedErro
 from lucius.core.wire import parse_reply
 from lucius.platform import BusReplies, Output, ReplyAnswer, Service, Task
 from lucius.platform.directive import Directive
-from lucius.platform.records import MINE, Begun, MemoryRecords
+from lucius.platform.records import MemoryRecords
 from lucius.ports.bus import Message
 from tests.platform.bench import TOPIC, Bench, Writer, on_the_bench
 
@@ -74,15 +74,6 @@ async def test_directives_are_received_into_free_slots_only(bench: Bench) -> Non
 
 
 @on_the_bench
-async def test_with_more_slots_more_is_acknowledged(bench: Bench) -> None:
-    await bench.runner(Writer(10, 10, 10, 10), slots=4)
-    for number in range(4):
-        await bench.send(1, jobId=f"job_{number}")
-    await asyncio.sleep(5)
-    assert len(bench.of("ACK")) == 4
-
-
-@on_the_bench
 async def test_a_long_step_does_not_depend_on_the_lock_of_its_message(bench: Bench) -> None:
     writer = Writer(600)
     await bench.runner(writer, slots=2)
@@ -92,13 +83,6 @@ async def test_a_long_step_does_not_depend_on_the_lock_of_its_message(bench: Ben
     assert await bench.waiting() == 0, "the directive is settled once the work has begun"
     await bench.result()
     assert writer.begun == [1]
-
-
-class Forgetful(MemoryRecords):
-    """Sabotage: everything is always new."""
-
-    async def begin(self, directive: Directive, owner: str) -> Begun:
-        return MINE
 
 
 async def _duplicated(bench: Bench, records: MemoryRecords) -> Writer:
@@ -116,12 +100,6 @@ async def test_a_duplicate_of_running_work_starts_nothing(bench: Bench) -> None:
     assert writer.begun == [1]
     assert len(bench.of("RESULT")) == 1
     assert await bench.waiting() == 0
-
-
-@on_the_bench
-async def test_without_the_record_a_duplicate_executes_again(bench: Bench) -> None:
-    writer = await _duplicated(bench, Forgetful())
-    assert writer.begun == [1, 1]
 
 
 async def _duplicated_when_done(bench: Bench, records: MemoryRecords) -> int:
@@ -146,11 +124,6 @@ async def test_a_duplicate_of_finished_work_gets_the_same_result_again(bench: Be
     assert await _duplicated_when_done(bench, MemoryRecords()) == 1
     first, second = bench.of("RESULT")
     assert first["output_ref"] == second["output_ref"] == {"uri": "mem://1"}
-
-
-@on_the_bench
-async def test_without_the_record_finished_work_is_done_again(bench: Bench) -> None:
-    assert await _duplicated_when_done(bench, Forgetful()) == 2
 
 
 class Shrugging(BusReplies):

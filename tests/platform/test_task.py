@@ -1,24 +1,20 @@
 """What a task offers to `execute()`: the payload, the objects, the staging place."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jsonschema_rs
 import pytest
-from pydantic import BaseModel, Field
 
 from lucius.platform import (
     FatalError,
     InvalidPayloadError,
     ObjectMissingError,
     Task,
-    payload_schema,
 )
 from lucius.platform.commit import folders
 from lucius.platform.directive import parse_directive
 from lucius.platform.payload import parse_payload
-from lucius.platform.task import SMALL, SMALL_TOGETHER
+from lucius.platform.task import SMALL
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.platform.bench import Bench, Writer, on_the_bench
 
@@ -56,50 +52,6 @@ def test_a_wrong_payload_names_its_field_and_is_fatal(payload: Any, message: str
     with pytest.raises(InvalidPayloadError, match=message) as caught:
         parse_payload(Options, payload)
     assert isinstance(caught.value, FatalError)
-
-
-def test_a_payload_may_be_a_pydantic_model() -> None:
-    class Pages(BaseModel):
-        first: int = Field(ge=1)
-        spans: tuple[tuple[int, int], ...] = ()
-
-    assert parse_payload(Pages, {"first": 1, "spans": [[1, 2]]}) == Pages(first=1, spans=((1, 2),))
-    with pytest.raises(InvalidPayloadError, match=r"/first: .*; /spans/0/1: "):
-        parse_payload(Pages, {"first": 0, "spans": [[1, "2"]]})
-
-
-def test_a_payload_may_go_through_a_function() -> None:
-    def positive(payload: Mapping[str, int]) -> int:
-        if payload["n"] < 0:
-            raise ValueError("/n: must not be negative")
-        return payload["n"]
-
-    assert parse_payload(positive, {"n": 3}) == 3
-    with pytest.raises(InvalidPayloadError):
-        parse_payload(positive, {"n": -3})
-
-
-def test_a_model_produces_the_schema_of_its_step() -> None:
-    class Chunks(BaseModel):
-        size: int = Field(ge=1, le=4096)
-        language: str = "en"
-
-    schema = payload_schema(Chunks)
-    jsonschema_rs.meta.validate(schema)
-    valid = jsonschema_rs.validator_for(schema).is_valid
-    right: list[Any] = [{"size": 1}, {"size": 9, "language": "de", "later": True}]
-    wrong: list[Any] = [{}, {"size": 0}, {"size": "1"}, {"size": 1, "language": 3}]
-    for payload in right:
-        assert valid(payload)
-        assert parse_payload(Chunks, payload)
-    for payload in wrong:
-        assert not valid(payload)
-        with pytest.raises(InvalidPayloadError):
-            parse_payload(Chunks, payload)
-
-
-def test_a_service_without_a_model_takes_any_object() -> None:
-    assert payload_schema(None) == payload_schema(lambda payload: payload) == {"type": "object"}
 
 
 @on_the_bench
@@ -178,12 +130,6 @@ async def test_a_task_reads_its_input_and_earlier_outputs() -> None:
         await task.previous("other")
 
 
-async def test_the_first_step_finds_the_input_as_the_latest() -> None:
-    task, workspace = _task()
-    workspace.objects["mem://in"] = b"in"
-    assert await task.latest() == b"in"
-
-
 async def test_a_reference_to_nothing_is_fatal() -> None:
     task, _ = _task()
     for reference in ("mem://nothing", None, {"path": "x"}):
@@ -203,17 +149,6 @@ async def test_a_small_output_is_written_nowhere_before_it_is_committed() -> Non
     uri = await task.stage("parts/result.json", "{}")
     assert workspace.objects == {}
     assert await task.read(uri) == b"{}", "the attempt itself can read it"
-
-
-async def test_many_small_outputs_are_not_all_kept_in_memory() -> None:
-    task, workspace = _task()
-    for number in range(6):
-        await task.stage(f"page{number}.bin", bytes(SMALL))
-    assert sum(each.size for each in task.staged.values() if each.content) == SMALL_TOGETHER
-    assert len(workspace.objects) == 2
-    await task.stage("page0.bin", b"now empty")
-    last = await task.stage("page6.bin", bytes(SMALL // 2))
-    assert last not in workspace.objects, "there is room for it again"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import base64
 import os
 import re
-import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -24,10 +23,8 @@ from azure.servicebus.exceptions import ServiceBusAuthenticationError
 from nats.aio.client import Client
 
 from lucius.bootstrap import stack_settings
-from lucius.bootstrap.azure_stack import ACCOUNT, Stack, azurite_command, azurite_options
+from lucius.bootstrap.azure_stack import Stack
 from lucius.bootstrap.broker import local_nats
-from lucius.bootstrap.listening import free_port
-from lucius.bootstrap.stack_part import Part
 from lucius.core.errors import LuciusError
 from lucius.settings import load_settings
 from lucius.standins.azurite import create_container
@@ -236,60 +233,6 @@ async def test_the_app_configuration_stand_in_refuses_strangers(on_temporal: Run
 
 
 # -- a data directory of an earlier version, which had no secrets --------------------------------
-
-
-async def test_rows_of_an_azurite_with_the_published_key_are_still_there(tmp_path: Path) -> None:
-    ports = [free_port() for _ in range(3)]
-    (folder := tmp_path / "azurite").mkdir()
-    command = [*azurite_command(), *azurite_options(folder, *ports)]
-    place = f"http://127.0.0.1:{ports[2]}/{ACCOUNT}"
-    old = f"AccountName={ACCOUNT};AccountKey={PUBLISHED};TableEndpoint={place};"
-    earlier = Part("Azurite", command, os.environ, speaks=False)
-    await earlier.start()
-    async with TableServiceClient.from_connection_string(old) as client:
-
-        async def create() -> None:
-            await client.create_table_if_not_exists("kept")
-
-        await earlier.answers(create)
-        await client.get_table_client("kept").create_entity({"PartitionKey": "p", "RowKey": "r"})
-    await earlier.stop()
-    stack = Stack(load_settings({"LUCIUS_DATA_DIR": str(tmp_path)}), os.environ)
-    try:
-        now = (await stack._storage())["LUCIUS_TABLE_CONNECTION"]
-        assert PUBLISHED not in now
-        async with TableServiceClient.from_connection_string(now) as client:
-            row = await client.get_table_client("kept").get_entity("p", "r")
-            assert row["RowKey"] == "r"
-    finally:
-        await stack.stop()
-
-
-async def test_messages_of_a_nats_server_without_a_password_are_still_there(tmp_path: Path) -> None:
-    place = f"127.0.0.1:{free_port()}"
-    port = place.rpartition(":")[2]
-    words = ["nats-server", "-js", "-sd", str(tmp_path / "nats"), "-a", "127.0.0.1", "-p", port]
-    path = clean_environment()["PATH"]
-    earlier = Part(
-        "server", [shutil.which(words[0], path=path) or "", *words[1:]], os.environ, speaks=False
-    )
-    await earlier.start()
-
-    async def publish() -> None:
-        client = await nats.connect(f"nats://{place}", allow_reconnect=False)
-        await client.jetstream().add_stream(name="kept", subjects=["kept"])
-        await client.jetstream().publish("kept", b"hello")
-        await client.close()
-
-    await earlier.answers(publish)
-    await earlier.stop()
-    for _ in range(2):
-        with local_nats({}, tmp_path) as found:
-            client = await nats.connect(found["LUCIUS_NATS_URL"])
-            message = await client.jetstream().get_msg("kept", 1)
-            assert message.data == b"hello"
-            await client.close()
-        assert not (tmp_path / stack_settings.NAME).exists()
 
 
 def test_credentials_of_other_servers_are_not_shown_to_the_one_that_is_started(

@@ -11,8 +11,6 @@ from lucius.bootstrap.secrets import SecretMissingError, check_shared_secrets
 from lucius.engines.outbox.lane_leases import RENEWALS, LeasedLanes
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.single import SingleTable
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ports.lanes import ALL_LANES, NO_LANES
 from lucius.settings import load_settings
 from tests.memory_tables import MemoryTables
 
@@ -47,12 +45,6 @@ async def test_leases_and_keys_are_in_the_table_that_the_setting_names() -> None
     await ledger.keys().add(new_key("ci", (Role.READ,), None, datetime.now(UTC))[0])
     assert 0 < leases < store.written["shared"]
     assert set(store.written) == {"shared"}
-
-
-def test_an_embedded_ledger_is_one_process_own() -> None:
-    settings = load_settings({})
-    assert open_lanes(settings, MemoryLedger(), takes=True) is ALL_LANES
-    assert open_lanes(settings, MemoryLedger(), takes=False) is NO_LANES
 
 
 def test_processes_that_share_a_ledger_need_the_same_secrets() -> None:

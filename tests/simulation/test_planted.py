@@ -11,6 +11,8 @@ from tests.simulation.run import run
 from tests.simulation.search import MOST, first_seed, replaced
 from tests.simulation.shrink import shrunk
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_list_is_long_enough() -> None:
     assert len(FAULTS) >= 15

@@ -21,6 +21,8 @@ from tests.simulation.plan import (
 from tests.simulation.run import run
 from tests.simulation.shrink import shrunk
 
+pytestmark = pytest.mark.slow
+
 SEEDS: Final = 320
 GROUPS: Final = 16
 REPEATED: Final = (1, 3, 5, 6, 8, 10, 17, 20, 22, 29, 37)

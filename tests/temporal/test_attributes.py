@@ -11,22 +11,16 @@ from click.testing import CliRunner
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
-from temporalio.common import TypedSearchAttributes
 from temporalio.service import RPCError
 
 from lucius.bootstrap.temporal import provision_temporal
-from lucius.bootstrap.temporal_server import ATTRIBUTES
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested
-from lucius.core.job import Job
 from lucius.engines.temporal.attributes import (
     NAMES,
-    JobAttributes,
     missing_attributes,
-    register_attributes,
 )
 from lucius.engines.temporal.metrics import BROKEN
-from tests.conformance.jobs import make
 from tests.temporal.server import shared_server
 from tests.temporal.test_bad_input import workflows_in
 from tests.temporal.test_both_engines import Gated
@@ -71,14 +65,6 @@ async def new_namespace(client: Client) -> str:
     raise AssertionError("the namespace does not come")
 
 
-def plain_job() -> Job:
-    return make(1).job
-
-
-def test_a_server_that_is_started_here_knows_the_names() -> None:
-    assert ATTRIBUTES == NAMES
-
-
 async def test_a_job_is_found_by_tenant_request_type_and_state(tmp_path: Path) -> None:
     server = shared_server()
     client = await server.client()
@@ -112,25 +98,6 @@ async def test_without_the_names_jobs_run_and_a_warning_names_the_command(
     assert f"namespace {namespace}" in warning
     assert sorted(await provision_temporal(settings)) == sorted(NAMES)
     assert await provision_temporal(settings) == []
-
-
-async def test_names_that_were_missing_are_looked_for_again() -> None:
-    server = shared_server()
-    bare = await Client.connect(
-        server.address, namespace=await new_namespace(await server.client())
-    )
-    time = 0.0
-    attributes, job = JobAttributes(bare, lambda: time), plain_job()
-    assert await attributes.of(job) == TypedSearchAttributes.empty
-    await register_attributes(bare)
-    assert await attributes.of(job) == TypedSearchAttributes.empty, "not asked for each job"
-    for _ in range(LOOKS):
-        time += 61.0
-        shown = await attributes.of(job)
-        if shown != TypedSearchAttributes.empty:
-            break
-        await asyncio.sleep(0.1)
-    assert sorted(pair.key.name for pair in shown) == sorted(NAMES)
 
 
 @pytest.mark.parametrize(

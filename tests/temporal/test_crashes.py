@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from lucius.bootstrap import building
 from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.temporal import open_workflows, place_of
+from lucius.bootstrap.temporal import open_workflows
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
 from lucius.core.states import JobState
 from lucius.engines.temporal.asking import AskingHere, Told
 from lucius.engines.temporal.invoker import Invoker
 from lucius.engines.temporal.starter import WorkflowStarter, owes_start
-from lucius.engines.temporal.worker import run_worker
-from lucius.engines.temporal.workflows import TemporalWorkflows
 from lucius.platform import Service
 from lucius.ports.bus import Message
 from lucius.settings import Settings
@@ -83,36 +80,6 @@ class LosingAnswers(AskingHere):
             self._lost.add(body["stepId"])
             raise ConnectionError("the answer was lost")
         return told
-
-
-async def test_an_activity_that_is_tried_again_repeats_the_same_attempt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def work(settings: Settings, workflows: TemporalWorkflows, invoker: Invoker) -> None:
-        await run_worker(place_of(settings), LosingAnswers(invoker), workflows.instruments)
-
-    server = shared_server()
-    await server.client()
-    monkeypatch.setattr(building, "work", work)
-    async with running(settings_of(tmp_path, server)) as (runtime, bus):
-        job = await ended(runtime, await submitted(runtime, envelope()))
-        assert job.state is JobState.SUCCEEDED
-        assert directives(bus) == ONE_EACH
-        assert [len(step.executions) for step in job.steps] == [1, 1, 1]
-
-
-async def test_a_process_that_is_restarted_goes_on_where_it_was(tmp_path: Path) -> None:
-    """SQLite keeps the job, Temporal its workflow; the memory bus has lost the directive."""
-    server = shared_server()
-    await server.client()
-    settings, first = settings_of(tmp_path, server), Gated("alpha")
-    async with running(settings, [first]) as (runtime, _):
-        job_id = await submitted(runtime, envelope())
-        await asyncio.wait_for(first.began.wait(), 60)
-    async with running(settings) as (runtime, _):
-        job = await ended(runtime, job_id)
-        assert job.state is JobState.SUCCEEDED
-        assert [step.used for step in job.steps] == [0, 0, 0]
 
 
 async def unstarted(folder: Path, settings: Settings) -> str:

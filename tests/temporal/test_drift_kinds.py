@@ -13,7 +13,7 @@ from lucius.core.effects import SignalWorkflow
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.plan import OUTBOX, TEMPORAL
-from lucius.engines.temporal.drift import STARTED, TOLD, WorkflowDrift
+from lucius.engines.temporal.drift import WorkflowDrift
 from lucius.engines.temporal.workflows import TemporalWorkflows
 from tests.faults.stage import Orchestrator, Stage
 from tests.temporal.virtual import Handle
@@ -153,10 +153,6 @@ def test_the_sweep_asks_only_for_jobs_that_have_not_moved_lately() -> None:
         await stage.end_everything()
 
     run_virtually(main)
-
-
-def test_every_kind_is_planted() -> None:
-    assert sorted((*TOLD, *STARTED, *NAMED)) == sorted(map(name, PLANTS))
 
 
 def test_what_is_on_its_way_is_no_difference() -> None:

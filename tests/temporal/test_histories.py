@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from lucius.engines.temporal.workflow import RECORD, TIMEOUT, JobWorkflow
+from lucius.engines.temporal.workflow import TIMEOUT, JobWorkflow
 from tests.temporal.record import HISTORIES, NEWEST, STORIES
 
 
@@ -73,12 +73,6 @@ async def test_a_change_that_running_jobs_would_not_survive_is_found() -> None:
 def of_kind(kind: str, folder: Path, name: str = "happy") -> list[dict[str, Any]]:
     events = json.loads((folder / f"{name}.json").read_text())["events"]
     return [event for event in events if event["eventType"] == f"EVENT_TYPE_{kind}"]
-
-
-def test_a_step_once_cost_one_activity() -> None:
-    scheduled = of_kind("ACTIVITY_TASK_SCHEDULED", HISTORIES)
-    named = "activityTaskScheduledEventAttributes"
-    assert [event[named]["activityType"]["name"] for event in scheduled] == [RECORD] * 3
 
 
 def test_a_step_costs_one_workflow_task_and_one_signal() -> None:

@@ -11,7 +11,6 @@ from temporalio.client import Client
 from lucius.core.effects import SignalWorkflow
 from lucius.core.job import Owed
 from lucius.core.plan import TEMPORAL
-from lucius.engines.temporal.metrics import TemporalInstruments
 from lucius.engines.temporal.workflow import RECORD
 from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
 from tests.conformance.jobs import at, make
@@ -65,10 +64,3 @@ async def test_the_lag_of_a_signal_counts_the_waits_between_its_tries(
     workflows = TemporalWorkflows(client, place, now=lambda: job.updated_at + timedelta(seconds=2))
     late = replace(job, owed=(owed,), updated_at=at(0))
     assert workflows._lag(late, SignalWorkflow("signal-1", "pause", "")) == seconds
-
-
-def test_every_count_is_shown_before_it_happens() -> None:
-    """Or `rate` would miss the first one."""
-    counted = TemporalInstruments()
-    for count in (counted.starts, counted.signals, counted.asks, counted.timeouts, counted.ended):
-        assert set(count.cells.values()) == {0}

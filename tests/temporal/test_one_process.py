@@ -1,19 +1,14 @@
 """One process on a real Temporal server: a job is created, its workflow runs it, its rows tell."""
 
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from temporalio.client import WorkflowExecutionStatus
 
 from lucius.bootstrap.temporal import place_of
 from lucius.core.errors import WorkflowsUnavailableError
-from lucius.core.job import Job
 from lucius.core.states import JobState
-from lucius.engines.temporal import workflows
-from lucius.engines.temporal.workflows import start_of, tls_of
+from lucius.engines.temporal.workflows import tls_of
 from tests.temporal.server import shared_server
 from tests.temporal.world import ended, envelope, running, settings_of, submitted
 
@@ -40,27 +35,6 @@ async def test_a_job_of_three_steps_succeeds(tmp_path: Path) -> None:
         assert (await handle.describe()).task_queue == "queue-of-this-test"
 
 
-async def test_a_long_history_goes_on_in_a_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def short(job: Job, now: datetime) -> dict[str, Any]:
-        return {**start_of(job, now), "most_events": 12}
-
-    monkeypatch.setattr(workflows, "start_of", short)
-    server = shared_server()
-    client = await server.client()
-    async with running(settings_of(tmp_path, server)) as (runtime, bus):
-        job_id = await submitted(runtime, envelope(beta={"fails": 1}))
-        assert (await ended(runtime, job_id)).state is JobState.SUCCEEDED
-        handle = client.get_workflow_handle(job_id)
-        assert (await handle.result())["state"] == "SUCCEEDED"
-        first_run = (await handle.describe()).raw_description.workflow_execution_info.first_run_id
-        before = await client.get_workflow_handle(job_id, run_id=first_run).describe()
-        assert before.status is WorkflowExecutionStatus.CONTINUED_AS_NEW
-        directives = [m.message_id for _, m in bus.published if m.body["type"] == "DIRECTIVE"]
-        assert len(directives) == len(set(directives)) == 4
-
-
 async def test_a_job_whose_workflow_runs_too_long_fails_with_a_code_of_its_own(
     tmp_path: Path,
 ) -> None:
@@ -72,18 +46,6 @@ async def test_a_job_whose_workflow_runs_too_long_fails_with_a_code_of_its_own(
         assert job.state is JobState.FAILED_FINAL
         assert job.fault is not None
         assert job.fault.code == "WORKFLOW_TIMEOUT"
-
-
-async def test_a_query_tells_how_a_job_stands(tmp_path: Path) -> None:
-    server = shared_server()
-    client = await server.client()
-    async with running(settings_of(tmp_path, server)) as (runtime, _):
-        job_id = await submitted(runtime, envelope())
-        await ended(runtime, job_id)
-        handle = client.get_workflow_handle(job_id)
-        await handle.result()
-        standing = await handle.query("standing")
-        assert (standing["jobId"], standing["state"]) == (job_id, "SUCCEEDED")
 
 
 async def test_a_namespace_that_is_missing_is_named_by_readyz(tmp_path: Path) -> None:

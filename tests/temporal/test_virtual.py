@@ -15,7 +15,7 @@ from lucius.core.states import JobState
 from lucius.engines.outbox.clock import StallWatch
 from tests.faults.services import LONG
 from tests.faults.stage import Orchestrator, Stage
-from tests.temporal.test_time import result, skipping, started
+from tests.temporal.skipping import result, skipping, started
 from tests.virtual import VirtualLoop, run_virtually
 
 pytestmark = pytest.mark.xdist_group("temporal")

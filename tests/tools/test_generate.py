@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lucius.core.table import MACHINES
 from tools.generate import PAGES, main, outdated, write
-from tools.states_page import states_page
 
 
 def test_the_generated_pages_are_up_to_date() -> None:
@@ -21,17 +19,3 @@ def test_check_names_the_page_that_is_out_of_date(
     (tmp_path / "docs/reference/states.md").write_text("an edge is missing")
     assert main(["--check"], tmp_path) == 1
     assert "docs/reference/states.md is out of date" in capsys.readouterr().err
-
-
-def test_generating_twice_changes_nothing(tmp_path: Path) -> None:
-    assert main([], tmp_path) == 0
-    assert write(tmp_path) == []
-
-
-def test_every_move_of_the_tables_is_an_arrow_of_a_diagram() -> None:
-    page = states_page()
-    for rows in MACHINES.values():
-        for state, cells in rows.items():
-            for cell in cells.values():
-                for target in cell.targets:
-                    assert f"    {state} --> {target}: " in page

@@ -1,4 +1,4 @@
-"""Leases and backoffs of a job on Temporal take their minutes; a server that skips time makes them short."""
+"""A Temporal server that skips time: leases and backoffs take their minutes, and are over in a moment."""
 
 import asyncio
 import sys
@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -17,11 +16,8 @@ from lucius.admission.ingress import Ingress, IngressPolicy
 from lucius.bootstrap.outbox import Outbox
 from lucius.buses.memory import MemoryBus
 from lucius.configs.files import FileConfig
-from lucius.core.inputs import AckReceived
 from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
-from lucius.core.states import AbortReason, JobState
-from lucius.engines.outbox.clock import StallWatch
 from lucius.engines.temporal.activities import Activities
 from lucius.engines.temporal.asking import AskingHere, Told
 from lucius.engines.temporal.invoker import Invoker
@@ -34,16 +30,8 @@ from tests.engine.world import envelope
 from tests.temporal.world import closed
 from tests.wiring import outbox
 
-pytestmark = pytest.mark.xdist_group("temporal")
-
 SERVER = Path(sys.executable).parent / "temporal-test-server"
 QUEUE = "skipping"
-
-
-@pytest.fixture(autouse=True)
-def _time_may_jump(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skipped time looks like a clock that was set ahead, which would excuse the silent."""
-    monkeypatch.setattr(StallWatch, "deaf_until", lambda watch, observer: None)
 
 
 class Skipping(AskingHere):
@@ -142,27 +130,3 @@ def waits(job: Job) -> list[timedelta]:
 def about(found: list[timedelta], *minutes: float) -> bool:
     pairs = zip(found, minutes, strict=True)
     return all(0 <= wait.total_seconds() - 60 * least < 30 for wait, least in pairs)
-
-
-async def test_a_silent_service_is_tried_three_times_in_its_own_time() -> None:
-    """30 s for the ACK, then 1 and 5 minutes of backoff."""
-    async with skipping() as (env, parts):
-        job = await result(env, parts, await started(env, parts))
-        reasons = [execution.reason for execution in job.steps[0].executions]
-        assert job.state is JobState.FAILED_FINAL
-        assert reasons == [AbortReason.ACK_TIMEOUT] * 3
-        assert about(waits(job), 1.5, 5.5), waits(job)
-
-
-async def test_a_service_that_falls_silent_loses_its_lease_after_a_quarter_of_an_hour() -> None:
-    """15 minutes of lease, and half a minute of backoff; then nobody acknowledges."""
-    async with skipping() as (env, parts):
-        job_id = await started(env, parts)
-        job = await parts.engine.job(job_id)
-        assert job is not None
-        lease_id = job.steps[0].executions[-1].exec_id
-        await parts.engine.apply(job_id, AckReceived("ocr", 1, lease_id))
-        job = await result(env, parts, job_id)
-        reasons = [execution.reason for execution in job.steps[0].executions]
-        assert reasons == [AbortReason.LEASE_EXPIRED, *[AbortReason.ACK_TIMEOUT] * 2]
-        assert about(waits(job), 15.5, 5.5), waits(job)
