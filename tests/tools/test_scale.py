@@ -3,18 +3,14 @@
 from collections import Counter
 from pathlib import Path
 
-import yaml
-
 from lucius.bootstrap.adapters.configs import open_config
 from lucius.bootstrap.provisioning import subscriptions
-from lucius.configs.app_configuration import AppConfiguration
 from lucius.core.routing import LANES as REAL_LANES
 from lucius.core.routing import reply_topic
 from lucius.ports.bus import NOTICES
 from lucius.settings import load_settings
 from tools.scale import (
     LANES,
-    REFRESH_SECONDS,
     Requests,
     first_full,
     read,
@@ -59,6 +55,3 @@ async def test_numbers_of_the_code_are_those_of_the_code() -> None:
     directives = {count for topic, count in found.items() if topic not in {*replies, NOTICES.topic}}
     assert directives == {asked.directive_subscriptions}
     assert LANES == REAL_LANES
-    chart = yaml.safe_load((ROOT / "deploy/chart/values.yaml").read_text())
-    default = settings.config_refresh.total_seconds()
-    assert (default, chart["config"]["refreshSeconds"]) == REFRESH_SECONDS
