@@ -51,8 +51,9 @@ async def test_a_job_runs_in_the_workspace_that_is_configured(
             input_ref=(tmp_path / "doc.txt").as_uri(),
             output_ref=(tmp_path / "out.txt").as_uri(),
         )
-        answer = await world.client.get(f"/v1/jobs/{job_id}", params={"wait_seconds": 20})
-        assert answer.json()["state"] == "SUCCEEDED", answer.text
+        ended = await world.runtime.engine.ended(job_id, 600)
+        assert ended is not None
+        assert ended.state == "SUCCEEDED"
     promoted = workspace / "lucius/tenant_a" / job_id / "ocr/output.txt"
     assert "a document" in promoted.read_text()
     assert not (tmp_path / ".lucius/workspace").exists()
