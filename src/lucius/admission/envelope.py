@@ -41,10 +41,9 @@ TOO_LONG_IN_KEYS: Final = (
     " where each of / \\ # ? | ~ counts four times"
 )
 
-KNOWN_FIELDS: Final = frozenset(
-    {"tenant_id", "request_type", "input_ref", "output_ref", "payload", "schema_version"}
-    | {"mode", "doc_id", "idempotency_key", "callback_urls", "correlation_id", "traceparent"}
-)
+PASSED_ON: Final = frozenset(("overwrite", "tracestate"))
+"""Fields that are read where they are used, and are in every directive like those that nobody knows."""
+KNOWN_FIELDS: Final = frozenset(_RULES) - PASSED_ON
 
 _OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS
 

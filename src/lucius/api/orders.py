@@ -1,8 +1,16 @@
 """What every order of an operator may say: who gives it, and why."""
 
+from typing import Annotated
+
+from fastapi import Body
+
 from lucius.api.context import Caller
+from lucius.contract.models.base import MayMiss
 from lucius.contract.models.control import OrderBody
 from lucius.telemetry.redaction import redacted
+
+AnyOrder = Annotated[MayMiss[OrderBody], Body()]
+"""The body of an order that takes no more than a reason."""
 
 
 def said_by(caller: Caller, body: OrderBody | None) -> dict[str, str]:

@@ -6,7 +6,6 @@ and workers that pull over HTTP start sooner and read faster.
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, Unpack
 
 import orjson
@@ -83,12 +82,7 @@ class PlainClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
 

@@ -9,16 +9,15 @@ from starlette.responses import Response
 from lucius.api.context import Role
 from lucius.api.declared import problems
 from lucius.api.listing import JobsQuery, list_page
-from lucius.api.orders import said_by
+from lucius.api.orders import AnyOrder, said_by
 from lucius.api.parameters import JobIdInPath, ServiceInPath
 from lucius.api.problems import Problem, offered
-from lucius.api.requests import visible_job
 from lucius.api.routes.control import MOVED, moved
 from lucius.api.routes.system import BAD_CONFIG
 from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
 from lucius.api.views import protocol_view
 from lucius.contract.models.base import MayMiss
-from lucius.contract.models.control import EmptyBody, OrderBody, RetriedView
+from lucius.contract.models.control import EmptyBody, RetriedView
 from lucius.contract.models.jobs import JobsView, JobView
 from lucius.contract.models.protocols import ProtocolsView
 from lucius.contract.models.services import BacklogView, ServiceBacklogView
@@ -52,13 +51,9 @@ async def list_dlq(
     responses=problems("NOT_IN_DLQ", "CONFLICT", "ORCHESTRATION_UNAVAILABLE"),
 )
 async def dismiss(
-    context: Context,
-    caller: KnownCaller,
-    job_id: JobIdInPath,
-    body: Annotated[MayMiss[OrderBody], Body()] = None,
+    context: Context, caller: KnownCaller, job_id: JobIdInPath, body: AnyOrder = None
 ) -> Response:
-    job = await visible_job(context, job_id, caller)
-    return await moved(context, job.job_id, Dismissed(**said_by(caller, body)))
+    return await moved(context, caller, job_id, Dismissed(**said_by(caller, body)))
 
 
 @router.get(

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Body
 from starlette.responses import Response
 
-from lucius.api.context import ApiContext, Role
+from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.declared import header, problems
-from lucius.api.orders import said_by
+from lucius.api.orders import AnyOrder, said_by
 from lucius.api.parameters import JobIdInPath
 from lucius.api.problems import Problem
 from lucius.api.requests import visible_job
@@ -17,7 +17,7 @@ from lucius.api.views import job_view
 from lucius.contract.codes import CODES
 from lucius.contract.models.base import MayMiss
 from lucius.contract.models.commands import RedrivenView
-from lucius.contract.models.control import CancelBody, OrderBody, RedriveBody
+from lucius.contract.models.control import CancelBody, RedriveBody
 from lucius.contract.models.jobs import JobView
 from lucius.core.effects import Outcome
 from lucius.core.inputs import (
@@ -32,9 +32,10 @@ router = APIRouter(route_class=ApiRoute, tags=["control"], dependencies=[needs(R
 MOVED: Final = "The job; `outcome` is `applied`, or `already` if that held"
 
 
-async def moved(context: ApiContext, job_id: str, received: Input) -> Response:
-    """Apply one input and answer with the job as it stands after it."""
-    applied = await context.engine.apply(job_id, received)
+async def moved(context: ApiContext, caller: Caller, job_id: str, received: Input) -> Response:
+    """Apply one input to a job of the caller's, and answer with the job as it stands after it."""
+    job = await visible_job(context, job_id, caller)
+    applied = await context.engine.apply(job.job_id, received)
     if applied is None:
         raise Problem("JOB_NOT_FOUND")
     if applied.outcome is Outcome.REJECTED:
@@ -61,10 +62,9 @@ async def cancel(
     job_id: JobIdInPath,
     body: Annotated[MayMiss[CancelBody], Body()] = None,
 ) -> Response:
-    job = await visible_job(context, job_id, caller)
     immediate = body is not None and body.immediate
     order = CancelRequested(immediate=immediate, **said_by(caller, body))
-    return await moved(context, job.job_id, order)
+    return await moved(context, caller, job_id, order)
 
 
 @router.post(
@@ -72,13 +72,9 @@ async def cancel(
     **_declared("Pause a job: nothing new starts", "JOB_CANCELLING", "ORCHESTRATION_UNAVAILABLE"),
 )
 async def pause(
-    context: Context,
-    caller: KnownCaller,
-    job_id: JobIdInPath,
-    body: Annotated[MayMiss[OrderBody], Body()] = None,
+    context: Context, caller: KnownCaller, job_id: JobIdInPath, body: AnyOrder = None
 ) -> Response:
-    job = await visible_job(context, job_id, caller)
-    return await moved(context, job.job_id, PauseRequested(**said_by(caller, body)))
+    return await moved(context, caller, job_id, PauseRequested(**said_by(caller, body)))
 
 
 @router.post(
@@ -86,13 +82,9 @@ async def pause(
     **_declared("Resume a job: it goes on at once", "JOB_CANCELLING", "ORCHESTRATION_UNAVAILABLE"),
 )
 async def resume(
-    context: Context,
-    caller: KnownCaller,
-    job_id: JobIdInPath,
-    body: Annotated[MayMiss[OrderBody], Body()] = None,
+    context: Context, caller: KnownCaller, job_id: JobIdInPath, body: AnyOrder = None
 ) -> Response:
-    job = await visible_job(context, job_id, caller)
-    return await moved(context, job.job_id, ResumeRequested(**said_by(caller, body)))
+    return await moved(context, caller, job_id, ResumeRequested(**said_by(caller, body)))
 
 
 @router.post(
@@ -100,13 +92,9 @@ async def resume(
     **_declared("Try again now what waits for its backoff", "JOB_PAUSED", "JOB_CANCELLING"),
 )
 async def retry(
-    context: Context,
-    caller: KnownCaller,
-    job_id: JobIdInPath,
-    body: Annotated[MayMiss[OrderBody], Body()] = None,
+    context: Context, caller: KnownCaller, job_id: JobIdInPath, body: AnyOrder = None
 ) -> Response:
-    job = await visible_job(context, job_id, caller)
-    return await moved(context, job.job_id, RetryRequested(**said_by(caller, body)))
+    return await moved(context, caller, job_id, RetryRequested(**said_by(caller, body)))
 
 
 @router.post(

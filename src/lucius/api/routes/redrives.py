@@ -1,22 +1,20 @@
 """Redrive plans: start one for what failed alike, see how far it is, and stop it."""
 
 from dataclasses import replace
-from typing import Annotated
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from lucius.api.context import ApiContext, Caller, Role
 from lucius.api.declared import header, problems
 from lucius.api.filters import job_filter
-from lucius.api.orders import reason_in
+from lucius.api.orders import AnyOrder, reason_in
 from lucius.api.parameters import PlanIdInPath
 from lucius.api.problems import Problem, offered
 from lucius.api.routes.failures import groups_for, no_group
 from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
 from lucius.api.views import picked
-from lucius.contract.models.base import JsonObject, MayMiss
-from lucius.contract.models.control import OrderBody
+from lucius.contract.models.base import JsonObject
 from lucius.contract.models.insight import (
     MAX_FILTER,
     PlanFilter,
@@ -110,10 +108,7 @@ async def list_redrives(context: Context, caller: KnownCaller) -> Response:
     responses=problems("PLAN_NOT_FOUND", "NOT_SUPPORTED"),
 )
 async def stop_redrive(
-    context: Context,
-    caller: KnownCaller,
-    plan_id: PlanIdInPath,
-    body: Annotated[MayMiss[OrderBody], Body()] = None,
+    context: Context, caller: KnownCaller, plan_id: PlanIdInPath, body: AnyOrder = None
 ) -> Response:
     plan = await _visible_plan(context, plan_id, caller)
     stopped = await offered(context.redrives).stop(plan.plan_id, caller.known_as)

@@ -1,19 +1,18 @@
 """Services: who works for them and how fast; and pausing one whose dependency is down."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from lucius.api.context import Role
 from lucius.api.declared import problems
-from lucius.api.orders import reason_in
+from lucius.api.orders import AnyOrder, reason_in
 from lucius.api.parameters import ServiceInPath
 from lucius.api.problems import offered
 from lucius.api.routing import ApiRoute, Context, KnownCaller, json_response, needs
 from lucius.api.views import picked
-from lucius.contract.models.base import JsonObject, MayMiss
-from lucius.contract.models.control import OrderBody
+from lucius.contract.models.base import JsonObject
 from lucius.contract.models.services import (
     ServiceOrderView,
     ServicesView,
@@ -84,10 +83,7 @@ def _declared(summary: str, description: str) -> dict[str, Any]:
     ),
 )
 async def pause_service(
-    context: Context,
-    caller: KnownCaller,
-    service: ServiceInPath,
-    body: Annotated[MayMiss[OrderBody], Body()] = None,
+    context: Context, caller: KnownCaller, service: ServiceInPath, body: AnyOrder = None
 ) -> Response:
     return _ordered(
         service, await offered(context.services).pause(service, caller.known_as, reason_in(body))
@@ -99,9 +95,7 @@ async def pause_service(
     **_declared("Resume a service", "What was held back goes out."),
 )
 async def resume_service(
-    context: Context,
-    service: ServiceInPath,
-    body: Annotated[MayMiss[OrderBody], Body()] = None,
+    context: Context, service: ServiceInPath, body: AnyOrder = None
 ) -> Response:
     return _ordered(service, await offered(context.services).resume(service))
 

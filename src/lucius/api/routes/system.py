@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from lucius.api.context import ApiContext, Role
 from lucius.api.declared import problems
-from lucius.api.problems import problem_document
+from lucius.api.problems import Problem, problem_response
 from lucius.api.readiness import OK, Readiness
 from lucius.api.routing import (
     JSON,
@@ -21,7 +21,6 @@ from lucius.api.routing import (
     json_response,
     needs,
 )
-from lucius.contract.codes import CODES
 from lucius.contract.models.problems import UnreadyView
 from lucius.contract.models.system import HealthView, ReadinessView
 from lucius.core.errors import LuciusError
@@ -64,12 +63,7 @@ async def readyz(context: Context, request: Request) -> Response:
     if not down:
         return json_response({"status": "ready", "checks": checks, "warnings": warnings})
     detail = "; ".join(f"{name}: {checks[name]}" for name in down)
-    document = problem_document(CODES["NOT_READY"], detail)
-    response = json_response(
-        {**document, "checks": checks, "warnings": warnings}, 503, {"retry-after": "1"}
-    )
-    response.headers["content-type"] = "application/problem+json"
-    return response
+    return problem_response(Problem("NOT_READY", detail), checks=checks, warnings=warnings)
 
 
 async def warnings_of(context: ApiContext) -> dict[str, str]:
