@@ -13,8 +13,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 import lucius
 from lucius.api.routing import json_response
-from lucius.api.views import event_view, executions_view, job_view
-from lucius.contract.models.base import View, example_of
+from lucius.api.views import executions_view, job_view
+from lucius.contract.models.base import example_of
 from lucius.contract.models.commands import Command, SubmittedView, envelope_schema
 from lucius.contract.models.control import CancelManyBody, DismissManyBody, RedriveBody
 from lucius.contract.models.insight import StartRedriveBody
