@@ -144,29 +144,6 @@ async def begun(runtime: Runtime, folder: Path, stamp: Stamp) -> str:
     return job_id
 
 
-async def test_a_running_job_keeps_the_protocol_it_started_with(
-    runtime: Runtime, folder: Path, stamp: Stamp
-) -> None:
-    old = await begun(runtime, folder, stamp)
-    await put(runtime, folder, protocol("only", required="title"))
-    new = (await runtime.engine.submit(envelope("new", title="z"))).job_id
-    stamp.go.set()
-    finished = await ended(runtime, old)
-    assert finished.state is JobState.SUCCEEDED
-    assert [step.step_id for step in finished.plan.steps] == ["first", "second"]
-    assert [step.step_id for step in (await ended(runtime, new)).plan.steps] == ["only"]
-
-
-async def test_a_running_job_ends_though_its_protocol_was_taken_away(
-    runtime: Runtime, folder: Path, stamp: Stamp
-) -> None:
-    job_id = await begun(runtime, folder, stamp)
-    async with noticed(runtime):
-        (folder / "stamp.yaml").unlink()
-    stamp.go.set()
-    assert (await ended(runtime, job_id)).state is JobState.SUCCEEDED
-
-
 async def test_a_running_job_ends_though_its_service_is_named_for_other_step_types(
     runtime: Runtime, folder: Path, stamp: Stamp
 ) -> None:
