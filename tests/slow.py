@@ -53,7 +53,7 @@ def _starts(roots: Iterable[object]) -> bool:
     ahead = list(roots)
     while ahead:
         value = ahead.pop()
-        if id(value) in STARTERS:
+        if id(value) in STARTERS or _isolated(value):
             return True
         if id(value) not in seen and id(value) not in _quickly:
             seen[id(value)] = value
@@ -82,6 +82,11 @@ def _led_to(value: Any) -> Iterator[object]:
             yield value.__func__
         case _ if _ours(type(value)):
             yield type(value)
+
+
+def _isolated(value: object) -> bool:
+    """A service whose steps run in processes of their own."""
+    return isinstance(value, type) and getattr(value, "isolation", None) == "process"
 
 
 def _ours(value: Any) -> bool:

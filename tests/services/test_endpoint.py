@@ -37,6 +37,7 @@ def endpoint(api: AnswerApi) -> AnswerEndpoint:
     return AnswerEndpoint(api.url, "small-model", KEY)
 
 
+@pytest.mark.slow
 async def test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_key(
     tmp_path: Path, api: AnswerApi, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_json_answer_cites_a_passage_that_the_endpoint_was_given(
     assert (said["text"], said["page"], said["passage"]) == ("18,400", *expected)
 
 
+@pytest.mark.slow
 async def test_no_process_of_another_service_knows_the_key(
     tmp_path: Path, endpoint: AnswerEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_no_more_pages_are_read_at_once_than_there_are_slots(
     assert reader.most == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="slots are files in memory")
 def test_a_slot_is_shared_with_children_and_free_again_when_its_holder_is_killed() -> None:
     slots, (ready, tell) = PageSlots(1), os.pipe()

@@ -65,6 +65,7 @@ def test_a_payload_is_taken_by_the_schema_and_by_the_service_or_by_neither(
     assert taken_by_service(step_type, payload) == taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_type", "last"),
     [

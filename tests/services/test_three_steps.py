@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.services.stage import SCAN, Stage
+
+pytestmark = pytest.mark.slow
 
 
 async def test_three_steps_answer_questions_about_the_sample(tmp_path: Path) -> None:
