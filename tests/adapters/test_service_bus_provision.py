@@ -112,6 +112,7 @@ async def test_the_plan_reaches_the_broker_and_later_changes_too() -> None:
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 async def test_every_topology_has_its_subscriptions(topology: str) -> None:
     with_files = await open_config(load_settings({}))

@@ -247,6 +247,7 @@ async def stories(apart: Apart, owner: Process, front: Process, waiting: Waiting
     await waiting.begun.wait()
 
 
+@pytest.mark.slow
 def test_what_is_on_the_bus_is_what_the_document_says() -> None:
     seen = set()
     for topic, message in recorded():

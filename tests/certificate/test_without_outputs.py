@@ -33,6 +33,7 @@ def trial(folder: Path, *probe: str) -> Trial:
     )
 
 
+@pytest.mark.slow
 async def test_the_probe_counts_the_effects_of_one_key(tmp_path: Path) -> None:
     sent = tmp_path / "sent.log"
     sent.write_text("")
@@ -54,6 +55,7 @@ async def test_without_a_probe_the_reason_names_it(tmp_path: Path) -> None:
         await looking.effect(looking.hand())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["print('many')", "raise SystemExit(3)"])
 async def test_a_probe_that_prints_no_number_is_named(tmp_path: Path, code: str) -> None:
     looking = trial(tmp_path, sys.executable, "-c", code)

@@ -140,6 +140,7 @@ def assert_quiet(result: Result) -> None:
     assert "Traceback" not in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [(), ("--json",)], ids=["for people", "as JSON"])
 @pytest.mark.parametrize("path", DONE, ids=" ".join)
 def test_what_is_done_exits_with_0(

@@ -89,6 +89,7 @@ async def test_a_claim_that_another_job_took_over_stays(on: Harness) -> None:
     assert await on.ledger.verify() == []
 
 
+@pytest.mark.slow
 @on_every(ADAPTERS, BULK)
 async def test_pruning_many_takes_all_of_them(on: Harness) -> None:
     for n in range(300):

@@ -28,6 +28,7 @@ FAR = [adapter for adapter in ADAPTERS if BULK not in adapter.capabilities]
 of_adapter = settings(deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adapter", NEAR, ids=lambda adapter: adapter.name)
 @given(script=SCRIPTS)
 @settings(of_adapter, max_examples=60)

@@ -57,6 +57,7 @@ def jobs() -> Any:
     return walk(CONTROL).rules.jobs
 
 
+@pytest.mark.slow
 def test_jobs_in_all_states_fit_their_models(jobs: Any) -> None:
     """Of every job of a small world that is explored to its end."""
     seen = set()

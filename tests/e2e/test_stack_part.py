@@ -13,6 +13,8 @@ from lucius.bootstrap import stack_part
 from lucius.bootstrap.stack_part import Part, PartMissingError
 from lucius.core.errors import LuciusError
 
+pytestmark = pytest.mark.slow
+
 NOTES = "open({path!r}, 'a').write('x'); print('ready', flush=True)"
 
 

@@ -37,6 +37,7 @@ def job_of(key: object, payload: bytes = HEAVY) -> Job:
 # -- bytes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_thousand_live_jobs_of_a_heavy_payload_take_little_more_than_their_text() -> None:
     cache, heavy = JobCache(ROOM), job_of(0)
     for n in range(1000):
@@ -45,6 +46,7 @@ def test_a_thousand_live_jobs_of_a_heavy_payload_take_little_more_than_their_tex
     assert cache.bytes < 1000 * (len(HEAVY) + 10 * KIB)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("payload", [HEAVY, b'{"language":"en"}'], ids=["heavy", "light"])
 @pytest.mark.parametrize("moves", [0, 5])
 def test_what_is_counted_is_what_is_taken(payload: bytes, moves: int) -> None:

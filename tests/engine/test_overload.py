@@ -14,6 +14,8 @@ from lucius.engines.outbox.windows import Windows
 from tests.engine.world import InOrder, Timed, World
 from tests.virtual import VirtualLoop, run_virtually
 
+pytestmark = pytest.mark.slow
+
 FLOOD = 2_500
 QUIET_JOBS = 60
 SLOTS, SECONDS = 25, 0.5

@@ -184,6 +184,7 @@ def slowest(jobs: list[Job]) -> float:
     return max((job.updated_at - job.plan.accepted_at).total_seconds() for job in jobs)
 
 
+@pytest.mark.slow
 def test_a_flood_through_orchestrators_holds_up_nobody_and_times_out_nowhere() -> None:
     _, alone = flooded(0)
     flood, crowded = flooded(1_500)
@@ -192,6 +193,7 @@ def test_a_flood_through_orchestrators_holds_up_nobody_and_times_out_nowhere() -
     assert slowest(crowded) <= 2 * slowest(alone) + 2
 
 
+@pytest.mark.slow
 def test_without_the_window_the_same_flood_holds_up_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -81,6 +81,7 @@ def run_plan(many: int, rules: RedriveRules, *, broken: bool) -> tuple[RedrivePl
     return run_virtually(main)
 
 
+@pytest.mark.slow
 def test_many_jobs_are_redriven_at_the_pace_of_the_plan() -> None:
     plan, seconds, left = run_plan(MANY, RedriveRules(canary=5, rate=500.0), broken=False)
     assert (plan.state, plan.matched, plan.redriven) == (PlanState.DONE, MANY, MANY)
@@ -88,6 +89,7 @@ def test_many_jobs_are_redriven_at_the_pace_of_the_plan() -> None:
     assert seconds >= (MANY - 5) / 500.0, "no faster than it may"
 
 
+@pytest.mark.slow
 def test_a_service_that_is_still_broken_stops_the_plan_after_the_first_few() -> None:
     plan, _, left = run_plan(MANY, RedriveRules(canary=5, rate=200.0), broken=True)
     assert (plan.state, plan.redriven, plan.failed) == (PlanState.STOPPED, 5, 5)
