@@ -83,6 +83,14 @@ async def test_a_claim_from_the_body_is_replaced_once_its_job_failed(on: Harness
 
 
 @on_every(ADAPTERS)
+async def test_a_claim_from_the_body_is_replaced_once_its_job_was_cancelled(on: Harness) -> None:
+    await on.apply(await on.create(make(1)), CancelRequested())
+    again = replace(make("again"), claim=claim_of(1))
+    await on.create(again)
+    assert await on.ledger.verify() == []
+
+
+@on_every(ADAPTERS)
 async def test_a_claim_from_the_body_holds_against_a_job_that_succeeded(on: Harness) -> None:
     made = make(1, released=True)
     await on.create(made)

@@ -177,6 +177,30 @@ def children(server: Up) -> list[str]:
     return Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
 
 
+def readiness(server: Up) -> str:
+    with urlopen(f"{server.url}/readyz", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_one_that_cannot_be_started_again_is_tried_until_it_can_and_there_is_one(
+    folder: Path,
+) -> None:
+    with serving(folder) as (server, client):
+        (pid,) = children(server)
+        (folder / "broken").touch()
+        os.kill(int(pid), signal.SIGKILL)
+        assert soon(lambda: server.log().count("it cannot be made here") == 2)
+        assert "is being started" in readiness(server)
+        causes = [each.cause for each in client.why().causes]
+        assert "SERVICES_DOWN" in causes
+        (folder / "broken").unlink()
+        (folder / "go").touch()
+        job_id = submitted(client, folder)
+        assert client.wait(job_id).state == "SUCCEEDED"
+        assert len(children(server)) == 1
+        assert "is being started" not in readiness(server)
+
+
 FORKS = """
     def execute(self, task: Task) -> Output:
         import multiprocessing
@@ -196,3 +220,12 @@ def test_a_process_that_a_service_has_forked_does_not_hide_its_death(folder: Pat
         assert client.wait(job_id).state == "SUCCEEDED"
         server.terminate()
         assert server.ended() == 0
+
+
+def test_it_ends_with_the_server_even_if_a_service_holds_up_its_loop(folder: Path) -> None:
+    (folder / "patient.py").write_text(SERVICE.replace("def execute", "async def execute", 1))
+    with serving(folder) as (server, client):
+        submitted(client, folder)
+        pid = begun(folder)
+        server.kill()
+        assert gone(pid)

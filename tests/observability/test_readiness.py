@@ -65,6 +65,18 @@ async def test_a_bus_that_takes_no_directives(
     assert answer.json()["checks"]["ledger"] == "ok"
 
 
+async def test_a_bus_that_delivers_no_replies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down = BusDown()
+    monkeypatch.setattr(MemoryBus, "receive", down)
+    async with serving(tmp_path) as (_, client):
+        await down.called.wait()
+        answer = await client.get("/readyz")
+    said = "the bus does not deliver replies: no route to the broker"
+    assert answer.json()["checks"]["bus"] == said
+
+
 PROTOCOLS = """
 step_types: {OCR: {service: ocr}}
 protocols: [{request_type: OCR, protocol_id: ocr, steps: [OCR]}]

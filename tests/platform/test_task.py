@@ -14,7 +14,7 @@ from lucius.platform import (
 from lucius.platform.commit import folders
 from lucius.platform.directive import parse_directive
 from lucius.platform.payload import parse_payload
-from lucius.platform.task import SMALL
+from lucius.platform.task import SMALL, SMALL_TOGETHER
 from lucius.workspaces.memory import MemoryWorkspace
 from tests.platform.bench import Bench, Writer, on_the_bench
 
@@ -149,6 +149,17 @@ async def test_a_small_output_is_written_nowhere_before_it_is_committed() -> Non
     uri = await task.stage("parts/result.json", "{}")
     assert workspace.objects == {}
     assert await task.read(uri) == b"{}", "the attempt itself can read it"
+
+
+async def test_many_small_outputs_are_not_all_kept_in_memory() -> None:
+    task, workspace = _task()
+    for number in range(6):
+        await task.stage(f"page{number}.bin", bytes(SMALL))
+    assert sum(each.size for each in task.staged.values() if each.content) == SMALL_TOGETHER
+    assert len(workspace.objects) == 2
+    await task.stage("page0.bin", b"now empty")
+    last = await task.stage("page6.bin", bytes(SMALL // 2))
+    assert last not in workspace.objects, "there is room for it again"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from lucius.outside import (
     AddressRefusedError,
     GuardedBackend,
     guarded_transport,
+    resolved,
 )
 from lucius.webhooks.sender import WebhookRefusedError, Webhooks
 from tests.api.world import ENVELOPE, START, World
@@ -188,6 +189,12 @@ async def test_every_address_is_tried_up_to_a_bound() -> None:
 
 async def test_a_name_that_cannot_be_resolved_is_tried_again_later() -> None:
     assert await notify("https://client.example/", GuardedBackend(Detour({}), names({}))) is False
+
+
+async def test_the_real_resolver_finds_loopback_and_it_is_refused() -> None:
+    assert await resolved("localhost", 443)
+    with pytest.raises(AddressRefusedError):
+        await GuardedBackend(Detour({})).connect_tcp("localhost", 443)
 
 
 async def test_a_local_socket_is_never_a_webhook() -> None:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from lucius.api.context import Caller, Role
 from lucius.api.limits import MAX_BUCKETS, HostCheck, RateLimit, client_of, host_of
 from lucius.api.problems import Problem
-from lucius.bootstrap.adapters.access import host_check
+from lucius.bootstrap.adapters.access import host_check, rate_limit
 from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS
 from lucius.settings import load_settings
 from tests.api.world import World, context_of
@@ -145,6 +145,11 @@ async def test_a_refusal_is_a_problem_with_a_moment_to_come_back(world: World) -
 def test_an_ipv6_network_is_one_client(host: str, bucket: str) -> None:
     assert client_of(Request({"type": "http", "client": (host, 1), "headers": []})) == bucket
     assert client_of(Request({"type": "http", "client": None, "headers": []})) == ""
+
+
+def test_the_limit_is_a_setting_and_off_by_default() -> None:
+    assert rate_limit(load_settings({})) is None
+    assert rate_limit(load_settings({"LUCIUS_RATE_LIMIT_PER_SECOND": "0.5"})) is not None
 
 
 # -- names -------------------------------------------------------------------------------------

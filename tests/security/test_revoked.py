@@ -133,6 +133,17 @@ async def test_a_long_poll_ends_with_the_key(world: World, keys: Keys, lose: Los
         assert "revoked" in answer.json()["detail"]
 
 
+async def test_a_long_poll_shows_nothing_of_what_came_after(world: World, keys: Keys) -> None:
+    async with client_of(context(world, keys)) as client:
+        client.headers["x-api-key"] = keys.key
+        job_id = await accepted(client)
+        waiting = asyncio.create_task(client.get(f"/v1/jobs/{job_id}?wait_seconds=60"))
+        await everyone_waits()
+        keys.revoke()
+        await world.apply(job_id, CancelRequested(immediate=True))
+        assert (await waiting).status_code == 401
+
+
 async def test_a_token_that_expires_ends_the_wait(world: World, issuer: Issuer) -> None:
     now = time.time()
     policy = JwtPolicy(ISSUER, AUDIENCE, issuer.url, leeway_seconds=5)

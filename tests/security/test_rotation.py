@@ -163,3 +163,18 @@ async def test_sabotage_a_replica_that_forgets_the_old_key_loses_what_is_out(
         assert await lost_while(deployment, ((OLD,), (NEW,)))
     finally:
         await deployment.close()
+
+
+async def test_a_reply_over_the_bus_outlives_the_key_that_signed_it(tmp_path: Path) -> None:
+    deployment = Deployment(tmp_path)
+    try:
+        for which in (0, 1):
+            await deployment.restart(which, (OLD,))
+        out = [await deployment.given_out(which) for which in (0, 1)]
+        for which in (0, 1):
+            await deployment.restart(which, (OLD, NEW))
+        for directive in out:
+            assert directive["callback_token"].startswith("k1.")
+            await deployment.acked_over_the_bus(directive)
+    finally:
+        await deployment.close()
