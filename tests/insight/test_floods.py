@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import orjson
+import pytest
 
 from lucius.core.errors import LuciusError
 from lucius.core.fingerprint import failure_of
@@ -41,6 +42,7 @@ async def fail_once(ward: Ward, service: str, text: str) -> None:
     await ward.ended(await ward.submit("OCR" if service == "ocr" else "ALL"))
 
 
+@pytest.mark.slow
 def test_a_flood_of_texts_does_not_hide_what_fails_again_and_again() -> None:
     async def main(loop: VirtualLoop) -> None:
         ward = Ward(loop, slots=100)

@@ -128,6 +128,7 @@ async def test_the_filter_and_the_rate_of_a_plan_are_bounded(tmp_path: Path) -> 
 # -- failures --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_codes_of_one_tenant_leave_room_for_the_failures_of_others() -> None:
     async def main(loop: VirtualLoop) -> None:
         ward = Ward(loop, slots=100)
