@@ -18,6 +18,8 @@ from tests.platform import isolated
 from tests.platform.bench import INPUT, Bench
 from tests.platform.processes import gone
 
+pytestmark = pytest.mark.slow
+
 NOW = timedelta(0)
 ROOT = Path(__file__).parents[2]
 OUTPUT = "mem://lucius/tenant_a/job_1/ocr/output.txt"
