@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from unittest.mock import patch
 
+import pytest
+
 from lucius.core.errors import BusUnavailableError
 from lucius.platform import CommitRecord, Commits, ServiceRunner, runner
 from lucius.platform.directive import Directive
@@ -14,6 +16,7 @@ from tests.platform.bench import Bench, Writer, on_the_bench
 PROMOTED = "mem://lucius/tenant_a/job_1/ocr/output.txt"
 
 
+@pytest.mark.slow
 @on_the_bench
 async def test_a_result_is_sent_when_the_bus_is_back(bench: Bench) -> None:
     await bench.runner(Writer(10))

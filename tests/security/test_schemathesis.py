@@ -29,6 +29,8 @@ from tests.security.acceptable import acceptable
 from tests.security.routes import ROUTES
 from tests.security.wire import roomy
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = 25
 Case = schemathesis.Case[Any]
 Checks = list[Callable[..., bool | None]]
