@@ -1,6 +1,7 @@
 """Names and keys on Azure: they come back as they were, and hold nothing that Azure forbids."""
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lucius.core.errors import LedgerError
+from lucius.core.ids import new_job_id
 from lucius.core.limits import TENANT_KEY_CHARACTERS, tenant_fits
 from lucius.ledgers.azure import names
 
@@ -25,6 +27,11 @@ def test_every_key_round_trips_and_has_no_forbidden_character(parts: list[str]) 
     assert not FORBIDDEN.search(made)
     assert made
     made.encode()  # what cannot be sent is escaped too
+
+
+@given(one=st.lists(ANYTHING, min_size=1), other=st.lists(ANYTHING, min_size=1))
+def test_two_names_never_share_a_key(one: list[str], other: list[str]) -> None:
+    assert (names.key(*one) == names.key(*other)) == (one == other)
 
 
 @given(parts=st.lists(ANYTHING, min_size=1, max_size=3), more=ANYTHING)
@@ -54,9 +61,20 @@ def test_a_table_name_is_one_that_azure_takes_or_is_refused(value: str) -> None:
             names.table_name("LUCIUS_LEDGER_TABLE", value)
 
 
+def test_the_names_of_the_settings_lose_what_is_forbidden() -> None:
+    assert names.table_name("LUCIUS_LEDGER_TABLE", "lucius_ledger") == "luciusledger"
+    assert names.table_name("LUCIUS_IDEMPOTENCY_TABLE", "job-idempotency") == "jobidempotency"
+
+
 def test_a_key_that_is_too_long_is_refused() -> None:
     with pytest.raises(LedgerError, match="512"):
         names.key("x" * 513)
+
+
+def test_a_bucket_is_the_tenant_and_the_month_of_the_job() -> None:
+    job_id = new_job_id(datetime(2026, 3, 31, 23, 59, tzinfo=UTC))
+    assert names.bucket("tenant/a", job_id) == "tenant~2f;a|202603"
+    assert names.bucket("tenant_a", "not one of ours") == "tenant_a|000000"
 
 
 LONGEST: Final = ("READY", "s" * 50 + "/BURST", "9" * 18, f"job_{'f' * 32}", "s" * 64)

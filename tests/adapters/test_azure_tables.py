@@ -1,5 +1,6 @@
 """Azure Table Storage at its edge: throttling, refusals, connection settings and the service's date."""
 
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from aiohttp import web
 from azure.data.tables.aio import TableServiceClient
 
 from lucius.bootstrap.adapters.ledgers import open_ledger
+from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.azure_stack import ACCOUNT
 from lucius.bootstrap.listening import free_port
 from lucius.core.errors import LedgerError, LedgerUnavailableError
@@ -85,6 +87,18 @@ async def test_what_is_throttled_backs_off_with_jitter_and_is_counted() -> None:
         assert tables.instruments.requests.cells == {("write",): 4}
 
     assert await against([503, 429, 503], body) == 4
+
+
+async def test_waits_differ_between_those_who_were_turned_away_together() -> None:
+    seen: set[float] = set()
+
+    async def body(tables: AzureTables, waits: Waits) -> None:
+        await tables.commit("jobs", [ROW])
+        seen.update(waits)
+
+    for _ in range(3):
+        await against([503], body)
+    assert len(seen) == 3
 
 
 async def test_throttling_without_an_end_is_an_outage() -> None:
@@ -246,3 +260,16 @@ async def test_two_settings_that_name_one_table_are_refused(tmp_path: Path) -> N
     same = {"LUCIUS_LEDGER_TABLE": "one_table", "LUCIUS_JOB_INDEX_TABLE": "OneTable"}
     with pytest.raises(TableConnectionError, match="LUCIUS_JOB_INDEX_TABLE name the same"):
         await opened(tmp_path, shared_azurite().table_connection, **same)
+
+
+async def test_a_table_name_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="LUCIUS_INFLIGHT_TABLE"):
+        await opened(tmp_path, shared_azurite().table_connection, LUCIUS_INFLIGHT_TABLE="__")
+
+
+async def test_without_the_sdk_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lucius.ledgers.azure.opening", None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'lucius\[azure\]'"):
+        await opened(tmp_path, shared_azurite().table_connection)

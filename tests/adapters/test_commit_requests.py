@@ -12,7 +12,7 @@ from lucius.core.wire import effect_key
 from lucius.platform import CommitRecord, Commits, Output, WorkspaceRecords
 from lucius.platform.commit import folders
 from lucius.platform.directive import Directive, parse_directive
-from lucius.platform.task import Task
+from lucius.platform.task import SMALL, Task
 from lucius.workspaces.azure_account import Account
 from lucius.workspaces.azure_blob import blobs as blobs_of
 from lucius.workspaces.objects import ObjectWorkspace
@@ -83,6 +83,24 @@ async def test_a_small_output_takes_three(requests: Counter[str]) -> None:
 async def test_a_second_attempt_looks_for_the_record_of_the_first(requests: Counter[str]) -> None:
     await served(await blobs(requests), directive(2))
     assert requests == {"get": 2, "put": 2}
+
+
+async def test_one_that_the_client_wants_elsewhere_takes_two_more(requests: Counter[str]) -> None:
+    await served(await blobs(requests), directive(final_step=True, output_ref="az://results/a.txt"))
+    assert requests == {"get": 2, "put": 3}
+
+
+async def test_a_large_output_is_written_and_read_once_more(requests: Counter[str]) -> None:
+    await served(await blobs(requests), directive(), bytes(SMALL + 1))
+    assert requests == {"get": 3, "put": 3}, "staged, read again, and a second look for a redrive"
+
+
+async def test_who_finds_the_record_looks_once_at_each_place(requests: Counter[str]) -> None:
+    store = await blobs(requests)
+    await served(store, directive())
+    requests.clear()
+    await served(store, directive(2))
+    assert requests == {"get": 3, "put": 2}
 
 
 async def test_the_records_of_an_attempt_take_two(requests: Counter[str]) -> None:

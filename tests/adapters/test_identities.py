@@ -107,6 +107,15 @@ def identity(monkeypatch: pytest.MonkeyPatch) -> type[Identity]:
 
 
 @pytest.mark.parametrize("part", PARTS)
+async def test_where_no_key_is_given_the_identity_of_the_process_is_used(
+    part: str, identity: type[Identity]
+) -> None:
+    opens, _, named, _ = PARTS[part]
+    opens(named)
+    assert identity.made == 1
+
+
+@pytest.mark.parametrize("part", PARTS)
 async def test_a_connection_string_needs_no_identity(part: str, identity: type[Identity]) -> None:
     opens, _, _, connection = PARTS[part]
     opens(connection)

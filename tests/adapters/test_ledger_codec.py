@@ -14,10 +14,10 @@ from lucius.core.errors import LedgerCorruptError, LedgerTooNewError
 from lucius.core.packed import Packed
 from lucius.core.plan import Carried, RetryPolicy, Sla, StepPlan
 from lucius.ledgers.stored.event_codec import decode_events, encode_events
-from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job
+from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, schema_of
 from lucius.ledgers.stored.json_form import instant, micros, pack
 from lucius.ledgers.stored.plan_codec import decode_plan, encode_plan
-from tests.conformance.jobs import at, make, plan_of
+from tests.conformance.jobs import at, life_of, make, plan_of
 from tests.conformance.ledger_scripts import ACTIONS, WORLDS, input_of
 
 SCRIPTS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(1, 2000)), max_size=30)
@@ -35,6 +35,12 @@ def test_any_job_that_can_be_decided_is_read_as_it_was_written(world: Any, scrip
         job = decision.job
         assert decode_job(job.plan, encode_job(job)) == job
         assert tuple(decode_events(encode_events(decision.events))) == decision.events
+
+
+def test_a_three_step_job_is_small() -> None:
+    sizes = [len(encode_job(d.job)) for d in life_of(make(1, released=True).job)]
+    assert max(sizes) < 1400
+    assert sum(sizes) / len(sizes) < 1000
 
 
 def test_a_plan_is_read_as_it_was_written() -> None:
@@ -70,6 +76,13 @@ def test_fields_of_an_event_that_are_not_known_are_copied_with_it() -> None:
         doc["colour"] = {"name": "blue"}
     copied = orjson.loads(encode_events(decode_events(orjson.dumps(newer))))
     assert copied == newer
+
+
+def test_a_document_says_its_schema_and_omits_defaults() -> None:
+    doc = orjson.loads(encode_job(make(1).job))
+    assert doc["schema"] == schema_of(make(1).job.plan)
+    assert None not in doc.values()
+    assert not doc.keys() & {"noted", "owed", "fault", "paused", "output"}
 
 
 def test_leases_given_back_and_deaths_are_stored_with_their_step_once_there_are_any() -> None:

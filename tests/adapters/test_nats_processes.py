@@ -14,8 +14,10 @@ import httpx
 import pytest
 
 from lucius.bootstrap.broker import BrokerMissingError, die_with_parent, local_nats
-from tests.faults.server import LUCIUS, REPOSITORY, Server, command
+from lucius.bootstrap.listening import free_port
+from tests.faults.server import LUCIUS, REPOSITORY, Server, command, ready
 from tests.faults.test_kill import ended
+from tests.nats_server import shared_server
 
 SCRIPT: dict[str, Any] = {"alpha": {"seconds": 0.01}}
 
@@ -50,6 +52,29 @@ async def succeeded(url: str, server: Server, number: int) -> None:
         assert job["state"] == "SUCCEEDED", job
 
 
+async def test_services_of_their_own_processes_work_over_the_broker(tmp_path: Path) -> None:
+    broker = shared_server()
+    broker.start()
+    settings = {"LUCIUS_BUS_BACKEND": "nats", "LUCIUS_NATS_URL": broker.url}
+    server = Server(tmp_path / "data", LUCIUS_SYSTEM=f"p-{free_port()}", **settings)
+    env = server.environment
+    names = [f"tests.faults.kill_services:{name}" for name in ("alpha", "beta", "gamma")]
+    with (
+        child("up", "--port", "0", "--no-services", env=env) as (_, said),
+        child("service", "run", names[0], env=env) as (first, _),
+        child("service", "run", names[1], env=env),
+        child("service", "run", names[2], env=env),
+    ):
+        await succeeded(said["url"], server, 1)
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(90) == 0
+        broker.kill()
+        broker.start()
+        with child("service", "run", names[0], env=env):
+            await succeeded(said["url"], server, 2)
+    server.close()
+
+
 async def test_the_stack_starts_its_own_broker_and_ends_it(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     names = [f"tests.faults.kill_services:{name}" for name in ("alpha", "beta", "gamma")]
@@ -63,6 +88,34 @@ async def test_the_stack_starts_its_own_broker_and_ends_it(tmp_path: Path) -> No
             assert process.wait(90) == 0
     assert "Server Exiting" in (tmp_path / "data" / "nats" / "server.log").read_text()
     server.close()
+
+
+async def test_jobs_under_way_end_after_the_process_was_killed(tmp_path: Path) -> None:
+    broker = shared_server()
+    broker.start()
+    settings = {"LUCIUS_BUS_BACKEND": "nats", "LUCIUS_NATS_URL": broker.url}
+    server = Server(tmp_path / "data", LUCIUS_SYSTEM=f"k-{free_port()}", **settings)
+    try:
+        server.start()
+        async with (
+            httpx.AsyncClient(base_url=server.url, timeout=60) as client,
+            asyncio.timeout(240),
+        ):
+            await ready(client, server)
+            script = {"alpha": {"seconds": 8}}
+            answer = await client.post("/v1/orchestrate", json=command(1, script, server))
+            job_id = answer.json()["jobId"]
+            while (await client.get(f"/v1/jobs/{job_id}")).json()["state"] != "IN_PROGRESS":
+                pass
+            server.kill()
+            server.start()
+            await ready(client, server)
+            job = await ended(client, job_id)
+            assert job["state"] == "SUCCEEDED", "its lease of 15 minutes did not hold it"
+        assert server.stop() == 0
+        assert server.verify().returncode == 0
+    finally:
+        server.close()
 
 
 def test_without_a_binary_the_stack_says_what_to_install(

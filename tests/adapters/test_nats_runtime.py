@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from lucius.platform import Output, Service, Task
+from lucius.ports.bus import Message
 from tests.api.live import live
 from tests.nats_server import NatsServer, shared_server
 
@@ -64,3 +65,27 @@ async def test_jobs_outlive_a_broker_that_is_killed_under_them(
             assert ended is not None
             assert ended.state == "SUCCEEDED"
             assert ended.steps[0].attempt_no == 1, "an outage costs no attempt"
+
+
+async def test_workers_pull_over_http_from_the_broker(server: NatsServer, tmp_path: Path) -> None:
+    async with live(tmp_path, **on(server)) as lucius:
+        job_id = await lucius.accepted()
+        assert await lucius.work() == job_id
+        assert (await lucius.job(job_id))["state"] == "SUCCEEDED"
+
+
+async def test_a_worker_that_sends_no_token_completes_a_job(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    """Replies exactly as the specification writes them."""
+    async with live(tmp_path, **on(server)) as lucius:
+        job_id = await lucius.accepted()
+        (directive,) = await lucius.pull()
+        named = ("jobId", "stepId", "tenant_id", "attempt_no", "lease_id")
+        body = {name: directive[name] for name in named} | {"timestamp": "2026-01-27T10:02:00Z"}
+        for reply in ({"type": "ACK"}, {"type": "RESULT", "status": "SUCCEEDED"}):
+            message = Message(reply["type"], {**body, **reply})
+            await lucius.runtime.bus.publish(directive["reply_topic"], [message])
+        ended = await lucius.runtime.engine.ended(job_id, 60)
+        assert ended is not None
+        assert ended.state == "SUCCEEDED"

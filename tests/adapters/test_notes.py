@@ -13,6 +13,11 @@ from lucius.workspaces.creations import NewNote
 from lucius.workspaces.files import NOTES_FILE
 from lucius.workspaces.notes import Notes
 
+EARLIER = """
+CREATE TABLE notes (key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+INSERT INTO notes VALUES ('/a', x'31');
+"""
+
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
@@ -84,3 +89,26 @@ async def test_what_may_take_long_is_done_beside_the_loop(
     assert [each is threading.main_thread() for each in threads[1:]] == [True, False]
     assert await notes.read("/a") is None
     await notes.close()
+
+
+async def test_a_database_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / NOTES_FILE) as earlier:
+        earlier.executescript(EARLIER)
+    notes = Notes(str(tmp_path))
+    await create(notes, "b")
+    await notes.change(lambda conn: module.written(conn, "/a", b"2"))
+    assert [await notes.read("/a"), await notes.read("/b")] == [b"2", b"1"]
+    assert not await notes.change(NewNote("/a", b"3")), "it is there already"
+    await notes.close()
+
+
+async def test_a_record_takes_no_page_of_its_own(tmp_path: Path) -> None:
+    """In a table that is sorted by its key, each record of a thousand bytes had an overflow page."""
+    notes, count = Notes(str(tmp_path)), 400
+    for number in range(count):
+        key = f"/tenant_{number % 16}/job_{number:032x}/_commits/{number:032x}.json"
+        await notes.change(NewNote(key, b"x" * 1000))
+    await notes.close()
+    with sqlite3.connect(tmp_path / NOTES_FILE) as conn:
+        (pages,) = conn.execute("PRAGMA page_count").fetchone()
+    assert pages < count * 0.6

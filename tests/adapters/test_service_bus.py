@@ -1,6 +1,7 @@
 """What is particular to the bus on Service Bus: limits, strangers, restarts, and what is missing."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -90,6 +91,16 @@ async def test_messages_beyond_the_limit_are_given_back_uncounted() -> None:
         while len(rest) < 2:
             rest += await bus.receive("w", TOPICS, 3, WAIT)
         assert {delivery.count for delivery in rest} == {1}
+
+
+async def test_a_receiver_at_rest_locks_nothing() -> None:
+    async with opened() as (stand_in, bus):
+        assert not await bus.receive("w", TOPICS, 3, timedelta(milliseconds=10))
+        queue = queues(stand_in)[0]
+        async with asyncio.timeout(120):
+            await queue.until(lambda: not any(outlet.credit for outlet in queue.outlets))
+        await bus.publish("t0", [Message("m", {})])
+        assert locked(stand_in) == 0
 
 
 async def test_a_message_that_is_not_ours_is_set_aside_and_the_rest_goes_on() -> None:
@@ -202,3 +213,10 @@ async def test_a_namespace_that_cannot_be_reached_is_said_with_its_setting() -> 
         await stand_in.stop()
         with pytest.raises(BusUnavailableError, match="SERVICEBUS_CONNECTION cannot be reached"):
             await bus.ensure([Subscription("t0", "w")])
+
+
+async def test_the_sdk_tells_of_faults_only() -> None:
+    chatty = logging.getLogger("azure.servicebus")
+    chatty.setLevel(logging.NOTSET)
+    async with opened(creates=False):
+        assert chatty.level == logging.WARNING

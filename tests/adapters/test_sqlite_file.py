@@ -21,7 +21,9 @@ from lucius.core.job import Job
 from lucius.ledgers.sqlite import lists as sqlite_list
 from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ledgers.sqlite.schema import (
+    LOG_BYTES,
     MIGRATIONS,
+    allocate_log,
     connect,
     migrate,
     version_of,
@@ -232,4 +234,31 @@ async def test_every_version_is_made_from_the_one_before(tmp_path: Path) -> None
     for version in range(1, len(MIGRATIONS) + 1):
         migrate(conn, MIGRATIONS[:version])
         assert version_of(conn) == version
+    conn.close()
+
+
+async def test_the_log_has_its_size_before_the_first_job_and_commits_do_not_extend_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    log = tmp_path / "ledger.db-wal"
+    ledger = await SqliteLedger.open(path)
+    size, file_size = log.stat().st_size, path.stat().st_size
+    for n in range(30):
+        made = make(n, released=True)
+        await ledger.create(made.claim, made.job, made.events)
+    assert size >= LOG_BYTES
+    assert log.stat().st_size == size
+    assert path.stat().st_size == file_size < LOG_BYTES
+    await ledger.close()
+
+
+async def test_a_file_without_room_for_the_log_is_used_all_the_same(tmp_path: Path) -> None:
+    conn = connect(tmp_path / "ledger.db")
+    migrate(conn)
+    conn.execute("PRAGMA max_page_count = 100")
+    allocate_log(conn)
+    assert not conn.in_transaction
+    assert version_of(conn) == len(MIGRATIONS)
+    conn.execute("INSERT INTO probe (doc) VALUES ('x')")
     conn.close()

@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+import pytest
 from starlette.requests import Request
 
 from lucius.api.app import ROUTES
@@ -35,6 +36,34 @@ async def asked(client: httpx.AsyncClient, route: ApiRoute, name: str) -> httpx.
     return await client.request(route.method, path, content=body, headers={"authorization": name})
 
 
+@pytest.mark.parametrize("route", GUARDED, ids=lambda op: f"{op.method} {op.path}")
+async def test_a_route_is_closed_without_credentials_and_without_the_role(
+    world: World, route: ApiRoute
+) -> None:
+    assert route.access.role is not None
+    others = caller(*(role for role in Role if role not in route.access.roles))
+    authenticate = known(others=others)
+    async with client_of(context_of(world, authenticate=authenticate)) as client:
+        answer = await asked(client, route, "nobody")
+        assert (answer.status_code, answer.json()["code"]) == (401, "UNAUTHENTICATED")
+        answer = await asked(client, route, "others")
+        assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize("route", BY_TENANT, ids=lambda op: f"{op.method} {op.path}")
+async def test_a_job_of_another_tenant_cannot_be_told_from_one_that_is_not(
+    world: World, route: ApiRoute
+) -> None:
+    authenticate = known(b=caller(*Role, tenants=frozenset({"tenant_b"})))
+    async with client_of(context_of(world, authenticate=authenticate)) as client:
+        missing = await asked(client, route, "b")
+        await world.submit(ENVELOPE)
+        theirs = await asked(client, route, "b")
+    assert missing.status_code == theirs.status_code == 404
+    assert missing.content == theirs.content
+    assert world.jobs["job_0"].version == 1
+
+
 async def test_a_caller_submits_only_for_its_tenants(world: World) -> None:
     authenticate = known(b=caller(*Role, tenants=frozenset({"tenant_b"})))
     async with client_of(context_of(world, authenticate=authenticate)) as client:
@@ -60,3 +89,15 @@ async def test_a_list_shows_only_the_callers_tenants(world: World) -> None:
             headers = {"authorization": name}
             answer = await client.get("/v1/jobs", params=query, headers=headers)
             assert len(answer.json()["jobs"]) == found
+
+
+async def test_a_cursor_of_another_caller_is_refused(world: World) -> None:
+    tenants = frozenset({"tenant_b"})
+    authenticate = known(b=caller(*Role, tenants=tenants), all=caller(*Role))
+    async with client_of(context_of(world, authenticate=authenticate)) as client:
+        for number in range(2):
+            await world.submit({**ENVELOPE, "payload": {"n": number}})
+        page = await client.get("/v1/jobs?limit=1", headers={"authorization": "all"})
+        query = {"limit": "1", "cursor": page.json()["next_cursor"]}
+        answer = await client.get("/v1/jobs", params=query, headers={"authorization": "b"})
+        assert answer.json()["code"] == "INVALID_CURSOR"

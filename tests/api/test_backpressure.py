@@ -59,6 +59,26 @@ async def test_a_duplicate_is_answered_even_when_saturated(
         await refused(lucius, "2", code)
 
 
+async def test_a_limit_of_one_tenant_does_not_touch_another(tmp_path: Path) -> None:
+    async with live(tmp_path, max_inflight_per_tenant="2") as lucius:
+        await filled(lucius)
+        await refused(lucius, "2", "TENANT_SATURATED")
+        await lucius.accepted("2", tenant_id="tenant_b")
+
+
+async def test_a_limit_of_a_lane_counts_each_mode_apart(tmp_path: Path) -> None:
+    async with live(tmp_path, max_inflight_per_lane="1") as lucius:
+        job = await lucius.job(await lucius.accepted("0"))
+        for number in range(200):
+            answer = await lucius.submit(f"b{number}", mode="BURST", doc_id=str(number))
+            if answer.status_code == 202:
+                burst = await lucius.job(answer.json()["jobId"])
+                if burst["lane"] == job["lane"]:
+                    break
+        assert (burst["lane"], burst["mode"]) == (job["lane"], "BURST")
+        await refused(lucius, "1", "LANE_SATURATED")
+
+
 async def test_burst_may_have_a_limit_of_its_own(tmp_path: Path) -> None:
     limits: dict[str, Any] = {"max_inflight_per_lane": "3", "max_inflight_per_lane_burst": "1"}
     async with live(tmp_path, **limits) as lucius:
@@ -96,6 +116,19 @@ async def test_a_slot_is_freed_exactly_when_its_job_ends(tmp_path: Path, end: st
         assert await live_jobs(lucius) == 0
         await lucius.accepted("1")
         await refused(lucius, "2", "GLOBAL_SATURATED")
+
+
+async def test_late_and_repeated_replies_free_no_second_slot(tmp_path: Path) -> None:
+    async with live(tmp_path, max_inflight="2") as lucius:
+        await filled(lucius)
+        (directive,) = await lucius.pull()
+        await lucius.answer(directive)
+        for status in ("SUCCEEDED", "FAILED_FINAL"):
+            again = await lucius.reply("result", directive, status=status)
+            assert again.json() == {"outcome": "duplicate"}
+        assert await live_jobs(lucius) == 1
+        await lucius.accepted("2")
+        await refused(lucius, "3", "GLOBAL_SATURATED")
 
 
 async def test_slots_are_what_they_were_after_a_crash(tmp_path: Path) -> None:

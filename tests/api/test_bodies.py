@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucius.api.body import parsed
+from lucius.api.body import _keys, _keys_by_level, parsed
 from lucius.api.context import ApiOptions
 from lucius.api.problems import Problem
 from tests.api.live import BOUND, live
@@ -233,6 +233,18 @@ def repeats(value: Any) -> bool:
         keys = [key for key, _ in value]
         return len(set(keys)) < len(keys) or any(repeats(item) for _, item in value)
     return isinstance(value, list) and any(repeats(item) for item in value)
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_keys_are_counted_alike_level_by_level(value: Any) -> None:
+    assert _keys_by_level(value) == _keys(value)
 
 
 @given(PAIRS, st.sampled_from([":", ": ", " :", "\n:\t"]))

@@ -49,6 +49,23 @@ async def test_a_dry_run_counts_and_moves_nothing(lucius: Live) -> None:
     assert await states(lucius) == before
 
 
+async def test_a_dry_run_counts_all_that_match_beyond_the_limit(
+    lucius: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_orders, "PAGE_SIZE", 2)
+    jobs = [await lucius.accepted(str(number)) for number in range(7)]
+    for limit, more in ((3, True), (6, True), (7, False)):
+        answer = await lucius.bulk("cancel", {}, dry_run=True, limit=limit)
+        assert (answer["matched"], answer["more"]) == (7, more), "more: one request is not enough"
+    await lucius.bulk("cancel", {}, immediate=True)
+    cancelled = {"state": "CANCELLED"}
+    assert (await lucius.bulk("redrive", cancelled, limit=2))["applied"] == 2
+    for job_id in jobs[-2:]:
+        await lucius.linked(job_id)
+    answer = await lucius.bulk("redrive", cancelled, dry_run=True, limit=1)
+    assert answer["matched"] == 5, "those that were redriven are not counted"
+
+
 async def test_what_matches_is_paused_resumed_and_cancelled(lucius: Live) -> None:
     own = [await lucius.accepted(str(number)) for number in range(3)]
     other = await lucius.accepted(tenant_id="tenant_b")
@@ -113,6 +130,13 @@ async def test_the_whole_dlq_is_redriven_and_repeating_it_is_harmless(lucius: Li
     assert (await lucius.job(kept))["state"] == "DISPATCHING"
 
 
+async def test_cancelled_jobs_are_redriven_only_when_they_are_asked_for(lucius: Live) -> None:
+    job_id = await lucius.accepted()
+    await lucius.order(job_id, "cancel", immediate=True)
+    assert (await lucius.bulk("redrive", {}))["matched"] == 0
+    assert (await lucius.bulk("redrive", {"state": "CANCELLED"}))["applied"] == 1
+
+
 async def test_what_is_dismissed_leaves_the_dlq_and_is_not_redriven(lucius: Live) -> None:
     for key in ("a", "b"):
         await lucius.failed(key)
@@ -130,6 +154,16 @@ async def test_refusals_are_counted_by_code(tmp_path: Path) -> None:
     (refusal,) = answer["refusals"]
     assert refusal["code"] == "GLOBAL_SATURATED"
     assert refusal["jobId"] in failed
+
+
+async def test_refusals_are_listed_up_to_a_number(
+    lucius: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk_orders, "MAX_LISTED_REFUSALS", 2)
+    for key in ("a", "b", "c"):
+        await lucius.failed(key)
+    answer = await lucius.bulk("redrive", {}, payload={"language": 7})
+    assert (answer["refused"], len(answer["refusals"])) == ({"INVALID_PAYLOAD": 3}, 2)
 
 
 async def test_a_corrected_payload_is_given_to_each_job_that_it_suits(lucius: Live) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+import pytest
 
 from lucius.core.states import StepState
 from tests.api.world import World, accepted, bearer
@@ -70,6 +71,51 @@ async def test_a_heartbeat_learns_of_its_lease_and_of_a_cancel(
     await client.post(f"/v1/jobs/{job_id}:cancel")
     answer = await client.post("/v1/callbacks/heartbeat", json=reply, headers=bearer(reply))
     assert answer.json()["cancel_requested"] is True
+
+
+@pytest.mark.parametrize("route", ["ack", "result", "heartbeat", "release"])
+@pytest.mark.parametrize(
+    "headers", [{}, {"authorization": "Basic eDp5"}, {"authorization": "Bearer "}]
+)
+async def test_every_callback_needs_a_token(
+    client: httpx.AsyncClient, world: World, route: str, headers: dict[str, str]
+) -> None:
+    job_id = await accepted(client)
+    reply = {**await world.out(job_id), "status": "SUCCEEDED"}
+    before = world.jobs[job_id]
+    answer = await client.post(f"/v1/callbacks/{route}", json=reply, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (401, "CALLBACK_TOKEN_REQUIRED")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert world.jobs[job_id] is before
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"jobId": "job_1"}, {"stepId": "sis"}, {"attempt_no": 2}, {"lease_id": "other"}],
+)
+async def test_a_token_of_another_attempt_moves_nothing(
+    client: httpx.AsyncClient, world: World, forged: dict[str, Any]
+) -> None:
+    job_id = await accepted(client)
+    reply = await world.out(job_id)
+    before = world.jobs[job_id]
+    headers = bearer({**reply, **forged})
+    answer = await client.post("/v1/callbacks/ack", json=reply, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (401, "CALLBACK_TOKEN_INVALID")
+    assert world.jobs[job_id] is before
+
+
+async def test_a_tenant_that_the_token_is_not_for_is_refused(
+    client: httpx.AsyncClient, world: World
+) -> None:
+    reply = await world.out(await accepted(client))
+    body = {**reply, "tenant_id": "tenant_b"}
+    answer = await client.post("/v1/callbacks/ack", json=body, headers=bearer(reply))
+    assert answer.json()["code"] == "CALLBACK_TOKEN_INVALID"
+    answer = await client.post(
+        "/v1/callbacks/ack", json=reply, headers=bearer(reply, tenant_id="tenant_b")
+    )
+    assert answer.json()["code"] == "CALLBACK_TOKEN_INVALID"
 
 
 async def test_every_bad_field_of_a_callback_is_named(

@@ -35,6 +35,31 @@ async def test_a_job_that_is_out_is_cancelling_until_its_step_ends(
     assert now.json()["state"] == "CANCELLED"
 
 
+async def test_a_job_pauses_and_resumes(client: httpx.AsyncClient, world: World) -> None:
+    job_id = await accepted(client)
+    for verb, state in (("pause", "PAUSED"), ("resume", "DISPATCHING")):
+        for outcome in ("applied", "already"):
+            answer = await client.post(f"/v1/jobs/{job_id}:{verb}")
+            assert answer.status_code == 200
+            assert (answer.json()["state"], answer.json()["outcome"]) == (state, outcome)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause", "resume"])
+async def test_a_job_that_has_ended_takes_no_orders(
+    client: httpx.AsyncClient, world: World, verb: str
+) -> None:
+    answer = await client.post(f"/v1/jobs/{await failed(client, world)}:{verb}")
+    assert (answer.status_code, answer.json()["code"]) == (409, "JOB_TERMINAL")
+
+
+async def test_cancel_beats_pause(client: httpx.AsyncClient, world: World) -> None:
+    job_id = await accepted(client)
+    await world.out(job_id)
+    await client.post(f"/v1/jobs/{job_id}:cancel")
+    answer = await client.post(f"/v1/jobs/{job_id}:pause")
+    assert (answer.status_code, answer.json()["code"]) == (409, "JOB_CANCELLING")
+
+
 async def test_a_failed_job_is_redriven_once(client: httpx.AsyncClient, world: World) -> None:
     job_id = await failed(client, world)
     first = await client.post(f"/v1/jobs/{job_id}:redrive", json={"payload": {"model": "b"}})
@@ -47,6 +72,11 @@ async def test_a_failed_job_is_redriven_once(client: httpx.AsyncClient, world: W
     job = (await client.get(f"/v1/jobs/{new_id}")).json()
     assert (job["redrive_of"], job["current_step_id"]) == (job_id, "embedding")
     assert job["steps"][0]["result_ref"] == "s3://b/ocr.txt"
+
+
+async def test_a_live_job_is_not_redriven(client: httpx.AsyncClient) -> None:
+    answer = await client.post(f"/v1/jobs/{await accepted(client)}:redrive")
+    assert (answer.status_code, answer.json()["code"]) == (409, "NOT_REDRIVABLE")
 
 
 async def test_a_failed_job_is_in_the_dlq_until_it_is_dismissed(
@@ -63,6 +93,11 @@ async def test_a_failed_job_is_in_the_dlq_until_it_is_dismissed(
         answer = await client.post(f"/v1/admin/dlq/{job_id}:dismiss")
         assert (answer.status_code, answer.json()["outcome"]) == (200, outcome)
     assert (await client.get("/v1/admin/dlq")).json() == {"jobs": [], "next_cursor": None}
+
+
+async def test_a_live_job_cannot_be_dismissed(client: httpx.AsyncClient) -> None:
+    answer = await client.post(f"/v1/admin/dlq/{await accepted(client)}:dismiss")
+    assert (answer.status_code, answer.json()["code"]) == (409, "NOT_IN_DLQ")
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "redrive"])

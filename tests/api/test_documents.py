@@ -58,6 +58,20 @@ async def test_credentials_are_documented_where_they_are_needed(
             assert (documented == [{"caller": []}]) == (guarded and route.access.role is not None)
 
 
+async def test_every_reference_in_the_document_leads_somewhere(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/openapi.json")
+    schemas = answer.json()["components"]["schemas"]
+    names = set(re.findall(r"#/components/schemas/(\w+)", answer.text))
+    assert names
+    assert names <= set(schemas)
+
+
+async def test_the_old_name_of_orchestrate_is_marked_deprecated(client: httpx.AsyncClient) -> None:
+    paths = (await document(client))["paths"]
+    assert paths["/v1/commands"]["post"]["deprecated"] is True
+    assert "deprecated" not in paths["/v1/orchestrate"]["post"]
+
+
 def test_every_code_that_is_raised_is_registered() -> None:
     raised = {
         code for path in SOURCE.rglob("*.py") for code in RAISED.findall(path.read_text("utf-8"))

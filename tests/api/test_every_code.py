@@ -15,9 +15,9 @@ from lucius.contract.codes import CODES
 from lucius.server.connections import Connections
 from lucius.server.protocol import MAX_HEAD_BYTES
 from lucius.server.slow_clients import SlowClients
-from tests.api.conforming import documented_codes, route_of
+from tests.api.conforming import Conforming, documented_codes, route_of
 from tests.api.provoking import PROVOKED
-from tests.api.world import World, context_of
+from tests.api.world import World, client_of, context_of
 from tests.security.wire import FOR_EVER, code_of, said, serving, status_of
 
 MANY = 10**6
@@ -80,3 +80,21 @@ async def test_a_code_of_the_server_is_documented_for_every_route(code: str) -> 
 def test_every_code_is_answered_by_a_route_or_a_kind_of_routes() -> None:
     shared = {code for codes in SHARED.values() for code in codes}
     assert shared | {code for route in ROUTES for code in route.own_codes} == set(CODES)
+
+
+async def test_an_answer_that_is_not_documented_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every client of the tests looks; without the declaration it finds the gap."""
+    route = next(each for each in ROUTES if each.operation_id == "get_job")
+    kept = tuple(known for known in route.codes if known.code != "JOB_NOT_FOUND")
+    monkeypatch.setattr(route, "codes", kept)
+    async with client_of(context_of(World())) as client:
+        assert isinstance(client.event_hooks["response"][0], Conforming)
+        with pytest.raises(AssertionError, match="JOB_NOT_FOUND"):
+            await client.get("/v1/jobs/job_9")
+
+
+async def test_a_success_that_is_not_documented_is_found() -> None:
+    request = httpx.Request("GET", "http://lucius/v1/jobs/job_0")
+    await Conforming()(httpx.Response(304, request=request))
+    with pytest.raises(AssertionError, match="205"):
+        await Conforming()(httpx.Response(205, request=request))

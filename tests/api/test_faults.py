@@ -27,12 +27,20 @@ def test_every_fault_is_named_and_each_place_once() -> None:
     }
 
 
+def test_what_is_missing_has_a_place() -> None:
+    assert faults({}) == {"/filter": "is missing"}
+
+
 @pytest.mark.parametrize(
     ("name", "pointer"),
     [("a/b~c", "/filter/a~1b~0c"), ("x" * 500, "/filter/" + "x" * 64), ("7", "/filter/7")],
 )
 def test_a_name_that_a_caller_made_up_is_escaped_and_cut(name: str, pointer: str) -> None:
     assert list(faults({"filter": {name: 1}})) == [pointer]
+
+
+def test_an_item_of_a_list_is_named_by_its_number() -> None:
+    assert "/filter/state/1" in faults({"filter": {"state": ["QUEUED", 7]}})
 
 
 def test_what_was_given_is_not_repeated() -> None:

@@ -53,6 +53,21 @@ def untaken(step: Step) -> bool:
     return sent(step) and step.executions[-1].unclaimed_at is not None
 
 
+async def noticed(lucius: Live, change: Callable[[], object]) -> None:
+    """Change the configuration, and wait until the running process has taken it up by itself."""
+    prepare, taken_up = lucius.runtime.gateway.prepare, asyncio.Event()
+
+    async def told() -> None:
+        await prepare()
+        taken_up.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lucius.runtime.gateway, "prepare", told)
+        change()
+        async with asyncio.timeout(120):
+            await taken_up.wait()
+
+
 def unclaimed(lucius: Live, service: str) -> float | None:
     labels = {"incident": "unclaimed", "cause": service}
     return lucius.runtime.registry.get_sample_value("lucius_incidents_total", labels)
@@ -67,6 +82,18 @@ async def test_a_worker_whose_first_pull_comes_late_gets_the_first_attempt_at_on
         (directive,) = await lucius.pull("ocr", wait=0)
         assert (directive["jobId"], directive["attempt_no"]) == (job_id, 1)
         assert unclaimed(lucius, "ocr") == 0
+
+
+async def test_so_does_a_worker_of_a_protocol_that_came_while_the_process_ran(
+    settings: dict[str, Any], folder: Path
+) -> None:
+    async with live(**settings) as lucius:
+        await noticed(lucius, lambda: (folder / "words.yaml").write_text(WORDS))
+        job_id = await lucius.accepted(request_type="WORDS")
+        await until(lucius, job_id, sent)
+        (directive,) = await lucius.pull("words", wait=0)
+        assert (directive["jobId"], directive["attempt_no"]) == (job_id, 1)
+        assert unclaimed(lucius, "words") == 0
 
 
 async def test_a_job_whose_service_no_protocol_names_any_more_says_that_nobody_takes_it(
@@ -89,3 +116,19 @@ async def test_a_job_whose_service_no_protocol_names_any_more_says_that_nobody_t
         for _ in range(100):  # the reporter counts once its own question is answered
             await asyncio.sleep(0)
         assert unclaimed(lucius, "words") == 1
+
+
+async def test_when_the_protocol_is_back_the_next_attempt_is_taken(
+    settings: dict[str, Any], folder: Path
+) -> None:
+    (folder / "words.yaml").write_text(WORDS)
+    settings |= {"ack_timeout_seconds": "0.2", "ack_backoff_seconds": "0.2", "max_attempts": "20"}
+    async with live(**settings) as lucius:
+        job_id = await lucius.accepted(request_type="WORDS")
+    (folder / "words.yaml").unlink()
+    async with live(**settings) as lucius:
+        await until(lucius, job_id, untaken)
+        await noticed(lucius, lambda: (folder / "words.yaml").write_text(WORDS))
+        (directive,) = await lucius.pull("words", wait=20)
+        await lucius.answer(directive)
+        assert (await lucius.job(job_id))["state"] == "SUCCEEDED"

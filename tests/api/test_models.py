@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from lucius.api.app import ROUTES
 from lucius.contract.models.base import Model
 from lucius.contract.models.jobs import EventView, ExecutionView, JobView, OutboxView, StepView
@@ -87,3 +89,8 @@ ROWS: dict[type[Model], str] = {
 }
 """The rows of the data model that LUCIUS follows. An outbox entry is shown within its step, whose own
 fields it does not repeat."""
+
+
+@pytest.mark.parametrize("model", ROWS, ids=lambda model: model.__name__)
+def test_rows_have_the_names_of_the_data_model(model: type[Model]) -> None:
+    assert set(ROWS[model].split()) <= set(model.model_fields)

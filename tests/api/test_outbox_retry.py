@@ -46,6 +46,10 @@ async def retried(lucius: Live) -> tuple[int, int, int]:
     return counts["published"], counts["pending"], counts["failed"]
 
 
+async def test_nothing_pending_is_nothing_done(lucius: Live) -> None:
+    assert await retried(lucius) == (0, 0, 0)
+
+
 async def test_a_refused_publish_does_not_wait_out_its_backoff(lucius: Live) -> None:
     fail_with(lucius, REFUSED)
     job_id = await lucius.accepted()

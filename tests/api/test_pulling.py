@@ -85,6 +85,14 @@ async def test_an_unknown_service_is_a_problem(lucius: Live) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "SERVICE_NOT_FOUND")
 
 
+@pytest.mark.parametrize("replies", [[], [{}], [{"jobId": "j", "callback_token": "t"}]], ids=str)
+async def test_an_unknown_service_has_no_replies_either(lucius: Live, replies: list[Any]) -> None:
+    answer = await lucius.post("/v1/services/nobody/replies", {"replies": replies})
+    assert (answer.status_code, answer.json()["code"]) == (404, "SERVICE_NOT_FOUND")
+    known = await lucius.post("/v1/services/ocr/replies", {"replies": replies})
+    assert known.status_code == 200
+
+
 async def test_a_result_with_its_token_counts_under_a_name_that_is_gone(lucius: Live) -> None:
     """A protocol may be taken away while its service works: what was done is not lost for it."""
     await lucius.accepted()
@@ -297,3 +305,17 @@ def test_when_the_process_ends_whoever_waits_is_answered() -> None:
         return loop.time()
 
     assert run_virtually(scene) == pytest.approx(5)
+
+
+async def test_what_a_worker_has_got_waits_in_no_queue(lucius: Live) -> None:
+    """If the worker dies before its ACK, the ACK clock must find it, busy as the service may be."""
+    for key in ("first", "second", "third"):
+        await lucius.accepted(key)
+    first, second = await lucius.pull(limit=2)
+    assert (await lucius.reply("ack", first)).json() == {"outcome": "applied"}
+    windows = lucius.runtime.outbox.windows
+    entry = windows._open[second["lease_id"]]
+    assert entry.until is not None
+    assert entry.until - entry.since == second["ack_timeout_seconds"]
+    waiting = [lease for lease in windows._open if lease != second["lease_id"]]
+    assert [windows.queued(lease) for lease in waiting] == [True]

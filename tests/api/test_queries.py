@@ -8,9 +8,12 @@ from starlette.requests import Request
 
 from lucius.api.app import ROUTES, create_app
 from lucius.api.context import Caller
+from lucius.api.listing import JobsQuery
 from lucius.api.problems import Problem
 from lucius.api.routing import ApiRoute
-from tests.api.world import TOKENS, World, client_of, context_of
+from lucius.client import Client, ProblemError
+from tests.api.world import ENVELOPE, TOKENS, World, client_of, context_of
+from tests.client.answering import answering, through
 
 DOCUMENT: dict[str, Any] = create_app(context_of(World())).openapi()
 QUERIED = [
@@ -19,6 +22,7 @@ QUERIED = [
     for parameter in DOCUMENT["paths"][route.path][route.method.lower()].get("parameters", ())
     if parameter["in"] == "query"
 ]
+INSTANT = "2026-01-01T00:00:00Z"
 SAMPLES = {"integer": "1", "number": "0", "boolean": "false"}
 TOKEN = TOKENS.mint("tenant_a", "job_0", "ocr", 1, "lease_1")
 HEADERS = {"authorization": f"Bearer {TOKEN}"}
@@ -74,3 +78,31 @@ async def nobody(request: Request) -> Caller:
 async def test_who_may_not_ask_is_told_nothing_about_parameters(world: World) -> None:
     async with client_of(context_of(world, authenticate=nobody)) as client:
         assert (await client.get("/v1/jobs?nope=1")).status_code == 401
+
+
+async def test_the_client_asks_only_for_what_there_is(world: World) -> None:
+    """Each of its methods that reads, with all that it can ask for; and a slip in a filter shows."""
+    context = context_of(world)
+    job_id = (await world.submit(ENVELOPE)).job_id
+    names = list(JobsQuery.model_fields)
+    given: dict[str, str | int] = {
+        "limit": 3,
+        "state": "QUEUED",
+        "created_from": INSTANT,
+        "created_to": INSTANT,
+        "live": "true",
+        "stuck": "true",
+    }
+    filters = {name: given.get(name, "a") for name in names if name != "cursor"}
+    async with (
+        client_of(context) as http,
+        answering(through(http)) as url,
+        Client(url) as lucius,
+    ):
+        await lucius.job(job_id, wait_seconds=0.01)
+        await lucius.jobs(**filters)
+        await lucius.dlq(**filters)
+        await lucius.events(job_id, after=0, limit=5)
+        with pytest.raises(ProblemError) as refused:
+            await lucius.jobs(tenant="a")
+    assert refused.value.code == "UNKNOWN_PARAMETER"

@@ -66,6 +66,13 @@ async def test_a_wait_ends_when_the_job_does(client: httpx.AsyncClient, world: W
     assert job["explanation"] == "all 2 steps succeeded"
 
 
+async def test_a_wait_that_is_over_answers_with_the_job_as_it_is(
+    client: httpx.AsyncClient,
+) -> None:
+    answer = await client.get(f"/v1/jobs/{await accepted(client)}", params={"wait_seconds": "0.01"})
+    assert answer.json()["state"] == "DISPATCHING"
+
+
 @pytest.mark.parametrize("seconds", ["-1", "61", "nan", "inf", "x", "", "１"])
 async def test_a_wait_that_is_no_wait_is_refused(client: httpx.AsyncClient, seconds: str) -> None:
     job_id = await accepted(client)

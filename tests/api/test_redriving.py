@@ -76,3 +76,22 @@ async def test_a_redrive_that_fails_is_redriven_in_its_turn(lucius: Live) -> Non
     assert (await lucius.job(third))["state"] == "SUCCEEDED"
     assert await lucius.linked(second) == third
     assert await lucius.dlq() == []
+
+
+async def test_the_dlq_shows_a_job_until_it_is_redriven_or_dismissed(lucius: Live) -> None:
+    redriven, dismissed, left = [await lucius.failed(key) for key in ("a", "b", "c")]
+    assert await lucius.dlq() == [left, dismissed, redriven]
+    await lucius.order(redriven, "redrive")
+    await lucius.linked(redriven)
+    assert (await lucius.post(f"/v1/admin/dlq/{dismissed}:dismiss")).status_code == 200
+    assert await lucius.dlq() == [left]
+    assert (await lucius.order(dismissed, "redrive")).status_code == 202, "on second thoughts"
+
+
+async def test_a_cancelled_job_is_redriven_too(lucius: Live) -> None:
+    old = await lucius.accepted()
+    await lucius.order(old, "cancel", immediate=True)
+    answer = await lucius.order(old, "redrive")
+    assert answer.status_code == 202
+    directives = await lucius.pull(limit=5)
+    assert answer.json()["jobId"] in [directive["jobId"] for directive in directives]

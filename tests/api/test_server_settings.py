@@ -6,10 +6,12 @@ from starlette.requests import Request
 
 from lucius import __version__
 from lucius.api.context import Caller, Role
+from lucius.client import BlockingClient
 from lucius.settings import load_settings
 from lucius.settings.kinds import MASK
 from lucius.settings.table import ROWS
 from tests.api.world import World, client_of, context_of
+from tests.cli.server import running
 
 SECRET = "k1:never-shown-0123456789abcdef"
 SECRETS = {row.env: SECRET for row in ROWS.values() if row.secret}
@@ -59,3 +61,8 @@ async def test_it_is_for_operators(role: Role) -> None:
 async def test_an_operator_of_some_tenants_does_not_see_what_counts_for_all() -> None:
     answer = await answered(Role.OPERATE, tenants=frozenset({"tenant_a"}))
     assert (answer.status_code, answer.json()["code"]) == (403, "TENANT_FORBIDDEN")
+
+
+def test_the_python_client_reads_them() -> None:
+    with running() as server, BlockingClient(server.url) as client:
+        assert client.settings().version == __version__

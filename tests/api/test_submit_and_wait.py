@@ -1,14 +1,18 @@
 """One request submits a command and is answered with the job at its end."""
 
 import asyncio
+from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
 
 from lucius.api.context import Caller, Role
 from lucius.api.limits import WaitLimit
+from lucius.client import Client
 from tests.api.provoking import called_by
 from tests.api.world import ENVELOPE, World, bearer, client_of, context_of
+from tests.client.answering import answering, through
 
 WAIT = "/v1/orchestrate?wait_seconds=60"
 
@@ -34,6 +38,18 @@ async def submitted(client: httpx.AsyncClient) -> asyncio.Task[httpx.Response]:
     waiting = asyncio.create_task(client.post(WAIT, json=ENVELOPE))
     await is_there(client)
     return waiting
+
+
+async def test_it_is_answered_with_the_job_as_a_read_shows_it(
+    client: httpx.AsyncClient, world: World
+) -> None:
+    waiting = await submitted(client)
+    await succeed(client, world)
+    answer = await waiting
+    assert answer.status_code == 200
+    assert answer.json()["state"] == "SUCCEEDED"
+    read = await client.get(answer.headers["location"])
+    assert (read.json(), read.headers["etag"]) == (answer.json(), answer.headers["etag"])
 
 
 async def test_a_job_that_goes_on_is_accepted_as_without_the_wait(
@@ -84,3 +100,61 @@ async def test_where_too_many_wait_no_job_is_made(world: World) -> None:
         refused = await client.post(WAIT, json=ENVELOPE)
         assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_WAITING")
         assert (await client.get("/v1/jobs")).json()["jobs"] == []
+
+
+async def test_the_python_client_runs_a_job_with_one_request(
+    client: httpx.AsyncClient, world: World
+) -> None:
+    asked: list[str] = []
+    handle = through(client)
+
+    async def counted(request: Any) -> Any:
+        asked.append(f"{request.method} {request.path_qs}")
+        return await handle(request)
+
+    async with answering(counted) as url, Client(url) as lucius:
+        running = asyncio.create_task(lucius.run(ENVELOPE))
+        await is_there(client)
+        await succeed(client, world)
+        assert (await running).state == "SUCCEEDED"
+    assert asked == ["POST /v1/orchestrate?wait_seconds=30"]
+
+
+async def test_the_python_client_goes_on_waiting_where_the_answer_is_an_acceptance(
+    client: httpx.AsyncClient, world: World
+) -> None:
+    told: list[str] = []
+    async with answering(through(client)) as url, Client(url, on_warning=told.append) as lucius:
+        running = asyncio.create_task(lucius.run({**ENVELOPE, "correlation_idd": "c"}))
+        await is_there(client)
+        await succeed(client, world)
+        assert (await running).state == "SUCCEEDED"
+    assert len(told) == 1
+
+
+async def test_the_python_client_runs_a_job_on_a_server_that_cannot_wait(
+    client: httpx.AsyncClient, world: World
+) -> None:
+    handle = through(client)
+
+    async def earlier(request: Any) -> Any:
+        if request.method == "POST" and request.query_string:
+            problem = {"code": "UNKNOWN_PARAMETER", "detail": "wait_seconds", "status": 422}
+            return web.json_response(problem, status=422)
+        return await handle(request)
+
+    async with answering(earlier) as url, Client(url) as lucius:
+        running = asyncio.create_task(lucius.run(ENVELOPE))
+        await is_there(client)
+        await succeed(client, world)
+        assert (await running).state == "SUCCEEDED"
+
+
+async def test_a_run_that_takes_too_long_is_given_up_and_the_job_goes_on(
+    client: httpx.AsyncClient,
+) -> None:
+    async with answering(through(client)) as url, Client(url) as lucius:
+        with pytest.raises(TimeoutError):
+            await lucius.run(ENVELOPE, timeout_seconds=0.2)
+    (job,) = (await client.get("/v1/jobs")).json()["jobs"]
+    assert job["state"] == "DISPATCHING"

@@ -20,6 +20,11 @@ async def ill() -> None:
     raise RuntimeError("the disk is full")
 
 
+async def test_a_process_that_answers_is_alive(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
 async def test_readiness_names_what_is_down(world: World) -> None:
     async with client_of(context_of(world, checks={"ledger": well, "bus": ill})) as client:
         answer = await client.get("/readyz")
@@ -123,6 +128,27 @@ async def test_operators_see_the_backlog_and_push_the_outbox(
         assert (missing.status_code, missing.json()["code"]) == (404, "SERVICE_NOT_FOUND")
         answer = await client.post("/v1/admin/outbox/retry")
         assert answer.json() == {"published": 2, "pending": 1, "failed": 0}
+
+
+async def test_workers_pull_directives(world: World) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    class Gateway:
+        async def admit(self, *given: object) -> None:
+            """Everyone may pull."""
+
+        async def pull(self, *given: object) -> list[dict[str, object]]:
+            asked.append(given[:4])
+            return []
+
+    async with client_of(context_of(world, gateway=Gateway())) as client:
+        body = {"max": 3, "wait_seconds": 0.5}
+        answer = await client.post("/v1/services/ocr-service/directives:pull", json=body)
+        assert answer.json() == {"directives": []}
+        assert asked == [("ocr-service", 3, 0.5, None)]
+        for bad in ({"max": 0}, {"max": True}, {"max": "1"}, {"wait_seconds": 61}):
+            answer = await client.post("/v1/services/ocr-service/directives:pull", json=bad)
+            assert (answer.status_code, answer.json()["code"]) == (422, "INVALID_BODY")
 
 
 @pytest.mark.parametrize(

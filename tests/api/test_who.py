@@ -69,6 +69,16 @@ async def test_what_looks_like_a_secret_in_a_reason_is_left_out(world: World) ->
     assert secret not in str(event)
 
 
+async def test_why_says_who_paused_the_job(world: World) -> None:
+    async with client_of(context_of(world, authenticate=anna)) as client:
+        job_id = await waiting(world, client)
+        await client.post(f"/v1/jobs/{job_id}:pause", json={"reason": "look first"})
+        answer = (await client.get(f"/v1/jobs/{job_id}/why")).json()
+    assert (answer["cause"], answer["severity"]) == ("JOB_PAUSED", "WAITS")
+    assert "anna (key k7) (look first)" in answer["summary"]
+    assert answer["command"] == f"lucius job resume {job_id}"
+
+
 @pytest.mark.parametrize("reason", [7, ["a"], "x" * 501])
 async def test_a_reason_that_is_no_short_text_moves_nothing(world: World, reason: object) -> None:
     async with client_of(context_of(world)) as client:

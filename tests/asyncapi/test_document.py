@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,24 @@ def test_it_is_valid_by_the_schema_of_the_specification(
     assert [error.message for error in specification.iter_errors(document)] == []
 
 
+def test_the_specification_refuses_what_is_no_asyncapi(
+    specification: jsonschema_rs.Validator,
+) -> None:
+    wrong: list[Callable[[Any], Any]] = [
+        lambda d: d["operations"]["receiveReply"].update(action="hear"),
+        lambda d: d["channels"]["replies"].update(topic="x"),
+        lambda d: (
+            d["components"]["messages"]["ack"].pop("examples")
+            and d["components"]["messages"]["ack"].update(examples={})
+        ),
+        lambda d: d.pop("info"),
+    ]
+    for spoil in wrong:
+        document = json.loads(json.dumps(DOCUMENT))
+        spoil(document)
+        assert not specification.is_valid(document)
+
+
 def references(node: Any) -> Iterator[str]:
     if isinstance(node, dict):
         if isinstance(node.get("$ref"), str):
@@ -78,6 +96,12 @@ def test_every_example_fits_its_message(name: str) -> None:
     for example in MESSAGES[name]["examples"]:
         assert misfits(MESSAGES[name]["payload"], example["payload"]) == []
         assert misfits(MESSAGES[name]["headers"], example["headers"]) == []
+
+
+def test_every_message_is_on_a_channel_and_in_an_operation() -> None:
+    on_channels = {name for each in DOCUMENT["channels"].values() for name in each["messages"]}
+    sent = {reference.rpartition("/")[2] for reference in references(DOCUMENT["operations"])}
+    assert set(MESSAGES) == on_channels == sent - set(DOCUMENT["channels"])
 
 
 def test_a_type_is_needed_on_the_bus() -> None:
@@ -151,6 +175,11 @@ def test_filters_are_those_of_the_code() -> None:
     ]
     assert known[0]["filters"] == {"step_type": ["{step_type}"], "pool": [""], "mode": ["DEFAULT"]}
     assert known[3]["filters"]["pool"] == ["{pool}"]
+
+
+def test_a_prefix_is_that_of_all_topics() -> None:
+    channels = asyncapi.document(prefix="test-")["channels"]
+    assert all(each["address"].startswith("test-global-") for each in channels.values())
 
 
 # -- what is on the bus ----------------------------------------------------------------------
@@ -247,7 +276,6 @@ async def stories(apart: Apart, owner: Process, front: Process, waiting: Waiting
     await waiting.begun.wait()
 
 
-@pytest.mark.slow
 def test_what_is_on_the_bus_is_what_the_document_says() -> None:
     seen = set()
     for topic, message in recorded():

@@ -1,5 +1,6 @@
 """A server publishes the document of its own bus, and the docs have it as a file."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +34,7 @@ async def test_it_follows_the_settings(options: ApiOptions, status: int, address
         answer = await client.get(PATH)
     assert answer.status_code == status
     assert answer.json().get("channels", {}).get("directives", {}).get("address") == address
+
+
+def test_the_docs_have_it() -> None:
+    assert json.loads(FILE.read_text("utf-8")) == asyncapi.document()

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from lucius.bootstrap.broker import die_with_parent
 from lucius.bootstrap.listening import free_port
+from lucius.certificate.checks import CHECKS
 from lucius.cli.main import main
 from tests.cli.up import clean_environment
 
@@ -59,11 +60,26 @@ def test_wrong_usage_is_explained(words: tuple[str, ...], said: str) -> None:
     assert (result.exit_code, said in result.stderr) == (2, True), result.output
 
 
+def test_a_module_that_ends_its_process_when_it_is_imported_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ending_at_import.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run("ending_at_import:Service")
+    assert result.exit_code == 1
+    assert "ending_at_import:Service cannot be loaded: SystemExit: 3" in result.stderr
+
+
 def test_what_is_no_service_and_what_are_no_samples_is_said(tmp_path: Path) -> None:
     assert "nowhere:Service cannot be loaded" in run("nowhere:Service").stderr
     missing = str(tmp_path / "none.yaml")
     result = run("lucius.services.ocr:Ocr", "--samples", missing)
     assert (result.exit_code, f"{missing} cannot be read" in result.stderr) == (1, True)
+
+
+def test_the_list_has_every_check() -> None:
+    listed = json.loads(run("--list", "--json").stdout)
+    assert [each["name"] for each in listed] == [check.name for check in CHECKS]
 
 
 def certified(folder: Path, token: str, *words: str) -> Result:
@@ -88,6 +104,14 @@ def test_a_broken_promise_is_explained_and_exits_with_1(tmp_path: Path) -> None:
     assert result.exit_code == 1, result.output
     (check,) = json.loads(result.stdout)["checks"]
     assert "the RESULT carried no token" in check["seen"]
+
+
+@pytest.mark.xdist_group("stacks")
+def test_a_service_that_never_asks_is_shown_with_its_log() -> None:
+    words = ("--command", "sh -c 'echo this is why; exit 3'", "--service", "s", "--step-type", "S")
+    result = run(*words)
+    assert result.exit_code == 1
+    assert "it has ended\nthis is why" in result.stderr
 
 
 @pytest.mark.xdist_group("stacks")

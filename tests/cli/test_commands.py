@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lucius.core.inputs import ResultReceived, ResultStatus
 from lucius.core.job import Fault
+from lucius.ports.ledger import JobPage, JobQuery
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 
@@ -42,6 +45,35 @@ def test_submit_prints_the_id_and_finds_it_again(shell: Shell) -> None:
     assert shell.json(*SUBMIT, "--key", "k")["jobId"] == "job_1"
 
 
+def test_the_environment_names_the_tenant(
+    server: Server, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUCIUS_TENANT", "acme")
+    shell.run(*SUBMIT)
+    assert server.world.jobs["job_0"].plan.tenant_id == "acme"
+
+
+def test_submit_takes_files_and_payloads(server: Server, shell: Shell, tmp_path: Path) -> None:
+    document, payload = tmp_path / "in put.pdf", tmp_path / "payload.json"
+    document.write_text("x")
+    payload.write_text('{"language": "de"}')
+    args = ("submit", "--type", "OCR→EMBEDDING", "--tenant", "t", "--correlation-id", "c-1")
+    shell.json(*args, "--input", str(document), "--payload", f"@{payload}")
+    plan = server.world.jobs["job_0"].plan
+    assert plan.input_ref == document.as_uri()
+    assert plan.output_ref == document.as_uri() + ".job_0.result.json"
+    assert (plan.payload, plan.tenant_id, plan.correlation_id) == ({"language": "de"}, "t", "c-1")
+
+
+def test_an_output_may_carry_the_job_and_replace_what_is_there(
+    server: Server, shell: Shell, tmp_path: Path
+) -> None:
+    shell.run(*SUBMIT, "--output", f"{tmp_path}/a b.{{jobId}}.json", "--overwrite")
+    plan = server.world.jobs["job_0"].plan
+    assert plan.output_ref == f"{tmp_path.as_uri()}/a%20b.job_0.json"
+    assert plan.extra["overwrite"] is True
+
+
 @pytest.mark.parametrize("payload", ["{", "[]", "@/nowhere.json"])
 def test_a_bad_payload_is_wrong_usage(shell: Shell, payload: str) -> None:
     result = shell.run(*SUBMIT, "--payload", payload)
@@ -66,6 +98,26 @@ def test_submit_and_wait_exits_with_the_outcome(
     assert "step ocr AWAITING_ACK->IN_PROGRESS->" in result.output
 
 
+def test_watch_shows_the_history_and_exits_with_the_outcome(server: Server, shell: Shell) -> None:
+    job_id = failed_job(server, shell)
+    result = shell.run("job", "watch", job_id)
+    assert result.exit_code == 1
+    assert "MODEL_GONE" in result.output
+    result = shell.run("job", "watch", job_id, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["state"]) == (1, "FAILED_FINAL")
+
+
+def test_show_says_why_a_job_is_where_it_is(shell: Shell) -> None:
+    shell.run(*SUBMIT)
+    result = shell.run("job", "show", "job_0")
+    assert (
+        "waits for its turn with ocr-service; `lucius why job_0` says its place in line"
+        in result.stdout
+    )
+    assert "embedding-service" in result.stdout
+    assert shell.json("job", "show", "job_0")["steps"][0]["step_id"] == "ocr"
+
+
 def test_a_job_is_steered(shell: Shell) -> None:
     shell.run(*SUBMIT)
     for verb, said in (
@@ -80,6 +132,17 @@ def test_a_job_is_steered(shell: Shell) -> None:
     assert (result.exit_code, result.stderr) == (1, "lucius: JOB_TERMINAL: the job is CANCELLED\n")
 
 
+def test_events_are_listed_and_followed(shell: Shell) -> None:
+    shell.run(*SUBMIT)
+    shell.run("job", "cancel", "job_0")
+    listed = shell.json("job", "events", "job_0")["events"]
+    assert [event["seq"] for event in listed] == [1, 2]
+    lines = shell.run("job", "events", "job_0", "--follow").stdout.splitlines()
+    assert [line.split()[1] for line in lines] == ["submitted", "cancel"]
+    followed = shell.run("job", "events", "job_0", "--follow", "--after", "1", "--json")
+    assert json.loads(followed.stdout)["event_type"] == "cancel"
+
+
 def test_jobs_are_listed_with_filters(shell: Shell) -> None:
     for key in ("a", "b", "c"):
         shell.run(*SUBMIT, "--key", key)
@@ -92,6 +155,22 @@ def test_jobs_are_listed_with_filters(shell: Shell) -> None:
     result = shell.run("jobs", "--state", "DONE")
     assert result.exit_code == 1
     assert result.stderr.count("state: must be one of") == 1
+
+
+def test_an_empty_page_with_a_cursor_is_not_taken_for_the_end(
+    server: Server, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, whole = failed_job(server, shell), server.world.ledger.list
+
+    async def behind_empty_pages(query: JobQuery) -> JobPage:
+        if query.cursor in (None, "one"):
+            return JobPage((), "two" if query.cursor else "one")
+        return await whole(replace(query, cursor=None))
+
+    monkeypatch.setattr(server.world.ledger, "list", behind_empty_pages)
+    for words in (("jobs",), ("dlq",)):
+        assert job_id in shell.run(*words).stdout
+        assert [job["jobId"] for job in shell.json(*words)["jobs"]] == [job_id]
 
 
 def test_the_dlq_is_listed_redriven_and_dismissed(server: Server, shell: Shell) -> None:
@@ -120,6 +199,17 @@ def test_a_refusal_does_not_hide_what_was_done_to_the_other_jobs(
     assert again.exit_code == 1
     assert [each["code"] for each in told["refused"]] == ["JOB_NOT_FOUND"]
     assert len(told["jobs"]) == 1
+
+
+def test_protocols_are_shown(shell: Shell) -> None:
+    assert "ocr (ocr-service)" in shell.run("protocols").stdout
+    assert shell.json("protocols")["protocols"][0]["request_type"] == "OCR->EMBEDDING"
+
+
+def test_an_unknown_job_is_a_message(shell: Shell) -> None:
+    result = shell.run("job", "show", "nope")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("lucius: JOB_NOT_FOUND:")
 
 
 def test_with_json_a_refusal_is_an_object_with_its_code_and_faults(shell: Shell) -> None:

@@ -20,6 +20,12 @@ from tests.cli.test_commands import SUBMIT, finish
 from tests.cli.test_usage import ALL
 
 NOWHERE = ("--url", "http://127.0.0.1:9")
+ELSEWHERE = {
+    *(("up",), ("orchestrator",), ("reconciler",), ("invoker",), ("worker",), ("demo",)),
+    *(("service", "run"), ("service", "new"), ("bus", "provision"), ("load",)),
+    ("temporal", "provision"),
+}
+"""Run in processes of their own by other tests, where they end well."""
 DONE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("submit",): SUBMIT[1:],
     ("job", "show"): ("live",),
@@ -140,7 +146,11 @@ def assert_quiet(result: Result) -> None:
     assert "Traceback" not in result.output
 
 
-@pytest.mark.slow
+def test_the_tables_name_every_command() -> None:
+    assert set(DONE) | ELSEWHERE == set(ALL)
+    assert set(FAILED) <= set(ALL)
+
+
 @pytest.mark.parametrize("extra", [(), ("--json",)], ids=["for people", "as JSON"])
 @pytest.mark.parametrize("path", DONE, ids=" ".join)
 def test_what_is_done_exits_with_0(

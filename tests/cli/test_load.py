@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from lucius.cli.load import driven, report
 from lucius.cli.main import main
 from lucius.load.plan import LoadPlan
-from lucius.load.tally import JobEnd
+from lucius.load.tally import JobEnd, LoadTally
 
 JOB = ("--type", "OCR", "--input", "in.pdf")
 
@@ -35,6 +35,12 @@ def test_wrong_usage_is_explained(words: tuple[str, ...], said: str) -> None:
     assert (result.exit_code, said in result.stderr) == (2, True), result.output
 
 
+def test_a_server_that_is_not_there_is_said_once() -> None:
+    result = CliRunner().invoke(main, ["load", *JOB, "--url", "http://127.0.0.1:9"])
+    assert result.exit_code == 1
+    assert result.stderr.count("the connection was refused") == 1
+
+
 async def test_who_ends_it_sees_what_came_of_it_so_far() -> None:
     class Endless:
         begun = asyncio.Event()
@@ -54,3 +60,14 @@ async def test_who_ends_it_sees_what_came_of_it_so_far() -> None:
     assert (tally.interrupted, tally.succeeded, tally.started) == (True, 1, 2)
     assert "  interrupted: 1 had not ended" in report(tally, seconds)
     assert tally.document(seconds)["interrupted"] is True
+
+
+def test_the_report_has_throughput_histogram_and_errors() -> None:
+    tally = LoadTally()
+    for outcome in ("SUCCEEDED", "SUCCEEDED", "TENANT_SATURATED"):
+        tally.start()
+        tally.end(JobEnd(outcome), 0.015)
+    text = "\n".join(report(tally, 1.5))
+    assert "3 of 3 ended, 2.0/s, 1 errors  p50 15 ms" in text
+    assert "<= 20 ms        3  ████" in text
+    assert "1 TENANT_SATURATED" in text

@@ -87,3 +87,9 @@ def test_a_dry_run_only_counts_while_the_server_writes(data: Path) -> None:
     result = asyncio.run(beside_a_server())
     assert json.loads(result.stdout) == {"prunable": 2}
     assert len(left(data)) == 3
+
+
+def test_where_there_is_nothing_to_delete_nobody_is_asked(data: Path) -> None:
+    prune(data, "--yes")
+    result = prune(data)
+    assert (result.exit_code, result.stdout) == (0, "0 jobs deleted\n")

@@ -10,11 +10,12 @@ import pytest
 
 from lucius.bootstrap.broker import die_with_parent
 from lucius.bootstrap.services import check_services
-from lucius.bootstrap.step_types import doers_in, unreached
+from lucius.bootstrap.step_types import doers_in, look_at_settings, unreached
 from lucius.configs.files import FileConfig
 from lucius.platform import Service, ServiceError, SyncTask
 from lucius.platform import service as decorated
-from tests.cli.up import LUCIUS, clean_environment
+from lucius.settings import load_settings
+from tests.cli.up import LUCIUS, clean_environment, up
 
 SERVICES = """
 from lucius.platform import Service
@@ -79,6 +80,28 @@ def test_a_step_type_that_no_protocol_has_is_named() -> None:
     assert far == "no protocol has the step type ZZZ of the service idle, so no job reaches it"
 
 
+def test_so_is_a_service_of_another_name_than_protocols_have() -> None:
+    (said,) = unreached(Named("reader", "OCR"), DOERS)
+    assert said == (
+        "protocols have OCR done by ocr, not by a service named reader, so no job reaches it"
+    )
+
+
+def test_a_service_that_protocols_name_is_fine() -> None:
+    assert list(unreached(Named("ocr", "OCR"), DOERS)) == []
+
+
+async def test_a_process_on_a_bus_looks_at_the_protocols_of_its_own_settings(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await look_at_settings(load_settings({}), Named("idle", "OCCR"))
+    (said,) = [each.message for each in caplog.records if each.name == "lucius"]
+    assert said == (
+        f"{IDLE}: add a protocol file to LUCIUS_PROTOCOLS, which is packaged, unless the server has"
+        " others than this process"
+    )
+
+
 def lucius(folder: Path, *words: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [LUCIUS, *words],
@@ -114,3 +137,15 @@ def test_a_process_with_a_nameless_service_does_not_start(
     with started(folder, *words) as process:
         _, said = process.communicate(timeout=120)
         assert (process.returncode, "mine:Nameless has no name" in said) == (1, True), said
+
+
+@pytest.mark.xdist_group("stacks")
+def test_processes_with_a_service_that_no_job_reaches_say_so_and_start(folder: Path) -> None:
+    with up(folder, "--no-services", "--service", "mine:Idle") as server:
+        assert f"{IDLE}: add a protocol file to LUCIUS_PROTOCOLS, which is packaged" in server.log()
+        run = ("service", "run", "mine:Idle", "--url", server.url)
+        with started(folder, *run) as process:
+            assert process.stderr is not None
+            lines = iter(process.stderr.readline, "")
+            said = next(line for line in lines if IDLE in line)
+            assert "add a protocol file to the server's LUCIUS_PROTOCOLS" in said

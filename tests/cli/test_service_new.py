@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from lucius.cli.main import main
@@ -15,6 +17,7 @@ from lucius.platform import Output, Service
 from lucius.ports.config import Catalog
 from lucius.settings import load_settings
 from tests.cli.up import clean_environment
+from tests.deploy.chart import CHART, HELM, IMAGE
 
 FILES = {
     ".gitignore",
@@ -74,6 +77,47 @@ def test_its_protocol_file_makes_a_server_use_the_service(project: Path) -> None
     catalog = catalog_of(f"packaged,{project / 'protocols'}")
     (step,) = catalog.protocols["PAGE_COUNT"].steps
     assert (step.service, step.step_type) == ("page-counter", "PAGE_COUNT")
+
+
+def test_a_packaged_step_type_takes_the_place_of_the_packaged_protocols(tmp_path: Path) -> None:
+    assert new(tmp_path / "our-ocr", "OCR").exit_code == 0
+    readme = (tmp_path / "our-ocr/README.md").read_text()
+    assert "LUCIUS_PROTOCOLS=protocols lucius up" in readme
+    catalog = catalog_of(str(tmp_path / "our-ocr/protocols"))
+    assert catalog.protocols["OCR"].steps[0].service == "our-ocr"
+
+
+def test_its_values_fit_the_chart(project: Path) -> None:
+    words: list[str | Path] = [
+        HELM,
+        "template",
+        "acme",
+        CHART,
+        "-f",
+        CHART / "values-nats.yaml",
+        "--set",
+        IMAGE,
+    ]
+    done = subprocess.run(
+        [*words, "-f", project / "values.yaml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = [each for each in yaml.safe_load_all(done.stdout) if each["kind"] == "Deployment"]
+    ours = [each for each in found if "page-counter" in each["metadata"]["name"]]
+    assert len(ours) == 2, "one for each mode"
+    (container,) = ours[0]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "page-counter:0.1.0"
+    assert "service:PageCounter" in container["args"]
+
+
+def test_its_files_say_the_same_names(project: Path) -> None:
+    assert (
+        tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"] == "page-counter"
+    )
+    container = (project / "Containerfile").read_text()
+    assert "FROM ${LUCIUS_IMAGE}\n" in container
+    assert '"service:PageCounter"' in container
+    assert "$" not in (project / "service.py").read_text(), "nothing was left to be filled in"
 
 
 @pytest.mark.parametrize(

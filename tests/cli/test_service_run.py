@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from lucius.bootstrap import standalone
 from lucius.bootstrap.standalone import run_service
 from lucius.cli.main import main
+from lucius.core.plan import Mode
 from lucius.platform import Output, Service, Task
 from lucius.ports.bus import Bus
 from tests.api.live import Live, live
@@ -104,3 +105,31 @@ def test_what_is_no_service_is_refused(
     monkeypatch.setenv("LUCIUS_BUS_BACKEND", "nats")
     result = CliRunner().invoke(main, ["service", "run", name, "--data", str(tmp_path)])
     assert (result.exit_code, name in result.stderr) == (1, True), result.stderr
+
+
+async def test_a_service_for_one_mode_takes_nothing_of_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Waiting()
+    service.told.set()
+    async with live(
+        tmp_path / "data", lane_topology="filtered", output_roots=str(tmp_path)
+    ) as lucius:
+        bus = Shared(lucius.runtime.bus)
+        monkeypatch.setattr(standalone, "open_bus", lambda settings: cast(Bus, bus))
+        work = run_service(
+            lucius.runtime.settings, service, slots=2, ready=lambda: None, mode=Mode.BURST
+        )
+        running = asyncio.create_task(work)
+        usual = await lucius.accepted("usual", output_ref=(tmp_path / "usual").as_uri())
+        burst = await lucius.accepted(
+            "burst", mode="BURST", doc_id="d", output_ref=(tmp_path / "burst").as_uri()
+        )
+        ended = await lucius.runtime.engine.ended(burst, 60)
+        assert ended is not None
+        assert ended.state == "SUCCEEDED"
+        (directive,) = await lucius.pull()
+        assert directive["jobId"] == usual
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(60):
+            await running

@@ -170,3 +170,24 @@ def test_a_service_that_cannot_reach_the_workspace_of_a_job_says_which_setting_h
     assert worker.returncode == 1
     assert "LUCIUS_WORKSPACE_URL" in complaints.splitlines()[-1]
     assert "lease_returned" in events, "another service may do it"
+
+
+def test_a_mode_needs_lanes_that_are_filtered_by_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUCIUS_BUS_BACKEND", "nats")
+    words = ["service", "run", "lucius.services.ocr:Ocr", "--mode", "BURST"]
+    result = CliRunner().invoke(main, [*words, "--data", str(folder)])
+    assert result.exit_code == 1
+    assert "LUCIUS_LANE_TOPOLOGY is shared: set it to filtered" in result.stderr
+
+
+def test_a_mode_cannot_be_chosen_over_http() -> None:
+    words = ["service", "run", "x:Y", "--mode", "BURST", "--url", "http://127.0.0.1:9"]
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, "--mode is for a bus" in result.stderr) == (2, True)
+
+
+def test_faults_that_are_none_are_refused_by_name() -> None:
+    result = CliRunner().invoke(main, ["service", "run", "x:Y", "--chaos", "drip=0.1"])
+    assert (result.exit_code, "'drip' is no fault" in result.stderr) == (2, True)

@@ -4,15 +4,50 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from lucius.cli import ids, screen
 from lucius.cli.main import main
+from lucius.cli.moments import Moment
 from lucius.core.ids import new_job_id
+from lucius.core.inputs import ResultStatus
 from tests.api.world import ENVELOPE
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
-from tests.cli.test_commands import SUBMIT
+from tests.cli.test_commands import SUBMIT, finish
+
+
+def test_the_last_job_is_the_newest(shell: Shell) -> None:
+    shell.run(*SUBMIT, "--key", "a")
+    newest = shell.json(*SUBMIT, "--key", "b")["jobId"]
+    assert shell.json("job", "show", "last")["jobId"] == newest
+
+
+def test_there_is_no_last_job_before_the_first(shell: Shell) -> None:
+    result = shell.run("job", "show", "last")
+    assert (result.exit_code, "no job yet" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("away", "said"), [(150, "(in 2m)"), (-7200, "(2h ago)"), (-86400 * 3, "(3d ago)")]
+)
+def test_an_instant_says_how_far_away_it_is(away: int, said: str) -> None:
+    at = datetime.now(UTC) + timedelta(seconds=away)
+    assert screen.moment(f"{at:%Y-%m-%dT%H:%M:%S.%fZ}") == f"{at:%Y-%m-%dT%H:%M:%SZ} {said}"
+
+
+class Listed:
+    """A client that lists these jobs, as the server would by their time."""
+
+    def __init__(self, *job_ids: str) -> None:
+        self._ids = job_ids
+
+    async def jobs(self, **query: object) -> dict[str, object]:
+        first, after = str(query["created_from"]), str(query["created_to"])
+        found = [j for j in self._ids if first <= _accepted(j) < after]
+        return {"jobs": [{"jobId": j} for j in found], "next_cursor": None}
 
 
 def _accepted(job_id: str) -> str:
@@ -23,6 +58,47 @@ def _accepted(job_id: str) -> str:
 
 NOW = datetime(2026, 11, 16, 3, 0, tzinfo=UTC)
 ONE, OTHER = new_job_id(NOW), new_job_id(NOW + timedelta(days=40))
+
+
+@pytest.mark.parametrize("length", [9, 12, 16, 20, 35])
+async def test_the_beginning_of_an_id_names_its_job(length: int) -> None:
+    client = Listed(ONE, OTHER)
+    assert await ids.whole_id(client, ONE[:length]) == ONE  # type: ignore[arg-type]
+    assert await ids.whole_id(client, ONE[4:length]) == ONE  # type: ignore[arg-type]
+    assert await ids.whole_id(client, ONE) == ONE  # type: ignore[arg-type]
+
+
+async def test_a_beginning_that_several_ids_have_is_refused_with_them() -> None:
+    with pytest.raises(click.UsageError, match="several ids") as caught:
+        await ids.whole_id(Listed(ONE, OTHER), ONE[:6])  # type: ignore[arg-type]
+    assert ONE in caught.value.message
+    assert OTHER in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"), [("90s", 90), ("30m", 1800), ("1h", 3600), ("2d", 172800)]
+)
+def test_a_moment_may_be_how_long_ago(text: str, ago: int) -> None:
+    given = datetime.fromisoformat(Moment().convert(text, None, None))
+    assert abs((datetime.now(UTC) - given).total_seconds() - ago) < 60
+
+
+def test_a_moment_that_is_none_says_what_to_give(shell: Shell) -> None:
+    result = shell.run("jobs", "--from", "yesterday")
+    assert result.exit_code == 2
+    assert "2026-01-31T12:00:00Z" in result.stderr
+    assert shell.run("jobs", "--from", "1h").exit_code == 0
+
+
+def test_every_attempt_is_shown_and_waiting_is_not_working(server: Server, shell: Shell) -> None:
+    job_id = shell.json(*SUBMIT)["jobId"]
+    assert shell.run("job", "show", job_id).exit_code == 0
+    server.do(finish(server, job_id, ResultStatus.SUCCEEDED))
+    shown = shell.run("job", "show", job_id).stdout
+    assert "attempt  sent" in shown
+    assert shown.count("DONE") == 2
+    attempts = shell.json("job", "show", job_id)["executions"]
+    assert [each["step_id"] for each in attempts] == ["ocr", "embedding"]
 
 
 def test_ctrl_c_while_waiting_says_that_the_job_goes_on(
@@ -75,3 +151,12 @@ def test_a_file_that_is_none_of_commands_sends_nothing(
     file.write_text(json.dumps(ENVELOPE) + "\n" + text if text else "")
     assert shell.run("submit-many", str(file)).exit_code == 2
     assert server.world.jobs == {}
+
+
+def test_a_protocol_file_is_checked_without_a_server(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "protocols.yaml"
+    file.write_text("protocols: [")
+    result = shell.run("protocols", "check", str(file))
+    assert result.exit_code == 1
+    assert "protocols.yaml" in result.stderr
+    assert main.commands["protocols"] is not None

@@ -10,6 +10,7 @@ from lucius.bootstrap import stack_settings
 from lucius.bootstrap.listening import LOOPBACK, listen
 from lucius.cli.ledger import settings_of_command
 from lucius.cli.main import main
+from lucius.cli.processes import logs
 
 
 def up(folder: Path, *words: str) -> Result:
@@ -63,3 +64,11 @@ def test_settings_of_a_running_stack_are_found_in_its_directory(
     monkeypatch.delenv("LUCIUS_SYSTEM")
     stack_settings.remove(tmp_path)
     assert settings_of_command(tmp_path).system == "lucius"
+
+
+def test_logs_are_json_for_programs_unless_a_setting_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (logs(False), logs(True)) == ({}, {"LUCIUS_LOG_FORMAT": "json"})
+    monkeypatch.setenv("LUCIUS_LOG_FORMAT", "text")
+    assert logs(True) == {"LUCIUS_LOG_FORMAT": "text"}

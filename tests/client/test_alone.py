@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 OWN = {"client", "contract"}
 LATER = {"pydantic", "pydantic_core"}
 """With the first answer: a program that only imports the client does not pay for them."""

@@ -1,12 +1,14 @@
 """The client without `async`, against a server in another thread."""
 
+import asyncio
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from lucius.client import BlockingClient, ProblemError
+from lucius.client import BlockingClient, Client, ProblemError
 from tests.api.world import ENVELOPE
 from tests.cli.server import Server, running
 
@@ -40,6 +42,16 @@ def test_what_the_server_refuses_is_raised_here(server: Server) -> None:
         client.job("job_none")
 
 
+def test_it_works_where_a_loop_runs_already(server: Server) -> None:
+    """As in a notebook."""
+
+    async def cell() -> str:
+        with BlockingClient(server.url) as client:
+            return client.submit(ENVELOPE).state
+
+    assert asyncio.run(cell()) == "DISPATCHING"
+
+
 def test_a_script_that_never_closes_it_ends_quietly(server: Server) -> None:
     script = (
         f"from lucius.client import BlockingClient\nprint(BlockingClient({server.url!r}).jobs())"
@@ -49,3 +61,9 @@ def test_a_script_that_never_closes_it_ends_quietly(server: Server) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "next_cursor" in done.stdout
+
+
+def test_it_has_every_call_of_the_client() -> None:
+    calls = {name for name, value in vars(Client).items() if inspect.isfunction(value)}
+    public = {name for name in calls if not name.startswith("_")}
+    assert public - set(vars(BlockingClient)) == set()

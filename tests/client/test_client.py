@@ -4,25 +4,36 @@ import asyncio
 import json
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from lucius.bootstrap.listening import free_port
 from lucius.client import (
+    ENDED,
     Client,
     ClientError,
     Command,
     JobState,
     ProblemError,
     StepState,
+    UnreachableError,
 )
 from lucius.client.models import EventView, JobView
 from lucius.contract.models.base import example_of
+from lucius.core.states import TERMINAL_JOB
 from tests.api.live import ENVELOPE as LIVE_ENVELOPE
 from tests.api.live import live
-from tests.api.world import ENVELOPE
+from tests.api.world import ENVELOPE, World, client_of, context_of
 from tests.client.answering import Handler, answering, lost, through
+
+
+def test_the_client_knows_when_a_job_has_ended() -> None:
+    """It imports nothing of the server, so it has a list of its own."""
+    assert {state.value for state in TERMINAL_JOB} == ENDED
+
 
 ACCEPTED = {"jobId": "j", "state": "QUEUED", "duplicate": False}
 JOB = example_of(JobView)
@@ -112,6 +123,31 @@ async def test_by_body_what_was_refused_for_now_is_repeated() -> None:
     assert len(server.bodies) == 3
 
 
+async def test_by_body_a_server_that_comes_up_late_is_waited_for() -> None:
+    """What was never sent may be repeated, whatever it is."""
+    port, server = free_port(), Flaky(0, None)
+    async with Client(f"http://127.0.0.1:{port}", retries=10_000, backoff_seconds=0.001) as client:
+        submitting = asyncio.create_task(client.submit(ENVELOPE, by_body=True))
+        await asyncio.wait([submitting], timeout=0.05)
+        assert not submitting.done()
+        async with answering(server, port):
+            assert (await submitting).jobId == "j"
+    assert len(server.bodies) == 1
+
+
+async def test_a_server_that_stays_away_is_unreachable() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    async with client_at(url, retries=2) as client:
+        with pytest.raises(UnreachableError, match=url):
+            await client.job("x")
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8700", "ftp://host", "http://", "http://host:x"])
+def test_what_is_no_url_is_said_so(url: str) -> None:
+    with pytest.raises(ClientError, match="is no address of a server"):
+        Client(url)
+
+
 def always(answer: Mapping[str, object] | str, status: int) -> Handler:
     async def handle(request: web.BaseRequest) -> web.Response:
         if isinstance(answer, str):
@@ -135,6 +171,12 @@ async def test_an_answer_that_is_no_problem_document_is_still_an_error() -> None
     async with answering(always("teapot", 418)) as url, client_at(url) as client:
         with pytest.raises(ProblemError, match="HTTP_418: teapot"):
             await client.cancel("x")
+
+
+async def test_another_server_than_lucius_is_said_so() -> None:
+    async with answering(always("<html>", 200)) as url, client_at(url) as client:
+        with pytest.raises(ClientError, match="it is not LUCIUS"):
+            await client.job("x")
 
 
 async def test_a_redirect_is_not_followed_with_the_key() -> None:
@@ -190,6 +232,45 @@ async def test_the_environment_names_the_server_and_the_key(
     assert seen == ["Bearer k-1"]
 
 
+async def test_the_key_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("LUCIUS_API_KEY", raising=False)
+    monkeypatch.setenv("LUCIUS_API_KEY_FILE", str(tmp_path / "key"))
+    with pytest.raises(ClientError, match=r"cannot be read: .*key: No such file"):
+        Client("http://lucius.example")
+    (tmp_path / "key").write_text("\n")
+    with pytest.raises(ClientError, match="is empty"):
+        Client("http://lucius.example")
+    (tmp_path / "key").write_text("k-2\n")
+    seen: list[str | None] = []
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        seen.append(request.headers.get("authorization"))
+        return web.json_response(JOB)
+
+    async with answering(handle) as url, Client(url) as client:
+        await client.job("x")
+    assert seen == ["Bearer k-2"]
+
+
+async def test_the_environment_names_a_proxy_and_who_needs_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        asked.append(str(request.url))
+        return web.json_response(JOB)
+
+    async with answering(handle) as proxy, answering(handle) as url:
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        async with Client("http://lucius.example") as client:
+            await client.job("far")
+        async with Client(url) as client:
+            await client.job("near")
+    assert asked == ["http://lucius.example/v1/jobs/far", f"{url}/v1/jobs/near"]
+
+
 async def test_an_answer_has_attributes_words_and_moments(tmp_path: Path) -> None:
     command = Command(**{**LIVE_ENVELOPE, "note": "kept"}, doc_id="contract-17")
     async with (
@@ -211,11 +292,34 @@ async def test_an_answer_has_attributes_words_and_moments(tmp_path: Path) -> Non
     assert job.model_dump(mode="json", exclude_unset=True) == shown
 
 
+async def test_fields_of_a_newer_server_are_kept() -> None:
+    newer = {**JOB, "state": "HIBERNATING", "mood": "calm"}
+    async with answering(always(newer, 200)) as url, client_at(url) as client:
+        job = await client.job("x")
+    assert job.state == "HIBERNATING"
+    assert job.model_extra == {"mood": "calm"}
+
+
 async def test_what_an_older_server_does_not_say_is_named() -> None:
     older = {name: value for name, value in JOB.items() if name != "lane"}
     async with answering(always(older, 200)) as url, client_at(url) as client:
         with pytest.raises(ClientError, match=r"or another version: lane: Field required"):
             await client.job("x")
+
+
+async def test_filters_may_be_moments_and_switches() -> None:
+    seen: list[dict[str, str]] = []
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        seen.append(dict(request.query))
+        return web.json_response({"jobs": [], "next_cursor": None})
+
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    async with answering(handle) as url, client_at(url) as client:
+        await client.jobs(created_from=moment, live=True, state=JobState.PAUSED, limit=3)
+        await client.dlq(cursor=None)
+    wanted = {"created_from": "2026-01-31T12:00:00+00:00", "live": "true", "state": "PAUSED"}
+    assert seen == [{**wanted, "limit": "3"}, {}]
 
 
 async def test_a_number_that_json_does_not_have_is_never_sent() -> None:
@@ -227,3 +331,22 @@ async def test_a_number_that_json_does_not_have_is_never_sent() -> None:
     assert [json.loads(body)["payload"] for body in server.bodies] == [
         {"large": 2**70, "none": None}
     ]
+
+
+async def test_a_job_is_submitted_waited_for_and_read() -> None:
+    async with (
+        client_of(context_of(World())) as http,
+        answering(through(http)) as url,
+        Client(url) as client,
+    ):
+        job_id = (await client.submit(ENVELOPE, by_body=True)).jobId
+        assert (await client.submit(ENVELOPE, by_body=True)).duplicate is True
+        assert (await client.pause(job_id)).state == "PAUSED"
+        assert (await client.resume(job_id)).outcome == "applied"
+        await client.cancel(job_id)
+        assert (await client.wait(job_id, timeout_seconds=5)).state == "CANCELLED"
+        kinds = [event.event_type async for event in client.follow(job_id)]
+        assert kinds == ["submitted", "pause", "resume", "cancel"]
+        assert len((await client.steps(job_id)).steps) == 2
+        assert (await client.executions(job_id)).phase == "FAILED"
+        assert (await client.redrive(job_id)).redrive_of == job_id

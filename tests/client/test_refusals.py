@@ -16,6 +16,7 @@ from lucius.client import (
     Unauthenticated,
     Unavailable,
 )
+from lucius.contract.codes import CODES
 from tests.api.live import ENVELOPE, live
 from tests.client.answering import answering, through
 
@@ -34,6 +35,10 @@ KINDS = {
 }
 OF_NO_KIND = {405, 408, 421, 500, 501}
 """A defect, of the server or of the client: there is nothing that a program could do about it."""
+
+
+def test_every_status_that_the_server_has_is_of_a_kind_or_a_defect() -> None:
+    assert {known.status for known in CODES.values()} == KINDS.keys() | OF_NO_KIND
 
 
 @pytest.mark.parametrize("status", sorted(KINDS.keys() | OF_NO_KIND))

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,23 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 import lucius
 from lucius.api.routing import json_response
-from lucius.api.views import executions_view, job_view
-from lucius.contract.models.base import example_of
+from lucius.api.views import event_view, executions_view, job_view
+from lucius.contract.models.base import View, example_of
 from lucius.contract.models.commands import Command, SubmittedView, envelope_schema
 from lucius.contract.models.control import CancelManyBody, DismissManyBody, RedriveBody
-from lucius.contract.models.insight import StartRedriveBody
+from lucius.contract.models.insight import PlanFilter, StartRedriveBody
 from lucius.contract.models.jobs import (
+    EventView,
     ExecutionsView,
     JobView,
     ListedJobView,
+    OutboxView,
 )
 from lucius.contract.models.messages import AckMessage, PullBody, RepliesBody, ResultMessage
 from lucius.contract.models.webhooks import JobEndedWebhook
-from lucius.contract.states import TERMINAL_JOB, JobState
-from lucius.core.states import StepState
+from lucius.contract.states import TERMINAL_JOB, EntryStatus, JobState, JobStatus, StepStatus
+from lucius.core.effects import Event
+from lucius.core.states import EntryState, StepState, entry_status, job_status, step_status
 from lucius.core.wire import parse_reply
 from lucius.webhooks.sender import ending
 from tests.contract.fitting import every_model, misfits
@@ -49,6 +53,27 @@ def test_every_field_is_described_and_has_an_example(model: type[BaseModel]) -> 
     assert whole_example(model).keys() == model.model_fields.keys()
 
 
+@named
+def test_examples_fit_the_model_and_its_schema(model: type[BaseModel]) -> None:
+    schemas = [model.model_json_schema()]
+    if issubclass(model, View):
+        schemas.append(model.model_json_schema(mode="serialization"))
+    least = example_of(model, *(["group"] if model is PlanFilter else []))
+    for example in (least, whole_example(model)):
+        assert misfits(json.dumps(example).encode(), model) == []
+        for schema in schemas:
+            found = jsonschema_rs.Draft202012Validator(schema).iter_errors(example)
+            assert [error.message for error in found] == []
+
+
+@named
+def test_every_example_of_a_field_fits(model: type[BaseModel]) -> None:
+    whole = whole_example(model)
+    for name, field in model.model_fields.items():
+        for example in field.examples or ():
+            assert misfits(json.dumps({**whole, name: example}).encode(), model) == [], name
+
+
 # -- what LUCIUS answers ---------------------------------------------------------------------
 
 
@@ -57,7 +82,6 @@ def jobs() -> Any:
     return walk(CONTROL).rules.jobs
 
 
-@pytest.mark.slow
 def test_jobs_in_all_states_fit_their_models(jobs: Any) -> None:
     """Of every job of a small world that is explored to its end."""
     seen = set()
@@ -89,6 +113,21 @@ def test_an_older_client_reads_what_a_newer_server_says() -> None:
     assert read.state == "HIBERNATING"
     assert read.model_extra == {"since": 3}
     assert json.loads(read.model_dump_json(exclude_unset=True)) == answer
+
+
+def test_the_coarser_words_are_those_of_the_core() -> None:
+    spoken: list[tuple[type[StrEnum], set[str]]] = [
+        (JobStatus, set(map(job_status, JobState))),
+        (StepStatus, set(map(step_status, StepState))),
+        (EntryStatus, set(map(entry_status, EntryState))),
+    ]
+    for words, said in spoken:
+        assert set(words) == said
+
+
+def test_an_event_keeps_its_instant_to_the_byte(jobs: Any) -> None:
+    event = Event(1, "submitted", jobs[0].plan.accepted_at, moves=("job QUEUED->DISPATCHING",))
+    assert misfits(orjson.dumps(event_view("job_1", event)), EventView) == []
 
 
 # -- what callers send -----------------------------------------------------------------------
@@ -200,6 +239,16 @@ def modules_after(statement: str) -> list[str]:
 def test_the_words_of_the_contract_need_no_package(module: str) -> None:
     """The core is built on them, and needs the standard library alone."""
     assert "pydantic" not in modules_after(f"import lucius.contract.{module}")
+
+
+def test_a_model_is_built_when_it_is_first_used() -> None:
+    code = (
+        "from lucius.contract.models import jobs;"
+        "print(jobs.JobView.__pydantic_complete__, jobs.OutboxView.__pydantic_complete__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+    assert OutboxView.model_validate(example_of(OutboxView)).held is False
 
 
 def test_a_schema_says_null_only_where_null_is_taken() -> None:

@@ -5,6 +5,7 @@ group validate` does; docs/how-to/azure.md begins with it.
 """
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,21 @@ def test_a_file_parses_and_uses_what_it_declares(file: BicepFile) -> None:
     assert faults(file) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("param name string\n", "param name strin{\n", "it does not parse"),
+        ("param readers array\n", "", "readers is not declared"),
+        ("param readers array\n", "param readers array\nparam idle string\n", "idle is never used"),
+    ],
+)
+def test_a_fault_is_found(tmp_path: Path, before: str, after: str, fault: str) -> None:
+    text = (AZURE / "modules/configuration.bicep").read_text()
+    assert before in text
+    (tmp_path / "wrong.bicep").write_text(text.replace(before, after))
+    assert fault in faults(BicepFile(tmp_path / "wrong.bicep"))
+
+
 @pytest.mark.parametrize(("file", "name"), MODULES, ids=[name for _, name in MODULES])
 def test_a_module_exists_and_is_given_what_it_takes(file: BicepFile, name: str) -> None:
     module = file.declared("module")[name]
@@ -64,6 +80,19 @@ def test_a_module_exists_and_is_given_what_it_takes(file: BicepFile, name: str) 
     taken = target.declared("param")
     assert module.given() <= taken.keys()
     assert {each.name for each in taken.values() if not each.has_default} <= module.given()
+
+
+def test_every_module_is_used() -> None:
+    used = {file.declared("module")[name].source for file, name in MODULES}
+    assert used == {f"modules/{path.name}" for path in (AZURE / "modules").iterdir()}
+
+
+def test_an_output_that_is_asked_for_is_there() -> None:
+    modules = MAIN.declared("module")
+    asked = MAIN.outputs_used()
+    assert len(asked) > 10
+    for module, name in asked:
+        assert name in module_file(modules[module].source).declared("output"), f"{module}.{name}"
 
 
 @EACH
@@ -206,3 +235,9 @@ def test_an_identity_trusts_the_service_account_of_the_chart() -> None:
             "acme"
         )
         assert f"system:serviceaccount:${{namespace}}:${{release}}{part}'" in MAIN.path.read_text()
+
+
+def test_keda_is_where_the_network_policy_expects_it() -> None:
+    """The add-on of AKS runs in kube-system."""
+    values = yaml.safe_load((CHART / "values-azure.yaml").read_text())
+    assert values["networkPolicy"]["kedaNamespace"] == "kube-system"

@@ -1,20 +1,26 @@
 """Each values file renders to objects that Kubernetes takes, with what a safe rollout needs."""
 
+import subprocess
+import tarfile
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+from lucius import __version__
 from lucius.bootstrap.adapters.services import PACKAGED_SERVICES
 from lucius.bootstrap.ending import CLOSING
 from lucius.platform.service import MIB, OWN_MEMORY
 from lucius.services.limits import TEXT_MEMORY, ocr_memory
 from tests.deploy.chart import (
     CHART,
+    DEPLOY,
     FILES,
+    HELM,
     container,
     helm,
     of_kind,
@@ -33,6 +39,11 @@ def amount(quantity: Any) -> Decimal:
     text = str(quantity)
     number = text.rstrip("miGM")
     return Decimal(number) * UNITS[text[len(number) :]]
+
+
+def test_every_values_file_is_tested() -> None:
+    found = {path.stem.removeprefix("values-") for path in CHART.glob("values-*.yaml")}
+    assert found == set(FILES)
 
 
 @ALL
@@ -60,6 +71,53 @@ OPEN = (
     "ingress.tlsSecret=tls",
     "networkPolicy.clients[0].podSelector.matchLabels.app=proxy",
 )
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ("services=null",),
+        ("services=null", "monitoring.enabled=false", "quota.enabled=false"),
+        OPEN,
+        ("nodeSelector.disk=fast", "tolerations[0].key=batch", "tolerations[0].operator=Exists"),
+        ("image.pullSecrets[0]=registry", f"image.digest=sha256:{'0' * 64}"),
+        ("storage.accountUrl=", "workspace.accountUrl=", "bus.namespace=", "config.endpoint="),
+        ("secrets.env.LUCIUS_URL=url", "keda.enabled=false", "services.ocr.image=mine:1"),
+        ("monitoring.labels.release=prometheus", "services.ocr.slots=2", "storage.backend=table"),
+    ],
+)
+def test_kubernetes_takes_every_object_whatever_is_chosen(sets: tuple[str, ...]) -> None:
+    for each in rendered("azure", *sets):
+        if each["kind"] not in CUSTOM:
+            kubernetes_validate.validate(each, KUBERNETES, strict=True)
+
+
+def test_the_packaged_chart_holds_the_alerts(tmp_path: Path) -> None:
+    subprocess.run(
+        [HELM, "package", CHART, "-d", tmp_path], check=True, capture_output=True, timeout=60
+    )
+    (archive,) = tmp_path.glob("*.tgz")
+    with tarfile.open(archive) as packed:
+        member = packed.extractfile("lucius/alerts/lucius.yaml")
+        assert member is not None
+        assert member.read() == (DEPLOY / "alerts/lucius.yaml").read_bytes()
+
+
+def test_the_chart_is_of_the_version_of_the_product() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
+
+
+def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
+    deployment = of_kind("Deployment", "azure")["acme-orchestrator"]
+    wrong = deployment | {"spec": deployment["spec"] | {"replica": 2}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, KUBERNETES, strict=True)
+
+
+@ALL
+def test_names_are_unique(values: str) -> None:
+    names = [(each["kind"], each["metadata"]["name"]) for each in rendered(values)]
+    assert len(names) == len(set(names))
 
 
 @ALL
@@ -161,6 +219,13 @@ def test_no_container_asks_for_more_than_the_limit_range_grants(values: str) -> 
     for pod in pods(values).values():
         for resource, quantity in container(pod)["resources"]["limits"].items():
             assert amount(quantity) <= amount(limit["max"][resource])
+
+
+def test_the_alerts_are_those_of_the_repository() -> None:
+    (rule,) = of_kind("PrometheusRule", "azure").values()
+    source = DEPLOY / "alerts/lucius.yaml"
+    assert rule["spec"]["groups"] == yaml.safe_load(source.read_text())["groups"]
+    assert (CHART / "alerts/lucius.yaml").resolve() == source.resolve()
 
 
 def test_prometheus_scrapes_every_process_with_its_key() -> None:

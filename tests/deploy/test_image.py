@@ -1,5 +1,6 @@
 """The image. No engine builds it here: its file is read, and what it installs is compared with the pins."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.deploy.chart import pods
+from tests.deploy.chart import container, pods
 from tests.tools.test_requirements import pins
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +33,19 @@ def allowed(path: str) -> bool:
     return any(
         path == each[1:] or path.startswith(f"{each[1:]}/") for each in listed if each[0:1] == "!"
     )
+
+
+def test_what_is_copied_is_there_and_in_the_context() -> None:
+    sources = [
+        source
+        for rest in of("COPY")
+        if not rest.startswith("--from")
+        for source in rest.split()[:-1]
+    ]
+    assert sources
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert allowed(source), source
 
 
 def base_faults(lines: list[str]) -> list[str]:
@@ -60,6 +74,15 @@ def test_the_last_stage_is_not_root_and_is_the_user_of_the_pods() -> None:
     for pod in pods("azure").values():
         context = pod["spec"]["securityContext"]
         assert f"{context['runAsUser']}:{context['runAsGroup']}" == user
+
+
+def test_it_runs_the_command_line_and_nothing_is_written_beside_it() -> None:
+    (entry,) = of("ENTRYPOINT")
+    assert json.loads(entry) == ["lucius"]
+    assert "lucius" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    for pod in pods("azure").values():
+        assert "command" not in container(pod)
+    assert "LUCIUS_DATA_DIR=/var/lib/lucius" in of("ENV")[0]
 
 
 def test_everything_installed_is_pinned_by_hash() -> None:

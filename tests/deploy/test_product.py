@@ -1,6 +1,7 @@
 """The chart speaks of the product as it is: its settings, verbs, flags and routes."""
 
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
@@ -11,7 +12,7 @@ from lucius.api.app import ROUTES
 from lucius.cli.main import main
 from lucius.settings import load_settings, settings_page
 from lucius.settings.table import ROWS
-from tests.deploy.chart import CHART, FILES, container, mounted, of_kind, pods, variables
+from tests.deploy.chart import CHART, DEPLOY, FILES, container, mounted, of_kind, pods, variables
 
 DOCUMENTED = dict(re.findall(r"^\| `(LUCIUS_\w+)` \|(.*)$", settings_page(), re.MULTILINE))
 UNBUILT = {"LUCIUS_BLOB_CONNECTION"} - DOCUMENTED.keys()
@@ -42,6 +43,11 @@ def test_every_setting_of_a_pod_is_one_of_the_product_and_is_taken(values: str) 
         assert settings.auth != "none"
 
 
+def test_every_setting_that_the_templates_name_is_one_of_the_product() -> None:
+    texts = "".join(path.read_text() for path in CHART.rglob("*") if path.is_file())
+    assert set(re.findall(r"\bLUCIUS_[A-Z_]*[A-Z]\b", texts)) - {"LUCIUS_NAME"} <= KNOWN
+
+
 @ALL
 def test_a_secret_setting_is_an_address_without_a_key_or_comes_from_a_secret(values: str) -> None:
     for pod in pods(values).values():
@@ -60,6 +66,14 @@ def test_a_secret_is_a_file_that_its_pod_and_nobody_else_reads(values: str) -> N
             if each["name"].removesuffix("_FILE") in SECRET and each["name"].endswith("_FILE")
         }
         assert read == mounted(pod).keys()
+
+
+def test_the_product_reads_secrets_from_files(tmp_path: Path) -> None:
+    file = tmp_path / "webhook-secret"
+    file.write_text("0123456789abcdef\n")
+    settings = load_settings({"LUCIUS_WEBHOOK_SECRET_FILE": str(file)})
+    assert settings.warnings == ()
+    assert str(file) in settings.sources["LUCIUS_WEBHOOK_SECRET"]
 
 
 def test_no_values_file_holds_a_secret() -> None:
@@ -183,9 +197,20 @@ def unknown_flags(args: list[str]) -> set[str]:
 
 
 @ALL
+def test_every_verb_is_one_of_the_command_line(values: str) -> None:
+    for pod in pods(values).values():
+        assert isinstance(command_of(container(pod)["args"])[0], click.Command)
+
+
+@ALL
 def test_every_flag_is_one_of_its_verb(values: str) -> None:
     for name, pod in pods(values).items():
         assert unknown_flags(container(pod)["args"]) - {HEALTH} == set(), name
+
+
+@pytest.mark.parametrize("verb", [["reconciler"], ["service", "run", "a:B"]])
+def test_a_verb_without_an_api_has_a_port_for_probes(verb: list[str]) -> None:
+    assert unknown_flags([*verb, HEALTH, "8701"]) == set()
 
 
 @ALL
@@ -212,3 +237,25 @@ def test_only_provisioning_runs_with_the_right_to_manage() -> None:
     assert container(pod)["args"] == ["bus", "provision"]
     assert pod["spec"]["serviceAccountName"] == "acme-provision"
     assert of_kind("Job", "nats") == of_kind("Job", "azure", "bus.provision=false") == {}
+
+
+def test_commands_of_the_notes_exist() -> None:
+    text = (CHART / "templates/NOTES.txt").read_text()
+    found = re.findall(r"-- lucius ([a-z ]+ --role .*?)\)", text)
+    assert len(found) == 2
+    for each in found:
+        assert unknown_flags(each.split()) == set()
+    assert (DEPLOY / "Containerfile").exists()
+
+
+def test_protocols_of_the_values_are_read_beside_the_packaged_ones() -> None:
+    given = r"config.protocols.mine\.yaml=protocols: {}"
+    files = "config.source=files"
+    assert of_kind("ConfigMap", "azure", given, files)["acme-protocols"]["data"] == {
+        "mine.yaml": "protocols: {}"
+    }
+    pod = pods("azure", given, files)["acme-orchestrator"]
+    found = variables(pod, "azure", given, files)
+    assert found["LUCIUS_PROTOCOLS"] == "packaged,/etc/lucius/protocols"
+    mounts = {each["mountPath"]: each["name"] for each in container(pod)["volumeMounts"]}
+    assert mounts["/etc/lucius/protocols"] == "protocols"

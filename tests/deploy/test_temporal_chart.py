@@ -79,6 +79,12 @@ def test_only_orchestrators_and_workers_call_the_invoker() -> None:
     assert 7233 in [each["port"] for each in world["ports"]]
 
 
+def test_without_temporal_there_is_none_of_it() -> None:
+    assert "acme-invoker" not in pods("azure")
+    assert "acme-invoker" not in of_kind("NetworkPolicy", "azure")
+    assert "LUCIUS_TEMPORAL_ENABLED" not in variables(pods("azure")["acme-orchestrator"], "azure")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

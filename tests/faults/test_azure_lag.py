@@ -130,6 +130,16 @@ def test_a_reader_writes_nothing_while_copies_may_wait() -> None:
     run(body)
 
 
+def test_with_a_lag_of_nothing_a_save_copies_at_once() -> None:
+    async def body(site: Site) -> None:
+        await lived(ack_of)(split(site.store, "t", site.clock, lag=timedelta()))
+        job = await site.open().load(JOB_ID)
+        assert job is not None
+        assert await copied_of(site) == job.version
+
+    run(body)
+
+
 def test_copies_are_not_late_where_nothing_is_due() -> None:
     """The page of the ledger says how late: the lag, and the time to the next look."""
 
@@ -308,6 +318,23 @@ def test_the_oldest_of_too_many_are_copied_before_their_time_and_no_more_than_th
     while taken := late.taken(all_own=False):
         waiting |= {job_id for job_id, _ in taken}
     assert len(waiting) == MOST
+
+
+def test_a_job_waits_from_its_first_save_on() -> None:
+    clock = Clock(at(0))
+    late = Late(clock, LAG)
+    late.note("job", None)
+    clock.moment += LAG / 2
+    late.note("job", None)
+    clock.moment += LAG / 2
+    assert [job_id for job_id, _ in late.taken(all_own=False)] == ["job"]
+
+
+def test_a_row_says_when_it_carries_too_much() -> None:
+    made = request("one")
+    few, many = Pending(tuple(made.events)), Pending(tuple(made.events) * 2_000)
+    assert not few.heavy
+    assert many.heavy
 
 
 def test_a_new_job_has_the_rows_of_its_steps_though_nothing_has_been_copied() -> None:

@@ -235,6 +235,15 @@ async def test_the_process_repairs_a_job_that_nothing_brings_up(
 
 
 @on_both
+async def test_a_job_that_has_what_it_needs_is_not_touched_by_a_repair(backend: str) -> None:
+    place = Place(backend)
+    await place.by_another(lived())
+    before = dict(place.store.written)
+    assert not await place.open().repair(ONE)
+    assert dict(place.store.written) == before
+
+
+@on_both
 async def test_whoever_reads_an_ended_job_whose_effect_is_overdue_repairs_it(backend: str) -> None:
     place = Place(backend)
     await place.by_another(lived(CANCEL, released=False, callback_urls=NOTIFIED))

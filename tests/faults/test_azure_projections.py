@@ -16,7 +16,7 @@ from lucius.ledgers.azure.pending import Pending, pending_events
 from lucius.ledgers.azure.split import SplitTables
 from lucius.ledgers.azure.store import ETAG, ROW, Act, Change, Etags, Refused, Row, Store
 from tests.conformance.azure_ledgers import EVENTS, JOBS, LANES, OUTBOX, STEPS, split
-from tests.conformance.jobs import ack_of
+from tests.conformance.jobs import ack_of, release_of
 from tests.conformance.ledger_registry import Shared
 from tests.faults.azure_operations import (
     CANCEL,
@@ -25,6 +25,7 @@ from tests.faults.azure_operations import (
     lived,
     next_step,
     request,
+    submits,
 )
 from tests.faults.azure_operations import Act as Doing
 from tests.faults.azure_upkeep import looks
@@ -130,6 +131,21 @@ def test_whoever_meets_what_a_dead_writer_left_finishes_it(table: str, finisher:
     run(body)
 
 
+@pytest.mark.parametrize("table", COPIES)
+def test_a_new_job_that_was_not_copied_is_found_by_its_id_and_finished(table: str) -> None:
+    async def body(site: Site) -> None:
+        creates = submits("one", released=True)
+        with pytest.raises(DeadError):
+            await creates(site.open(Interrupted(site.store, table, die)))
+        assert await lags(site)
+        site.wait(minutes=6)
+        assert await site.by_another(loads) == request("one", released=True).job
+        assert not await lags(site)
+        assert await site.open().verify() == []
+
+    run(body)
+
+
 def test_events_that_were_not_copied_yet_are_read_from_the_job() -> None:
     async def body(site: Site) -> None:
         await left_behind(site, EVENTS, next_step)
@@ -143,8 +159,34 @@ def test_events_that_were_not_copied_yet_are_read_from_the_job() -> None:
     run(body)
 
 
+def test_an_entry_that_was_withdrawn_waits_no_more_though_its_writer_died() -> None:
+    async def body(site: Site) -> None:
+        await left_behind(site, OUTBOX, applies(CANCEL), lived())
+        (entry,) = await rows_of(site, OUTBOX)
+        assert entry["state"] == "PENDING"
+        site.wait(minutes=6)
+        await site.by_another(loads)
+        (entry,) = await rows_of(site, OUTBOX)
+        assert entry["state"] == "FAILED_FINAL"
+
+    run(body)
+
+
 async def rows_of(site: Site, table: str) -> list[Row]:
     return [row async for row in site.store.scan(f"t{table}", None)]
+
+
+@pytest.mark.parametrize("table", COPIES)
+def test_a_save_whose_copies_fail_has_landed_and_the_next_one_brings_them(table: str) -> None:
+    async def body(site: Site) -> None:
+        await site.by_another(lived(released=False))
+        ledger = site.open(Interrupted(site.store, table, fail))
+        assert await applies(release_of)(ledger)
+        assert await applies(ack_of)(ledger)
+        await ledger.close()
+        assert await site.open().verify() == []
+
+    run(body)
 
 
 async def goes_on_uncopied(site: Site) -> None:

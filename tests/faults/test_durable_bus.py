@@ -7,6 +7,7 @@ from lucius.core.job import Job
 from lucius.core.states import AbortReason, JobState, StepState
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ports.bus import Subscription
+from tests.bus_looks import backlog
 from tests.faults.services import TOPICS, Scribe
 from tests.faults.stage import Orchestrator, Stage, Worker, staged
 
@@ -85,3 +86,15 @@ async def test_fm_021_prevent_an_ack_that_outlived_its_service_holds_nothing(sta
     job = await killed_before_its_ack_was_read(stage, named=True)
     assert (job.state, job.steps[0].used) == (JobState.SUCCEEDED, 0)
     assert stage.loop.time() < 120
+
+
+@staged
+async def test_what_waits_on_a_durable_bus_is_not_published_again(stage: Stage) -> None:
+    first, second = (Process(stage, number, named=True) for number in (1, 2))
+    lucius = await first.orchestrate()
+    await stage.bus.ensure([Subscription(t, "ocr", {"step_type": ("OCR",)}) for t in TOPICS])
+    job_id = await lucius.submit()
+    await stage.until(job_id, partial(state_is, state=StepState.AWAITING_ACK))
+    await lucius.kill()
+    await second.orchestrate()
+    assert await backlog(stage.bus, "ocr", TOPICS) == 1

@@ -110,6 +110,16 @@ async def test_a_write_that_fails_has_a_code_and_makes_it_unready(
     assert str(error) in text
 
 
+async def test_any_write_that_is_taken_makes_it_ready(tmp_path: Path, storage: Failing) -> None:
+    async with serving(tmp_path, (), **SQLITE) as (_, client):
+        storage.error = IO_ERROR
+        await post(client, 1)
+        assert (await ready(client))[0] == 503
+        storage.error = None
+        await submitted(client, payload={"n": 2})
+        assert await ready(client) == (200, "ok")
+
+
 async def test_a_damaged_page_stays_said_until_a_restart(tmp_path: Path, storage: Failing) -> None:
     async with serving(tmp_path, (), **SQLITE) as (_, client):
         storage.error = CORRUPT

@@ -178,6 +178,30 @@ def test_what_is_removed_after_an_orderly_stop_does_not_come_back(machine: Machi
     assert not machine.place().exists()
 
 
+def test_what_is_removed_after_a_kill_of_the_services_does_not_come_back(machine: Machine) -> None:
+    with machine.serving() as (server, client):
+        machine.write(client, "read and removed")
+        kill_services(server)
+        machine.place().unlink()
+        assert server.stop() == 0
+    machine.reboot()
+    machine.start_and_stop()
+    assert not machine.place().exists()
+
+
+def test_what_is_removed_after_a_kill_of_all_and_another_start_does_not_come_back(
+    machine: Machine,
+) -> None:
+    with machine.serving() as (server, client):
+        machine.write(client, "read and removed")
+        server.kill()
+    machine.place().unlink()
+    machine.start_and_stop()
+    machine.reboot()
+    machine.start_and_stop()
+    assert not machine.place().exists()
+
+
 # -- a place that cannot be written concerns nobody else ----------------------------------------
 
 
@@ -272,3 +296,19 @@ def test_an_output_root_that_is_gone_is_not_made_again(machine: Machine) -> None
     machine.out.mkdir()
     machine.start_and_stop()
     assert machine.place().read_text() == "on a disk that is away"
+
+
+def test_a_place_that_a_later_job_writes_is_wanted_no_more(machine: Machine) -> None:
+    with machine.serving() as (server, client):
+        machine.write(client, "in the way")
+        server.kill()
+    into_a_directory(machine.place())
+    machine.reboot()
+    with machine.serving() as (server, client):
+        machine.place().rmdir()
+        machine.write(client, "later")
+        assert "outputs" not in asked(server, "/readyz")["warnings"]
+        server.kill()
+    machine.reboot()
+    machine.start_and_stop()
+    assert machine.place().read_text() == "later"

@@ -142,6 +142,16 @@ def test_what_runs_at_the_end_is_waited_for(folder: Path) -> None:
         assert len(client.executions(job_id).executions) == 1
 
 
+def test_a_step_that_is_cancelled_hears_of_it(folder: Path) -> None:
+    with serving(folder) as (_, client):
+        job_id = submitted(client, folder)
+        begun(folder)
+        client.cancel(job_id, immediate=True)
+        (folder / "go").touch()
+        assert client.wait(job_id).state == "CANCELLED"
+        assert not (folder / "out.txt").exists()
+
+
 def test_services_that_cannot_be_made_there_stop_the_start_with_their_reason(
     folder: Path,
 ) -> None:
@@ -153,6 +163,19 @@ def test_services_that_cannot_be_made_there_stop_the_start_with_their_reason(
         assert "Traceback" not in server.log()
     finally:
         server.kill()
+
+
+def test_a_process_that_dies_again_and_again_does_not_hold_up_the_end(folder: Path) -> None:
+    """Not even while another one is being started."""
+    with serving(folder) as (server, client):
+        submitted(client, folder)
+        for count in (1, 2):
+            os.kill(begun(folder, count), signal.SIGKILL)
+        assert soon(lambda: server.log().count("is gone: it was ended by SIGKILL") == 2)
+        server.terminate()
+        assert server.ended() == 0
+        assert "Traceback" not in server.log()
+        assert "never retrieved" not in server.log()
 
 
 def test_a_service_that_holds_up_its_loop_holds_up_nobody_else(folder: Path) -> None:

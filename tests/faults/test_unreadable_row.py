@@ -11,11 +11,13 @@ import httpx
 import pytest
 
 from lucius.bootstrap.runtime import Runtime
+from lucius.bootstrap.upkeep import verify
 from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.job import Job
 from lucius.engines.outbox.ownership import Ownership
 from lucius.ledgers.memory import MemoryLedger
 from lucius.ledgers.sqlite.unreadable import Unreadable
+from lucius.settings import load_settings
 from tests.conformance.ledger_tamper import SqliteTamper
 from tests.faults.services import Scribe
 from tests.faults.stage import Stage, staged
@@ -100,6 +102,13 @@ async def test_without_leaving_it_out_it_stays_due(tmp_path: Path) -> None:
             far = datetime.now(UTC).replace(year=2999)
             due = await runtime.ledger.due(far, range(16), 10)
     assert bad in [found.job_id for found in due]
+
+
+async def test_verify_names_it_and_goes_on(tmp_path: Path) -> None:
+    bad, _ = await left_behind(tmp_path)
+    settings = load_settings({"LUCIUS_DATA_DIR": str(tmp_path)})
+    found = [(drift.kind, drift.subject) for drift in await verify(settings)]
+    assert ("unreadable", bad) in found
 
 
 # -- replies ---------------------------------------------------------------------------------

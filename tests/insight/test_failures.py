@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from lucius.core.fingerprint import fingerprint, normal
+from lucius.core.fingerprint import fingerprint, normal, place_in
 from lucius.core.job import Fault
 from lucius.insight.failures import MOST_TENANTS, OTHERS, FailureBook
+from lucius.ledgers.memory_leases import MemoryLeases
 from tests.api.live import Live, live
 from tests.insight.ward import FATAL, LATER, Ward
 from tests.virtual import VirtualLoop, run_virtually
@@ -36,6 +37,12 @@ def test_messages_that_differ_in_numbers_ids_and_names_are_one_group(one: str, o
 def test_another_step_code_or_message_is_another_group(other: tuple[str, str, str]) -> None:
     step_id, code, message = other
     assert fingerprint("ocr", Fault("C", "it broke")) != fingerprint(step_id, Fault(code, message))
+
+
+def test_the_place_in_the_services_code_tells_groups_apart() -> None:
+    one, other = (Fault("C", f"it broke (at ocr.py:{line})") for line in (12, 40))
+    assert place_in(one.message) == "ocr.py:12"
+    assert fingerprint("ocr", one) != fingerprint("ocr", other)
 
 
 def test_every_failed_attempt_is_counted_with_its_tenant_trend_and_example() -> None:
@@ -103,6 +110,12 @@ def test_tenants_of_a_group_are_bounded_and_the_rest_is_shown_to_nobody_bound() 
     run_virtually(main)
 
 
+async def test_a_success_is_not_written_down() -> None:
+    store = MemoryLeases()
+    await FailureBook(store, now=lambda: pytest.fail("nobody asks")).write()
+    assert await store.rows() == []
+
+
 # -- over HTTP -------------------------------------------------------------------------------
 
 
@@ -110,6 +123,30 @@ async def found(lucius: Live, query: str) -> list[str]:
     answer = await lucius.client.get(f"/v1/jobs?{query}")
     assert answer.status_code == 200, answer.text
     return [job["jobId"] for job in answer.json()["jobs"]]
+
+
+async def test_jobs_are_found_by_code_step_service_group_and_life(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        failed = await lucius.failed("one")
+        waiting = await lucius.accepted("two")
+        (group,) = (await lucius.client.get("/v1/failures")).json()["groups"]
+        assert (group["code"], group["step_id"], group["example"]) == ("BROKEN", "ocr", failed)
+        one = await lucius.client.get(f"/v1/failures/{group['group']}")
+        assert one.json() == group
+        for query in ("code=BROKEN", f"group={group['group']}", "code=OTHER,BROKEN"):
+            assert await found(lucius, query) == [failed]
+        assert await found(lucius, "step=ocr") == [waiting, failed]
+        assert await found(lucius, "service=ocr&live=true") == [waiting]
+        assert await found(lucius, "code=OTHER") == []
+        assert await found(lucius, "service=sis") == []
+        dlq = await lucius.client.get("/v1/admin/dlq?code=BROKEN")
+        assert [job["jobId"] for job in dlq.json()["jobs"]] == [failed]
+        counted = await lucius.bulk("redrive", {"group": group["group"]}, dry_run=True)
+        assert counted["matched"] == 1
+        assert (await lucius.bulk("redrive", {"code": "OTHER"}, dry_run=True))["matched"] == 0
+        assert (await lucius.bulk("cancel", {"stuck": True}, dry_run=True))["matched"] == 0
+        assert (await lucius.bulk("cancel", {"live": True}, dry_run=True))["matched"] == 1
+        assert await found(lucius, "stuck=true") == []
 
 
 @pytest.mark.parametrize("query", ["codes=BROKEN", "groups=1", "live=maybe", "code=", "service="])

@@ -4,7 +4,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import orjson
-import pytest
 
 from lucius.core.errors import LuciusError
 from lucius.core.fingerprint import failure_of
@@ -42,7 +41,6 @@ async def fail_once(ward: Ward, service: str, text: str) -> None:
     await ward.ended(await ward.submit("OCR" if service == "ocr" else "ALL"))
 
 
-@pytest.mark.slow
 def test_a_flood_of_texts_does_not_hide_what_fails_again_and_again() -> None:
     async def main(loop: VirtualLoop) -> None:
         ward = Ward(loop, slots=100)
@@ -133,3 +131,10 @@ def test_a_success_that_another_process_saw_ends_it_too() -> None:
     assert both.failing is None
     assert both.failed_until is not None
     assert both.failed_until.until == other.last_success
+
+
+def test_a_note_of_an_earlier_version_is_read() -> None:
+    note = {"first": 1.0, "last": 2.0, "workers": {}, "minutes": [], "success": None}
+    seen = read_note({"ocr": {**note, "streak": [1.0, "g", "C", "m", ["a", "b", "c"]]}})["ocr"]
+    assert seen.failing is not None
+    assert (seen.failing.group, seen.past, seen.spell) == ("g", None, None)

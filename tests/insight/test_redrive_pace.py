@@ -38,6 +38,27 @@ def in_ward(main: Callable[[Ward], Awaitable[T]], **ward: Any) -> T:
     return run_virtually(run)
 
 
+def run_at(rate: float, many: int) -> tuple[RedrivePlan, float]:
+    async def main(ward: Ward) -> tuple[RedrivePlan, float]:
+        await failed_jobs(ward, many)
+        async with planning(ward) as plans:
+            plan = await plans.start(QUERY, RedriveRules(canary=0, rate=rate), "anna", None)
+            began = ward.loop.time()
+            return await through(ward, plan.plan_id, plans), ward.loop.time() - began
+
+    return in_ward(main)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9, 1.5, 7.0])
+def test_a_pace_that_is_no_whole_number_a_second_is_kept(rate: float) -> None:
+    """Less than one a second once ended the plan at once, with nothing redriven."""
+    many = 20
+    plan, seconds = run_at(rate, many)
+    assert (plan.state, plan.redriven, plan.succeeded) == (PlanState.DONE, many, many)
+    assert seconds >= (many - 1 - max(1, rate)) / rate, "no faster than it may"
+    assert seconds <= many / rate * 1.3 + 20, "and not much slower"
+
+
 def test_a_plan_waits_for_the_limit_of_its_tenant_and_goes_on() -> None:
     async def main(ward: Ward) -> None:
         await failed_jobs(ward, 12)
@@ -53,6 +74,23 @@ def test_a_plan_waits_for_the_limit_of_its_tenant_and_goes_on() -> None:
             plan = await through(ward, plan.plan_id, plans)
         assert (plan.state, plan.redriven, plan.succeeded) == (PlanState.DONE, 12, 12)
         assert (plan.failed, plan.refused, plan.said) == (0, 0, "")
+
+    in_ward(main)
+
+
+def test_a_plan_that_waits_ends_when_others_have_taken_its_jobs() -> None:
+    async def main(ward: Ward) -> None:
+        await failed_jobs(ward, 4)
+        ward.limits = Limits(tenant=0)
+        async with planning(ward) as plans:
+            plan = await plans.start(QUERY, RedriveRules(canary=2, rate=50.0), "anna", None)
+            await asyncio.sleep(5)
+            ward.limits = Limits()
+            for record in list(ward.ledger.jobs.values()):
+                if record.job.in_dlq:
+                    await ward.engine.redrive(record.job.job_id)
+            plan = await through(ward, plan.plan_id, plans)
+        assert (plan.state, plan.said) == (PlanState.DONE, "")
 
     in_ward(main)
 

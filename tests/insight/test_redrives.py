@@ -20,7 +20,7 @@ from tests.virtual import VirtualLoop, run_virtually
 
 BROKEN = Fault("BROKEN", "the index is down")
 QUERY = JobQuery(dlq=True, codes=frozenset({"BROKEN"}))
-MANY = 1_500
+MANY = 15_000
 
 
 async def failed_jobs(ward: Ward, many: int) -> None:
@@ -81,20 +81,25 @@ def run_plan(many: int, rules: RedriveRules, *, broken: bool) -> tuple[RedrivePl
     return run_virtually(main)
 
 
-@pytest.mark.slow
-def test_many_jobs_are_redriven_at_the_pace_of_the_plan() -> None:
+def test_fifteen_thousand_jobs_are_redriven_at_the_pace_of_the_plan() -> None:
     plan, seconds, left = run_plan(MANY, RedriveRules(canary=5, rate=500.0), broken=False)
     assert (plan.state, plan.matched, plan.redriven) == (PlanState.DONE, MANY, MANY)
     assert (plan.succeeded, plan.failed, left) == (MANY, 0, 0)
     assert seconds >= (MANY - 5) / 500.0, "no faster than it may"
 
 
-@pytest.mark.slow
 def test_a_service_that_is_still_broken_stops_the_plan_after_the_first_few() -> None:
     plan, _, left = run_plan(MANY, RedriveRules(canary=5, rate=200.0), broken=True)
     assert (plan.state, plan.redriven, plan.failed) == (PlanState.STOPPED, 5, 5)
     assert plan.said == "5 of 5 failed again"
     assert left == MANY - 5, "all others are as they were"
+
+
+def test_without_a_canary_the_part_that_fails_stops_it() -> None:
+    plan, _, left = run_plan(500, RedriveRules(canary=0, rate=10.0), broken=True)
+    assert plan.state is PlanState.STOPPED
+    assert 10 <= plan.redriven < 100
+    assert left == 500 - plan.redriven
 
 
 def test_a_plan_goes_on_after_its_process_died_at_the_worst_moment() -> None:
@@ -181,6 +186,32 @@ def test_no_more_than_so_many_are_under_way() -> None:
 
 
 # -- over HTTP -------------------------------------------------------------------------------
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({}, "INVALID_BODY"),
+    ({"filter": {}}, "FILTER_TOO_WIDE"),
+    ({"filter": {"created_from": "2020-01-01T00:00:00Z"}}, "FILTER_TOO_WIDE"),
+    ({"filter": {"group": "0123"}}, "GROUP_NOT_FOUND"),
+    ({"filter": {"code": "OTHER"}}, "NOTHING_TO_REDRIVE"),
+    ({"filter": {"code": "BROKEN"}, "rate": 0}, "INVALID_BODY"),
+    ({"filter": {"code": "BROKEN"}, "rate": -1}, "INVALID_BODY"),
+    ({"filter": {"code": "BROKEN"}, "rate": True}, "INVALID_BODY"),
+    ({"filter": {"code": "BROKEN"}, "canary": 101}, "INVALID_BODY"),
+    ({"filter": {"code": "BROKEN"}, "stop_after": "all"}, "INVALID_BODY"),
+    ({"filter": {"code": "BROKEN"}, "stop_after": "101%"}, "INVALID_BODY"),
+    ({"filter": {"code": "BROKEN", "stuck": True}}, "INVALID_BODY"),
+    ({"filter": {"code": "BROKEN", "state": "CANCELLED"}}, "INVALID_BODY"),
+]
+
+
+async def test_a_plan_that_makes_no_sense_is_refused_and_moves_nothing(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        await lucius.failed("one")
+        for body, code in BAD:
+            answer = await lucius.post("/v1/redrives", body)
+            assert answer.json()["code"] == code, (body, answer.text)
+        assert len(await lucius.dlq()) == 1
+        assert (await lucius.client.get("/v1/redrives")).json() == {"plans": []}
 
 
 async def test_a_plan_is_started_shown_and_stopped(tmp_path: Path) -> None:

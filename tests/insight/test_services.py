@@ -11,6 +11,7 @@ from lucius.core.decide import decide
 from lucius.core.inputs import AckReceived, AttemptRequested, EntryReleased
 from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL
 from lucius.core.routing import LANES
+from lucius.insight.sights import read_note
 from lucius.insight.workers import Workers
 from lucius.ports.lanes import FixedLanes
 from tests.api.live import Live, live
@@ -24,6 +25,14 @@ async def service_of(lucius: Live, name: str = "ocr") -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = next(s for s in answer.json()["services"] if s["service"] == name)
     return found
+
+
+async def test_a_service_without_workers_was_never_seen(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        await lucius.accepted()
+        ocr = await service_of(lucius)
+        assert (ocr["last_seen"], ocr["workers"], ocr["step_types"]) == (None, [], ["OCR"])
+        assert (ocr["waiting"], ocr["running"], ocr["subscribed"]) == (1, 0, True)
 
 
 async def test_a_pull_an_ack_and_a_result_show_the_worker(tmp_path: Path) -> None:
@@ -66,6 +75,14 @@ async def test_who_was_seen_is_known_after_a_restart(tmp_path: Path) -> None:
         assert ocr["last_seen"][:19] == seen[:19]
 
 
+async def test_nothing_is_written_while_nothing_is_seen(tmp_path: Path) -> None:
+    async with live(tmp_path) as lucius:
+        await lucius.runtime.insight.sightings.write()
+        notes = await lucius.runtime.ledger.notes().rows()
+        await lucius.runtime.insight.sightings.write()
+        assert await lucius.runtime.ledger.notes().rows() == notes
+
+
 async def test_a_caller_bound_to_tenants_sees_no_numbers_of_others(tmp_path: Path) -> None:
     async with live(tmp_path) as lucius:
         await lucius.accepted()
@@ -92,6 +109,14 @@ async def test_a_service_that_nobody_knows_is_not_found(tmp_path: Path, order: s
         assert "ocr" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("reason", [5, "x" * 501])
+async def test_a_reason_that_is_no_short_text_is_refused(tmp_path: Path, reason: object) -> None:
+    async with live(tmp_path) as lucius:
+        answer = await lucius.post("/v1/services/ocr:pause", {"reason": reason})
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/reason")
+        assert (await service_of(lucius))["paused"] is None
+
+
 @pytest.mark.parametrize("engine", [OUTBOX, TEMPORAL])
 def test_what_is_at_work_is_counted_by_who_owns_the_lane_of_its_engine(engine: str) -> None:
     first = FIRST_DESK[engine]
@@ -107,6 +132,10 @@ def test_what_is_at_work_is_counted_by_who_owns_the_lane_of_its_engine(engine: s
         workers.took_up(job)
         (seen,) = workers.known().values()
         assert seen.workers["w1"].running == running
+
+
+STORED = 10**300
+"""What a worker could say of itself in an earlier release."""
 
 
 async def test_a_pull_that_says_nonsense_is_refused_and_not_registered(tmp_path: Path) -> None:
@@ -131,3 +160,10 @@ async def test_a_worker_that_may_not_pull_is_not_registered(
             answer = await client.post("/v1/services/ocr/directives:pull", json=body)
         assert answer.status_code == 403, answer.text
         assert (await service_of(lucius))["workers"] == []
+
+
+def test_slots_that_an_earlier_release_stored_are_not_read() -> None:
+    stored: dict[str, Any] = {"first": 1.0, "last": 1.0, "success": None, "minutes": []}
+    workers = {"w": [1.0, STORED, "1", 0], "v": [1.0, 8, "1", 0]}
+    read = read_note({"ocr": {**stored, "workers": workers}})["ocr"].workers
+    assert (read["w"].slots, read["v"].slots) == (None, 8)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from lucius.contract.causes import Severity
+from lucius.contract.causes import CAUSES, Severity
 from lucius.core.decide import submit
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
@@ -20,7 +20,7 @@ from lucius.insight.rules import diagnose
 from lucius.insight.why import unowned_lanes
 from lucius.ports.diagnosis import Diagnosis
 from tests.insight.faults import FAULTS, InjectedFault
-from tests.insight.ward import FATAL, Ward
+from tests.insight.ward import FATAL, LATER, Ward
 from tests.virtual import VirtualLoop, run_virtually
 
 Asked = tuple[Job, Facts, Clues]
@@ -49,6 +49,11 @@ def injected_once(injected: InjectedFault) -> tuple[Diagnosis, Asked]:
 
 def found(injected: InjectedFault) -> Diagnosis:
     return injected_once(injected)[0]
+
+
+def test_the_faults_are_many_and_of_many_kinds() -> None:
+    assert len({each.cause for each in FAULTS}) >= 25
+    assert len(FAULTS) >= 60
 
 
 @pytest.mark.parametrize("injected", FAULTS, ids=lambda each: each.name)
@@ -88,12 +93,44 @@ def test_without_any_one_of_the_rules_some_answer_is_another(
     assert [diagnose(*each) for each in asked] != before
 
 
+@pytest.mark.parametrize("injected", FAULTS, ids=lambda each: each.name)
+def test_an_answer_says_what_comes_next_and_what_helps(injected: InjectedFault) -> None:
+    finding = found(injected)
+    assert finding.cause in CAUSES
+    assert finding.summary
+    assert finding.evidence
+    assert finding.next_what
+    assert finding.command.split()[0] in ("lucius", "timedatectl")
+
+
 def test_a_worker_at_work_is_known_since_when_and_heard_of() -> None:
     finding = found(next(each for each in FAULTS if each.cause == "AT_WORK"))
     heard = [each for each in finding.evidence if each.what == "last heard of"]
     assert finding.since is not None
     assert heard[0].at is not None
     assert heard[0].at > finding.since
+
+
+def test_how_far_a_worker_says_it_is_is_shown_until_its_work_ends() -> None:
+    async def main(loop: VirtualLoop) -> list[str]:
+        ward = Ward(loop)
+        async with ward.running():
+            (await ward.start("ocr", 3600)).says = "page 3 of 9"
+            job_id = await ward.submit()
+            await asyncio.sleep(1800)
+            at_work = await ward.why(job_id)
+            lease = (await ward.job(job_id)).steps[0].executions[-1].exec_id
+            assert ward.heard.workers.progress(lease) == "page 3 of 9"
+            await ward.ended(job_id)
+            assert ward.heard.workers.progress(lease) is None
+            return [each.what for each in at_work.evidence]
+
+    assert "it says: page 3 of 9" in run_virtually(main)
+
+
+def test_the_place_of_a_defect_in_the_services_code_is_named() -> None:
+    finding = found(next(each for each in FAULTS if "defect" in each.name))
+    assert "ward.py:" in finding.summary
 
 
 def test_a_job_that_fails_alone_is_told_from_others_only_where_others_succeed() -> None:
@@ -120,6 +157,45 @@ def test_where_one_tenant_fails_no_order_is_advised_that_would_stop_the_others()
     for each in FAULTS:
         if each.cause == "TENANT_FAILS_ALIKE":
             assert "pause" not in found(each).command
+
+
+def test_a_service_with_few_repeated_failures_is_not_degraded() -> None:
+    """Four of them, or less than a fifth of the attempts, say nothing."""
+
+    async def main(loop: VirtualLoop) -> list[list[str]]:
+        ward = Ward(loop)
+        said = []
+        async with ward.running("ocr"):
+            ward.services["ocr"].fails["tenant_b"] = LATER
+            for failures, successes in ((4, 1), (1, 0), (0, 100)):
+                for _ in range(failures):
+                    await ward.submit(tenant_id="tenant_b")
+                await asyncio.sleep(5)
+                for job_id in [await ward.submit() for _ in range(successes)]:
+                    await ward.ended(job_id)
+                said.append(await ward.wrong())
+        return said
+
+    few, many, diluted = run_virtually(main)
+    assert (few, many, diluted) == ([], ["SERVICE_DEGRADED"], [])
+
+
+def test_a_job_that_waits_for_a_service_without_a_worker_says_so_at_once() -> None:
+    waits = found(next(each for each in FAULTS if each.name == "it has just been sent"))
+    assert "no worker of ocr has been seen yet" in [each.what for each in waits.evidence]
+
+
+def test_who_is_busy_says_the_place_in_line_and_when() -> None:
+    finding = found(next(each for each in FAULTS if each.name == "it waits behind others"))
+    assert "1 at work" in finding.summary
+    assert any("of its tenant are before it" in each.what for each in finding.evidence)
+    assert finding.next_at is not None
+
+
+def test_a_lane_that_nobody_owns_is_named() -> None:
+    job, facts, clues = unowned()
+    assert diagnose(job, facts, clues).cause == "LANE_UNOWNED"
+    assert diagnose(job, replace(facts, owned=range(LANES)), clues).cause != "LANE_UNOWNED"
 
 
 def test_lanes_of_jobs_on_temporal_are_those_of_invokers() -> None:
@@ -176,6 +252,48 @@ def test_nothing_is_named_where_nothing_is_wrong() -> None:
             assert await ward.wrong() == []
 
     run_virtually(main)
+
+
+SYSTEM = {
+    "nobody was ever there": ["NO_WORKER_EVER"],
+    "nobody was ever there and it waits for its second attempt": ["NO_WORKER_EVER"],
+    "nobody was ever there and it failed": [],
+    "its replies are refused": ["BAD_TOKEN"],
+    "its replies are refused and it waits for its second attempt": ["BAD_TOKEN"],
+    "workers went away": ["WORKERS_SILENT"],
+    "workers went away and it waits for its second attempt": ["WORKERS_SILENT"],
+    "a worker was killed with all its slots taken": ["WORKERS_SILENT"],
+    "its protocol is gone": ["PROTOCOL_GONE"],
+    "its worker hangs": ["WORKER_QUIET"],
+    "its worker has worked for an hour": [],
+    "nobody serves its tenant": [],
+    "its service fails every job": ["SERVICE_FAILS_ALIKE"],
+    "its tenant sends the same locked document six times": ["TENANT_FAILS_ALIKE"],
+    "most attempts of its service are told to wait and some succeed": ["SERVICE_DEGRADED"],
+    "its protocol is gone and nobody is subscribed": ["PROTOCOL_GONE"],
+    "its service is paused": ["SERVICE_PAUSED"],
+    "the broker is away": ["BUS_AWAY"],
+    "the ledger takes no writes": ["LEDGER_AWAY"],
+    "the ledger and the broker are away": ["LEDGER_AWAY", "BUS_AWAY"],
+    "nobody is subscribed": ["NOT_SUBSCRIBED"],
+    "workers went away and another service is paused": ["WORKERS_SILENT"],
+    "it alone fails": [],
+    "it waits behind others": [],
+    "it is paused": [],
+}
+
+
+@pytest.mark.parametrize("name", SYSTEM)
+def test_the_system_says_what_is_wrong_worst_first(name: str) -> None:
+    injected = next(each for each in FAULTS if each.name == name)
+
+    async def main(loop: VirtualLoop) -> list[str]:
+        ward = injected.ward_on(loop)
+        async with ward.running(*injected.running):
+            await injected.inject(ward)
+            return await ward.wrong()
+
+    assert run_virtually(main) == SYSTEM[name]
 
 
 def test_a_caller_bound_to_tenants_reads_no_counts_names_or_words_of_others() -> None:

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from lucius.api.access import KeyAccess
 from lucius.api.context import Role
 from lucius.api.keys import KeyFile, KeyFileError, KeyRefusedError
+from lucius.cli.keys import ROLES
 from lucius.cli.main import main
 from tests.api.world import World, client_of, context_of
 
@@ -228,6 +229,10 @@ def test_a_mistake_makes_nothing(tmp_path: Path, args: tuple[str, ...], exit_cod
     assert result.exit_code == exit_code
     assert isinstance(result.exception, SystemExit)
     assert not (tmp_path / "keys.json").exists()
+
+
+def test_the_command_line_knows_every_role() -> None:
+    assert tuple(role.value for role in Role) == ROLES
 
 
 def test_each_tenant_has_a_webhook_secret_of_its_own(tmp_path: Path) -> None:

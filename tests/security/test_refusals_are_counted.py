@@ -47,6 +47,13 @@ async def test_a_request_that_is_none(sent: bytes, code: str) -> None:
     assert counts(connections) == {code: 1}
 
 
+async def test_what_is_answered_by_a_route_is_not_counted() -> None:
+    connections = roomy()
+    async with serving(nothing, connections=connections) as port:
+        await said(port, GET + b"host: x\r\nconnection: close\r\n\r\n")
+    assert counts(connections) == {}
+
+
 @pytest.mark.parametrize("sent", [b"", GET, GET + b"host: x\r\ncontent-length: 9\r\n\r\n"])
 async def test_a_client_that_sends_too_slowly(sent: bytes) -> None:
     async def waits(scope: Any, receive: Any, send: Any) -> None:

@@ -144,6 +144,19 @@ async def test_a_long_poll_shows_nothing_of_what_came_after(world: World, keys: 
         assert (await waiting).status_code == 401
 
 
+async def test_a_key_that_is_still_good_waits_on(world: World, keys: Keys) -> None:
+    api = context(world, keys)
+    async with client_of(api) as client:
+        client.headers["x-api-key"] = keys.key
+        job_id = await accepted(client)
+        waiting = asyncio.create_task(client.get(f"/v1/jobs/{job_id}?wait_seconds=60"))
+        await everyone_waits()
+        KeyFile(keys.path).create("another", EVERYTHING, None)
+        api.watch.look()
+        await world.apply(job_id, CancelRequested(immediate=True))
+        assert (await waiting).json()["state"] == "CANCELLED"
+
+
 async def test_a_token_that_expires_ends_the_wait(world: World, issuer: Issuer) -> None:
     now = time.time()
     policy = JwtPolicy(ISSUER, AUDIENCE, issuer.url, leeway_seconds=5)

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from lucius.bootstrap.adapters.services import named_service, packaged_services
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.platform import FatalError, RetryableError, StepError
 from lucius.services import Sis
+from lucius.services import endpoint as endpoints
 from lucius.services.endpoint import MAX_ANSWER, AnswerEndpoint
 from lucius.services.passages import Passage
 from lucius.services.prompts import Prompt
 from lucius.services.retrieval import BestFit, Source
+from lucius.services.sis import ASKED_AT_ONCE
 from lucius.settings import load_settings
 from tests.api.live import live
 from tests.services.answering import AnswerApi, answer_api
@@ -37,7 +40,6 @@ def endpoint(api: AnswerApi) -> AnswerEndpoint:
     return AnswerEndpoint(api.url, "small-model", KEY)
 
 
-@pytest.mark.slow
 async def test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_key(
     tmp_path: Path, api: AnswerApi, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -71,6 +73,16 @@ async def test_sis_has_the_endpoint_answer_from_the_passages_and_never_logs_its_
     assert caplog.text.count("Loading weights") == 1, "a process keeps its model"
 
 
+async def test_several_prompts_are_asked_at_once_and_answered_in_their_order(
+    tmp_path: Path, api: AnswerApi, endpoint: AnswerEndpoint
+) -> None:
+    api.together = Barrier(ASKED_AT_ONCE, timeout=60)
+    prompts = [{"id": f"p{number}", "prompt": "How much?"} for number in range(2 * ASKED_AT_ONCE)]
+    async with Stage(tmp_path, [Sis(endpoint)]) as stage:
+        done = json.loads(stage.output(await stage.step("SIS", payload={"prompt_set": prompts})))
+    assert [each["id"] for each in done["answers"]] == [each["id"] for each in prompts]
+
+
 @pytest.mark.parametrize(
     ("cited", "expected"),
     [((1, 1), (1, 1)), ((9, 1), (1, 2)), (("one", None), (1, 2)), ((), (1, 2))],
@@ -85,7 +97,6 @@ def test_a_json_answer_cites_a_passage_that_the_endpoint_was_given(
     assert (said["text"], said["page"], said["passage"]) == ("18,400", *expected)
 
 
-@pytest.mark.slow
 async def test_no_process_of_another_service_knows_the_key(
     tmp_path: Path, endpoint: AnswerEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +106,14 @@ async def test_no_process_of_another_service_knows_the_key(
         job_id = await world.accepted(request_type="OCR", **given)
         await world.client.get(f"/v1/jobs/{job_id}?wait_seconds=60")
     assert (tmp_path / "out").read_text() == "it knows nothing"
+
+
+@pytest.mark.parametrize("form", ["%s", "```json\n%s\n```", "```\n%s```"])
+def test_a_prompt_may_ask_for_json(api: AnswerApi, endpoint: AnswerEndpoint, form: str) -> None:
+    api.said = form % '{"text": "18,400 crowns", "page": 1, "passage": 2, "amount": 18400}'
+    answer = endpoint.answer(Prompt("How much?", "1", "json"), PASSAGES)
+    assert answer["amount"] == 18400
+    assert api.asked[0]["response_format"] == {"type": "json_object"}
 
 
 @pytest.mark.parametrize(
@@ -115,11 +134,47 @@ def test_a_status_decides_whether_it_is_tried_again(
     assert (refused.value.code, KEY in str(refused.value)) == (code, False)
 
 
+def test_an_endpoint_that_takes_too_long_is_tried_again(
+    api: AnswerApi, endpoint: AnswerEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.together = Barrier(2, timeout=60)
+    monkeypatch.setattr(endpoints, "SECONDS", 0.2)
+    with pytest.raises(RetryableError, match="does not answer: ReadTimeout") as refused:
+        endpoint.answer(Prompt("How much?"), PASSAGES)
+    assert refused.value.code == "ANSWER_ENDPOINT_UNAVAILABLE"
+    api.together.abort()  # the request that nobody waits for ends too
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"not JSON", b'{"choices": []}', b"[]", b'{"choices": [{"message": {"content": " "}}]}'],
+)
+def test_what_is_no_answer_is_tried_again(
+    api: AnswerApi, endpoint: AnswerEndpoint, raw: bytes
+) -> None:
+    api.raw = raw
+    assert unusable(endpoint, Prompt("How much?")) == "ANSWER_UNUSABLE"
+
+
+@pytest.mark.parametrize("said", ["18,400 crowns", "[18400]"])
+def test_text_where_json_is_asked_for_is_tried_again(
+    api: AnswerApi, endpoint: AnswerEndpoint, said: str
+) -> None:
+    api.said = said
+    assert unusable(endpoint, Prompt("How much?", answer="json")) == "ANSWER_UNUSABLE"
+
+
 def test_an_answer_without_end_is_not_read_to_its_end(
     api: AnswerApi, endpoint: AnswerEndpoint
 ) -> None:
     api.said = "x" * (MAX_ANSWER + 1)
     assert unusable(endpoint, Prompt("How much?")) == "ANSWER_UNUSABLE"
+
+
+def test_an_endpoint_that_is_not_there_is_tried_again() -> None:
+    with answer_api() as api:
+        gone = AnswerEndpoint(api.url, "small-model")
+    assert unusable(gone, Prompt("How much?")) == "ANSWER_ENDPOINT_UNAVAILABLE"
 
 
 def unusable(endpoint: AnswerEndpoint, prompt: Prompt) -> Any:

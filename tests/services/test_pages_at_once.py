@@ -14,7 +14,7 @@ from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
 from lucius.platform.service import cores, memory_limit_of, slots_of
 from lucius.services import ocr
-from lucius.services.limits import MIB
+from lucius.services.limits import MIB, OCR_MEMORY, OCR_PAGES
 from lucius.services.ocr import Ocr, OcrOptions, recognised
 from lucius.services.page_slots import PageSlots
 from lucius.services.recognition import Recogniser
@@ -63,7 +63,6 @@ def test_no_more_pages_are_read_at_once_than_there_are_slots(
     assert reader.most == 2
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="slots are files in memory")
 def test_a_slot_is_shared_with_children_and_free_again_when_its_holder_is_killed() -> None:
     slots, (ready, tell) = PageSlots(1), os.pipe()
@@ -86,6 +85,11 @@ def test_a_slot_is_shared_with_children_and_free_again_when_its_holder_is_killed
     os.waitpid(child, 0)
     assert taken.wait(20)
     waiting.join()
+
+
+def test_the_memory_limit_leaves_room_for_the_pages_of_all_cores() -> None:
+    assert max(2048, 400 * OCR_PAGES) * MIB <= OCR_MEMORY
+    assert min(cores(), 16) == OCR_PAGES
 
 
 @pytest.mark.parametrize(
@@ -114,3 +118,24 @@ def test_all_processes_at_their_limit_fit_into_the_container(
     assert (slots_of(service, 8), memory_limit_of(service)) == (processes, each * MIB)
     InProcesses(service, ForkServer()).warn_of_little_memory()
     assert ("all need 4608 MiB" in caplog.text) == ((processes, each) != (2, 2048))
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("max 100000", 64),
+        ("150000 100000", 2),
+        ("1000 100000", 1),
+        ("9900000 100000", 64),
+        ("", 64),
+    ],
+)
+def test_a_container_uses_the_cores_of_its_quota(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str, found: int
+) -> None:
+    (tmp_path / "cpu.max").write_text(said)
+    monkeypatch.setitem(cores.__globals__, "CPU_QUOTA", str(tmp_path / "cpu.max"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    assert cores() == found
+    monkeypatch.setitem(cores.__globals__, "CPU_QUOTA", str(tmp_path / "nothing"))
+    assert cores() == 64

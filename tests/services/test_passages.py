@@ -1,5 +1,6 @@
 """Passages keep their size, their page and every word; vectors have length 1; words find answers."""
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -8,9 +9,12 @@ import pytest
 from lucius.platform import FatalError
 from lucius.services import passages as module
 from lucius.services.index import Index
+from lucius.services.page_choice import PageChoice
 from lucius.services.passages import passages_of
+from lucius.services.recognition import _in_lines
 from lucius.services.retrieval import Retrieval
 from lucius.services.vectors import DIMENSIONS, vectors_of
+from lucius.services.words import has_words, sentences, words
 
 TEXT = "One two three. " * 20 + "word " * 200 + "x" * 150
 
@@ -30,6 +34,16 @@ def test_a_passage_repeats_the_end_of_the_one_before_it(size: int, overlap: int)
         assert before.text.endswith(repeated)
 
 
+def test_sentences_that_are_longer_than_the_overlap_repeat_their_last_words() -> None:
+    first, second, *_ = passages_of({1: "alpha beta gamma delta. epsilon zeta eta."}, 24, 6)
+    assert (first.text, second.text) == ("alpha beta gamma delta.", "delta.\nepsilon zeta eta.")
+
+
+def test_passages_are_numbered_through_and_none_goes_beyond_its_page() -> None:
+    made = passages_of({1: "First page.", 3: "Third page. More of it."}, 16, 4)
+    assert [(each.number, each.page) for each in made] == [(1, 1), (2, 3), (3, 3)]
+
+
 def test_too_many_passages_are_refused_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PASSAGES", 3)
     with pytest.raises(FatalError, match="chunk_size"):
@@ -43,6 +57,13 @@ def test_vectors_have_length_one_and_likeness_is_of_meaning(dimensions: int) -> 
     assert np.linalg.norm(rows[:3], axis=1) == pytest.approx([1, 1, 1], abs=1e-5)
     assert rows[0] @ rows[1] > rows[0] @ rows[2]
     assert np.isfinite(rows).all()
+
+
+def test_an_index_survives_json() -> None:
+    index = Index.of({1: "A lamp.", 2: "A lens. A horn."}, 16, 4, 64)
+    again = Index.from_json(json.loads(index.to_json()))
+    assert again.passages == index.passages
+    assert again.vectors == pytest.approx(index.vectors, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +84,31 @@ def test_an_answer_has_the_moment_the_number_or_the_name_that_is_asked_for(
     )
     found = Retrieval(Index.of({1: said}, 480, 0, 256)).found(question)
     assert found.sentence == answer
+
+
+@pytest.mark.parametrize(
+    ("pages", "chosen"),
+    [(None, [1, 2, 3, 4]), (2, [1, 2]), (9, [1, 2, 3, 4]), ("2", [2]), ("3-9,1", [1, 3, 4])],
+)
+def test_pages_are_chosen_by_number_or_by_name(pages: int | str | None, chosen: list[int]) -> None:
+    assert list(PageChoice(pages).of(4)) == chosen
+
+
+def test_words_and_sentences() -> None:
+    assert words("The keepers restored it") == ["keeper", "restor"]
+    assert sentences("North side.The horn\nwas tested. 3.5 m\n\nNew") == [
+        "North side.",
+        "The horn was tested.",
+        "3.5 m",
+        "New",
+    ]
+    assert not has_words("_ … ☃")
+
+
+def test_boxes_of_one_height_are_one_line_and_a_gap_begins_a_paragraph() -> None:
+    def box(left: int, top: int) -> list[tuple[int, int]]:
+        return [(left, top), (left + 50, top), (left + 50, top + 20), (left, top + 20)]
+
+    found = [(box(0, 0), "Lamp", 1), (box(90, 4), "oil", 1), (box(0, 24), "next", 1)]
+    assert _in_lines([*found, (box(0, 90), "far below", 1)]) == "Lamp oil\nnext\n\nfar below"
+    assert _in_lines([]) == ""

@@ -1,6 +1,8 @@
 """The packaged step schemas take what the services take; every request type runs on them."""
 
 import json
+import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import yaml
 
 from lucius.platform import InvalidPayloadError
 from lucius.platform.payload import parse_payload
+from lucius.services import LIBRARIES
 from tests.api.live import live
 from tests.services.stage import SAMPLE, packaged
 
@@ -65,7 +68,6 @@ def test_a_payload_is_taken_by_the_schema_and_by_the_service_or_by_neither(
     assert taken_by_service(step_type, payload) == taken
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_type", "last"),
     [
@@ -97,3 +99,8 @@ async def test_every_request_type_ends_with_its_output_in_both_places(
     if last.endswith("result.json"):
         (answer,) = json.loads(promoted.read_text())["answers"]
         assert (answer["page"], "1 March 2026" in answer["answer"]) == (2, True)
+
+
+def test_a_server_imports_none_of_the_libraries_that_only_services_need() -> None:
+    code = f"import sys, lucius.bootstrap; sys.exit(bool(set({LIBRARIES!r}) & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

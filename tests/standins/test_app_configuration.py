@@ -10,9 +10,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from azure.appconfiguration import ConfigurationSetting
 from azure.appconfiguration.aio import AzureAppConfigurationClient
+from azure.core import MatchConditions
 from azure.core.exceptions import (
     ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
 )
 
 from lucius.core.errors import ProtocolError
@@ -31,6 +37,49 @@ async def connected(
         ) as client,
     ):
         yield client
+
+
+async def test_entries_are_written_read_and_deleted_by_key_and_label() -> None:
+    async with connected(StandIn()) as client:
+        for label in (None, "prod"):
+            entry = ConfigurationSetting(key="a/b c", value=f"of {label}", label=label)
+            await client.set_configuration_setting(entry)
+        found = await client.get_configuration_setting("a/b c", label="prod")
+        assert found is not None
+        assert (found.value, found.label) == ("of prod", "prod")
+        await client.delete_configuration_setting("a/b c", label="prod")
+        with pytest.raises(ResourceNotFoundError):
+            await client.get_configuration_setting("a/b c", label="prod")
+        left = client.list_configuration_settings(key_filter="*")
+        assert [each.value async for each in left] == ["of None"]
+
+
+async def test_conditions_hold() -> None:
+    async with connected(StandIn()) as client:
+        first = await client.add_configuration_setting(ConfigurationSetting(key="a", value="1"))
+        with pytest.raises(ResourceExistsError):
+            await client.add_configuration_setting(ConfigurationSetting(key="a", value="2"))
+        same = MatchConditions.IfNotModified
+        first.value = "3"
+        await client.set_configuration_setting(first, match_condition=same)
+        with pytest.raises(ResourceModifiedError):
+            await client.set_configuration_setting(first, match_condition=same)
+
+
+async def test_filters_take_lists_stars_and_escapes() -> None:
+    stand_in = StandIn()
+    for key in ("a/1", "a/2", "b", "c*"):
+        stand_in.put(key, "")
+    async with connected(stand_in) as client:
+
+        async def keys(key_filter: str) -> list[str]:
+            found = client.list_configuration_settings(key_filter=key_filter)
+            return [each.key async for each in found]
+
+        assert await keys("a/*") == ["a/1", "a/2"]
+        assert await keys("b,a/2") == ["a/2", "b"]
+        assert await keys(r"c\*") == ["c*"]
+        assert await keys("a") == []
 
 
 async def test_what_is_not_signed_is_refused() -> None:
@@ -71,6 +120,22 @@ async def signed(date: str, names: str = "x-ms-date;host;x-ms-content-sha256") -
 
 
 @pytest.mark.parametrize(
+    "date",
+    [
+        "Wed, 18 Nov 2026 12:00:00 GMT",
+        "Wednesday, 18-Nov-26 12:00:00 GMT",
+        "Wed Nov 18 12:00:00 2026",
+        "Nov, 18 2026 12:00:00.000000 GMT",
+    ],
+    ids=["JavaScript and .NET", "RFC 850", "asctime", "Python"],
+)
+async def test_a_date_is_read_in_each_form_that_clients_write(date: str) -> None:
+    answer = await signed(date)
+    assert answer.status_code == 200, answer.text
+    assert (await signed(date, "date;host;x-ms-content-sha256")).status_code == 200
+
+
+@pytest.mark.parametrize(
     ("date", "said"),
     [("Wed, 18 Nov 2026 12:16:00 GMT", "out of date"), ("today", "not a date"), ("", "not a date")],
 )
@@ -83,6 +148,13 @@ async def test_a_date_that_is_none_or_too_far_off_is_refused(date: str, said: st
 async def test_date_host_and_content_must_be_signed(names: str) -> None:
     answer = await signed("Wed, 18 Nov 2026 12:00:00 GMT", names)
     assert (answer.status_code, "must include" in answer.json()["detail"]) == (401, True)
+
+
+async def test_what_it_does_not_know_is_said() -> None:
+    async with connected(StandIn()) as client:
+        with pytest.raises(HttpResponseError) as raised:
+            await client.get_snapshot("one")
+        assert raised.value.status_code == 501
 
 
 PROTOCOL = """

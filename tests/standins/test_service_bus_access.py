@@ -107,6 +107,12 @@ async def test_only_the_key_of_this_stand_in_opens_it(key: str) -> None:
         await administrator.close()
 
 
+async def test_two_stand_ins_have_different_keys() -> None:
+    async with StandIn() as one, StandIn() as other:
+        keys = {each.connection_string.partition("SharedAccessKey=")[2] for each in (one, other)}
+        assert len(keys) == 2
+
+
 async def test_an_hour_later_the_token_of_the_sdk_opens_nothing() -> None:
     late = Access({"p": Policy(KEY)}, now=lambda: time() + 3601)
     async with StandIn(Broker(late)) as stand_in:
@@ -148,6 +154,7 @@ class Speaker:
         self.said.append(said)
 
 
+GOOD = AT_NOON.granted(token(HOST + "/"))
 OLD = Grant(frozenset({"Send", "Listen"}), "", NOON)
 ADDRESSES = ["t", "t/Subscriptions/w", "t/$management", "t/Subscriptions/w/$management"]
 
@@ -170,3 +177,17 @@ def test_without_a_token_no_link_opens_but_the_one_that_takes_tokens(
             Attach("c", 2, True, source=Described(ULong(0x28), ["$cbs"]), target=None), b""
         )
         assert not isinstance(speaker.said[-1], Detach)
+
+
+@pytest.mark.parametrize(
+    ("address", "is_receiver"),
+    [("t", False), ("t/Subscriptions/w", True), *((each, True) for each in ADDRESSES[2:])],
+)
+def test_with_a_token_they_open(address: str, is_receiver: bool) -> None:
+    assert GOOD is not None
+    speaker = Speaker(GOOD)
+    place = Described(ULong(0x28), [address])
+    Session(speaker, 0, Begin()).take(
+        Attach("link", 1, is_receiver, source=place, target=place), b""
+    )
+    assert not any(isinstance(said, Detach) for said in speaker.said)

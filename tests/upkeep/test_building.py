@@ -3,11 +3,13 @@
 import asyncio
 import os
 import signal
+import sys
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from lucius.bootstrap.adapters.buses import open_bus
 from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.building import build
@@ -15,6 +17,12 @@ from lucius.bootstrap.roles import reconcile
 from lucius.settings import load_settings
 from tests.api.live import live
 from tests.services.stage import packaged
+
+
+def test_a_bus_whose_library_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lucius.buses.nats", None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'lucius\[nats\]'"):
+        open_bus(load_settings({"LUCIUS_BUS_BACKEND": "nats"}))
 
 
 async def test_the_reconciler_looks_at_what_is_due_as_often_as_it_is_told(tmp_path: Path) -> None:
@@ -32,6 +40,13 @@ async def test_a_workspace_that_no_service_here_can_write_is_refused_by_name(
     environ = {"LUCIUS_DATA_DIR": str(tmp_path / "data"), "LUCIUS_WORKSPACE_URL": url}
     with pytest.raises(UnsupportedError, match="LUCIUS_WORKSPACE_URL"):
         await build(load_settings(environ), packaged())
+
+
+async def test_workers_elsewhere_may_have_a_workspace_elsewhere(tmp_path: Path) -> None:
+    async with live(tmp_path / "data", workspace_url="hdfs://cluster/work") as world:
+        await world.accepted()
+        (directive,) = await world.pull()
+    assert directive["workspace_ref"]["uri"].startswith("hdfs://cluster/work/lucius/tenant_a/")
 
 
 @pytest.mark.parametrize("folder", ["elsewhere", "with space", "linked"])

@@ -1,11 +1,13 @@
 """A process without the API answers probes and scrapes, and nothing else."""
 
 import httpx
+import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from lucius.api.health import health_app
+from lucius.bootstrap import listening
 from lucius.bootstrap.health import health_port
-from lucius.bootstrap.listening import LOOPBACK, free_port
+from lucius.bootstrap.listening import LOOPBACK, UNASKED, free_port, listen
 from lucius.core.errors import LuciusError
 
 
@@ -41,3 +43,20 @@ async def test_it_says_whether_the_process_lives_and_is_ready() -> None:
 async def test_without_a_port_nothing_listens() -> None:
     async with health_port(health_app({}, CollectorRegistry()), LOOPBACK, None):
         pass
+
+
+def test_a_port_for_a_process_that_is_yet_to_start_is_none_that_anybody_is_given_by_chance() -> (
+    None
+):
+    """Connections, and whoever asks for any port, get those from 32,768 up."""
+    ports = {free_port() for _ in range(20)}
+    assert len(ports) > 10
+    assert all(port in UNASKED for port in ports)
+
+
+def test_where_those_are_taken_any_free_port_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = listen(LOOPBACK, 0)
+    number = taken.getsockname()[1]
+    monkeypatch.setattr(listening, "UNASKED", range(number, number + 1))
+    assert free_port() != number
+    taken.close()

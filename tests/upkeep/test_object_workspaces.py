@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from lucius.bootstrap.adapters.services import packaged_services
 from lucius.bootstrap.adapters.unsupported import UnsupportedError
 from lucius.bootstrap.adapters.workspaces import installation, job_workspaces, open_workspace
 from lucius.bootstrap.building import build
@@ -152,3 +153,35 @@ async def test_settings_that_do_not_fit_are_refused_by_name(
 ) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         await build(settings_in(tmp_path, **given), [Scripted()])
+
+
+async def test_packaged_services_read_and_write_objects(settings: Settings, tmp_path: Path) -> None:
+    """They are isolated in processes of their own, and this one reads and writes for them."""
+    base = settings.workspace_url.removesuffix("/jobs")
+    changes = {"protocols": ("packaged",), "input_roots": (f"{base}/in",)}
+    inputs = settings.model_copy(update=changes)
+    place = f"{base}/in/doc.txt"
+    writer = open_workspace(settings.model_copy(update={"output_roots": (f"{base}/in",)}))
+    await writer.write(place, b"a document")
+    runtime = await build(inputs, packaged_services(inputs))
+    async with runtime.running():
+        command = envelope(settings) | {"request_type": "OCR->EMBEDDING", "input_ref": place}
+        command["output_ref"] = f"{settings.output_roots[0]}/vectors.json"
+        submitted = await runtime.engine.submit(command)
+        ended = await runtime.engine.ended(submitted.job_id, 60)
+    assert ended is not None
+    assert ended.state == "SUCCEEDED"
+    assert await open_workspace(settings).read(f"{settings.output_roots[0]}/vectors.json")
+
+
+@pytest.mark.parametrize("place", ["az://elsewhere/x", "s3://bucket/x", "gs://bucket/x"])
+async def test_an_output_that_nobody_can_write_fails_the_step_with_a_code(
+    settings: Settings, place: str
+) -> None:
+    runtime = await build(settings, [Scripted()])
+    async with runtime.running():
+        submitted = await runtime.engine.submit(envelope(settings) | {"output_ref": place})
+        ended = await runtime.engine.ended(submitted.job_id, 30)
+    assert ended is not None
+    assert ended.state == "FAILED_FINAL"
+    assert "OUTPUT_NOT_WRITABLE" in str(ended.steps[0])

@@ -36,6 +36,14 @@ async def found(settings: Settings) -> list[tuple[str, str]]:
     return [(drift.kind, drift.subject) for drift in await verify(settings)]
 
 
+async def test_the_output_stands_in_both_places_and_its_name_carries_the_job(
+    settings: Settings, job: Job
+) -> None:
+    assert wanted(job).name == f"{job.job_id}.txt"
+    assert wanted(job).read_bytes() == promoted(settings, job).read_bytes()
+    assert job.final_output["uri"] == job.plan.output_ref
+
+
 async def test_an_output_that_is_gone_is_reported(settings: Settings, job: Job) -> None:
     wanted(job).unlink()
     assert await found(settings) == [("output_gone", wanted(job).as_uri())]
