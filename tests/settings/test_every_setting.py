@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from lucius.core.plan import BACKOFFS
+from lucius.ledgers import LEDGERS
 from lucius.settings.behaviour import CommandLine
 from lucius.settings.declaring import rows
 from lucius.settings.reserved import RESERVED
@@ -42,7 +44,8 @@ def test_they_are_few() -> None:
 
 
 def test_every_setting_is_read() -> None:
-    read = attributes()
+    of_ledgers = {FIELDS[env] for kind in LEDGERS.values() for env in kind.reads}
+    read = attributes() | of_ledgers | set(BACKOFFS)
     unread = {
         row.env for name, row in ROWS.items() if name not in read and row.env not in OF_CLIENTS
     }
