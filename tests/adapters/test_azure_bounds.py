@@ -2,11 +2,9 @@
 
 import pytest
 
-from lucius.core.states import EntryState, JobState
+from lucius.core.states import JobState
 from lucius.ledgers.azure import lists
 from lucius.ledgers.azure.pending import Pending, pending_of
-from lucius.ledgers.azure.store import chunked
-from lucius.ledgers.stored.event_codec import encode_events
 from lucius.ports.ledger import JobQuery
 from tests.conformance.azure_ledgers import single, split
 from tests.conformance.jobs import at, make
@@ -64,16 +62,6 @@ async def test_a_count_of_some_live_states_asks_each_live_job_once(layout: str) 
         store.requests = 0
         assert await ledger.count(JobQuery(states=(state,))) == count
         assert store.requests == 1 + TENANTS + JOBS
-
-
-def test_entries_that_an_older_version_has_withdrawn_are_copied() -> None:
-    made = make(1, released=True)
-    row = {"withdrawn": '[[0, 1, "lease", 5]]', **chunked("pending", encode_events(made.events))}
-    found = pending_of("job", row)
-    assert found.events == tuple(made.events)
-    ((index, entry),) = found.gone
-    assert (index, entry.attempt_no, entry.lease_id) == (0, 1, "lease")
-    assert entry.state is EntryState.FAILED_FINAL
 
 
 def test_what_a_row_carries_is_read_as_it_was_written() -> None:

@@ -121,7 +121,7 @@ def _layout(ledger: AzureLedger) -> Layout:
 # -- what cannot be read ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("column", ["pending", "withdrawn"])
+@pytest.mark.parametrize("column", ["pending", "gone"])
 def test_a_job_whose_copies_nobody_can_finish_is_named_and_concerns_no_other(column: str) -> None:
     store = MemoryTables()
 

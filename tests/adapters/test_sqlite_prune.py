@@ -7,14 +7,9 @@ from pathlib import Path
 import pytest
 
 from lucius.core.decide import decide
-from lucius.core.errors import LedgerError
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.ledgers.sqlite.ledger import SqliteLedger
-from lucius.ledgers.sqlite.schema import MIGRATIONS, connect, migrate
-from lucius.ledgers.stored.job_codec import SCHEMA, encode_job
-from lucius.ledgers.stored.json_form import maybe_micros
-from lucius.ledgers.stored.plan_codec import encode_plan
 from tests.conformance.jobs import Made, at, make
 
 FOREVER = at(10**8)
@@ -75,37 +70,3 @@ async def test_no_page_passes_all_that_is_kept(ledger: SqliteLedger) -> None:
     assert len(idle) >= 400 // PAGE - 1, "what is kept is passed in pages too"
     assert max(idle) < min(busy)
     assert max(busy) < 2 * min(busy) + max(idle), "and no page passes it again"
-
-
-async def test_a_file_from_before_learns_who_was_redriven(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    conn = connect(path)
-    migrate(conn, MIGRATIONS[:1])
-    root = decide(make("root").job, CancelRequested(), at(1)).job
-    heir = make("heir", redrive_of=root.job_id).job
-    for no, job in enumerate((root, heir), 1):
-        insert(conn, no, job)
-    conn.execute("INSERT INTO plans VALUES (3, 'x', 0, x'00ff')")
-    conn.close()
-    reader = await SqliteLedger.open_readonly(path)
-    with pytest.raises(LedgerError, match="lucius up"):
-        await reader.prunable(FOREVER)
-    await reader.close()
-    ledger = await SqliteLedger.open(path)
-    assert await ledger.prunable(FOREVER) == 0
-    assert (await ledger.prune(FOREVER, 10)).deleted == 0
-    assert await ledger.load(root.job_id) == root
-    await ledger.close()
-
-
-def insert(conn: sqlite3.Connection, no: int, job: Job) -> None:
-    """As the first version of the file has it."""
-    plan, routing = job.plan, job.plan.routing
-    columns = "no, id, tenant, request_type, created_at, lane, mode, state, version, schema, dlq"
-    values = (no, job.job_id, plan.tenant_id, plan.request_type, 1, routing.lane, "DEFAULT")
-    moved = (job.state.value, job.version, SCHEMA, 0, maybe_micros(job.completed_at))
-    conn.execute(
-        f"INSERT INTO jobs ({columns}, completed_at, due_at, doc) VALUES ({','.join('?' * 14)})",
-        (*values, *moved, maybe_micros(job.due_at), encode_job(job)),
-    )
-    conn.execute("INSERT INTO plans VALUES (?, ?, 0, ?)", (no, f"claim {no}", encode_plan(plan)))

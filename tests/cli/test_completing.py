@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from lucius.cli.completing import STATES
-from lucius.core.states import JobState
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 from tests.cli.test_commands import SUBMIT
@@ -37,10 +35,6 @@ def offered(folder: Path, url: str, *words: str) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
-
-
-def test_the_shell_knows_the_states_of_jobs() -> None:
-    assert set(STATES) == set(JobState)
 
 
 def test_commands_options_and_states_are_completed_without_a_server(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from lucius.core.drafts import StepDraft, writable
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import Callback, Kind
 from lucius.core.job import Execution, Job, Step
-from lucius.core.retry import Track, backoff
+from lucius.core.retry import TRACK_OF, backoff
 from lucius.core.states import AbortReason, JobState, StepState
 from lucius.core.table import JOB
 from lucius.core.tables.cell import IGNORE
@@ -151,10 +151,11 @@ def routing_follows_configuration(patch: Patch) -> None:
 def attempts_have_no_end(patch: Patch) -> None:
     """6: a failed attempt is always tried again."""
 
-    def again(draft: Turn, index: int, track: Track, reason: AbortReason, fault: Any) -> None:
+    def again(draft: Turn, index: int, reason: AbortReason, fault: Any) -> None:
         step = draft.own_step(index)
         step.used += 1
         draft.abort(index, reason)
+        track = TRACK_OF[reason]
         wait = backoff(draft.plan(index).policy, track, step.used)
         draft._wait(index, track, draft.now + wait)
 

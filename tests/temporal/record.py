@@ -39,8 +39,8 @@ from tests.temporal.test_crashes import LosingAnswers
 from tests.temporal.world import SERVICES, Scripted, closed, ended, envelope, running, settings_of
 
 HISTORIES = Path(__file__).parents[1] / "histories"
-NEWEST = HISTORIES / "asks_in_its_task"
-"""Of the workflow as it is now. Those beside the folder are of before it asked in its task."""
+
+
 Steer = Callable[[Runtime, str, Gated], Awaitable[None]]
 
 
@@ -157,7 +157,7 @@ def impersonal(value: Any) -> Any:
 
 async def main() -> None:
     for name in STORIES:
-        path = NEWEST / f"{name}.json"
+        path = HISTORIES / f"{name}.json"
         if not path.exists():
             text = (await recorded(name)).replace(socket.gethostname(), "worker")
             history = impersonal(json.loads(text))

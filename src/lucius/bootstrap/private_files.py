@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lucius.bootstrap.adapters.ledgers import LEDGER_FILE
 from lucius.bootstrap.adapters.workspaces import workspace_root
+from lucius.ledgers import LEDGERS
 from lucius.machine import PRIVATE, private_folder
 from lucius.settings import Settings
 
@@ -22,7 +22,9 @@ FILE: Final = 0o600
 ADVICE: Final = "give --data (LUCIUS_DATA_DIR) a directory of its own"
 OF_STACKS: Final = ("nats.key", "azurite.key", "servicebus.key", "appconfig.key", "invoker.key")
 SECRETS: Final = ("callback.key", "webhook.key", "keys.json.lock", *OF_STACKS, "stack.env")
-MADE: Final = {LEDGER_FILE, *SECRETS, "keys.json", "installation", "workspace", "demo"}
+FILES: Final = [kind.file for kind in LEDGERS.values() if kind.file]
+"""Of ledgers."""
+MADE: Final = {*FILES, *SECRETS, "keys.json", "installation", "workspace", "demo"}
 """Names of which one at least is in a data directory that LUCIUS has used."""
 
 
@@ -58,7 +60,8 @@ def _make_workspaces(settings: Settings) -> None:
 
 def _ours(settings: Settings) -> Iterator[Path]:
     data, root = settings.data_dir, workspace_root(settings)
-    yield from data.glob(f"{LEDGER_FILE}*")
+    for name in FILES:
+        yield from data.glob(f"{name}*")
     yield from (data / name for name in SECRETS)
     if data.absolute() in root.parents:
         yield root

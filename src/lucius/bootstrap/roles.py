@@ -1,7 +1,6 @@
 """`lucius orchestrator`, `reconciler`, `invoker`, `worker`: parts of `lucius up` as processes of their own.
 
-They meet only in the ledger and on the bus, so both must be shared. A backend that several
-processes can use needs no change here: it is not in the table of those that cannot.
+They meet only in the ledger and on the bus, so both must be shared.
 """
 
 import asyncio
@@ -30,16 +29,6 @@ from lucius.server.peers import known_here
 from lucius.settings import Settings
 
 log = logging.getLogger("lucius")
-ALONE: Final = {
-    "storage_backend": {
-        "sqlite": "one process writes the file",
-        "memory": "it lives inside one process",
-    },
-    "bus_backend": {"memory": "it lives inside one process"},
-}
-"""Backends that no two processes can share, and why."""
-
-
 MOST_CALLERS: Final = 4096
 """Connections of workers and orchestrators to one invoker."""
 
@@ -54,11 +43,13 @@ class NotSharedError(LuciusError):
 
 def check_shared(settings: Settings, verb: str) -> None:
     """Refuse by name what would not work, before anything is opened."""
-    reasons = [
-        f"LUCIUS_{name.upper()}={chosen}: {ALONE[name][chosen]}"
-        for name in ALONE
-        if (chosen := getattr(settings, name)) in ALONE[name]
-    ]
+    reasons: list[str] = []
+    if not settings.shared:
+        reasons.append(
+            f"LUCIUS_STORAGE_BACKEND={settings.storage_backend}: {settings.ledger.alone}"
+        )
+    if settings.bus_backend == "memory":
+        reasons.append("LUCIUS_BUS_BACKEND=memory: it lives inside one process")
     if reasons:
         raise NotSharedError(
             f"`lucius {verb}` needs a ledger and a bus that processes share.\n"

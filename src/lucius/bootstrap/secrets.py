@@ -11,7 +11,6 @@ from typing import Final
 from lucius.core.errors import LuciusError
 from lucius.machine import private_folder
 from lucius.settings import Settings
-from lucius.settings.behaviour import EMBEDDED_BACKENDS
 
 LEAST_BYTES: Final = 32
 """Of what is in the file: an empty or cut one is no secret."""
@@ -32,7 +31,7 @@ class SecretKnownError(LuciusError):
 
 def check_shared_secrets(settings: Settings) -> None:
     """Where processes share a ledger, each must accept what the others have signed."""
-    if settings.storage_backend in EMBEDDED_BACKENDS:
+    if not settings.shared:
         return
     given = {
         "LUCIUS_CALLBACK_KEYS": settings.callback_keys,

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from lucius.bootstrap.adapters.ledgers import ledger_path, open_ledger
 from lucius.bootstrap.adapters.workspaces import job_workspaces, open_workspace
 from lucius.bootstrap.temporal import open_workflows
-from lucius.core.errors import WorkspaceError
+from lucius.core.errors import LedgerError, WorkspaceError
 from lucius.engines.temporal.drift import WorkflowDrift
 from lucius.ledgers.sqlite.backup import restore
 from lucius.ports.ledger import Drift
@@ -96,4 +96,9 @@ def _is_output(name: str) -> bool:
 
 
 def restore_ledger(settings: Settings, source: Path, *, force: bool) -> None:
-    restore(source, ledger_path(settings), force=force)
+    path = ledger_path(settings)
+    if path is None:
+        raise LedgerError(
+            f"LUCIUS_STORAGE_BACKEND={settings.storage_backend} is no file: use the backups of its service"
+        )
+    restore(source, path, force=force)

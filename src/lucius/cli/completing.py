@@ -11,15 +11,12 @@ import click
 from click.shell_completion import CompletionItem
 
 from lucius.contract import DEFAULT_URL
+from lucius.contract.states import JobState
 
 if TYPE_CHECKING:
     from lucius.client.plain import PlainClient
 
 Items = list[CompletionItem]
-STATES: Final = (
-    *("QUEUED", "DISPATCHING", "IN_PROGRESS", "PAUSING", "PAUSED", "CANCELLING"),
-    *("SUCCEEDED", "FAILED_FINAL", "CANCELLED"),
-)
 LAST: Final = "last"
 PATIENCE_SECONDS: Final = 2.0
 MOST_IDS: Final = 50
@@ -31,7 +28,7 @@ def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
 
 
 def states(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-    return [CompletionItem(each) for each in STATES if each.startswith(incomplete.upper())]
+    return [CompletionItem(each) for each in JobState if each.startswith(incomplete.upper())]
 
 
 def request_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:

@@ -167,7 +167,7 @@ def settings_of_ledger(data: Path) -> "Settings":
     from lucius.bootstrap.adapters.ledgers import ledger_path
 
     settings = settings_of_command(data)
-    if settings.storage_backend == "sqlite" and not ledger_path(settings).exists():
+    if (path := ledger_path(settings)) is not None and not path.exists():
         raise click.BadParameter(f"there is no ledger in {data}", param_hint="--data")
     return settings
 
@@ -255,11 +255,11 @@ async def _facts(data: Path) -> dict[str, Any]:
         failed = await ledger.list(JobQuery(dlq=True, limit=500))
     finally:
         await ledger.close()
-    path = ledger_path(settings)
-    more = "+" if failed.next_cursor else ""
+    more, path = "+" if failed.next_cursor else "", ledger_path(settings)
+    files = list(path.parent.glob(f"{path.name}*")) if path is not None else []
     return {
-        "path": str(path),
-        "bytes": sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")),
+        "path": str(path or settings.storage_backend),
+        "bytes": sum(file.stat().st_size for file in files),
         "live_jobs": live.total,
         "tenants_with_live_jobs": len(live.tenants),
         "dlq": f"{len(failed.jobs)}{more}",

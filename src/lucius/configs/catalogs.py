@@ -14,16 +14,12 @@ from lucius.core.errors import ProtocolError
 from lucius.core.idempotency import canonical_json, normal_request_type
 from lucius.core.json_faults import pointer
 from lucius.core.limits import MAX_STAGE_STEPS, MAX_STEPS
-from lucius.core.plan import Mode, RetryPolicy, StepPlan, output_folders
+from lucius.core.plan import BACKOFFS, Mode, RetryPolicy, StepPlan, output_folders
 from lucius.core.routing import parse_mode
 from lucius.ports.config import Catalog, JobProtocol, TenantConfig
 
 ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
-_WAITS: Final = {
-    "publish_backoff_seconds": "publish_backoff",
-    "ack_backoff_seconds": "ack_backoff",
-    "execution_backoff_seconds": "execution_backoff",
-}
+_WAITS: Final = {f"{name}_seconds": name for name in BACKOFFS}
 _SECONDS: Final = {"ack_timeout_seconds": "ack_timeout", "lease_seconds": "lease"}
 
 

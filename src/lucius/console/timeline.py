@@ -8,7 +8,7 @@ from typing import Final
 
 from lucius.core.job import Execution, Job, Step
 from lucius.core.plan import StepPlan
-from lucius.core.retry import Track, backoff
+from lucius.core.retry import TRACK_OF, backoff
 from lucius.core.states import AbortReason, StepState
 
 WIDTH: Final = 1000.0
@@ -26,12 +26,8 @@ class Spent(StrEnum):
     BACKOFF = "backoff"
 
 
-_TRACKS: Final = {
-    AbortReason.PUBLISH_REFUSED: Track.PUBLISH,
-    AbortReason.ACK_TIMEOUT: Track.ACK,
-    AbortReason.LEASE_EXPIRED: Track.EXECUTION,
-    AbortReason.RESULT_FAILED: Track.EXECUTION,
-}
+_REPEATED: Final = (AbortReason.RETURNED, AbortReason.PROCESS_DIED)
+"""Such an attempt is repeated at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,8 @@ def _pause(
     last = number + 1 == len(attempts)
     if last and step.state is StepState.FAILED_RETRY and step.retry_at is not None:
         return step.retry_at - (execution.finished_at or step.retry_at)
-    track = _TRACKS.get(execution.reason) if execution.reason is not None else None
+    reason = execution.reason
+    track = TRACK_OF.get(reason) if reason is not None and reason not in _REPEATED else None
     if track is None or execution.final or (last and not step.held):
         return None
     return backoff(planned.policy, track, max(execution.attempt_no, 1))

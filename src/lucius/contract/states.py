@@ -131,4 +131,9 @@ class PlanState(StrEnum):
 TERMINAL_JOB = (JobState.SUCCEEDED, JobState.FAILED_FINAL, JobState.CANCELLED)
 LIVE_JOB = tuple(state for state in JobState if state not in TERMINAL_JOB)
 UNSUCCESSFUL_JOB = (JobState.FAILED_FINAL, JobState.CANCELLED)
+PAUSED_JOB = (JobState.PAUSING, JobState.PAUSED)
+DELIVERING_JOB = tuple(
+    state for state in LIVE_JOB if state not in (JobState.QUEUED, JobState.PAUSED)
+)
+"""A step of such a job may be with a service."""
 RUNNING_JOB = (JobState.QUEUED, JobState.DISPATCHING, JobState.IN_PROGRESS)

@@ -15,7 +15,6 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Execution, Fault, Step
 from lucius.core.plan import EMPTY, Json
-from lucius.core.retry import Track
 from lucius.core.states import (
     COMMITTED_EXECUTION,
     PRESUMED_DEAD,
@@ -149,7 +148,7 @@ def _result(turn: Turn, index: int, received: ResultReceived) -> None:
     fault = received.fault or Fault("STEP_FAILED", "the service reported a failure without a code")
     turn.explain(fault)
     if received.status is ResultStatus.FAILED_RETRY:
-        turn.fail_attempt(index, Track.EXECUTION, AbortReason.RESULT_FAILED, fault)
+        turn.fail_attempt(index, AbortReason.RESULT_FAILED, fault)
     else:
         turn.own_step(index).used += 1
         turn.abort(index, AbortReason.RESULT_FAILED, final=True)

@@ -4,7 +4,6 @@ from lucius.core import sequence
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import DirectiveUnclaimed, EntryReleased, PublishConfirmed, PublishRefused
 from lucius.core.job import Step
-from lucius.core.retry import Track
 from lucius.core.states import AbortReason, StepState
 from lucius.core.turn import Turn, speaks_for
 
@@ -28,7 +27,7 @@ def published(turn: Turn, received: PublishConfirmed | PublishRefused) -> Decisi
         turn.sent(index)
     else:
         turn.explain(received.fault)
-        turn.fail_attempt(index, Track.PUBLISH, AbortReason.PUBLISH_REFUSED, received.fault)
+        turn.fail_attempt(index, AbortReason.PUBLISH_REFUSED, received.fault)
         sequence.advance(turn)
     return turn.decision(Outcome.APPLIED)
 

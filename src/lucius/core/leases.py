@@ -9,7 +9,6 @@ from zlib import crc32
 
 from lucius.core import sequence
 from lucius.core.job import Fault
-from lucius.core.retry import Track
 from lucius.core.states import AbortReason, JobState
 from lucius.core.turn import Turn
 
@@ -51,7 +50,7 @@ def died(turn: Turn, index: int) -> None:
 
 def _charge(turn: Turn, index: int, reason: AbortReason, fault: Fault) -> None:
     turn.explain(fault)
-    turn.fail_attempt(index, Track.EXECUTION, reason, fault)
+    turn.fail_attempt(index, reason, fault)
 
 
 def _repeat(turn: Turn, index: int, reason: AbortReason) -> None:

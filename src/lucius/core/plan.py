@@ -1,7 +1,7 @@
 """What never changes about a job: written once when it is accepted, stored apart from what moves."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -55,6 +55,10 @@ class RetryPolicy:
         timedelta(minutes=2),
         timedelta(minutes=10),
     )
+
+
+BACKOFFS: Final = tuple(each.name for each in fields(RetryPolicy) if each.name.endswith("_backoff"))
+"""The waits of a policy, one a track: settings, protocols and ledgers read and write them by these names."""
 
 
 @record

@@ -6,7 +6,7 @@ from typing import Final
 
 from lucius.core.job import Job, Step
 from lucius.core.plan import RetryPolicy
-from lucius.core.states import RUNNING_JOB, StepState
+from lucius.core.states import RUNNING_JOB, AbortReason, StepState
 
 PUBLISH_GRACE: Final = timedelta(seconds=10)
 """How long a released entry may stay unsent before the engine is told to publish it again."""
@@ -27,18 +27,27 @@ OVERDUE: Final = timedelta(minutes=5)
 
 
 class Track(StrEnum):
+    """Its value and `_backoff` is the field of `RetryPolicy` that has its waits."""
+
     PUBLISH = "publish"
     ACK = "ack"
     EXECUTION = "execution"
 
 
+TRACK_OF: Final = {
+    AbortReason.PUBLISH_REFUSED: Track.PUBLISH,
+    AbortReason.ACK_TIMEOUT: Track.ACK,
+    AbortReason.LEASE_EXPIRED: Track.EXECUTION,
+    AbortReason.RESULT_FAILED: Track.EXECUTION,
+    AbortReason.RETURNED: Track.EXECUTION,
+    AbortReason.PROCESS_DIED: Track.EXECUTION,
+}
+"""What an attempt that ends so waits for before the next one. The rest have no next one."""
+
+
 def backoff(policy: RetryPolicy, track: Track, used: int) -> timedelta:
     """The wait after the `used`-th attempt has failed on this track."""
-    waits = {
-        Track.PUBLISH: policy.publish_backoff,
-        Track.ACK: policy.ack_backoff,
-        Track.EXECUTION: policy.execution_backoff,
-    }[track]
+    waits: tuple[timedelta, ...] = getattr(policy, f"{track.value}_backoff")
     return waits[min(used, len(waits)) - 1]
 
 

@@ -2,7 +2,9 @@
 
 from enum import StrEnum
 
+from lucius.contract.states import DELIVERING_JOB as DELIVERING_JOB
 from lucius.contract.states import LIVE_JOB as LIVE_JOB
+from lucius.contract.states import PAUSED_JOB as PAUSED_JOB
 from lucius.contract.states import RUNNING_JOB as RUNNING_JOB
 from lucius.contract.states import TERMINAL_JOB as TERMINAL_JOB
 from lucius.contract.states import UNSUCCESSFUL_JOB as UNSUCCESSFUL_JOB

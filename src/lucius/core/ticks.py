@@ -8,12 +8,19 @@ from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import BusRestarted, Ticked
 from lucius.core.job import Fault, Owed, Step
 from lucius.core.plan import StepPlan
-from lucius.core.retry import OVERDUE, PUBLISH_GRACE, Track, effect_backoff, timer_at
-from lucius.core.states import RUNNING_JOB, TERMINAL_JOB, AbortReason, JobState, StepState
+from lucius.core.retry import OVERDUE, PUBLISH_GRACE, effect_backoff, timer_at
+from lucius.core.states import (
+    PAUSED_JOB,
+    RUNNING_JOB,
+    TERMINAL_JOB,
+    AbortReason,
+    JobState,
+    StepState,
+)
 from lucius.core.turn import WAKE, Turn
 
 ACK_TIMEOUT = Fault("ACK_TIMEOUT", "no service acknowledged the directive in time")
-STOPPABLE = (*RUNNING_JOB, JobState.PAUSING, JobState.PAUSED)
+STOPPABLE = (*RUNNING_JOB, *PAUSED_JOB)
 """States in which a job fails at its limit. One that is being cancelled ends as cancelled."""
 PATIENCE = 4
 """Leases for which a directive may wait behind others: the window lets few more out at the start."""
@@ -71,10 +78,9 @@ def _tick_step(turn: Turn, index: int, received: Ticked) -> None:
         turn.own_execution(index).lease_expires_at = now + again
     elif step.out and _lease_over(step, now):
         waiting = step.state is StepState.AWAITING_ACK
-        track = Track.ACK if waiting else Track.EXECUTION
         reason = AbortReason.ACK_TIMEOUT if waiting else AbortReason.LEASE_EXPIRED
         turn.about(index)
-        turn.fail_attempt(index, track, reason, ACK_TIMEOUT if waiting else LEASE_EXPIRED)
+        turn.fail_attempt(index, reason, ACK_TIMEOUT if waiting else LEASE_EXPIRED)
     elif turn.state not in RUNNING_JOB or sequence.doomed(turn) or turn.job.plan.on_temporal:
         return
     elif step.state is StepState.FAILED_RETRY and (step.retry_at or now) <= now:
@@ -111,7 +117,7 @@ def _queued(step: Step, plan: StepPlan, received: Ticked, now: datetime) -> bool
 
 def _escalate(turn: Turn) -> None:
     """Beyond its SLA: someone is told, again and again, or the job fails where so configured."""
-    paused = turn.state in (JobState.PAUSING, JobState.PAUSED)
+    paused = turn.state in PAUSED_JOB
     sla = turn.job.plan.sla
     turn.data = {"escalated": "pause_sla" if paused else "job_sla"}
     turn.own_job().sla_at = turn.now + (sla.pause if paused else sla.job)

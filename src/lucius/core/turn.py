@@ -9,7 +9,7 @@ from lucius.core.effects import Decision, Effect, Event, Outcome, PublishDirecti
 from lucius.core.inputs import Bound, Kind
 from lucius.core.job import Entry, Execution, Fault, Job, Owed
 from lucius.core.plan import Json, StepPlan
-from lucius.core.retry import WORKFLOW_EFFECTS, Track, backoff, due_at, effect_backoff
+from lucius.core.retry import TRACK_OF, WORKFLOW_EFFECTS, Track, backoff, due_at, effect_backoff
 from lucius.core.states import (
     RUNNING_EXECUTION,
     AbortReason,
@@ -216,7 +216,7 @@ class Turn(Drafts):
             if execution is not None and execution.state is ExecutionState.COMMITTED:
                 self.move_execution(index, ExecutionState.DONE)
 
-    def fail_attempt(self, index: int, track: Track, reason: AbortReason, fault: Fault) -> None:
+    def fail_attempt(self, index: int, reason: AbortReason, fault: Fault) -> None:
         """An attempt is used up: wait and try again, or give the step up."""
         policy = self.plan(index).policy
         step = self.own_step(index)
@@ -228,6 +228,7 @@ class Turn(Drafts):
         elif self.state is JobState.CANCELLING:
             self.drop(index)
         else:
+            track = TRACK_OF[reason]
             self._wait(index, track, self.now + backoff(policy, track, step.used))
 
     def _wait(self, index: int, track: Track, retry_at: datetime) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from lucius.core.fingerprint import failure_of, place_in
 from lucius.core.job import Job
-from lucius.core.states import JobState, StepState
+from lucius.core.states import PAUSED_JOB, JobState, StepState
 from lucius.insight.facts import MOVER, Clues, Facts, Ordered, Situation
 from lucius.insight.service_rules import (
     SILENT,
@@ -169,9 +169,9 @@ def cancelling(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
 
 
 def paused_job(job: Job, facts: Facts, clues: Clues) -> Diagnosis | None:
-    if job.state not in (JobState.PAUSED, JobState.PAUSING):
+    if job.state not in PAUSED_JOB:
         return None
-    pausing = job.state is JobState.PAUSING
+    pausing = job.state is not JobState.PAUSED
     still = ", and a step is still under way" if pausing else ""
     return Diagnosis(
         "JOB_PAUSING" if pausing else "JOB_PAUSED",

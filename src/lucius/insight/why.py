@@ -11,7 +11,7 @@ from lucius.core.errors import LedgerError
 from lucius.core.job import Job
 from lucius.core.plan import OUTBOX
 from lucius.core.routing import LANES
-from lucius.core.states import JobState
+from lucius.core.states import PAUSED_JOB, JobState
 from lucius.insight.facts import MOVER, Clues, Facts, LinePlace, ordered, refused_replies
 from lucius.insight.job_rules import not_restored, outage
 from lucius.insight.rules import OUTAGES, diagnose
@@ -31,7 +31,7 @@ SILENCE: Final = ("NO_WORKER_EVER", "WORKERS_SILENT")
 LOOKED_AT: Final = 1000
 """Of the queue in which a job waits: beyond it, its place is not counted."""
 LAST_EVENTS: Final = 300
-_ORDERED: Final = (JobState.PAUSING, JobState.PAUSED, JobState.CANCELLING, JobState.CANCELLED)
+_ORDERED: Final = (*PAUSED_JOB, JobState.CANCELLING, JobState.CANCELLED)
 Limited = Callable[[str, str], bool]
 """Whether the tenant may have one directive of this line out at a time, and has it."""
 

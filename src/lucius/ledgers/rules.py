@@ -5,14 +5,14 @@ from binascii import Error as Base64Error
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import orjson
 
 from lucius.core.errors import RequestError
 from lucius.core.fingerprint import failures_in
 from lucius.core.job import Job
-from lucius.core.states import UNSUCCESSFUL_JOB, JobState
+from lucius.core.states import DELIVERING_JOB, UNSUCCESSFUL_JOB
 from lucius.ledgers.stored.json_form import maybe_micros
 from lucius.ports.ledger import (
     Claim,
@@ -29,14 +29,10 @@ from lucius.ports.ledger import (
 
 K = TypeVar("K")
 
-DELIVERING: Final = frozenset(
-    {JobState.DISPATCHING, JobState.IN_PROGRESS, JobState.PAUSING, JobState.CANCELLING}
-)
-
 
 def may_be_out(state: str) -> bool:
     """Whether a step of a job in that state may be with a service."""
-    return state in DELIVERING
+    return state in DELIVERING_JOB
 
 
 # -- claims ----------------------------------------------------------------------------------

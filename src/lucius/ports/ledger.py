@@ -10,6 +10,7 @@ from lucius.core.effects import Event
 from lucius.core.job import Job
 from lucius.core.record import record
 from lucius.core.states import JobState
+from lucius.ports.keys import KeyStore
 from lucius.ports.leases import LeaseStore
 
 
@@ -226,6 +227,17 @@ class Sweeps(Protocol):
 
     async def repair(self, job_id: str) -> bool:
         """Write the rows again that bring this job up and queue its steps. False: none is missing."""
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """A ledger that several processes have open at the same time."""
+
+    def leases(self) -> LeaseStore:
+        """The rows by which they own lanes."""
+
+    def keys(self) -> KeyStore:
+        """The API keys that all of them know."""
 
 
 class Ledger(Protocol):

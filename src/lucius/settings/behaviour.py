@@ -1,12 +1,13 @@
 """Settings of how LUCIUS behaves: general, retries and time, limits and security."""
 
 import sys
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from lucius.core.limits import MAX_ATTEMPTS
 from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
+from lucius.ledgers import LEDGERS
 from lucius.settings.declaring import Section, setting
 from lucius.settings.kinds import (
     Fields,
@@ -23,12 +24,10 @@ from lucius.settings.kinds import (
     WholeNumber,
 )
 
-EMBEDDED_BACKENDS: Final = ("sqlite", "memory")
-
 
 def _schemes(others: dict[str, Any]) -> str:
     """Files of this machine may be named only where there is one user, who can read them anyway."""
-    single = others["auth"] == "none" and others["storage_backend"] in EMBEDDED_BACKENDS
+    single = others["auth"] == "none" and not LEDGERS[others["storage_backend"]].shared
     return ",".join(EMBEDDED_SCHEMES if single else DEPLOYED_SCHEMES)
 
 

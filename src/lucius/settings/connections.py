@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 from lucius.settings.declaring import Section, setting
 from lucius.settings.kinds import (
     AgeOrNone,
+    LedgerName,
     NameList,
     Secret,
     Text,
@@ -53,7 +54,7 @@ class Configuration(Section):
 class Storage(Section):
     """Storage"""
 
-    storage_backend: Literal["sqlite", "memory", "ledger", "table"] = setting(
+    storage_backend: LedgerName = setting(
         "STORAGE_BACKEND",
         "sqlite",
         "The ledger: embedded, in memory, in one Azure table, or in separate Azure tables",

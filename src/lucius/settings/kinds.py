@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from lucius.contract.addresses import without_credentials
 from lucius.core.limits import MAX_SECONDS
 from lucius.core.routing import TOPOLOGIES
+from lucius.ledgers import LEDGERS
 
 T = TypeVar("T")
 
@@ -126,6 +127,11 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in _printable(text).split(",") if part.strip())
 
 
+def _ledger(text: str) -> str:
+    _allow(text in LEDGERS)
+    return text
+
+
 def _topologies(text: str) -> tuple[str, ...]:
     found = _names(text)
     _allow(bool(found) and set(found) <= set(TOPOLOGIES))
@@ -202,6 +208,7 @@ WaitList = Annotated[
 NameList = Annotated[
     tuple[str, ...], BeforeValidator(_names), Takes("printable names, comma-separated")
 ]
+LedgerName = Annotated[str, AfterValidator(_ledger), Takes(_either(LEDGERS))]
 TopologyList = Annotated[
     tuple[str, ...],
     BeforeValidator(_topologies),

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from pydantic import ValidationError
 
 from lucius.core.errors import LuciusError
+from lucius.ledgers import LEDGERS
 from lucius.settings.declaring import PREFIX, rows
 from lucius.settings.kinds import show
 from lucius.settings.reserved import RESERVED
@@ -24,7 +25,7 @@ FILES: Final = {f"{env}_FILE": env for env, row in DECLARED.items() if row.secre
 """Variables that name a file, and the secret that is read from it."""
 LARGEST_FILE: Final = 65_536
 NEEDED: Final = (
-    ("LUCIUS_STORAGE_BACKEND", ("ledger", "table"), ("LUCIUS_TABLE_CONNECTION",)),
+    *(("LUCIUS_STORAGE_BACKEND", (name,), kind.needs) for name, kind in LEDGERS.items()),
     ("LUCIUS_BUS_BACKEND", ("servicebus",), ("LUCIUS_SERVICEBUS_CONNECTION",)),
     ("LUCIUS_CONFIG_SOURCE", ("appconfig",), ("LUCIUS_APPCONFIG_CONNECTION",)),
     (

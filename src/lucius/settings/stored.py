@@ -4,20 +4,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from lucius.core.plan import RetryPolicy
+from lucius.core.plan import BACKOFFS, RetryPolicy
 from lucius.settings.loading import DEFAULT, STORED, SettingsError, load_settings
 from lucius.settings.table import ROWS, Settings
 
 log = logging.getLogger("lucius.settings")
 
-RELOADED: Final = (
-    "max_attempts",
-    "ack_timeout",
-    "lease",
-    "publish_backoff",
-    "ack_backoff",
-    "execution_backoff",
-)
+RELOADED: Final = ("max_attempts", "ack_timeout", "lease", *BACKOFFS)
 """A change counts for jobs that are accepted from then on. Every other one waits for the next start."""
 NEVER_STORED: Final = ("appconfig_label", "data_dir", "url")
 """Where App Configuration is, where this process keeps its files, and what only clients read."""

@@ -1,17 +1,20 @@
 """The settings as one object, and what the parts of LUCIUS take from it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from pydantic import SecretStr
 
 from lucius import __version__
 from lucius.admission.ingress import IngressPolicy
 from lucius.configs.files import PACKAGED as PACKAGED_PROTOCOLS
 from lucius.contract.envelope import JsonObject
-from lucius.core.plan import OUTBOX, TEMPORAL, RetryPolicy, Sla
+from lucius.core.plan import BACKOFFS, OUTBOX, TEMPORAL, RetryPolicy, Sla
 from lucius.core.references import ReferencePolicy
 from lucius.core.routing import TOPOLOGIES
+from lucius.ledgers import LEDGERS, LedgerKind
 from lucius.ports.ledger import Limits
 from lucius.settings.behaviour import (
     CommandLine,
@@ -88,6 +91,25 @@ class Settings(
 
     __str__ = __repr__
 
+    @property
+    def ledger(self) -> LedgerKind:
+        """What is known of the ledger before it is opened."""
+        return LEDGERS[self.storage_backend]
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes have the same ledger open."""
+        return self.ledger.shared
+
+    def given(self, variables: Iterable[str]) -> dict[str, str]:
+        """Their values as text, secrets too."""
+        names = {row.env: name for name, row in ROWS.items()}
+        found = {env: getattr(self, names[env]) for env in variables}
+        return {
+            env: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+            for env, value in found.items()
+        }
+
     def lines(self) -> Iterator[Line]:
         """What is in force and where it came from; secrets are masked."""
         for name, row in ROWS.items():
@@ -108,9 +130,7 @@ class Settings(
             max_attempts=self.max_attempts,
             ack_timeout=self.ack_timeout,
             lease=self._lease(),
-            publish_backoff=self.publish_backoff,
-            ack_backoff=self.ack_backoff,
-            execution_backoff=self.execution_backoff,
+            **{name: getattr(self, name) for name in BACKOFFS},
         )
 
     def _lease(self) -> timedelta:

@@ -11,14 +11,13 @@ from lucius.api.context import Authenticate
 from lucius.api.keys import FileKeys, KeyFile, KnownKeys
 from lucius.api.limits import HostCheck, RateLimit, host_of
 from lucius.api.shared_keys import SharedKeys
-from lucius.bootstrap.adapters.ledgers import azure_tables, open_ledger
+from lucius.bootstrap.adapters.ledgers import open_ledger
 from lucius.console.oidc import OidcClient
 from lucius.console.room import ConsoleOptions
 from lucius.ports.keys import KeyStore
 from lucius.ports.leases import LeaseStore
-from lucius.ports.ledger import Ledger
+from lucius.ports.ledger import Ledger, Shared
 from lucius.settings import Settings
-from lucius.settings.behaviour import EMBEDDED_BACKENDS
 
 SESSION: Final = timedelta(hours=8)
 """How long somebody stays signed in to the console: a working day; never longer than their token holds."""
@@ -34,20 +33,19 @@ def open_keys(settings: Settings, ledger: Ledger) -> KnownKeys | None:
     """API keys: in a file, or in the ledger where processes share it. None: callers have none."""
     if settings.auth != "keys":
         return None
-    if settings.storage_backend in EMBEDDED_BACKENDS:
-        return key_file(settings)
-    return SharedKeys(azure_tables(settings).keys_of(ledger))
+    return SharedKeys(ledger.keys()) if isinstance(ledger, Shared) else key_file(settings)
 
 
 @asynccontextmanager
 async def key_store(settings: Settings) -> AsyncIterator[KeyStore]:
     """Where `lucius keys` reads and writes."""
-    if settings.storage_backend in EMBEDDED_BACKENDS:
+    if not settings.shared:
         yield FileKeys(key_file(settings))
         return
     ledger = await open_ledger(settings)
     try:
-        yield azure_tables(settings).keys_of(ledger)
+        assert isinstance(ledger, Shared), "the registry says so"
+        yield ledger.keys()
     finally:
         await ledger.close()
 
@@ -93,7 +91,7 @@ def console_options(
         keys=keys,
         access=authenticate if isinstance(authenticate, JwtAccess) else None,
         oidc=client,
-        epoch=token_urlsafe(9) if settings.storage_backend == "memory" else "",
+        epoch=token_urlsafe(9) if settings.ledger.forgets else "",
     )
 
 

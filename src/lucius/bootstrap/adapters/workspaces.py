@@ -1,7 +1,6 @@
 """Where outputs lie, by the scheme of their references, and whose they are."""
 
 import os
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -11,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from lucius.admission.ingress import IngressPolicy
+from lucius.bootstrap.adapters.ledgers import identity
 from lucius.bootstrap.adapters.unsupported import UnsupportedError, optional
 from lucius.bootstrap.secrets import made_once
 from lucius.core.addresses import is_guarded
@@ -18,7 +18,6 @@ from lucius.core.errors import WorkspaceRefusedError
 from lucius.engines.outbox.ownership import EMBEDDED
 from lucius.ports.workspace import Workspace
 from lucius.settings import Settings
-from lucius.settings.behaviour import EMBEDDED_BACKENDS
 from lucius.settings.kinds import show
 from lucius.upkeep.job_workspaces import JobWorkspaces
 from lucius.workspaces.azure_account import Account, account_of
@@ -165,15 +164,9 @@ def installation(settings: Settings) -> str:
 
     An embedded one is named by a file in its data directory. Keys may be rotated, so they do not count.
     """
-    if settings.storage_backend in EMBEDDED_BACKENDS:
+    if not settings.shared:
         return made_once(settings.data_dir / INSTALLATION_FILE).decode(errors="replace")
-    connection = settings.table_connection.get_secret_value().lower()
-    named = re.search("accountname=([^;]+)", connection) or re.search(
-        "https://([^./]+)", connection
-    )
-    account = named[1] if named is not None else ""
-    table = settings.jobs_table if settings.storage_backend == "table" else settings.ledger_table
-    return sha256(f"{account}/{settings.storage_backend}/{table}".encode()).hexdigest()
+    return sha256(identity(settings).encode()).hexdigest()
 
 
 def home_of(settings: Settings) -> str:

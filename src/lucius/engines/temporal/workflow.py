@@ -30,10 +30,6 @@ RETRY = RetryPolicy(
     maximum_interval=timedelta(seconds=30),
 )
 ONE_TRY = timedelta(seconds=30)
-LOCAL = "asks-in-its-task"
-"""The name of the change by which a workflow asks within its task first. Jobs that began before it do not."""
-ENDS = "ends-as-its-job"
-"""The name of the change by which a workflow fails or is cancelled with its job."""
 LOCAL_TRY = timedelta(seconds=5)
 ONCE = RetryPolicy(maximum_attempts=1)
 LOOK_AGAIN = 1.0
@@ -49,7 +45,6 @@ class JobWorkflow:
         self._snapshot: dict[str, Any] = {"version": -1}
         self._taken_at = 0.0
         self._idle = 0
-        self._local = False
         self._shown: str | None = None
 
     @workflow.run
@@ -59,9 +54,8 @@ class JobWorkflow:
         `state_shown`: the state that the search attribute shows so far; none: the server does not know it.
         """
         self._job = {"jobId": start["jobId"], "tenant_id": start["tenant_id"]}
-        self._local = workflow.patched(LOCAL)
         self._take(start.get("snapshot"))
-        self._shown = start.get("state_shown") if self._local else None
+        self._shown = start.get("state_shown")
         if not self._due():
             await self._ask(TIMEOUT, {})
         while not self._snapshot.get("terminal"):
@@ -76,7 +70,7 @@ class JobWorkflow:
         """End as the job did, so that Temporal's own filters find failed and cancelled jobs."""
         state, error = self._snapshot["state"], self._snapshot.get("error")
         told = {"state": state, "error": error}
-        if state == "SUCCEEDED" or not workflow.patched(ENDS):
+        if state == "SUCCEEDED":
             return told
         if state == "CANCELLED":
             await self._cancelled()
@@ -163,7 +157,7 @@ class JobWorkflow:
     async def _ask(self, activity: str, body: dict[str, Any]) -> None:
         """The same attempt is repeated until the invoker has answered."""
         asked = {**self._job, **body}
-        answer = await self._asked_at_once(activity, asked) if self._local else None
+        answer = await self._asked_at_once(activity, asked)
         if answer is None:
             answer = await workflow.execute_activity(
                 activity, asked, start_to_close_timeout=ONE_TRY, retry_policy=RETRY

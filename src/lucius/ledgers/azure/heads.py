@@ -12,7 +12,7 @@ from lucius.core.record import record
 from lucius.ledgers.azure.columns import JOB_COLUMNS, job_columns
 from lucius.ledgers.azure.store import ETAG, PARTITION, ROW, Row, chunked, joined
 from lucius.ledgers.rules import PageEnd
-from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, schema_of, too_new
+from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job, too_new
 from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ledgers.stored.plan_codec import decode_plan
 from lucius.ports.ledger import Claim
@@ -99,7 +99,7 @@ def job_row(job: Job, head: StepsHead) -> dict[str, Any]:
     return {
         **(head.extra or {}),
         **job_columns(job),
-        "schema": schema_of(job.plan),
+        "schema": SCHEMA,
         "version": job.version,
         "due": maybe_micros(job.due_at),
         "completed": maybe_micros(job.completed_at),

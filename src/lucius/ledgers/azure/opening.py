@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -10,9 +11,7 @@ from azure.data.tables.aio import TableServiceClient
 from azure.identity.aio import DefaultAzureCredential
 
 from lucius.core.errors import LuciusError
-from lucius.ledgers.azure.keys import AzureKeys
 from lucius.ledgers.azure.layout import Layout
-from lucius.ledgers.azure.leases import AzureLeases
 from lucius.ledgers.azure.ledger import AzureLedger
 from lucius.ledgers.azure.metrics import TableInstruments
 from lucius.ledgers.azure.names import table_name
@@ -26,6 +25,8 @@ CHATTY: Final = ("azure.core", "azure.identity", "azure.data.tables")
 CONNECT: Final = 5
 ANSWER: Final = 20
 """Seconds within which a request is answered. Azure gives up on its side after 30."""
+CONNECTION: Final = "LUCIUS_TABLE_CONNECTION"
+LEDGER: Final = "LUCIUS_LEDGER_TABLE"
 JOBS: Final = "LUCIUS_JOBS_TABLE"
 OUTBOX: Final = "outbox"
 EVENTS: Final = "events"
@@ -55,23 +56,19 @@ def open_tables(
     return AzureTables(service, watch, counts, credential=credential, pause=pause)
 
 
-async def open_ledger(
-    backend: str,
-    connection: str,
-    named: Mapping[str, str],
-) -> AzureLedger:
-    """Tables are created where they are missing. `named`: the value of each setting that names one.
+async def open_ledger(given: Mapping[str, str], *, readonly: bool = False) -> AzureLedger:
+    """Tables are created where they are missing. `given`: the settings, by variable.
 
     TableConnectionError or LedgerError, with the setting that helps, where that cannot be.
     """
-    tables = {setting: table_name(setting, value) for setting, value in named.items()}
+    tables = {name: table_name(name, given[name]) for name in given if name.endswith("_TABLE")}
     if jobs := tables.get(JOBS):
         # Beside Jobs: what a deployment calls its own must not be shared with another one.
         stem = jobs[:-4] if jobs.lower().endswith("jobs") else jobs
         tables |= {each: table_name(JOBS, f"{stem}{each}") for each in (OUTBOX, EVENTS)}
     _check_apart(tables)
     metrics = TableInstruments()
-    store = open_tables(connection, metrics)
+    store = open_tables(given[CONNECTION], metrics)
     try:
         for setting, table in tables.items():
             await store.ensure(table, setting)
@@ -80,7 +77,7 @@ async def open_ledger(
         raise
     return AzureLedger(
         store,
-        _layout(backend, store, tables),
+        _layout(store, tables),
         tenants=tables["LUCIUS_IDEMPOTENCY_TABLE"],
         lanes=tables["LUCIUS_JOB_INDEX_TABLE"],
         shared=tables["LUCIUS_INFLIGHT_TABLE"],
@@ -88,19 +85,19 @@ async def open_ledger(
     )
 
 
-def leases_of(ledger: AzureLedger) -> AzureLeases:
-    """Lease rows live beside the jobs."""
-    return ledger.leases()
+def identity(given: Mapping[str, str]) -> str:
+    """Account and table. Keys may be rotated, so they do not count."""
+    connection = given[CONNECTION].lower()
+    found = re.search("accountname=([^;]+)", connection) or re.search(
+        "https://([^./]+)", connection
+    )
+    table = given.get(JOBS) or given[LEDGER]
+    return f"{found[1] if found else ''}/{given['LUCIUS_STORAGE_BACKEND']}/{table}"
 
 
-def keys_of(ledger: AzureLedger) -> AzureKeys:
-    """API keys live beside the lane leases."""
-    return ledger.keys()
-
-
-def _layout(backend: str, store: Store, tables: Mapping[str, str]) -> Layout:
-    if backend == "ledger":
-        return SingleTable(store, tables["LUCIUS_LEDGER_TABLE"])
+def _layout(store: Store, tables: Mapping[str, str]) -> Layout:
+    if LEDGER in tables:
+        return SingleTable(store, tables[LEDGER])
     apart = Tables(
         tables[JOBS],
         tables["LUCIUS_STEPS_TABLE"],

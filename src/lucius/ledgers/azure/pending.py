@@ -64,7 +64,7 @@ NOTHING: Final = Pending()
 def pending_of(job_id: str, row: Row) -> Pending:
     """LedgerRowUnreadableError: nobody can finish its copies."""
     try:
-        return Pending(tuple(pending_events(row)), (*_gone(row), *_withdrawn(row)))
+        return Pending(tuple(pending_events(row)), _gone(row))
     except (LedgerError, ValueError, TypeError) as error:
         tenant_id = row.get("tenant_id")
         raise LedgerRowUnreadableError(job_id, str(error), tenant_id=tenant_id) from error
@@ -116,12 +116,4 @@ def _gone(row: Row) -> Entries:
         for index, attempt_no, lease_id, state, created, sent in orjson.loads(
             joined("gone", row) or b"[]"
         )
-    )
-
-
-def _withdrawn(row: Row) -> Entries:
-    """As an older version has written it."""
-    return tuple(
-        (index, Entry(EntryState.FAILED_FINAL, attempt_no, instant(created), lease_id))
-        for index, attempt_no, lease_id, created in orjson.loads(row.get("withdrawn") or "[]")
     )

@@ -1,7 +1,6 @@
 """Repairs jobs that no row of a lane brings up, or that lack a row in a ready queue.
 
-This version leaves no such job, whether or not an answer is lost. Deleted rows lead there, and so did
-an older version that lost an answer.
+No save leaves such a job, whether or not an answer is lost. Rows that somebody has deleted lead there.
 """
 
 import logging

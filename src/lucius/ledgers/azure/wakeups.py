@@ -34,7 +34,7 @@ from lucius.ledgers.azure.store import (
 )
 from lucius.ledgers.azure.together import Together
 from lucius.ledgers.rules import queue_of
-from lucius.ledgers.stored.job_codec import schema_of
+from lucius.ledgers.stored.job_codec import SCHEMA
 from lucius.ledgers.stored.json_form import MICROSECOND
 from lucius.ports.ledger import ReadyEntry
 
@@ -88,7 +88,7 @@ def new_wakeup(job: Job, due: int, claim_hash: str, written: int) -> Wakeup:
         job.tenant_id,
         claim_hash,
         written,
-        schema_of(job.plan),
+        SCHEMA,
         held=not any(step.out for step in job.steps),
     )
 

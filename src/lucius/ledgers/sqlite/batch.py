@@ -26,7 +26,7 @@ from lucius.ledgers.sqlite import rows
 from lucius.ledgers.sqlite.memory import Head, Memory, write_positions
 from lucius.ledgers.sqlite.queries import Positions
 from lucius.ledgers.stored.event_codec import encode_events
-from lucius.ledgers.stored.job_codec import SCHEMA, encode_job, schema_of
+from lucius.ledgers.stored.job_codec import SCHEMA, encode_job
 from lucius.ledgers.stored.json_form import maybe_micros, micros
 from lucius.ledgers.stored.plan_codec import encode_plan
 from lucius.ports.ledger import Claim, Created, CreateOutcome, Limits
@@ -172,7 +172,7 @@ class Batch:
             and job.completed_at is None
             and not op.ready
             and not head.ready
-            and head.schema == schema_of(job.plan)
+            and head.schema == SCHEMA
         ):
             self._moved += guard
         else:
@@ -188,7 +188,7 @@ class Batch:
     ) -> None:
         if job.terminal and head.state not in TERMINAL_JOB:
             self._count(group_of(job), -1)
-        head.state, head.schema = job.state.value, schema_of(job.plan)
+        head.state, head.schema = job.state.value, SCHEMA
         head.ready = self._requeue(job, head, wanted)
         self._changed += guard
         self._changed += (head.state, head.schema, job.in_dlq, maybe_micros(job.completed_at))
@@ -236,7 +236,7 @@ class Batch:
     def _add(self, op: Create, group: InflightGroup) -> None:
         job, memory = op.job, self.memory
         memory.last_no += 1
-        head = Head(memory.last_no, job.version, job.state.value, schema_of(job.plan), None)
+        head = Head(memory.last_no, job.version, job.state.value, SCHEMA, None)
         head.batch = self
         head.ready = self._requeue(job, head, ready_steps(job))
         memory.remember(job.job_id, head)

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Final, Self
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerCorruptError, LedgerError, LedgerRowUnreadableError
 from lucius.core.job import Job
+from lucius.ledgers import LEDGERS
 from lucius.ledgers.rules import matches_inside
 from lucius.ledgers.sqlite import lists, queries
 from lucius.ledgers.sqlite.backup import write_backup
@@ -291,3 +292,8 @@ def _connect(path: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
         conn.close()
         raise
     return conn
+
+
+async def open_ledger(given: Mapping[str, str], *, readonly: bool = False) -> SqliteLedger:
+    path = Path(given["LUCIUS_DATA_DIR"]) / LEDGERS["sqlite"].file
+    return await (SqliteLedger.open_readonly(path) if readonly else SqliteLedger.open(path))

@@ -19,7 +19,9 @@ from lucius.core.errors import (
 Migration = Sequence[str]
 APPLICATION_ID: Final = int.from_bytes(b"LUCI")
 MAGIC: Final = b"SQLite format 3\0"
-TABLES: Final = frozenset(("jobs", "plans", "events", "claims", "ready", "inflight"))
+TABLES: Final = frozenset(
+    ("jobs", "plans", "events", "claims", "ready", "inflight", "probe", "notes")
+)
 CHECKPOINT_PAGES: Final = 2000
 """The log is copied into the file, and begun anew, after this many pages."""
 LOG_BYTES: Final = 9 << 20
@@ -32,7 +34,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             request_type TEXT NOT NULL, created_at INTEGER NOT NULL, lane INTEGER NOT NULL,
             mode TEXT NOT NULL, state TEXT NOT NULL, version INTEGER NOT NULL,
             schema INTEGER NOT NULL, dlq INTEGER NOT NULL, completed_at INTEGER,
-            due_at INTEGER, ready TEXT, doc BLOB NOT NULL)""",
+            due_at INTEGER, ready TEXT, doc BLOB NOT NULL, redrive_of TEXT)""",
         "CREATE INDEX jobs_due ON jobs (lane, due_at, schema) WHERE due_at IS NOT NULL",
         "CREATE INDEX jobs_by_time ON jobs (created_at)",
         "CREATE INDEX jobs_by_tenant ON jobs (tenant, created_at)",
@@ -41,7 +43,9 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "CREATE INDEX jobs_by_type ON jobs (request_type, created_at)",
         "CREATE INDEX jobs_dlq ON jobs (created_at) WHERE dlq = 1",
         "CREATE INDEX jobs_dlq_by_tenant ON jobs (tenant, created_at) WHERE dlq = 1",
-        "CREATE INDEX jobs_completed ON jobs (completed_at) WHERE completed_at IS NOT NULL",
+        "CREATE INDEX jobs_redrives ON jobs (redrive_of) WHERE redrive_of IS NOT NULL",
+        """CREATE INDEX jobs_prunable ON jobs (completed_at)
+            WHERE completed_at IS NOT NULL AND dlq = 0""",
         """CREATE TABLE plans (
             no INTEGER PRIMARY KEY, claim_hash TEXT NOT NULL, keyed INTEGER NOT NULL,
             doc BLOB NOT NULL)""",
@@ -60,19 +64,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         """CREATE TABLE inflight (
             tenant TEXT NOT NULL, lane INTEGER NOT NULL, mode TEXT NOT NULL,
             count INTEGER NOT NULL, PRIMARY KEY (tenant, lane, mode)) WITHOUT ROWID""",
-    ),
-    (
         "CREATE TABLE probe (no INTEGER PRIMARY KEY, doc BLOB NOT NULL)",
-        "ALTER TABLE jobs ADD COLUMN redrive_of TEXT",
-        """UPDATE jobs SET redrive_of = CASE WHEN json_valid(CAST(plans.doc AS TEXT))
-            THEN json_extract(CAST(plans.doc AS TEXT), '$.redrive_of') END
-            FROM plans WHERE plans.no = jobs.no""",
-        "CREATE INDEX jobs_redrives ON jobs (redrive_of) WHERE redrive_of IS NOT NULL",
-        "DROP INDEX jobs_completed",
-        """CREATE INDEX jobs_prunable ON jobs (completed_at)
-            WHERE completed_at IS NOT NULL AND dlq = 0""",
-    ),
-    (
         """CREATE TABLE notes (
             key TEXT PRIMARY KEY, holder TEXT NOT NULL, content BLOB NOT NULL,
             stamp TEXT NOT NULL) WITHOUT ROWID""",

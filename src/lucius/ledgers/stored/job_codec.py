@@ -23,17 +23,9 @@ from lucius.ledgers.stored.json_form import (
     micros,
 )
 
-SCHEMA: Final = 2
-"""The highest number of a stored form that is read. It is raised only when an older process could not keep
-the meaning of a job."""
-ON_TEMPORAL: Final = 2
-"""Of jobs on Temporal: a process that knows one engine only would move them without their workflows."""
-PLAIN: Final = 1
-
-
-def schema_of(plan: Plan) -> int:
-    """The number that a job is stored under. Older processes go on with those that they understand."""
-    return ON_TEMPORAL if plan.on_temporal else PLAIN
+SCHEMA: Final = 1
+"""The number of the stored form, and the highest that is read. It is raised only when an older process could
+not keep the meaning of a job: while processes are replaced, both versions work on one ledger."""
 
 
 # -- writing ---------------------------------------------------------------------------------
@@ -42,7 +34,7 @@ def schema_of(plan: Plan) -> int:
 def encode_job(job: Job) -> bytes:
     """What changes about a job. The plan is stored apart, once."""
     doc: Doc = dict(job.extra) if job.extra else {}
-    doc["schema"] = schema_of(job.plan)
+    doc["schema"] = SCHEMA
     doc["version"] = job.version
     doc["state"] = job.state
     doc["seq"] = job.seq
@@ -193,18 +185,14 @@ def decode_job(plan: Plan, raw: bytes) -> Job:
     """LedgerTooNewError where a newer version wrote it, LedgerCorruptError where nobody did."""
     doc = loads(raw)
     try:
-        check_schema(doc["schema"], plan.job_id)
+        if doc["schema"] > SCHEMA:
+            raise too_new(doc["schema"], plan.job_id)
         job = _job(plan, doc)
         if len(job.steps) != len(plan.steps):
             raise ValueError(f"{len(job.steps)} steps where the plan has {len(plan.steps)}")
         return job
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise LedgerCorruptError(f"job {plan.job_id} is stored wrongly: {error!r}") from error
-
-
-def check_schema(schema: int, job_id: str) -> None:
-    if schema > SCHEMA:
-        raise too_new(schema, job_id)
 
 
 def too_new(schema: int, job_id: str) -> LedgerTooNewError:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from lucius.core.errors import LedgerCorruptError
 from lucius.core.packed import Packed
 from lucius.core.plan import (
+    BACKOFFS,
     EMPTY,
     Carried,
     DecisionSource,
@@ -82,9 +83,7 @@ def _policy(policy: RetryPolicy) -> Doc:
         "attempts": policy.max_attempts,
         "ack": policy.ack_timeout // MICROSECOND,
         "lease": policy.lease // MICROSECOND,
-        "publish_backoff": [wait // MICROSECOND for wait in policy.publish_backoff],
-        "ack_backoff": [wait // MICROSECOND for wait in policy.ack_backoff],
-        "execution_backoff": [wait // MICROSECOND for wait in policy.execution_backoff],
+        **{name: [wait // MICROSECOND for wait in getattr(policy, name)] for name in BACKOFFS},
     }
 
 
@@ -154,9 +153,7 @@ def _read_policy(doc: Doc) -> RetryPolicy:
         max_attempts=doc["attempts"],
         ack_timeout=_span(doc["ack"]),
         lease=_span(doc["lease"]),
-        publish_backoff=_spans(doc["publish_backoff"]),
-        ack_backoff=_spans(doc["ack_backoff"]),
-        execution_backoff=_spans(doc["execution_backoff"]),
+        **{name: _spans(doc[name]) for name in BACKOFFS},
     )
 
 
