@@ -45,14 +45,6 @@ def test_submit_prints_the_id_and_finds_it_again(shell: Shell) -> None:
     assert shell.json(*SUBMIT, "--key", "k")["jobId"] == "job_1"
 
 
-def test_the_environment_names_the_tenant(
-    server: Server, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LUCIUS_TENANT", "acme")
-    shell.run(*SUBMIT)
-    assert server.world.jobs["job_0"].plan.tenant_id == "acme"
-
-
 def test_submit_takes_files_and_payloads(server: Server, shell: Shell, tmp_path: Path) -> None:
     document, payload = tmp_path / "in put.pdf", tmp_path / "payload.json"
     document.write_text("x")

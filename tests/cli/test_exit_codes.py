@@ -31,6 +31,7 @@ DONE: dict[tuple[str, ...], tuple[str, ...]] = {
     ("job", "show"): ("live",),
     ("job", "watch"): ("succeeded",),
     ("job", "events"): ("live",),
+    ("job", "files"): ("succeeded", "--data", "{data}"),
     ("job", "cancel"): ("live",),
     ("job", "pause"): ("live",),
     ("job", "resume"): ("live",),

@@ -3,11 +3,12 @@
 import asyncio
 
 from lucius.core.inputs import AckReceived, CancelRequested, PauseRequested
+from lucius.platform import FatalError
 from lucius.ports.workspace import Unrestored
 from tests.insight.faults_of_jobs import its_service_fails_every_job
 from tests.insight.faults_of_services import workers_went_away_and_it_failed
 from tests.insight.injecting import fault
-from tests.insight.ward import LATER, Ward
+from tests.insight.ward import FATAL, LATER, Ward
 
 
 @fault("WORKERS_SILENT")
@@ -56,6 +57,40 @@ async def its_service_failed_every_job_and_works_again(ward: Ward) -> str:
     return job_id
 
 
+@fault("SERVICE_FAILS_ALIKE", "ocr")
+async def its_service_fails_every_job_and_each_in_words_of_its_own(ward: Ward) -> str:
+    for number, word in enumerate(("apple", "pear", "plum", "quince", "cherry", "fig")):
+        ward.services["ocr"].fails["*"] = FatalError(f"the {word} cannot be read")
+        job_id = await ward.submit(tenant_id=f"tenant_{number % 2}")
+        await ward.ended(job_id)
+    return job_id
+
+
+async def _fails_in_two_ways(ward: Ward) -> str:
+    """Of the first way, of which more follow than of the second."""
+    ward.services["ocr"].fails["*"] = FATAL
+    first = [await ward.submit(tenant_id=f"tenant_{number % 2}") for number in range(6)]
+    for job_id in first:
+        await ward.ended(job_id)
+    ward.services["ocr"].fails["*"] = FatalError("the model is not loaded")
+    for number in range(4):
+        await ward.ended(await ward.submit(tenant_id=f"tenant_{number % 2}"))
+    return first[0]
+
+
+@fault("SERVICE_FAILS_ALIKE", "ocr")
+async def its_service_failed_every_job_so_and_fails_them_otherwise_now(ward: Ward) -> str:
+    return await _fails_in_two_ways(ward)
+
+
+@fault("SERVICE_FAILS_ALIKE", "ocr")
+async def its_service_failed_every_job_in_two_ways_and_works_again(ward: Ward) -> str:
+    job_id = await _fails_in_two_ways(ward)
+    ward.services["ocr"].fails.clear()
+    await ward.ended(await ward.submit())
+    return job_id
+
+
 @fault("WORKERS_SILENT", "ocr")
 async def nobody_took_it_and_the_workers_are_back(ward: Ward) -> str:
     job_id = await workers_went_away_and_it_failed(ward)
@@ -71,6 +106,17 @@ async def it_failed_and_its_service_was_paused_before_the_next_try(ward: Ward) -
     job_id = await ward.submit(tenant_id="tenant_b")
     await asyncio.sleep(5)
     await ward.heard.paused.pause("ocr", "anna", "its model is broken")
+    return job_id
+
+
+@fault("JOB_FAILS_ALONE", "ocr")
+async def it_alone_fails_while_others_of_its_tenant_succeed(ward: Ward) -> str:
+    await ward.ended(await ward.submit(tenant_id="tenant_b"))
+    ward.services["ocr"].fails["tenant_b"] = FATAL
+    job_id = await ward.submit(tenant_id="tenant_b")
+    await ward.ended(job_id)
+    ward.services["ocr"].fails.clear()
+    await ward.ended(await ward.submit(tenant_id="tenant_b"))
     return job_id
 
 

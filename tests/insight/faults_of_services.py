@@ -14,9 +14,24 @@ async def nobody_was_ever_there(ward: Ward) -> str:
 
 
 @fault("NO_WORKER_EVER")
+async def nobody_was_ever_there_and_it_waits_for_its_second_attempt(ward: Ward) -> str:
+    job_id = await ward.submit()
+    await asyncio.sleep(45)
+    return job_id
+
+
+@fault("NO_WORKER_EVER")
 async def nobody_was_ever_there_and_it_failed(ward: Ward) -> str:
     job_id = await ward.submit()
     await ward.ended(job_id)
+    return job_id
+
+
+@fault("NO_WORKER_EVER")
+async def nobody_was_ever_there_and_it_waits_behind_others(ward: Ward) -> str:
+    for _ in range(30):
+        job_id = await ward.submit()
+    await asyncio.sleep(5)
     return job_id
 
 
@@ -39,6 +54,13 @@ async def its_replies_are_refused(ward: Ward) -> str:
 
 
 @fault("BAD_TOKEN", "ocr", guard=_refuses)
+async def its_replies_are_refused_and_it_waits_for_its_second_attempt(ward: Ward) -> str:
+    job_id = await ward.submit()
+    await asyncio.sleep(45)
+    return job_id
+
+
+@fault("BAD_TOKEN", "ocr", guard=_refuses)
 async def its_replies_were_refused_and_it_failed(ward: Ward) -> str:
     job_id = await ward.submit()
     await ward.ended(job_id)
@@ -55,6 +77,23 @@ async def _worked_once(ward: Ward) -> None:
 async def workers_went_away(ward: Ward) -> str:
     await _worked_once(ward)
     job_id = await ward.submit()
+    await asyncio.sleep(15)
+    return job_id
+
+
+@fault("WORKERS_SILENT", "ocr")
+async def workers_went_away_and_it_waits_for_its_second_attempt(ward: Ward) -> str:
+    await _worked_once(ward)
+    job_id = await ward.submit()
+    await asyncio.sleep(45)
+    return job_id
+
+
+@fault("WORKERS_SILENT", "ocr")
+async def workers_went_away_and_it_waits_behind_others(ward: Ward) -> str:
+    await _worked_once(ward)
+    for _ in range(30):
+        job_id = await ward.submit()
     await asyncio.sleep(15)
     return job_id
 
