@@ -47,8 +47,7 @@ class General(Section):
         "SYSTEM",
         "lucius",
         "Name of this installation: the first folder of every workspace path, and the first part of"
-        " every name on a NATS server. On Service Bus the names of topics begin with it too, unless it is"
-        " `lucius`",
+        " every name on a NATS server",
     )
     data_dir: Folder = setting(
         "DATA_DIR", ".lucius", "Directory of the embedded ledger, workspace and keys"
@@ -139,6 +138,11 @@ class LimitsSection(Section):
     )
     max_inflight_per_lane: WholeNumber = setting(
         "MAX_INFLIGHT_PER_LANE", "none", "Live jobs per lane and mode"
+    )
+    max_inflight_per_lane_burst: WholeNumber = setting(
+        "MAX_INFLIGHT_PER_LANE_BURST",
+        "none",
+        "Live jobs per lane in mode BURST; none: LUCIUS_MAX_INFLIGHT_PER_LANE",
     )
     rate_limit_per_second: Rate = setting(
         "RATE_LIMIT_PER_SECOND",

@@ -118,6 +118,18 @@ class Storage(Section):
         "Azure Blob: connection string, or account URL for the identity of the process. Where it is"
         " set, services read and write az, abfs and abfss references, and https ones of that account",
     )
+    s3_endpoint: Url = setting(
+        "S3_ENDPOINT",
+        "",
+        "URL of the server that s3 references lead to, such as https://minio.example:9000. Empty: what"
+        " AWS_ENDPOINT_URL says, or else Amazon's",
+    )
+    gcs_endpoint: Url = setting(
+        "GCS_ENDPOINT",
+        "",
+        "URL of the server that gs references lead to. Empty: what STORAGE_EMULATOR_HOST says, or else"
+        " Google's",
+    )
 
 
 class BusAndRouting(Section):
@@ -159,6 +171,12 @@ class BusAndRouting(Section):
     )
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"
+    )
+    servicebus_prefix: Text = setting(
+        "SERVICEBUS_PREFIX",
+        "",
+        "What the names of topics begin with on Service Bus: each deployment that shares a namespace with"
+        " another has its own, such as `test-`",
     )
     lane_topologies: TopologyList = setting(
         "LANE_TOPOLOGY",
