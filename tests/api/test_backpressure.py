@@ -68,15 +68,6 @@ async def test_burst_may_have_a_limit_of_its_own(tmp_path: Path) -> None:
         await refused(lucius, "b1", "LANE_SATURATED", mode="BURST", doc_id="one")
 
 
-async def test_burst_may_have_a_limit_of_its_own(tmp_path: Path) -> None:
-    limits: dict[str, Any] = {"max_inflight_per_lane": "3", "max_inflight_per_lane_burst": "1"}
-    async with live(tmp_path, **limits) as lucius:
-        await filled(lucius, 3)
-        await refused(lucius, "3", "LANE_SATURATED")
-        await lucius.accepted("b0", mode="BURST", doc_id="one")
-        await refused(lucius, "b1", "LANE_SATURATED", mode="BURST", doc_id="one")
-
-
 async def test_limits_differ_by_tenant_in_the_configuration(tmp_path: Path) -> None:
     own = tmp_path / "tenants.yaml"
     own.write_text(yaml.safe_dump({"tenants": {"small": {"max_inflight": 1}}}))

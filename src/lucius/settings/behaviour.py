@@ -47,7 +47,8 @@ class General(Section):
         "SYSTEM",
         "lucius",
         "Name of this installation: the first folder of every workspace path, and the first part of"
-        " every name on a NATS server",
+        " every name on a NATS server. Keys of App Configuration with this label take the place of the same"
+        " keys without one",
     )
     data_dir: Folder = setting(
         "DATA_DIR", ".lucius", "Directory of the embedded ledger, workspace and keys"
@@ -163,14 +164,6 @@ class Security(Section):
     jwt_issuer: Url = setting("JWT_ISSUER", "", "OIDC issuer, with `jwt`")
     jwt_audience: Text = setting("JWT_AUDIENCE", "", "Audience that tokens must name, with `jwt`")
     jwt_jwks_url: Url = setting("JWT_JWKS_URL", "", "Keys of the issuer, with `jwt`")
-    jwt_roles_claim: Text = setting(
-        "JWT_ROLES_CLAIM", "roles", "Claim that lists a caller's roles, with `jwt`"
-    )
-    jwt_tenants_claim: Text = setting(
-        "JWT_TENANTS_CLAIM",
-        "tenants",
-        "Claim that lists a caller's tenants, with `jwt`; `*` means all",
-    )
     require_reply_token: bool = setting(
         "REQUIRE_REPLY_TOKEN",
         "false",

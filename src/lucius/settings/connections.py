@@ -42,12 +42,6 @@ class Configuration(Section):
         "Azure App Configuration: connection string, or endpoint for the identity of the process. Where"
         " it is set, settings are read there too",
     )
-    appconfig_label: Text = setting(
-        "APPCONFIG_LABEL",
-        "",
-        "Label of this installation's keys in App Configuration; they take the place of the same keys"
-        " without a label",
-    )
 
 
 class Storage(Section):
@@ -145,24 +139,18 @@ class BusAndRouting(Section):
         " that are missing, and `lucius bus provision` creates them",
         shown="`check` on servicebus, else `auto`",
     )
-    nats_url: Text = setting("NATS_URL", "nats://127.0.0.1:4222", "NATS servers, comma-separated")
-    nats_ca: Text = setting(
-        "NATS_CA",
-        "",
-        "File with the certificates of the authorities that NATS servers are checked by; with it, or with a"
-        " tls:// address, the connection is encrypted. Empty: those of the system",
+    nats_url: Text = setting(
+        "NATS_URL",
+        "nats://127.0.0.1:4222",
+        "NATS servers, comma-separated. With tls:// the connection is encrypted; the standard variable"
+        " SSL_CERT_FILE names authorities other than those of the system",
     )
-    nats_certificate: Text = setting(
-        "NATS_CERTIFICATE",
-        "",
-        "File with the certificate that this process shows to NATS servers, which may ask for one. Its"
-        " private key is in the same file, or beside it in one that ends with .key (tls.crt, tls.key)",
-    )
-    nats_credentials: Text = setting(
+    nats_credentials: NameList = setting(
         "NATS_CREDENTIALS",
         "",
-        "Credentials file (.creds) that this process shows to NATS servers. It is read for every"
-        " connection, so a new one needs no restart",
+        "Files by which NATS servers know this process: a credentials file (.creds), which is read for every"
+        " connection; a certificate, whose private key is in the same file, or beside it in one that ends"
+        " with .key (tls.crt, tls.key); or both",
     )
     nats_password: Secret = setting(
         "NATS_PASSWORD",
