@@ -15,7 +15,7 @@ param services array = ['ocr', 'embedding', 'sis']
 @allowed(['shared', 'isolated', 'filtered'])
 param topology string = 'shared'
 
-@description('LUCIUS_SYSTEM and a hyphen, where it is set to another name than lucius.')
+@description('LUCIUS_SERVICEBUS_PREFIX, where it is set.')
 param prefix string = ''
 
 var lanes = 16

@@ -32,7 +32,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> S3Server:
 def opened(url: str, **given: str) -> Workspace:
     """As settings and the variables of its vendor open it."""
     with patch.dict(os.environ, given):
-        return open_workspace(load_settings({"LUCIUS_WORKSPACE_URL": url}))
+        return open_workspace(load_settings({"LUCIUS_WORKSPACE_URL": url, **given}))
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ async def test_an_object_that_does_not_exist_is_none(scheme: str, server: S3Serv
 # -- where it is -------------------------------------------------------------------------------
 
 
-async def signed_at(variable: str = "AWS_ENDPOINT_URL", **given: str) -> str:
+async def signed_at(variable: str = "LUCIUS_S3_ENDPOINT", **given: str) -> str:
     """What a request to a server of S3 was signed for."""
     seen: list[str] = []
 
@@ -153,7 +153,7 @@ async def test_the_region_is_that_of_the_environment(
     server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
-    assert "/eu-north-1/s3/" in await signed_at()
+    assert "/eu-north-1/s3/" in await signed_at("AWS_ENDPOINT_URL")
 
 
 async def test_the_address_of_s3_goes_before_that_of_all_services(
@@ -165,8 +165,30 @@ async def test_the_address_of_s3_goes_before_that_of_all_services(
     assert found.endswith(" /work/x"), "the bucket is in the path"
 
 
+async def test_the_setting_goes_before_the_environment(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert (await signed_at()).endswith(" /work/x")
+
+
+async def test_the_setting_of_google_goes_before_the_environment(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+    root = f"gs://{server.bucket()}/"
+    assert await opened(root, LUCIUS_GCS_ENDPOINT=server.gcs).read(f"{root}x") is None
+
+
 @pytest.mark.parametrize(
-    ("setting", "root"), [("AWS_ENDPOINT_URL", "s3://work"), ("STORAGE_EMULATOR_HOST", "gs://work")]
+    ("setting", "root"),
+    [
+        ("LUCIUS_S3_ENDPOINT", "s3://work"),
+        ("AWS_ENDPOINT_URL", "s3://work"),
+        ("LUCIUS_GCS_ENDPOINT", "gs://work"),
+        ("STORAGE_EMULATOR_HOST", "gs://work"),
+    ],
 )
 def test_documents_cross_a_network_in_the_clear_only_where_someone_has_said_so(
     setting: str, root: str
@@ -177,7 +199,7 @@ def test_documents_cross_a_network_in_the_clear_only_where_someone_has_said_so(
         with pytest.raises(UnsupportedError, match=f"{setting}.*AWS_ALLOW_HTTP"):
             opened(root, **{setting: url})
     allowed = {setting: "http://store.example:9000", "AWS_ALLOW_HTTP": "true"}
-    if setting == "AWS_ENDPOINT_URL":
+    if root.startswith("s3:"):
         opened(root, **allowed)
     else:
         with pytest.raises(UnsupportedError, match=setting):
@@ -210,10 +232,10 @@ async def test_a_store_that_checks_no_conditions_is_refused_at_first_use(
     kind: str, server: S3Server
 ) -> None:
     root = f"s3://{server.bucket()}/"
-    objects = opened(root, AWS_ENDPOINT_URL=getattr(server, kind))
+    objects = opened(root, LUCIUS_S3_ENDPOINT=getattr(server, kind))
     for failure in await refused(objects, root):
         assert failure.code == "STORE_UNCONDITIONAL"
-        assert "AWS_ENDPOINT_URL" in str(failure)
+        assert "LUCIUS_S3_ENDPOINT" in str(failure)
         assert "conditional writes" in str(failure)
 
 
@@ -224,7 +246,7 @@ async def test_without_that_look_two_workers_commit_the_same_step(
 
     monkeypatch.setattr(ObjectWorkspace, "_check", believe)
     root = f"s3://{server.bucket()}/"
-    objects = opened(root, AWS_ENDPOINT_URL=server.unconditional)
+    objects = opened(root, LUCIUS_S3_ENDPOINT=server.unconditional)
     assert await objects.create(f"{root}record", b"one")
     assert await objects.create(f"{root}record", b"two"), "and the first effect is gone"
 

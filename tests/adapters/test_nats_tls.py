@@ -45,29 +45,29 @@ async def carried(server: NatsServer, **settings: str) -> list[str]:
 
 
 async def test_a_server_that_asks_for_a_certificate_is_served_over_tls(
-    authority: Authority, server: NatsServer
+    authority: Authority, server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, _ = authority.issued("client")
-    files = {"NATS_CA": str(authority.file)}
-    shown = {"NATS_CERTIFICATE": str(certificate)}
-    assert await carried(server, **files, **shown) == ["m1"]
-    with pytest.raises(BusUnavailableError):
-        await carried(server, **files)
+    shown = {"NATS_CREDENTIALS": str(certificate)}
     with pytest.raises(BusUnavailableError, match="LUCIUS_NATS_URL"):
         await carried(server, **shown)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+    assert await carried(server, **shown) == ["m1"]
+    with pytest.raises(BusUnavailableError):
+        await carried(server, NATS_URL=server.url.replace("nats:", "tls:"))
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"NATS_CA": "nowhere.pem"}, "nowhere.pem"),
-        ({"NATS_CERTIFICATE": "no.pem"}, "no.pem"),
-    ],
-    ids=str,
-)
-def test_files_that_cannot_be_used_are_named_at_the_start(
-    settings: dict[str, str], said: str
-) -> None:
-    given = {"BUS_BACKEND": "nats", **settings}
-    with pytest.raises(UnsupportedError, match=said):
-        open_bus(load_settings({f"LUCIUS_{k}": v for k, v in given.items()}))
+def opened(*files: Path) -> None:
+    names = ",".join(map(str, files))
+    open_bus(load_settings({"LUCIUS_BUS_BACKEND": "nats", "LUCIUS_NATS_CREDENTIALS": names}))
+
+
+def test_files_that_cannot_be_used_are_named_at_the_start(authority: Authority) -> None:
+    with pytest.raises(UnsupportedError, match=r"no\.pem"):
+        opened(Path("no.pem"))
+    certificate, key = authority.issued("client")
+    with pytest.raises(UnsupportedError, match="several files of one kind"):
+        opened(certificate, authority.file)
+    key.unlink()
+    with pytest.raises(UnsupportedError, match="beside it in one that ends"):
+        opened(certificate)

@@ -55,7 +55,7 @@ async def on_service_bus(
             "bus_backend": "servicebus",
             "bus_provision": "auto",
             "servicebus_connection": stand_in.connection_string,
-            "system": prefix.removesuffix("-") or "lucius",
+            "servicebus_prefix": prefix,
             "protocols": str(file),
         }
         async with (

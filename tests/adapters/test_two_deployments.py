@@ -58,10 +58,10 @@ async def test_a_namespace_is_provisioned_for_one_deployment() -> None:
         first, second = (on_tables(stand_in, account) for account in ("one", "two"))
         assert await provisioned(first)
         assert not await provisioned(first), "the same deployment comes again"
-        with pytest.raises(OtherDeploymentError, match="LUCIUS_SYSTEM") as refused:
+        with pytest.raises(OtherDeploymentError, match="LUCIUS_SERVICEBUS_PREFIX") as refused:
             await provisioned(second)
         assert mark_of(first).name in str(refused.value)
-        own = on_tables(stand_in, "two", SYSTEM="test")
+        own = on_tables(stand_in, "two", SERVICEBUS_PREFIX="test-")
         assert "created topic test-global-bus-replies-p0" in await provisioned(own)
 
 
@@ -80,8 +80,8 @@ async def test_a_process_does_not_start_on_the_topics_of_another_deployment() ->
 async def test_topics_with_a_prefix_carry_messages_under_their_plain_names() -> None:
     async with StandIn() as stand_in:
         plain, other = (
-            on_tables(stand_in, account, SYSTEM=system, BUS_PROVISION="auto")
-            for account, system in (("one", "lucius"), ("two", "test"))
+            on_tables(stand_in, account, SERVICEBUS_PREFIX=prefix, BUS_PROVISION="auto")
+            for account, prefix in (("one", ""), ("two", "test-"))
         )
         mark = mark_of(other)
         async with opened(plain) as bus, opened(other) as beside:

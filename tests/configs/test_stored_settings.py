@@ -32,13 +32,15 @@ def environ(store: StandIn, **more: str) -> dict[str, str]:
 
 
 async def test_a_stored_setting_counts_where_nobody_says_otherwise(store: StandIn) -> None:
-    for name in ("SYSTEM", "QUITE_ELSE", "MAX_INFLIGHT", "SLA_ACTION"):
+    for name in ("NATS_URL", "QUITE_ELSE", "MAX_INFLIGHT", "SLA_ACTION"):
         store.put(f"{SETTINGS}LUCIUS_{name}", "fail" if name == "SLA_ACTION" else "7")
     found = await settings_with_stored(
-        {"LUCIUS_SLA_ACTION": "escalate"}, environ(store, SYSTEM="mine")
+        {"LUCIUS_SLA_ACTION": "escalate"}, environ(store, NATS_URL="mine")
     )
-    assert (found.system, found.max_inflight, found.sla_action) == ("mine", 7, "escalate")
-    sources = [found.sources[f"LUCIUS_{name}"] for name in ("SYSTEM", "MAX_INFLIGHT", "SLA_ACTION")]
+    assert (found.nats_url, found.max_inflight, found.sla_action) == ("mine", 7, "escalate")
+    sources = [
+        found.sources[f"LUCIUS_{name}"] for name in ("NATS_URL", "MAX_INFLIGHT", "SLA_ACTION")
+    ]
     assert sources == ["environment", "app configuration", "command line"]
     assert found.sources["LUCIUS_AUTH"] == "default"
     assert found.warnings == ("unknown setting LUCIUS_QUITE_ELSE",)
@@ -47,7 +49,7 @@ async def test_a_stored_setting_counts_where_nobody_says_otherwise(store: StandI
 async def test_a_label_chooses_among_the_stored(store: StandIn) -> None:
     store.put(f"{SETTINGS}LUCIUS_MAX_INFLIGHT", "7")
     store.put(f"{SETTINGS}LUCIUS_MAX_INFLIGHT", "8", "prod")
-    labelled = await settings_with_stored({}, environ(store, APPCONFIG_LABEL="prod"))
+    labelled = await settings_with_stored({}, environ(store, SYSTEM="prod"))
     assert labelled.max_inflight == 8
     assert (await settings_with_stored({}, environ(store))).max_inflight == 7
 
@@ -58,7 +60,7 @@ async def test_a_bad_stored_value_stops_the_start(store: StandIn) -> None:
         await settings_with_stored({}, environ(store))
 
 
-@pytest.mark.parametrize("name", ["WEBHOOK_SECRET", "CALLBACK_KEYS", "APPCONFIG_LABEL", "DATA_DIR"])
+@pytest.mark.parametrize("name", ["WEBHOOK_SECRET", "CALLBACK_KEYS", "SYSTEM", "DATA_DIR"])
 async def test_secrets_and_what_each_process_has_of_its_own_are_refused(
     store: StandIn, name: str
 ) -> None:

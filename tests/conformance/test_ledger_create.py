@@ -170,6 +170,9 @@ async def test_the_lane_limit_counts_each_mode_by_itself(on: Harness) -> None:
         for made in (make(n, mode=Mode.BURST) for n in range(2, 1000))
         if made.job.plan.routing.lane == lane
     )
+    none = Limits(lane=1, burst_lane=0)
+    outcome = await on.ledger.create(burst.claim, burst.job, burst.events, none)
+    assert outcome == LimitReached("lane"), "BURST has a limit of its own"
     limits = Limits(lane=1)
     assert await on.ledger.create(burst.claim, burst.job, burst.events, limits) == Created()
 

@@ -118,7 +118,7 @@ def test_a_service_may_be_scaled_by_its_subscriptions(
         "keda.trigger=servicebus",
         "keda.identity=me",
         f"bus.topology={topology}",
-        "settings.LUCIUS_SYSTEM=t",
+        "settings.LUCIUS_SERVICEBUS_PREFIX=t-",
     )
     scaler = of_kind("ScaledObject", "azure", *sets)["acme-ocr-burst"]["spec"]
     assert [each["metadata"] for each in scaler["triggers"]] == [

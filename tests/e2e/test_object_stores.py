@@ -35,6 +35,7 @@ class Site:
         roots = [f"s3://{self.bucket}/in", "s3://not-there", f"s3://{FORBIDDEN}"]
         return {
             **self.server.known,
+            "LUCIUS_S3_ENDPOINT": self.server.keyed,
             "LUCIUS_WORKSPACE_URL": f"s3://{self.bucket}/jobs",
             "LUCIUS_INPUT_ROOTS": ",".join(roots),
             "LUCIUS_OUTPUT_ROOTS": f"s3://{self.bucket}/out",
@@ -137,7 +138,7 @@ async def test_what_is_missing_or_forbidden_fails_with_a_code_and_why_says_what_
     [
         ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "AWS_SECRET_ACCESS_KEY"),
         ({"LUCIUS_WORKSPACE_URL": "s3://not-there/jobs"}, "its bucket does not exist: create it"),
-        ({"AWS_ENDPOINT_URL": "unconditional"}, "conditional writes"),
+        ({"LUCIUS_S3_ENDPOINT": "unconditional"}, "conditional writes"),
     ],
 )
 def test_a_server_that_cannot_use_its_workspaces_does_not_start_and_says_why(
@@ -146,8 +147,8 @@ def test_a_server_that_cannot_use_its_workspaces_does_not_start_and_says_why(
     server = shared_s3()
     site = Site(server, server.bucket(), tmp_path)
     given = {**site.env, **changes}
-    if given["AWS_ENDPOINT_URL"] == "unconditional":
-        given["AWS_ENDPOINT_URL"] = server.unconditional
+    if given["LUCIUS_S3_ENDPOINT"] == "unconditional":
+        given["LUCIUS_S3_ENDPOINT"] = server.unconditional
     started = Up(tmp_path, **given)
     try:
         assert started.ended() != 0

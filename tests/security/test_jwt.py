@@ -254,7 +254,7 @@ def test_a_policy_under_which_tokens_could_be_forged_is_refused(changes: dict[st
 def test_claims_give_no_more_than_they_say(
     claims: dict[str, Any], roles: set[str], tenants: set[str] | None
 ) -> None:
-    caller = caller_of({"sub": "s", **claims}, JwtPolicy(ISSUER, AUDIENCE, ""))
+    caller = caller_of({"sub": "s", **claims})
     assert caller.roles == {Role(role) for role in roles}
     assert caller.tenants == tenants
 

@@ -145,16 +145,12 @@ JWT = {
     "AUTH": "jwt",
     "JWT_ISSUER": "https://issuer.other",
     "JWT_AUDIENCE": "others",
-    "JWT_ROLES_CLAIM": "groups",
-    "JWT_TENANTS_CLAIM": "customers",
 }
 CLAIMS = {
     "iss": "https://issuer.other",
     "aud": "others",
-    "groups": ["read"],
-    "customers": ["acme"],
-    "roles": None,
-    "tenants": None,
+    "roles": ["read"],
+    "tenants": ["acme"],
 }
 
 

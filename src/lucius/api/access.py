@@ -20,6 +20,9 @@ from lucius.core.errors import LuciusError
 log = logging.getLogger("lucius")
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
 """Signatures only: `none` and shared secrets are never accepted."""
+ROLES_CLAIM: Final = "roles"
+TENANTS_CLAIM: Final = "tenants"
+"""Claims that list what a caller may do, and for which tenants: an issuer maps its own to them."""
 MAX_TOKEN: Final = 16 * 1024
 _PLAIN: Final = (
     jwt.ExpiredSignatureError,
@@ -67,8 +70,6 @@ class JwtPolicy:
     audience: str
     jwks_url: str
     algorithms: Sequence[str] = ALGORITHMS
-    roles_claim: str = "roles"
-    tenants_claim: str = "tenants"
     leeway_seconds: float = 30.0
 
     def check(self) -> None:
@@ -111,7 +112,7 @@ class JwtAccess:
         except JwksUnavailableError as error:
             raise Problem("AUTHENTICATION_UNAVAILABLE") from error
         ends = int(claims["exp"]) + self._policy.leeway_seconds
-        caller = caller_of(claims, self._policy)
+        caller = caller_of(claims)
         return replace(caller, stands=lambda: self._now() < ends, ends_at=ends)
 
     async def _key(self, text: str) -> jwt.PyJWK:
@@ -136,14 +137,14 @@ class JwtAccess:
         return claims
 
 
-def caller_of(claims: dict[str, Any], policy: JwtPolicy) -> Caller:
+def caller_of(claims: dict[str, Any]) -> Caller:
     """Roles that are not ours are passed over; no tenants claim means no tenant, `*` means all.
 
     A claim can hold what is no Unicode (half of a surrogate pair), and such a name is nobody's.
     """
-    given = claims.get(policy.roles_claim)
+    given = claims.get(ROLES_CLAIM)
     roles = frozenset(Role(r) for r in _roles(given) if r in Role._value2member_map_)
-    tenants = frozenset(_texts(claims.get(policy.tenants_claim)))
+    tenants = frozenset(_texts(claims.get(TENANTS_CLAIM)))
     name = str(claims["sub"])
     if not all(_is_unicode(text) for text in (name, *tenants)):
         raise unauthenticated("the token is not accepted: its claims are not valid Unicode")

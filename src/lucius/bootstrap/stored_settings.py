@@ -8,8 +8,8 @@ from lucius.bootstrap.adapters.configs import stored_settings
 from lucius.settings import Settings, load_settings
 from lucius.settings.stored import check_stored
 
-WHERE: Final = "LUCIUS_APPCONFIG_"
-"""What the settings that say where to look begin with."""
+WHERE: Final = ("LUCIUS_APPCONFIG_CONNECTION", "LUCIUS_SYSTEM")
+"""What the settings that say where to look, and for which label, begin with: files may hold them too."""
 
 
 async def settings_with_stored(
@@ -20,6 +20,6 @@ async def settings_with_stored(
     given = {**environ, **options}
     named = load_settings({name: given[name] for name in given if name.startswith(WHERE)})
     connection = named.appconfig_connection.get_secret_value()
-    stored = await stored_settings(connection, named.appconfig_label)
+    stored = await stored_settings(connection, named.system)
     check_stored(stored)
     return load_settings(environ, options=options, stored=stored)

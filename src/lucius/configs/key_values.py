@@ -49,8 +49,8 @@ def overlaid(found: Iterable[KeyValue]) -> dict[str, KeyValue]:
     entries = {each.key: each for each in both}
     if SENTINEL not in entries:
         raise ProtocolError(
-            f"App Configuration has no key {SENTINEL}, neither with LUCIUS_APPCONFIG_LABEL nor without"
-            " a label: create it with any value, and change it after every change of other keys"
+            f"App Configuration has no key {SENTINEL}, neither with the label of LUCIUS_SYSTEM nor"
+            " without one: create it with any value, and change it after every change of other keys"
         )
     return entries
 

@@ -89,7 +89,7 @@ class InflightCounts:
             return LimitReached("tenant")
         if limits.total is not None and self.total >= limits.total:
             return LimitReached("total")
-        most = limits.lane
+        most = limits.of_lane(group.mode)
         if most is not None and self.lanes.get((group.lane, group.mode), 0) >= most:
             return LimitReached("lane")
         return None

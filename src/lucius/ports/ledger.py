@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from lucius.core.effects import Event
 from lucius.core.job import Job
+from lucius.core.plan import Mode
 from lucius.core.record import record
 from lucius.core.states import JobState
 from lucius.ports.keys import KeyStore
@@ -35,6 +36,11 @@ class Limits:
     total: int | None = None
     lane: int | None = None
     """Per lane and mode."""
+    burst_lane: int | None = None
+    """Per lane in mode BURST; none: as `lane`."""
+
+    def of_lane(self, mode: str) -> int | None:
+        return self.burst_lane if mode == Mode.BURST and self.burst_lane is not None else self.lane
 
 
 NO_LIMITS = Limits()

@@ -46,8 +46,8 @@ class General(Section):
         "SYSTEM",
         "lucius",
         "Name of this installation: the first folder of every workspace path, and the first part of"
-        " every name on a NATS server. On Service Bus the names of topics begin with it too, unless it is"
-        " `lucius`",
+        " every name on a NATS server. Keys of App Configuration with this label take the place of the same"
+        " keys without one",
     )
     data_dir: Folder = setting(
         "DATA_DIR", ".lucius", "Directory of the embedded ledger, workspace and keys"
@@ -139,6 +139,11 @@ class LimitsSection(Section):
     max_inflight_per_lane: WholeNumber = setting(
         "MAX_INFLIGHT_PER_LANE", "none", "Live jobs per lane and mode"
     )
+    max_inflight_per_lane_burst: WholeNumber = setting(
+        "MAX_INFLIGHT_PER_LANE_BURST",
+        "none",
+        "Live jobs per lane in mode BURST; none: LUCIUS_MAX_INFLIGHT_PER_LANE",
+    )
     rate_limit_per_second: Rate = setting(
         "RATE_LIMIT_PER_SECOND",
         "none",
@@ -158,14 +163,6 @@ class Security(Section):
     jwt_issuer: Url = setting("JWT_ISSUER", "", "OIDC issuer, with `jwt`")
     jwt_audience: Text = setting("JWT_AUDIENCE", "", "Audience that tokens must name, with `jwt`")
     jwt_jwks_url: Url = setting("JWT_JWKS_URL", "", "Keys of the issuer, with `jwt`")
-    jwt_roles_claim: Text = setting(
-        "JWT_ROLES_CLAIM", "roles", "Claim that lists a caller's roles, with `jwt`"
-    )
-    jwt_tenants_claim: Text = setting(
-        "JWT_TENANTS_CLAIM",
-        "tenants",
-        "Claim that lists a caller's tenants, with `jwt`; `*` means all",
-    )
     require_reply_token: bool = setting(
         "REQUIRE_REPLY_TOKEN",
         "false",

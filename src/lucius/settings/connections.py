@@ -43,12 +43,6 @@ class Configuration(Section):
         "Azure App Configuration: connection string, or endpoint for the identity of the process. Where"
         " it is set, settings are read there too",
     )
-    appconfig_label: Text = setting(
-        "APPCONFIG_LABEL",
-        "",
-        "Label of this installation's keys in App Configuration; they take the place of the same keys"
-        " without a label",
-    )
 
 
 class Storage(Section):
@@ -119,6 +113,18 @@ class Storage(Section):
         "Azure Blob: connection string, or account URL for the identity of the process. Where it is"
         " set, services read and write az, abfs and abfss references, and https ones of that account",
     )
+    s3_endpoint: Url = setting(
+        "S3_ENDPOINT",
+        "",
+        "URL of the server that s3 references lead to, such as https://minio.example:9000. Empty: what"
+        " AWS_ENDPOINT_URL says, or else Amazon's",
+    )
+    gcs_endpoint: Url = setting(
+        "GCS_ENDPOINT",
+        "",
+        "URL of the server that gs references lead to. Empty: what STORAGE_EMULATOR_HOST says, or else"
+        " Google's",
+    )
 
 
 class BusAndRouting(Section):
@@ -134,24 +140,18 @@ class BusAndRouting(Section):
         " that are missing, and `lucius bus provision` creates them",
         shown="`check` on servicebus, else `auto`",
     )
-    nats_url: Text = setting("NATS_URL", "nats://127.0.0.1:4222", "NATS servers, comma-separated")
-    nats_ca: Text = setting(
-        "NATS_CA",
-        "",
-        "File with the certificates of the authorities that NATS servers are checked by; with it, or with a"
-        " tls:// address, the connection is encrypted. Empty: those of the system",
+    nats_url: Text = setting(
+        "NATS_URL",
+        "nats://127.0.0.1:4222",
+        "NATS servers, comma-separated. With tls:// the connection is encrypted; the standard variable"
+        " SSL_CERT_FILE names authorities other than those of the system",
     )
-    nats_certificate: Text = setting(
-        "NATS_CERTIFICATE",
-        "",
-        "File with the certificate that this process shows to NATS servers, which may ask for one. Its"
-        " private key is in the same file, or beside it in one that ends with .key (tls.crt, tls.key)",
-    )
-    nats_credentials: Text = setting(
+    nats_credentials: NameList = setting(
         "NATS_CREDENTIALS",
         "",
-        "Credentials file (.creds) that this process shows to NATS servers. It is read for every"
-        " connection, so a new one needs no restart",
+        "Files by which NATS servers know this process: a credentials file (.creds), which is read for every"
+        " connection; a certificate, whose private key is in the same file, or beside it in one that ends"
+        " with .key (tls.crt, tls.key); or both",
     )
     nats_password: Secret = setting(
         "NATS_PASSWORD",
@@ -160,6 +160,12 @@ class BusAndRouting(Section):
     )
     servicebus_connection: Secret = setting(
         "SERVICEBUS_CONNECTION", "", "Azure Service Bus: connection string or namespace"
+    )
+    servicebus_prefix: Text = setting(
+        "SERVICEBUS_PREFIX",
+        "",
+        "What the names of topics begin with on Service Bus: each deployment that shares a namespace with"
+        " another has its own, such as `test-`",
     )
     lane_topologies: TopologyList = setting(
         "LANE_TOPOLOGY",

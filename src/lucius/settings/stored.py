@@ -12,8 +12,8 @@ log = logging.getLogger("lucius.settings")
 
 RELOADED: Final = ("max_attempts", "ack_timeout", "lease", *BACKOFFS)
 """A change counts for jobs that are accepted from then on. Every other one waits for the next start."""
-NEVER_STORED: Final = ("appconfig_label", "data_dir", "url")
-"""Where App Configuration is, where this process keeps its files, and what only clients read."""
+NEVER_STORED: Final = ("system", "data_dir", "url")
+"""The label of what is stored, where this process keeps its files, and what only clients read."""
 
 
 def when_stored(name: str) -> str:

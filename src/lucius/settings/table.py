@@ -47,7 +47,6 @@ SECTIONS: Final[tuple[type[Section], ...]] = (
 
 PAUSES: Final = 7
 """A job may stay paused for seven times as long as it may live: people pause over holidays."""
-DEFAULT_SYSTEM: Final = "lucius"
 
 
 class Line(NamedTuple):
@@ -142,6 +141,7 @@ class Settings(
             tenant=self.max_inflight_per_tenant,
             total=self.max_inflight,
             lane=self.max_inflight_per_lane,
+            burst_lane=self.max_inflight_per_lane_burst,
         )
 
     def topologies(self) -> tuple[str, ...]:
@@ -152,8 +152,7 @@ class Settings(
     @property
     def topic_prefix(self) -> str:
         """What the names of topics begin with: other deployments may share a namespace of Service Bus."""
-        own = self.bus_backend == "servicebus" and self.system != DEFAULT_SYSTEM
-        return f"{self.system}-" if own else ""
+        return self.servicebus_prefix if self.bus_backend == "servicebus" else ""
 
     @property
     def lane_topology(self) -> str:

@@ -18,12 +18,12 @@ _S3_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _GCS_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _S3_REFUSED: Final = (
     "the store refuses the caller. Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the role of this"
-    " process, which needs GetObject, PutObject, DeleteObject and ListBucket; AWS_ENDPOINT_URL and"
+    " process, which needs GetObject, PutObject, DeleteObject and ListBucket; LUCIUS_S3_ENDPOINT and"
     " AWS_REGION say where it asks"
 )
 _GCS_REFUSED: Final = (
     "the store refuses the caller. Check GOOGLE_APPLICATION_CREDENTIALS, or the identity of this process,"
-    " which needs the role Storage Object User; STORAGE_EMULATOR_HOST says where it asks"
+    " which needs the role Storage Object User; LUCIUS_GCS_ENDPOINT says where it asks"
 )
 
 
@@ -43,7 +43,7 @@ def s3(endpoint: str) -> Stores:
 
     return Stores(
         schemes=("s3",),
-        setting="AWS_ENDPOINT_URL",
+        setting="LUCIUS_S3_ENDPOINT",
         object="an object of S3",
         container="bucket",
         containers=_S3_BUCKET,
@@ -66,7 +66,7 @@ def gcs(endpoint: str) -> Stores:
 
     return Stores(
         schemes=("gs",),
-        setting="STORAGE_EMULATOR_HOST",
+        setting="LUCIUS_GCS_ENDPOINT",
         object="an object of Google Cloud Storage",
         container="bucket",
         containers=_GCS_BUCKET,

@@ -62,8 +62,6 @@ def jwt_access(settings: Settings) -> JwtAccess:
             issuer=settings.jwt_issuer,
             audience=settings.jwt_audience,
             jwks_url=settings.jwt_jwks_url,
-            roles_claim=settings.jwt_roles_claim,
-            tenants_claim=settings.jwt_tenants_claim,
         )
     )
 

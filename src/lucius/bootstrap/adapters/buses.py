@@ -1,8 +1,9 @@
 """Which bus, and who creates what it needs."""
 
 import ssl
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from lucius.bootstrap.adapters.unsupported import UnsupportedError, key_beside, optional
@@ -10,6 +11,8 @@ from lucius.buses.memory import MemoryBus
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Bus, Provisioner
 from lucius.settings import Settings
+
+CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 
 
 def open_bus(settings: Settings) -> Bus:
@@ -50,18 +53,38 @@ def nats_servers(settings: Settings) -> tuple[list[str], str]:
     return servers, users[0] if users else ""
 
 
+def nats_files(settings: Settings) -> tuple[str, str]:
+    """The credentials file and the certificate by which NATS servers know this process, as far as given."""
+    certificates = [each for each in settings.nats_credentials if _is_certificate(each)]
+    credentials = [each for each in settings.nats_credentials if each not in certificates]
+    if len(certificates) > 1 or len(credentials) > 1:
+        raise UnsupportedError(
+            "LUCIUS_NATS_CREDENTIALS names several files of one kind: it takes a credentials file (.creds),"
+            " a certificate in PEM form, or one of each"
+        )
+    return "".join(credentials), "".join(certificates)
+
+
+def _is_certificate(path: str) -> bool:
+    """A file that cannot be read is none: it is named where its credentials are asked for."""
+    try:
+        return CERTIFICATE in Path(path).read_bytes()
+    except OSError:
+        return False
+
+
 def nats_user(settings: Settings) -> dict[str, Any]:
     """This process for NATS: by a credentials file, a user and a password, or a token. One of them."""
     user, password = nats_servers(settings)[1], settings.nats_password.get_secret_value()
-    if settings.nats_credentials:
+    if credentials := nats_files(settings)[0]:
         if user or password:
             raise UnsupportedError(
-                "LUCIUS_NATS_CREDENTIALS and LUCIUS_NATS_PASSWORD, or a user in LUCIUS_NATS_URL, say who this"
-                " process is: set one of them"
+                "a credentials file in LUCIUS_NATS_CREDENTIALS and LUCIUS_NATS_PASSWORD, or a user in"
+                " LUCIUS_NATS_URL, say who this process is: set one of them"
             )
         reading = optional("lucius.buses.nats.credentials", "LUCIUS_NATS_CREDENTIALS", "nats")
         try:
-            found: dict[str, Any] = reading.credentials(settings.nats_credentials)
+            found: dict[str, Any] = reading.credentials(credentials)
         except BusUnavailableError as error:
             raise UnsupportedError(str(error)) from error
         return found
@@ -76,18 +99,17 @@ def nats_user(settings: Settings) -> dict[str, Any]:
 
 def nats_tls(settings: Settings) -> dict[str, Any]:
     """Where a certificate is named, or an address that asks for encryption."""
-    ca, certificate = settings.nats_ca, settings.nats_certificate
-    if not ca and not certificate and not settings.nats_url.startswith("tls://"):
+    certificate = nats_files(settings)[1]
+    if not certificate and not settings.nats_url.startswith("tls://"):
         return {}
     try:
-        context = ssl.create_default_context(cafile=ca or None)
+        context = ssl.create_default_context()
         if certificate:
             context.load_cert_chain(certificate, key_beside(certificate))
     except (OSError, ValueError) as error:
         raise UnsupportedError(
-            "LUCIUS_NATS_CA and LUCIUS_NATS_CERTIFICATE name files in PEM form, with the private key in the"
-            f" same file or beside it in one that ends with .key, and one of"
-            f" {', '.join(filter(None, (ca, certificate)))} cannot be used: {error}"
+            "LUCIUS_NATS_CREDENTIALS names a certificate in PEM form with its private key in the same file or"
+            f" beside it in one that ends with .key, and {certificate} cannot be used: {error}"
         ) from error
     return {"tls": context}
 

@@ -16,7 +16,7 @@ async def open_config(settings: Settings, stored: StoredSettings | None = None) 
         return FileConfig(settings.protocol_paths(), policy=settings.retry_policy())
     opened: ConfigSource = await app_configuration().open_app_configuration(
         settings.appconfig_connection.get_secret_value(),
-        settings.appconfig_label,
+        settings.system,
         (stored or StoredSettings(settings)).policy,
     )
     return opened

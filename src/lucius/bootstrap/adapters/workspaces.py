@@ -29,8 +29,8 @@ from lucius.workspaces.places import Places
 INSTALLATION_FILE: Final = "installation"
 BLOB_SCHEMES: Final = ("az", "abfs", "abfss", "https")
 S3_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-GCS_ENDPOINT: Final = "STORAGE_EMULATOR_HOST"
-"""The standard variables that name other servers than Amazon's and Google's."""
+GCS_ENDPOINTS: Final = ("STORAGE_EMULATOR_HOST",)
+"""The standard variables that name other servers than Amazon's and Google's, where ours are empty."""
 MOST_OF_A_DOCUMENT: Final = 100 * 1024 * 1024
 """Bytes of a document that services read at an https address, below one in LUCIUS_INPUT_ROOTS."""
 SERVED_SCHEMES: Final = ("file", "mem", "s3", "gs", *BLOB_SCHEMES)
@@ -117,19 +117,22 @@ def _stores(settings: Settings, account: Account | None, named: Collection[str])
         azure = optional("lucius.workspaces.azure_blob", "LUCIUS_BLOB_CONNECTION", "azure")
         yield azure.blobs(account)
     if "s3" in named:
-        named_by = S3_ENDPOINTS[0] if os.environ.get(S3_ENDPOINTS[0]) else S3_ENDPOINTS[1]
         clear = os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
-        yield _buckets("s3").s3(_endpoint(named_by, os.environ.get(named_by, ""), clear=clear))
+        given = {"LUCIUS_S3_ENDPOINT": settings.s3_endpoint}
+        yield _buckets("s3").s3(_endpoint(given, S3_ENDPOINTS, clear=clear))
     if "gs" in named:
-        yield _buckets("gs").gcs(_endpoint(GCS_ENDPOINT, os.environ.get(GCS_ENDPOINT, "")))
+        given = {"LUCIUS_GCS_ENDPOINT": settings.gcs_endpoint}
+        yield _buckets("gs").gcs(_endpoint(given, GCS_ENDPOINTS))
 
 
 def _buckets(scheme: str) -> ModuleType:
     return optional("lucius.workspaces.buckets", f"a place at {scheme}://", "s3")
 
 
-def _endpoint(name: str, url: str, *, clear: bool = False) -> str:
+def _endpoint(given: dict[str, str], standard: Sequence[str], *, clear: bool = False) -> str:
     """Keys and documents do not cross a network in the clear, unless someone has said so."""
+    named = given | {name: os.environ.get(name, "") for name in standard}
+    name, url = next(((name, url) for name, url in named.items() if url), ("", ""))
     if url and not is_guarded(url) and not (clear and url.startswith("http:")):
         raise UnsupportedError(
             f"{name}={show(url)}: it must begin with https://, or with http:// on this machine. A store of S3"

@@ -57,5 +57,5 @@ def _block(path: str, wanted: re.Pattern[str], name: str) -> str:
 def unusable(path: str, why: str) -> BusUnavailableError:
     return BusUnavailableError(
         f"LUCIUS_NATS_CREDENTIALS names {path}, which cannot be used: {why}. It takes a credentials file"
-        " (.creds) of a NATS user, as `nsc generate creds` writes it"
+        " (.creds) of a NATS user, as `nsc generate creds` writes it, or a certificate in PEM form"
     )

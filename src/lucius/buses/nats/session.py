@@ -26,8 +26,8 @@ PING: Final = 5
 """Seconds between two pings on a quiet connection. Two unanswered pings end it."""
 NOBODY: Final = "Start a server with JetStream (nats-server -js), or let LUCIUS_NATS_URL name one"
 REFUSED: Final = (
-    "It asks who this is: set LUCIUS_NATS_CREDENTIALS, LUCIUS_NATS_PASSWORD (of the user in"
-    " LUCIUS_NATS_URL, or a token) or LUCIUS_NATS_CERTIFICATE"
+    "It asks who this is: set LUCIUS_NATS_CREDENTIALS (a credentials file or a certificate) or"
+    " LUCIUS_NATS_PASSWORD (of the user in LUCIUS_NATS_URL, or a token)"
 )
 RIGHTS: Final = (
     "The user of this process needs the rights that docs/how-to/nats.md lists under Who may connect"

@@ -127,7 +127,7 @@ class Administrator:
         if (other := others_mark(mark, names)) is not None:
             raise OtherDeploymentError(
                 f"topic {mark.topic} belongs to another deployment ({other}; this one is {mark.name})."
-                " Give this one topics of its own with another LUCIUS_SYSTEM, or another namespace. If"
+                " Give this one topics of its own with LUCIUS_SERVICEBUS_PREFIX, or another namespace. If"
                 f" the other one is gone, delete its subscription {other}"
             )
 

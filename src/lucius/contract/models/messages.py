@@ -148,7 +148,7 @@ class DirectiveMessage(View):
     routing_key_used: RoutingKey
     reply_topic: str = Field(
         description="Where replies over the bus go: the topic's name on the broker, with"
-        " the prefix of the installation",
+        " `LUCIUS_SERVICEBUS_PREFIX`",
         examples=["global-bus-replies-p15"],
     )
     schema_version: SchemaVersion

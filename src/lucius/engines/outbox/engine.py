@@ -39,8 +39,8 @@ SATURATED: Final = {
     "tenant": "as many jobs of this tenant are live as LUCIUS_MAX_INFLIGHT_PER_TENANT, or the tenant's own"
     " max_inflight, allows: repeat the request when some have ended",
     "total": "as many jobs are live as LUCIUS_MAX_INFLIGHT allows: repeat the request when some have ended",
-    "lane": "as many jobs that share a queue with this one are live as LUCIUS_MAX_INFLIGHT_PER_LANE"
-    " allows: repeat the request when some have ended",
+    "lane": "as many jobs that share a queue with this one are live as LUCIUS_MAX_INFLIGHT_PER_LANE, or in"
+    " mode BURST LUCIUS_MAX_INFLIGHT_PER_LANE_BURST, allows: repeat the request when some have ended",
 }
 """The message of the 429, by the limit that is reached."""
 ReadBacklog = Callable[[], Awaitable[Sequence[BacklogRow]]]

@@ -48,7 +48,7 @@ class Levels:
         self._counts.add(cell, change)
 
     async def saturated(self, cell: InflightGroup, limits: Limits) -> LimitReached | None:
-        if limits.total is None and limits.lane is None:
+        if limits.total is None and limits.of_lane(cell.mode) is None:
             return None
         if self._read_at is None or self._now() - self._read_at >= FRESH:
             await self.read()
