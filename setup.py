@@ -16,22 +16,21 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 CORE = (
-    *(
-        "attempts",
-        "callbacks",
-        "decide",
-        "dispatch",
-        "drafts",
-        "idempotency",
-        "leases",
-        "references",
-    ),
-    *("retry", "routing", "sequence", "ticks", "turn", "wire"),
+    "decide",
+    "callbacks",
+    "turn",
+    "idempotency",
+    "references",
+    "retry",
+    "routing",
+    "sequence",
+    "ticks",
+    "wire",
 )
-STORED = ("event_codec", "job_codec", "json_form", "plan_codec")
+STORED = ("job_codec", "json_form", "plan_codec")
 HOT = [
     *(f"src/lucius/core/{name}.py" for name in CORE),
-    *(f"src/lucius/ledgers/stored/{name}.py" for name in STORED),
+    *(f"src/lucius/adapters/ledgers/stored/{name}.py" for name in STORED),
 ]
 """Functions that every job calls many times and no I/O. Modules of records stay Python: mypyc loses their
 `ClassVar`s, and gains nothing where `dataclasses` writes the methods."""

@@ -30,7 +30,7 @@ from bench import (
 from bench.disk import keep_apart, new_folder_us
 from bench.measure import calibration, show
 from lucius import build
-from lucius.bootstrap.collector import settle_collector
+from lucius.app.lifecycle import settle_collector
 
 RESULTS = Path(__file__).parent / "results.json"
 QUICK = "--quick" in sys.argv

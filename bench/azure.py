@@ -9,17 +9,17 @@ from typing import Any
 from bench.azure_bare import BareLoop, Recorder, prepared
 from bench.azure_memory import IndexedTables
 from bench.measure import spending
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.azure.opening import open_tables
+from lucius.adapters.ledgers.azure.store import Act, Change, Store, row_of
+from lucius.adapters.ledgers.azure.tables import AzureTables
+from lucius.adapters.ledgers.azure.wakeups import new_wakeup, partition_of, ready_row
+from lucius.adapters.ledgers.memory import MemoryLeases
+from lucius.adapters.ledgers.stored.json_form import micros
 from lucius.core.routing import lane_of
-from lucius.engines.outbox.lane_leases import LeasedLanes
-from lucius.ledgers.azure.opening import open_tables
-from lucius.ledgers.azure.store import Act, Change, Store, row_of
-from lucius.ledgers.azure.tables import AzureTables
-from lucius.ledgers.azure.wakeups import new_wakeup, partition_of, ready_row
-from lucius.ledgers.memory_leases import MemoryLeases
-from lucius.ledgers.stored.json_form import micros
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.ownership import LeasedLanes
 from tests.azurite_server import Azurite
 from tests.conformance.azure_ledgers import ALL, LANES, fresh_prefix, single, split
 from tests.conformance.jobs import at, life_of, make

@@ -8,8 +8,18 @@ from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError
 from azure.data.tables.aio import TableClient, TableServiceClient
 
-from lucius.ledgers.azure.store import ETAG, PARTITION, ROW, Act, Change, Etags, Refused, Row, Store
-from lucius.ledgers.azure.tables import _filter, _operation
+from lucius.adapters.ledgers.azure.store import (
+    ETAG,
+    PARTITION,
+    ROW,
+    Act,
+    Change,
+    Etags,
+    Refused,
+    Row,
+    Store,
+)
+from lucius.adapters.ledgers.azure.tables import _filter, _operation
 
 
 @dataclass

@@ -4,7 +4,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from lucius.ledgers.azure.store import Change, Etags, Refused, Row
+from lucius.adapters.ledgers.azure.store import Change, Etags, Refused, Row
 from tests.memory_tables import Key, MemoryTables, _selected
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from lucius.ledgers.sqlite import rows
-from lucius.ledgers.sqlite.ledger import SqliteLedger
-from lucius.ledgers.sqlite.schema import connect
+from lucius.adapters.ledgers.sqlite import rows
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
+from lucius.adapters.ledgers.sqlite.schema import connect
 
 Statement = tuple[str, Sequence[Any]]
 Row = Sequence[Any]

@@ -17,7 +17,7 @@ from bench.measure import Spent, percentile, spending
 from bench.sampling import NotSampledError, sample
 from bench.transitions import envelope
 from bench.wire import Connection
-from lucius.bootstrap.listening import free_port
+from lucius.app.lifecycle import free_port
 from lucius.client import ENDED, Client
 
 LUCIUS = str(Path(sys.executable).parent / "lucius")

@@ -13,12 +13,12 @@ from unittest.mock import patch
 
 from bench.measure import calibration, show
 from bench.transitions import Driver
-from lucius.admission.faults import Faults
-from lucius.admission.secrets import PayloadSecrets
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.job import Job, Step
 from lucius.core.record import copied, record
-from lucius.engines.outbox.cache import JobCache
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.admission.faults import Faults
+from lucius.engine.admission.secrets import PayloadSecrets
+from lucius.engine.cache import JobCache
 
 ROUNDS: Final = 60
 JOBS: Final = 300

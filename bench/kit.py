@@ -15,12 +15,12 @@ from typing import Any
 
 from bench.echo import Echo
 from bench.measure import spending
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.workspaces.memory import MemoryWorkspace
 from lucius.core.wire import directive_properties, effect_key, message_id
 from lucius.platform import ServiceRunner
-from lucius.platform.directive import parse_directive
+from lucius.platform.messages import parse_directive
 from lucius.ports.bus import Delivery, Message, Subscription
-from lucius.workspaces.memory import MemoryWorkspace
 
 TOPIC, REPLIES, READER = "global-bus-p4", "global-bus-replies-p4", "reader"
 WAIT = timedelta(seconds=20)

@@ -12,9 +12,9 @@ from typing import Any
 
 from bench.bare import record, replay, replay_by_row
 from bench.ledger_bulk import LANES, bulk_load, live_id, queue
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.core.effects import Decision
-from lucius.core.states import JobState
-from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.core.job import JobState
 from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import Made, at, life_of, make
 

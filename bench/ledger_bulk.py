@@ -5,16 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lucius.adapters.ledgers.rules import group_of, queue_of, ready_steps
+from lucius.adapters.ledgers.sqlite.rows import ADD_JOBS, ADD_PLANS
+from lucius.adapters.ledgers.sqlite.schema import connect, migrate
+from lucius.adapters.ledgers.stored.job_codec import SCHEMA, encode_events, encode_job
+from lucius.adapters.ledgers.stored.json_form import maybe_micros, micros
+from lucius.adapters.ledgers.stored.plan_codec import encode_plan
 from lucius.core.decide import decide
 from lucius.core.effects import Event
 from lucius.core.job import Job
-from lucius.ledgers.rules import group_of, queue_of, ready_steps
-from lucius.ledgers.sqlite.rows import ADD_JOBS, ADD_PLANS
-from lucius.ledgers.sqlite.schema import connect, migrate
-from lucius.ledgers.stored.event_codec import encode_events
-from lucius.ledgers.stored.job_codec import SCHEMA, encode_job
-from lucius.ledgers.stored.json_form import maybe_micros, micros
-from lucius.ledgers.stored.plan_codec import encode_plan
 from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
 
 LANES = range(16)

@@ -23,7 +23,7 @@ import aiohttp
 from bench.end_to_end import Server, outputs_of, serving
 from bench.measure import spending
 from bench.transitions import envelope
-from lucius.bootstrap.listening import free_port
+from lucius.app.lifecycle import free_port
 from lucius.client import Client
 
 ROUNDS: Final = 4

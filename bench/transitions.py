@@ -13,16 +13,15 @@ from typing import Any
 
 from bench.bare import record, replay, replay_by_row
 from bench.measure import percentile, spending
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Outbox
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
+from lucius.app.engine import Outbox
 from lucius.core.effects import Effect, PublishDirective
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
-from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.engines.outbox.loop import OwedEffects
-from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.core.job import Job, JobState
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.loop import OwedEffects
 from lucius.ports.ledger import Ledger
 from tests.wiring import outbox
 

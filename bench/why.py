@@ -7,11 +7,11 @@ from statistics import quantiles
 from time import perf_counter
 from typing import Any
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.insight import insight, listening
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
-from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
+from lucius.app.operations import insight, listening
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
 from lucius.ports.lanes import ALL_LANES
 from tests.wiring import outbox
 

@@ -9,10 +9,9 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from lucius.bootstrap.azure_stack import ACCOUNT, azurite_command, azurite_options
-from lucius.bootstrap.broker import die_with_parent
-from lucius.bootstrap.listening import free_port
-from lucius.bootstrap.stack_part import PartMissingError
+from lucius.app.azure_stack import ACCOUNT, azurite_command, azurite_options
+from lucius.app.lifecycle import free_port
+from lucius.app.stacks import PartMissingError, die_with_parent
 
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Azurite's own, from its documentation: it opens nothing but an Azurite that was given no other."""

@@ -6,15 +6,15 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusReceiver
 from nats.js.errors import NotFoundError
 
-from lucius.buses.memory import MemoryBus
-from lucius.buses.nats import NatsBus
-from lucius.buses.nats.names import decoded, token, topic_of
-from lucius.buses.service_bus.administration import Administrator
-from lucius.buses.service_bus.bus import ServiceBus
-from lucius.buses.service_bus.wire import seen
-from lucius.buses.subscriptions import DeadLetter, Queue
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.buses.nats import NatsBus
+from lucius.adapters.buses.nats.session import decoded, token, topic_of
+from lucius.adapters.buses.service_bus.administration import Administrator
+from lucius.adapters.buses.service_bus.bus import ServiceBus
+from lucius.adapters.buses.service_bus.wire import seen
+from lucius.adapters.buses.subscriptions import DeadLetter, Queue
 from lucius.ports.bus import Bus
-from lucius.telemetry.spans import TracedBus
+from lucius.system.spans import TracedBus
 
 
 async def dead_letters(bus: Bus, name: str, topics: Sequence[str]) -> list[DeadLetter]:

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from random import Random
 
+from lucius.adapters.ledgers.azure.store import Change, Etags, Refused
 from lucius.core.errors import LedgerUnavailableError
-from lucius.ledgers.azure.store import Change, Etags, Refused
 from tests.memory_tables import MemoryTables
 
 LONGEST = 0.5

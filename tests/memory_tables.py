@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import count
 
-from lucius.ledgers.azure.store import (
+from lucius.adapters.ledgers.azure.store import (
     ETAG,
     EXISTS,
     MISSING,

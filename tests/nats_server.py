@@ -9,7 +9,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from lucius.bootstrap.broker import die_with_parent
+from lucius.app.stacks import die_with_parent
 
 
 class NatsServer:

@@ -22,7 +22,7 @@ from typing import IO, Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from lucius.bootstrap.broker import die_with_parent
+from lucius.app.stacks import die_with_parent
 
 Environ = dict[str, Any]
 App = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from lucius.standins.service_bus import StandIn
+from lucius.dev.standins.service_bus import StandIn
 
 STARTERS = {id(each) for each in (subprocess, multiprocessing, concurrent.futures, StandIn)}
 NAMES = {

@@ -5,20 +5,20 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from lucius.admission.ingress import Ingress
-from lucius.bootstrap.outbox import Outbox
-from lucius.bootstrap.outbox import outbox as wired
-from lucius.bootstrap.runtime import Runtime
+from lucius.app.engine import Outbox
+from lucius.app.engine import outbox as wired
+from lucius.app.runtime import Runtime
+from lucius.app.settings import Settings
 from lucius.core.job import Job
 from lucius.core.routing import TOPOLOGIES
-from lucius.engines.outbox.loop import OwedEffects
-from lucius.engines.outbox.ownership import EMBEDDED, LostServices
-from lucius.gateway.bus_gateway import Backlog, BusGateway
+from lucius.engine.admission.ingress import Ingress
+from lucius.engine.gateway import Backlog, BusGateway
+from lucius.engine.loop import OwedEffects
+from lucius.engine.ownership import EMBEDDED, LostServices
 from lucius.ports.bus import BoundTenants, Bus
 from lucius.ports.config import ConfigSource
 from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import Ledger, Limits
-from lucius.settings import Settings
 
 
 class NoneHeldBack:

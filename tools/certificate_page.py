@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from lucius.certificate.checks import CHECKS, GROUPS
-from lucius.certificate.checks.process import DRAIN_SECONDS
-from lucius.certificate.examined import Patience
-from lucius.certificate.samples import FILE, SLOW_SECONDS
+from lucius.dev.certificate.checks import CHECKS, GROUPS
+from lucius.dev.certificate.checks.process import DRAIN_SECONDS
+from lucius.dev.certificate.examinee import FILE, SLOW_SECONDS, Patience
 
 _HEAD: Final = """# The certificate
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lucius.settings.table import ROWS
+from lucius.app.settings.loading import ROWS
 
 CONTROL: Final = ("orchestrator", "reconciler", "invoker")
 ON_THE_BUS: Final = (*CONTROL, "service")

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from lucius.api import asyncapi
-from lucius.settings import settings_page
+from lucius.app.settings import settings_page
+from lucius.http import asyncapi
 from tools.certificate_page import certificate_page
 from tools.chart_secrets import chart_secrets
 from tools.codes_pages import causes_page, errors_page

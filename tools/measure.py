@@ -20,8 +20,8 @@ from statistics import median, quantiles
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
-from lucius.bootstrap.listening import free_port
-from lucius.settings.table import ROWS
+from lucius.app.lifecycle import free_port
+from lucius.app.settings.loading import ROWS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SMALL: Final = 60

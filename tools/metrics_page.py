@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import Final
 
-from lucius.api.metrics import HttpInstruments
-from lucius.engines.outbox.metrics import EngineInstruments
-from lucius.engines.temporal.metrics import TemporalInstruments
-from lucius.ledgers.azure.metrics import TableInstruments
-from lucius.platform.measures import ServiceInstruments
-from lucius.server.connections import ConnectionInstruments
-from lucius.telemetry.instruments import Instrument
+from lucius.adapters.ledgers.azure.tables import TableInstruments
+from lucius.engine.metrics import EngineInstruments
+from lucius.engine.temporal.metrics import TemporalInstruments
+from lucius.http.limits import ConnectionInstruments
+from lucius.http.routing import HttpInstruments
+from lucius.platform.bodies import ServiceInstruments
+from lucius.system.instruments import Instrument
 
 _HEAD: Final = """# Metrics
 
-Generated from `src/lucius/engines/outbox/metrics.py`, `src/lucius/engines/temporal/metrics.py`,
-`src/lucius/api/metrics.py`, `src/lucius/server/connections.py`, `src/lucius/platform/measures.py` and
-`src/lucius/ledgers/azure/metrics.py`. Do not edit.
+Generated from `src/lucius/engine/metrics.py`, `src/lucius/engine/temporal/metrics.py`,
+`src/lucius/http/routing.py`, `src/lucius/http/limits.py`, `src/lucius/platform/bodies.py` and
+`src/lucius/adapters/ledgers/azure/tables.py`. Do not edit.
 
 `GET /metrics` answers in Prometheus' text format, also during an outage. Counters that have not moved yet
 are shown as 0 where their labels are known beforehand. Labels come from the configuration or closed sets;

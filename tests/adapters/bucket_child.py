@@ -10,15 +10,15 @@ import sys
 from typing import Any
 from unittest.mock import patch
 
-from lucius.bootstrap.adapters.workspaces import open_workspace
+from lucius.adapters.workspaces.objects import ObjectWorkspace
+from lucius.app.adapters import open_workspace
+from lucius.app.settings import load_settings
 from lucius.core.wire import effect_key
 from lucius.platform import CommitRecord, Commits, Output
 from lucius.platform.commit import folders
-from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.messages import Directive, parse_directive
 from lucius.platform.task import Task
 from lucius.ports.workspace import Workspace
-from lucius.settings import load_settings
-from lucius.workspaces.objects import ObjectWorkspace
 
 
 def directive(root: str, attempt_no: int) -> Directive:

@@ -11,13 +11,13 @@ from datetime import timedelta
 from azure.servicebus._pyamqp.aio import _connection_async
 from obstore.store import AzureStore
 
-from lucius.buses.service_bus import connecting
-from lucius.configs.key_value_store import open_store
-from lucius.ledgers.azure.opening import open_tables
-from lucius.ledgers.azure.store import Act, Change, row_of
+from lucius.adapters.buses.service_bus import connecting
+from lucius.adapters.configs.app_configuration import open_store
+from lucius.adapters.ledgers.azure.opening import open_tables
+from lucius.adapters.ledgers.azure.store import Act, Change, row_of
+from lucius.adapters.workspaces.azure_account import Account
+from lucius.adapters.workspaces.azure_blob import stores_of
 from lucius.ports.bus import Message, Subscription
-from lucius.workspaces.azure_account import Account
-from lucius.workspaces.azure_blob import stores_of
 
 ACCOUNT = "devstoreaccount1"
 PLAN = connecting.Plan()

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from lucius.workspaces import notes, promises, together
-from lucius.workspaces.files import NOTES_FILE
-from lucius.workspaces.notes import Notes
+from lucius.adapters.workspaces import files as together
+from lucius.adapters.workspaces import records, write_ahead_files
+from lucius.adapters.workspaces.files import NOTES_FILE
+from lucius.adapters.workspaces.records import Notes
 
 Names = dict[str, int | None]
 """By path: the inode of a file, None for a folder."""
@@ -51,7 +52,7 @@ class ForgetfulDisk:
         with ExitStack() as stack:
             for name in ("fsync", "link", "replace", "mkdir"):
                 stack.enter_context(patch.object(os, name, self._watched(getattr(os, name))))
-            for module in (together, promises):
+            for module in (together, write_ahead_files):
                 synced = self._watched(module.sync_file_system, self._sync_all)
                 stack.enter_context(patch.object(module, "sync_file_system", synced))
             committed = Notes._committed
@@ -65,7 +66,7 @@ class ForgetfulDisk:
                     self._remember()
                     return done
 
-            stack.enter_context(patch.object(notes.Notes, "_committed", watched))
+            stack.enter_context(patch.object(records.Notes, "_committed", watched))
             yield
             self._remember()
 

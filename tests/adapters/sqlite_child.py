@@ -8,8 +8,8 @@ import resource
 import sys
 from pathlib import Path
 
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.core.errors import LedgerUnavailableError
-from lucius.ledgers.sqlite.ledger import SqliteLedger
 from tests.conformance.jobs import life_of, make
 
 TASKS = 50

@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 from obstore.store import MemoryStore
 
+from lucius.adapters.workspaces import azure_blob
+from lucius.adapters.workspaces.azure_account import Account, BlobConnectionError, account_of
+from lucius.adapters.workspaces.azure_blob import blobs, stores_of
+from lucius.adapters.workspaces.objects import ObjectWorkspace
+from lucius.app.azure_stack import create_container
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
-from lucius.standins.azurite import create_container
-from lucius.workspaces import azure_blob
-from lucius.workspaces.azure_account import Account, BlobConnectionError, account_of
-from lucius.workspaces.azure_blob import blobs, stores_of
-from lucius.workspaces.objects import ObjectWorkspace
 from tests.azurite_server import shared_azurite
 
 HOST = "name.blob.core.windows.net"

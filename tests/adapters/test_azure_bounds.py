@@ -2,9 +2,9 @@
 
 import pytest
 
-from lucius.core.states import JobState
-from lucius.ledgers.azure import lists
-from lucius.ledgers.azure.pending import Pending, pending_of
+from lucius.adapters.ledgers.azure import lists
+from lucius.adapters.ledgers.azure.copies import Pending, pending_of
+from lucius.core.job import JobState
 from lucius.ports.ledger import JobQuery
 from tests.conformance.azure_ledgers import single, split
 from tests.conformance.jobs import at, make

@@ -8,18 +8,23 @@ from typing import Any
 
 import pytest
 
-from lucius.api.explain import instant
-from lucius.api.views import job_view
+from lucius.adapters.ledgers.azure import names
+from lucius.adapters.ledgers.azure.copies import Pending
+from lucius.adapters.ledgers.azure.heads import (
+    COLUMNS,
+    JOB_COLUMNS,
+    StepsHead,
+    job_columns,
+    job_row,
+    text,
+)
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.store import Row
 from lucius.core.decide import decide
 from lucius.core.effects import Decision
 from lucius.core.inputs import Ticked
 from lucius.core.job import Job
-from lucius.ledgers.azure import names
-from lucius.ledgers.azure.columns import JOB_COLUMNS, job_columns, text
-from lucius.ledgers.azure.heads import COLUMNS, StepsHead, job_row
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.pending import Pending
-from lucius.ledgers.azure.store import Row
+from lucius.http.views import instant, job_view
 from lucius.ports.ledger import Created
 from tests.conformance.azure_ledgers import EVENTS, JOBS, OUTBOX, STEPS, TENANTS, single, split
 from tests.conformance.jobs import ack_of, at, failure_of, life_of, make, release_of

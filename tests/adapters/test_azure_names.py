@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lucius.adapters.ledgers.azure import names
 from lucius.core.errors import LedgerError
 from lucius.core.ids import new_job_id
 from lucius.core.limits import TENANT_KEY_CHARACTERS, tenant_fits
-from lucius.ledgers.azure import names
 
 FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
 ANYTHING = st.text(

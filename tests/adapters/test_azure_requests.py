@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.opening import open_tables
+from lucius.adapters.ledgers.azure.scanning import AHEAD
+from lucius.adapters.ledgers.azure.store import Store
+from lucius.adapters.ledgers.azure.wakeups import LaneTable, new_wakeup
+from lucius.adapters.ledgers.stored.json_form import micros
 from lucius.core.decide import decide
 from lucius.core.job import Job
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.opening import open_tables
-from lucius.ledgers.azure.scanning import AHEAD
-from lucius.ledgers.azure.store import Store
-from lucius.ledgers.azure.wakeups import LaneTable, new_wakeup
-from lucius.ledgers.stored.json_form import micros
 from lucius.ports.ledger import Created, DueJob
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import JOBS, LANES, TENANTS, fresh_prefix, single, split

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from azure.data.tables.aio import TableServiceClient
 
-from lucius.bootstrap.adapters.ledgers import open_ledger
+from lucius.adapters.ledgers.azure.heads import Layout
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.projections import Tables
+from lucius.adapters.ledgers.azure.split import SplitTables
+from lucius.app.adapters import open_ledger
+from lucius.app.settings import load_settings
 from lucius.core.errors import LedgerError, LedgerRowUnreadableError
 from lucius.core.ids import new_job_id
-from lucius.ledgers.azure.layout import Layout
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.projections import Tables
-from lucius.ledgers.azure.split import SplitTables
 from lucius.ports.ledger import Created
-from lucius.settings import load_settings
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import (
     EVENTS,

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.store import Store
 from lucius.core.errors import LedgerError
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.store import Store
 from lucius.ports.ledger import Created, Inflight, Limits, Sweeps, Unfinished
 from tests.conformance.azure_ledgers import single, split
 from tests.conformance.jobs import START, make

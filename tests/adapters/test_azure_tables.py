@@ -10,22 +10,21 @@ import pytest
 from aiohttp import web
 from azure.data.tables.aio import TableServiceClient
 
-from lucius.bootstrap.adapters.ledgers import open_ledger
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.azure_stack import ACCOUNT
-from lucius.bootstrap.listening import free_port
-from lucius.core.errors import LedgerError, LedgerUnavailableError
-from lucius.ledgers.azure.opening import TableConnectionError, open_tables
-from lucius.ledgers.azure.store import Act, Change, row_of, service_time
-from lucius.ledgers.azure.tables import (
+from lucius.adapters.ledgers.azure.opening import TableConnectionError, open_tables
+from lucius.adapters.ledgers.azure.store import Act, Change, row_of, service_time
+from lucius.adapters.ledgers.azure.tables import (
     FIRST_WAIT,
     TRIES,
     UNSURE_TRIES,
     AzureTables,
     LedgerForbiddenError,
 )
+from lucius.app.adapters import UnsupportedError, open_ledger
+from lucius.app.azure_stack import ACCOUNT
+from lucius.app.lifecycle import free_port
+from lucius.app.settings import load_settings
+from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.ports.ledger import Ledger
-from lucius.settings import load_settings
 from tests.azurite_server import KEY, shared_azurite
 from tests.conformance.azure_ledgers import fresh_prefix
 from tests.memory_tables import MemoryTables
@@ -270,6 +269,6 @@ async def test_a_table_name_of_which_nothing_is_left_is_refused(tmp_path: Path) 
 async def test_without_the_sdk_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "lucius.ledgers.azure.opening", None)
+    monkeypatch.setitem(sys.modules, "lucius.adapters.ledgers.azure.opening", None)
     with pytest.raises(UnsupportedError, match=r"pip install 'lucius\[azure\]'"):
         await opened(tmp_path, shared_azurite().table_connection)

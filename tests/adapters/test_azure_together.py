@@ -5,9 +5,17 @@ from collections.abc import Sequence
 
 import pytest
 
+from lucius.adapters.ledgers.azure.store import (
+    MISSING,
+    MOST_CHARACTERS,
+    Act,
+    Change,
+    Etags,
+    Refused,
+    Together,
+    row_of,
+)
 from lucius.core.errors import LedgerError, LedgerUnavailableError
-from lucius.ledgers.azure.store import MISSING, Act, Change, Etags, Refused, row_of
-from lucius.ledgers.azure.together import MOST_CHARACTERS, Together
 from tests.memory_tables import MemoryTables
 
 

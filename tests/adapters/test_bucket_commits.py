@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.adapters.workspaces import open_workspace
+from lucius.app.adapters import open_workspace
+from lucius.app.settings import load_settings
 from lucius.platform.task import SMALL
 from lucius.ports.workspace import Workspace
-from lucius.settings import load_settings
 from tests.adapters.bucket_child import directive, work
 from tests.s3_server import S3Server, shared_s3
 

@@ -8,13 +8,12 @@ from unittest.mock import patch
 import pytest
 from aiohttp import web
 
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.adapters.workspaces import check_workspace, open_workspace
+from lucius.adapters.workspaces.buckets import gcs, s3
+from lucius.adapters.workspaces.objects import ObjectWorkspace
+from lucius.app.adapters import UnsupportedError, check_workspace, open_workspace
+from lucius.app.settings import load_settings
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
 from lucius.ports.workspace import Workspace
-from lucius.settings import load_settings
-from lucius.workspaces.buckets import gcs, s3
-from lucius.workspaces.objects import ObjectWorkspace
 from tests.s3_server import S3Server, shared_s3
 
 NO_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "GOOGLE_BEARER_TOKEN")

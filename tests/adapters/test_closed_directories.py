@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lucius.adapters.workspaces.local import LocalWorkspace
 from lucius.core.errors import WorkspaceRefusedError
-from lucius.workspaces.local import LocalWorkspace
 
 
 async def test_the_refusal_names_the_directory_and_the_settings(tmp_path: Path) -> None:

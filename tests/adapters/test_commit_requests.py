@@ -8,14 +8,14 @@ import obstore
 import pytest
 from obstore.store import MemoryStore
 
+from lucius.adapters.workspaces.azure_account import Account
+from lucius.adapters.workspaces.azure_blob import blobs as blobs_of
+from lucius.adapters.workspaces.objects import ObjectWorkspace
 from lucius.core.wire import effect_key
 from lucius.platform import CommitRecord, Commits, Output, WorkspaceRecords
 from lucius.platform.commit import folders
-from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.messages import Directive, parse_directive
 from lucius.platform.task import SMALL, Task
-from lucius.workspaces.azure_account import Account
-from lucius.workspaces.azure_blob import blobs as blobs_of
-from lucius.workspaces.objects import ObjectWorkspace
 
 
 @pytest.fixture

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.adapters.workspaces import check_workspace
-from lucius.buses.service_bus import connecting
-from lucius.configs import key_value_store
+from lucius.adapters.buses.service_bus import connecting
+from lucius.adapters.configs import app_configuration
+from lucius.adapters.ledgers.azure import opening
+from lucius.adapters.workspaces import azure_blob
+from lucius.adapters.workspaces.azure_account import account_of
+from lucius.app.adapters import UnsupportedError, check_workspace
+from lucius.app.settings import SettingsError, load_settings
 from lucius.core.errors import LuciusError
-from lucius.ledgers.azure import opening
-from lucius.settings import SettingsError, load_settings
-from lucius.workspaces import azure_blob
-from lucius.workspaces.azure_account import account_of
 
 KEY = "a2V5a2V5a2V5a2V5"
 NAMESPACE = "lucius.servicebus.windows.net"
@@ -56,7 +55,7 @@ def administrator(connection: str) -> object:
 
 
 def configuration(connection: str) -> object:
-    return key_value_store.open_store(connection)
+    return app_configuration.open_store(connection)
 
 
 def blobs(connection: str) -> object:
@@ -90,7 +89,7 @@ PARTS: dict[str, tuple[Callable[[str], object], Any, str, str]] = {
     ),
     "configuration": (
         configuration,
-        key_value_store,
+        app_configuration,
         "https://lucius.azconfig.io",
         f"Endpoint=https://lucius.azconfig.io;Id=id;Secret={KEY}",
     ),

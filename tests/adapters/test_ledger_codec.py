@@ -9,14 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lucius.adapters.ledgers.stored.job_codec import (
+    SCHEMA,
+    decode_events,
+    decode_job,
+    encode_events,
+    encode_job,
+)
+from lucius.adapters.ledgers.stored.json_form import instant, micros, pack
+from lucius.adapters.ledgers.stored.plan_codec import decode_plan, encode_plan
 from lucius.core.decide import decide
 from lucius.core.errors import LedgerCorruptError, LedgerTooNewError
-from lucius.core.packed import Packed
 from lucius.core.plan import Carried, RetryPolicy, Sla, StepPlan
-from lucius.ledgers.stored.event_codec import decode_events, encode_events
-from lucius.ledgers.stored.job_codec import SCHEMA, decode_job, encode_job
-from lucius.ledgers.stored.json_form import instant, micros, pack
-from lucius.ledgers.stored.plan_codec import decode_plan, encode_plan
+from lucius.core.record import Packed
 from tests.conformance.jobs import at, life_of, make, plan_of
 from tests.conformance.ledger_scripts import ACTIONS, WORLDS, input_of
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from lucius.buses.linked import LinkedBus, ServicesLink, Word
-from lucius.buses.memory import MemoryBus
-from lucius.buses.packets import MOST, Packets
+from lucius.adapters.buses.linked import LinkedBus, ServicesLink, Word
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.buses.packets import MOST, Packets
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
-from lucius.core.packed import Packed
+from lucius.core.record import Packed
 from lucius.ports.bus import Delivery, Message, Property, Subscription
 from tests.bus_looks import backlog, dead_letters
 from tests.virtual import run_virtually

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from nats.aio.client import Client
 
-from lucius.buses.nats import NatsBus
+from lucius.adapters.buses.nats import NatsBus
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
 from lucius.ports.bus import Message, Subscription
 from tests.bus_looks import backlog, dead_letters

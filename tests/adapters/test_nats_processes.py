@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.broker import BrokerMissingError, die_with_parent, local_nats
-from lucius.bootstrap.listening import free_port
+from lucius.app.lifecycle import free_port
+from lucius.app.stacks import BrokerMissingError, die_with_parent, local_nats
 from tests.faults.server import LUCIUS, REPOSITORY, Server, command, ready
 from tests.faults.test_kill import ended
 from tests.nats_server import shared_server

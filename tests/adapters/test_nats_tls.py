@@ -7,11 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from lucius.bootstrap.adapters.buses import open_bus
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
+from lucius.app.adapters import UnsupportedError, open_bus
+from lucius.app.settings import load_settings
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Message, Subscription
-from lucius.settings import load_settings
 from tests.certificates import Authority
 from tests.nats_server import NatsServer
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.adapters.buses import open_bus
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
+from lucius.app.adapters import UnsupportedError, open_bus
+from lucius.app.settings import load_settings
 from lucius.core.errors import BusUnavailableError
-from lucius.settings import load_settings
 from tests.adapters.test_nats_tls import carried
 from tests.nats_operator import Operator
 from tests.nats_server import NatsServer

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from lucius.workspaces import notes as module
-from lucius.workspaces.creations import NewNote
-from lucius.workspaces.files import NOTES_FILE
-from lucius.workspaces.notes import Notes
+from lucius.adapters.workspaces import records as module
+from lucius.adapters.workspaces.files import NOTES_FILE
+from lucius.adapters.workspaces.records import NewNote, Notes
 
 EARLIER = """
 CREATE TABLE notes (key TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;

@@ -12,18 +12,17 @@ from unittest.mock import patch
 
 import pytest
 
+from lucius.adapters.workspaces import write_ahead_files
+from lucius.adapters.workspaces.files import SYNCS_FILE_SYSTEMS, SyncRound
+from lucius.adapters.workspaces.local import LocalWorkspace, path_of
+from lucius.adapters.workspaces.write_ahead_files import Promises
 from lucius.core.wire import effect_key
 from lucius.platform import CommitRecord, Commits, Output
 from lucius.platform.commit import folders, record_uri
-from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.errors import CommittedOutputLostError
+from lucius.platform.messages import Directive, parse_directive
 from lucius.platform.task import SMALL, Task
 from lucius.ports.workspace import Workspace
-from lucius.workspaces import promises
-from lucius.workspaces.files import SYNCS_FILE_SYSTEMS
-from lucius.workspaces.local import LocalWorkspace, path_of
-from lucius.workspaces.promises import Promises
-from lucius.workspaces.together import SyncRound
 from tests.adapters.power import ForgetfulDisk, Moment
 
 pytestmark = pytest.mark.skipif(not SYNCS_FILE_SYSTEMS, reason="the disk is watched on Linux")
@@ -272,7 +271,7 @@ async def test_what_a_killed_process_promised_is_on_disk_before_its_promise_is_d
     disk = ForgetfulDisk(folder)
     os.makedirs(folder / "out")
     disk._sync_all()
-    monkeypatch.setattr(promises, "ABANDONED_SECONDS", 0.0)
+    monkeypatch.setattr(write_ahead_files, "ABANDONED_SECONDS", 0.0)
     with disk.watching():
         record = await served(opened(folder, "first"), directive(folder, "job_1"))
         await opened(folder, "first")._promises.settle()
@@ -285,7 +284,7 @@ async def test_a_folder_that_cannot_be_opened_keeps_no_other_promise_from_being_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "out").mkdir()
-    monkeypatch.setattr(promises, "ABANDONED_SECONDS", 0.0)
+    monkeypatch.setattr(write_ahead_files, "ABANDONED_SECONDS", 0.0)
     await served(opened(tmp_path, "first"), directive(tmp_path, "job_1"))
     workspace = opened(tmp_path, "first")
 

@@ -7,12 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from lucius.buses.pull_gateway import BATCH, BatchedReplies, GatewayRefusedError, PullBus
+from lucius.adapters.buses.pull_gateway import BATCH, BatchedReplies, GatewayRefusedError, PullBus
 from lucius.client import ProblemError, UnreachableError
 from lucius.client.plain import PlainClient
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
-from lucius.platform.directive import Directive, parse_directive
-from lucius.platform.replies import ReplyForm
+from lucius.platform.messages import Directive, ReplyForm, parse_directive
 from tests.virtual import run_virtually
 
 WAIT = timedelta(seconds=1)

@@ -12,14 +12,14 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from lucius.buses.service_bus import ServiceBus, intake
-from lucius.buses.service_bus.administration import Plan
-from lucius.buses.service_bus.connecting import ConnectionSettingError, open_service_bus
-from lucius.buses.service_bus.faults import MissingEntityError, MissingRuleError
+from lucius.adapters.buses.service_bus import ServiceBus, intake
+from lucius.adapters.buses.service_bus.administration import Plan
+from lucius.adapters.buses.service_bus.connecting import ConnectionSettingError, open_service_bus
+from lucius.adapters.buses.service_bus.wire import MissingEntityError, MissingRuleError
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
+from lucius.dev.standins.service_bus import StandIn
+from lucius.dev.standins.service_bus.queue import Queue
 from lucius.ports.bus import Delivery, Message, Subscription
-from lucius.standins.service_bus import StandIn
-from lucius.standins.service_bus.queue import Queue
 from tests.bus_looks import backlog, dead_letters
 
 TOPICS = ("t0", "t1", "t2")

@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from lucius.buses.service_bus import ServiceBus
-from lucius.buses.service_bus.administration import Administrator, Plan
-from lucius.buses.service_bus.connecting import open_administrator, open_service_bus
-from lucius.buses.service_bus.faults import MissingEntityError
+from lucius.adapters.buses.service_bus import ServiceBus
+from lucius.adapters.buses.service_bus.administration import Administrator, Plan
+from lucius.adapters.buses.service_bus.connecting import open_administrator, open_service_bus
+from lucius.adapters.buses.service_bus.wire import MissingEntityError
 from lucius.core.errors import BusUnavailableError
+from lucius.dev.standins.service_bus import Broker, StandIn
+from lucius.dev.standins.service_bus.broker import LISTEN, SEND, Access, Policy
 from lucius.ports.bus import Message, Subscription
-from lucius.standins.service_bus import Broker, StandIn
-from lucius.standins.service_bus.access import LISTEN, SEND, Access, Policy
 
 KEY = "c2VjcmV0"
 WANTED = [Subscription("t", "w")]

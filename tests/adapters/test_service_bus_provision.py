@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.adapters.buses import open_bus, open_provisioner
-from lucius.bootstrap.adapters.configs import open_config
-from lucius.bootstrap.provisioning import provision_bus, subscriptions
-from lucius.buses.service_bus.connecting import Plan, open_administrator
-from lucius.buses.service_bus.rules import RuleTooLongError, excluding, step_types_of, taking
+from lucius.adapters.buses.service_bus.administration import (
+    RuleTooLongError,
+    excluding,
+    step_types_of,
+    taking,
+)
+from lucius.adapters.buses.service_bus.connecting import Plan, open_administrator
+from lucius.app.adapters import open_bus, open_config, open_provisioner
+from lucius.app.provisioning import provision_bus, subscriptions
+from lucius.app.settings import Settings, load_settings
 from lucius.core.plan import Mode
 from lucius.core.routing import TOPOLOGIES, directive_topic
+from lucius.dev.standins.service_bus import StandIn
 from lucius.ports.bus import NOTICES, Message, Provisioner, Subscription
-from lucius.settings import Settings, load_settings
-from lucius.standins.service_bus import StandIn
 
 SERVICE = Subscription("t", "ocr", {"step_type": ("OCR",), "mode": ("BURST",)})
 CATCH_ALL = Subscription("t", "unclaimed", catch_all=True)

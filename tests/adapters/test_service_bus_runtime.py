@@ -12,9 +12,9 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from lucius.core.trace_context import is_traceparent
+from lucius.core.ids import is_traceparent
+from lucius.dev.standins.service_bus import StandIn
 from lucius.platform import Output, Service, Task
-from lucius.standins.service_bus import StandIn
 from tests.api.live import Live, live
 
 LONGEST = "s" * 64

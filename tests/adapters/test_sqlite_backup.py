@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from lucius.adapters.ledgers.sqlite.backup import restore
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.core.errors import (
     LedgerCorruptError,
     LedgerError,
     LedgerLockedError,
     LedgerTooNewError,
 )
-from lucius.ledgers.sqlite.backup import restore
-from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import life_of, make
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.core.decide import decide
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.inputs import CancelRequested
-from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Created
 from tests.conformance.jobs import at, life_of, make
 

@@ -10,6 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from lucius.adapters.ledgers.sqlite import lists as sqlite_list
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
+from lucius.adapters.ledgers.sqlite.schema import (
+    LOG_BYTES,
+    MIGRATIONS,
+    allocate_log,
+    connect,
+    migrate,
+    version_of,
+)
 from lucius.core.errors import (
     LedgerCorruptError,
     LedgerError,
@@ -18,16 +28,6 @@ from lucius.core.errors import (
     LedgerUnavailableError,
 )
 from lucius.core.job import Job
-from lucius.ledgers.sqlite import lists as sqlite_list
-from lucius.ledgers.sqlite.ledger import SqliteLedger
-from lucius.ledgers.sqlite.schema import (
-    LOG_BYTES,
-    MIGRATIONS,
-    allocate_log,
-    connect,
-    migrate,
-    version_of,
-)
 from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import life_of, make
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.core.decide import decide
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
-from lucius.ledgers.sqlite.ledger import SqliteLedger
 from tests.conformance.jobs import Made, at, make
 
 FOREVER = at(10**8)

@@ -6,16 +6,15 @@ from uuid import uuid4
 
 import pytest
 
-from lucius.bootstrap.adapters.records import open_records
-from lucius.bootstrap.adapters.workspaces import open_workspace
+from lucius.adapters.ledgers.azure.opening import open_tables
+from lucius.adapters.ledgers.azure.records import KEPT, TableRecords
+from lucius.app.adapters import open_records, open_workspace
+from lucius.app.settings import Settings, load_settings
 from lucius.core.errors import LuciusError
 from lucius.core.ids import new_job_id
-from lucius.ledgers.azure.opening import open_tables
-from lucius.ledgers.azure.records import KEPT, TableRecords
 from lucius.platform import WorkspaceRecords
-from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.messages import Directive, parse_directive
 from lucius.platform.records import MINE, Begun
-from lucius.settings import Settings, load_settings
 from tests.azurite_server import shared_azurite
 from tests.memory_tables import MemoryTables
 

@@ -9,13 +9,13 @@ from uuid import uuid4
 
 import pytest
 
-from lucius.bootstrap.adapters.buses import open_bus, open_provisioner
-from lucius.bootstrap.deployment import mark_of
-from lucius.buses.service_bus.faults import MissingEntityError
+from lucius.adapters.buses.service_bus.wire import MissingEntityError
+from lucius.app.adapters import open_bus, open_provisioner
+from lucius.app.provisioning import mark_of
+from lucius.app.settings import Settings, load_settings
 from lucius.core.errors import OtherDeploymentError
+from lucius.dev.standins.service_bus import StandIn
 from lucius.ports.bus import Bus, Message
-from lucius.settings import Settings, load_settings
-from lucius.standins.service_bus import StandIn
 from tests.api.live import live
 from tests.nats_server import shared_server
 

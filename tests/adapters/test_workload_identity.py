@@ -18,9 +18,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from lucius.standins.azurite import create_container
-from lucius.standins.service_bus import Broker, StandIn
-from lucius.standins.service_bus.access import EVERYTHING, Access, Grant
+from lucius.app.azure_stack import create_container
+from lucius.dev.standins.service_bus import Broker, StandIn
+from lucius.dev.standins.service_bus.broker import EVERYTHING, Access, Grant
 from tests.azurite_server import Azurite
 from tests.certificates import Authority
 

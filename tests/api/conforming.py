@@ -5,10 +5,10 @@ import re
 import httpx
 from pydantic import BaseModel
 
-from lucius.api.app import ROUTES
-from lucius.api.problems import MEDIA_TYPE
-from lucius.api.routing import JSON, ApiRoute
-from lucius.contract.models.problems import ProblemView, UnreadyView
+from lucius.contract.models.base import ProblemView, UnreadyView
+from lucius.http.app import ROUTES
+from lucius.http.problems import MEDIA_TYPE
+from lucius.http.routing import JSON, ApiRoute
 from tests.contract.fitting import misfits
 
 PATTERNS = [(route, re.compile(re.sub(r"\{\w+\}", r"[^/:]+", route.path))) for route in ROUTES]

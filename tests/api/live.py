@@ -9,10 +9,10 @@ from typing import Any
 
 import httpx
 
-from lucius.bootstrap.building import build
-from lucius.bootstrap.runtime import Runtime
+from lucius.app.building import build
+from lucius.app.runtime import Runtime
+from lucius.app.settings import load_settings
 from lucius.platform import Service
-from lucius.settings import load_settings
 from tests.api.conforming import Conforming
 
 BOUND = ("jobId", "stepId", "attempt_no", "lease_id")

@@ -9,14 +9,7 @@ from typing import Any
 import httpx
 from starlette.requests import Request
 
-from lucius.admission.ingress import IngressPolicy
-from lucius.api.access import KeyAccess
-from lucius.api.app import create_app
-from lucius.api.context import Caller, Role
-from lucius.api.keys import KeyFile
-from lucius.api.limits import HostCheck, RateLimit, WaitLimit
-from lucius.api.problems import Problem
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
 from lucius.core.errors import (
     BusUnavailableError,
     LedgerCorruptError,
@@ -25,12 +18,19 @@ from lucius.core.errors import (
 )
 from lucius.core.plan import TEMPORAL
 from lucius.core.references import ReferencePolicy
-from lucius.engines.temporal.engine import TemporalEngine
-from lucius.engines.temporal.remote import RemoteInvoker
+from lucius.engine.admission.ingress import IngressPolicy
+from lucius.engine.temporal.engine import TemporalEngine
+from lucius.engine.temporal.invoker_client import RemoteInvoker
+from lucius.http.access import KeyAccess
+from lucius.http.app import create_app
+from lucius.http.context import Caller, Role
+from lucius.http.keys import KeyFile
+from lucius.http.limits import HostCheck, RateLimit, WaitLimit
+from lucius.http.owner import Owner, Refusing
+from lucius.http.problems import Problem
 from lucius.ports.bus import Subscription
 from lucius.ports.config import TenantConfig
 from lucius.ports.ledger import Limits
-from lucius.server.owner import Owner, Refusing
 from tests.api.world import CATALOG, ENVELOPE, World, accepted, bearer, client_of, context_of
 from tests.wiring import gateway_on
 

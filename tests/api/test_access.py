@@ -6,10 +6,10 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api.app import ROUTES
-from lucius.api.context import Caller, Role
-from lucius.api.problems import Problem
-from lucius.api.routing import ApiRoute
+from lucius.http.app import ROUTES
+from lucius.http.context import Caller, Role
+from lucius.http.problems import Problem
+from lucius.http.routing import ApiRoute
 from tests.api.world import ENVELOPE, World, accepted, client_of, context_of
 
 GUARDED = [route for route in ROUTES if route.access.role is not None]

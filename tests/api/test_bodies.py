@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucius.api.body import _keys, _keys_by_level, parsed
-from lucius.api.context import ApiOptions
-from lucius.api.problems import Problem
+from lucius.http.body import _keys, _keys_by_level, parsed
+from lucius.http.context import ApiOptions
+from lucius.http.problems import Problem
 from tests.api.live import BOUND, live
 from tests.api.live import ENVELOPE as LIVE_ENVELOPE
 from tests.api.world import ENVELOPE, World, bearer, client_of, context_of

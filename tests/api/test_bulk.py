@@ -9,10 +9,10 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api import bulk_orders
-from lucius.api.context import Caller, Role
 from lucius.core.effects import Outcome
-from lucius.engines.outbox.windows import LEAST
+from lucius.engine.windows import LEAST
+from lucius.http.context import Caller, Role
+from lucius.http.routes import bulk
 from lucius.ports.ledger import JobQuery
 from tests.api.live import Live, live
 from tests.api.world import World, accepted, client_of, context_of
@@ -52,7 +52,7 @@ async def test_a_dry_run_counts_and_moves_nothing(lucius: Live) -> None:
 async def test_a_dry_run_counts_all_that_match_beyond_the_limit(
     lucius: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_orders, "PAGE_SIZE", 2)
+    monkeypatch.setattr(bulk, "PAGE_SIZE", 2)
     jobs = [await lucius.accepted(str(number)) for number in range(7)]
     for limit, more in ((3, True), (6, True), (7, False)):
         answer = await lucius.bulk("cancel", {}, dry_run=True, limit=limit)
@@ -82,7 +82,7 @@ async def test_what_matches_is_paused_resumed_and_cancelled(lucius: Live) -> Non
 async def test_a_limit_is_kept_and_the_same_request_goes_on(
     lucius: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_orders, "PAGE_SIZE", 2)
+    monkeypatch.setattr(bulk, "PAGE_SIZE", 2)
     for number in range(7):
         await lucius.accepted(str(number))
     seen = []
@@ -111,11 +111,9 @@ async def test_orders_are_given_a_bounded_number_at_once(world: World) -> None:
         for number in range(200):
             await accepted(client, payload={"n": number})
     context = context_of(world)
-    tally = await bulk_orders.order_matching(
-        context.engine, JobQuery(), lambda job: True, order, 10_000
-    )
+    tally = await bulk.order_matching(context.engine, JobQuery(), lambda job: True, order, 10_000)
     assert (tally.applied, tally.matched) == (200, 200)
-    assert 1 < most <= bulk_orders.JOBS_AT_ONCE
+    assert 1 < most <= bulk.JOBS_AT_ONCE
 
 
 async def test_the_whole_dlq_is_redriven_and_repeating_it_is_harmless(lucius: Live) -> None:
@@ -159,7 +157,7 @@ async def test_refusals_are_counted_by_code(tmp_path: Path) -> None:
 async def test_refusals_are_listed_up_to_a_number(
     lucius: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk_orders, "MAX_LISTED_REFUSALS", 2)
+    monkeypatch.setattr(bulk, "MAX_LISTED_REFUSALS", 2)
     for key in ("a", "b", "c"):
         await lucius.failed(key)
     answer = await lucius.bulk("redrive", {}, payload={"language": 7})

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.core.states import StepState
+from lucius.core.job import StepState
 from tests.api.world import World, accepted, bearer
 
 

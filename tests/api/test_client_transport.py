@@ -3,7 +3,7 @@
 import asyncio
 from unittest.mock import Mock
 
-from lucius.server.transport import ClientTransport
+from lucius.http.server import ClientTransport
 
 
 def transport() -> tuple[ClientTransport, Mock]:

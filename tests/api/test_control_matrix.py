@@ -13,9 +13,8 @@ from lucius.core.inputs import (
     ResultReceived,
     ResultStatus,
 )
-from lucius.core.job import Fault
-from lucius.core.states import TERMINAL_JOB, StepState
-from lucius.core.states import JobState as J
+from lucius.core.job import TERMINAL_JOB, Fault, StepState
+from lucius.core.job import JobState as J
 from lucius.core.table import JOB, Verdict
 from tests.api.world import World, accepted
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonschema_rs
 
-from lucius.api.app import create_app
-from lucius.api.document import SHOWN
+from lucius.http.app import create_app
+from lucius.http.document import SHOWN
 from tests.api.world import World, context_of
 
 DOCUMENT: dict[str, Any] = create_app(context_of(World())).openapi()

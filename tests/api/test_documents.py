@@ -8,9 +8,9 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api.app import ROUTES
-from lucius.api.context import ANYONE, Caller
 from lucius.contract.codes import CODES
+from lucius.http.app import ROUTES
+from lucius.http.context import ANYONE, Caller
 from tests.api.conforming import models_of
 from tests.api.world import World, client_of, context_of
 

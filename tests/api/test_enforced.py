@@ -10,11 +10,11 @@ import jsonschema_rs
 import pytest
 from fastapi.routing import APIRoute
 
-from lucius.api.app import ROUTES, create_app
-from lucius.api.document import body_of as model_of_body
 from lucius.contract.models.base import example_of
-from lucius.invoker.app import invoker_app
-from lucius.invoker.app import router as invoker
+from lucius.http.app import ROUTES, create_app
+from lucius.http.document import body_of as model_of_body
+from lucius.http.invoker import invoker_app
+from lucius.http.invoker import router as invoker
 from tests.api.world import World, accepted, bearer, client_of, context_of
 
 DOCUMENT: dict[str, Any] = create_app(context_of(World())).openapi()

@@ -9,12 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.api.app import ROUTES, create_app
-from lucius.api.declared import SHARED, RouteKind
 from lucius.contract.codes import CODES
-from lucius.server.connections import Connections
-from lucius.server.protocol import MAX_HEAD_BYTES
-from lucius.server.slow_clients import SlowClients
+from lucius.http.app import ROUTES, create_app
+from lucius.http.limits import Connections
+from lucius.http.problems import SHARED, RouteKind
+from lucius.http.server import MAX_HEAD_BYTES, SlowClients
 from tests.api.conforming import Conforming, documented_codes, route_of
 from tests.api.provoking import PROVOKED
 from tests.api.world import World, client_of, context_of

@@ -2,7 +2,6 @@
 
 import pytest
 
-from lucius.api.explain import explain
 from lucius.core.inputs import (
     AckReceived,
     CancelRequested,
@@ -16,6 +15,7 @@ from lucius.core.inputs import (
     Ticked,
 )
 from lucius.core.job import Fault
+from lucius.http.views import explain
 from tests.api.world import ENVELOPE, World
 
 

@@ -5,9 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.api.faults import read_as
-from lucius.api.problems import Problem
 from lucius.contract.models.control import CancelManyBody
+from lucius.http.problems import Problem, read_as
 from tests.api.world import World, client_of, context_of
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from lucius.configs.files import FileConfig
-from lucius.core.job import Job, Step
-from lucius.core.states import StepState
+from lucius.adapters.configs.files import FileConfig
+from lucius.core.job import Job, Step, StepState
 from tests.api.live import Live, live
 
 WORDS = """

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lucius.core.states import JobState
+from lucius.core.job import JobState
 from tests.api.live import live
 from tests.api.world import World, accepted
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lucius.api.app import ROUTES
 from lucius.contract.models.base import Model
 from lucius.contract.models.jobs import EventView, ExecutionView, JobView, OutboxView, StepView
+from lucius.http.app import ROUTES
 from tests.api.conforming import Conforming
 from tests.api.live import ENVELOPE, Live, live
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
-from lucius.core.job import Job
-from lucius.core.states import EntryState, StepState
-from lucius.engines.outbox import publish_now as outbox_retry
+from lucius.core.job import EntryState, Job, StepState
+from lucius.engine import dispatcher as outbox_retry
 from tests.api.live import Live, live
 
 REFUSED = PublishRefusedError("too large for this broker")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lucius.api import app, document
-from lucius.api.context import ApiOptions
+from lucius.http import app, document
+from lucius.http.context import ApiOptions
 from tests.api.world import World, client_of, context_of
 
 PATH = "/openapi.json"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.files import FileConfig
 from lucius.core.errors import RequestError
 from lucius.core.routing import TOPOLOGIES, directive_topics
-from lucius.gateway.bus_gateway import Backlog
+from lucius.engine.gateway import Backlog
 from lucius.ports.bus import BoundTenants, Message
 from tests.api.live import BOUND, Live, live
 from tests.bus_looks import backlog

@@ -6,12 +6,12 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api.app import ROUTES, create_app
-from lucius.api.context import Caller
-from lucius.api.listing import JobsQuery
-from lucius.api.problems import Problem
-from lucius.api.routing import ApiRoute
 from lucius.client import Client, ProblemError
+from lucius.http.app import ROUTES, create_app
+from lucius.http.context import Caller
+from lucius.http.listing import JobsQuery
+from lucius.http.problems import Problem
+from lucius.http.routing import ApiRoute
 from tests.api.world import ENVELOPE, TOKENS, World, client_of, context_of
 from tests.client.answering import answering, through
 

@@ -9,9 +9,9 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.routing import Match
 
-from lucius.api.app import ROUTES, create_app, routes_in
-from lucius.api.context import ApiOptions
-from lucius.api.routing import ApiRoute
+from lucius.http.app import ROUTES, create_app, routes_in
+from lucius.http.context import ApiOptions
+from lucius.http.routing import ApiRoute
 from tests.api.world import World, client_of, context_of
 
 

@@ -5,11 +5,11 @@ import pytest
 from starlette.requests import Request
 
 from lucius import __version__
-from lucius.api.context import Caller, Role
+from lucius.app.settings import load_settings
+from lucius.app.settings.kinds import MASK
+from lucius.app.settings.loading import ROWS
 from lucius.client import BlockingClient
-from lucius.settings import load_settings
-from lucius.settings.kinds import MASK
-from lucius.settings.table import ROWS
+from lucius.http.context import Caller, Role
 from tests.api.world import World, client_of, context_of
 from tests.cli.server import running
 

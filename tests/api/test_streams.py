@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lucius.api import streams
-from lucius.api.context import ApiOptions
-from lucius.api.streams import KEEP_ALIVE, Feeds
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
+from lucius.http import streams
+from lucius.http.context import ApiOptions
+from lucius.http.streams import KEEP_ALIVE, Feeds
 from tests.api.world import ENVELOPE, World, client_of, context_of
 
 

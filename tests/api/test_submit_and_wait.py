@@ -7,9 +7,9 @@ import httpx
 import pytest
 from aiohttp import web
 
-from lucius.api.context import Caller, Role
-from lucius.api.limits import WaitLimit
 from lucius.client import Client
+from lucius.http.context import Caller, Role
+from lucius.http.limits import WaitLimit
 from tests.api.provoking import called_by
 from tests.api.world import ENVELOPE, World, bearer, client_of, context_of
 from tests.client.answering import answering, through

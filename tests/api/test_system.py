@@ -6,9 +6,9 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api.context import ApiOptions, Caller, Role
-from lucius.api.limits import HostCheck
-from lucius.api.problems import Problem
+from lucius.http.context import ApiOptions, Caller, Role
+from lucius.http.limits import HostCheck
+from lucius.http.problems import Problem
 from lucius.ports.engine import BacklogRow
 from tests.api.world import World, accepted, client_of, context_of
 

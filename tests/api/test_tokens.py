@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lucius.api import tokens as module
-from lucius.api.tokens import CallbackTokens
+from lucius.http import tokens as module
+from lucius.http.tokens import CallbackTokens
 
 OLD, NEW = b"old-key-old-key-old-key", b"new-key-new-key-new-key"
 ATTEMPT = ("job_1", "ocr", 1, "lease_1")

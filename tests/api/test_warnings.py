@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lucius.adapters.configs.files import FileConfig
 from lucius.client import Client
-from lucius.configs.files import FileConfig
 from tests.api.world import ENVELOPE, World, client_of, context_of
 from tests.cli.conftest import Shell
 from tests.cli.server import Server, running

@@ -4,8 +4,8 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api.context import Caller, Role
 from lucius.core.inputs import ResultReceived, ResultStatus
+from lucius.http.context import Caller, Role
 from tests.api.world import World, accepted, client_of, context_of
 
 ANNA = Caller("anna", frozenset(Role), key_id="k7")

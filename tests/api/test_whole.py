@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.building import build
-from lucius.settings import load_settings
+from lucius.app.building import build
+from lucius.app.settings import load_settings
 
 ENVELOPE: dict[str, Any] = {
     "tenant_id": "tenant_a",

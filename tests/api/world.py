@@ -9,17 +9,17 @@ from typing import Any
 import httpx
 from prometheus_client import CollectorRegistry
 
-from lucius.admission.ingress import Admission, Ingress, IngressPolicy
-from lucius.api.app import create_app
-from lucius.api.context import ApiContext
-from lucius.api.tokens import CallbackTokens
-from lucius.bootstrap.insight import insight, listening
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.app.operations import insight, listening
 from lucius.core.effects import Committed, Event
 from lucius.core.inputs import EntryReleased, Input, PublishConfirmed, Redriven
 from lucius.core.job import Job
 from lucius.core.plan import StepPlan
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.admission.ingress import Admission, Ingress, IngressPolicy
+from lucius.http.app import create_app
+from lucius.http.context import ApiContext
+from lucius.http.tokens import CallbackTokens
 from lucius.ports.config import Catalog, ConfigSource, JobProtocol
 from lucius.ports.engine import Applied, Submitted
 from lucius.ports.lanes import ALL_LANES

@@ -11,11 +11,11 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from lucius.api import asyncapi
-from lucius.bootstrap.provisioning import subscriptions
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
+from lucius.app.provisioning import subscriptions
 from lucius.core.inputs import CancelRequested
 from lucius.core.routing import TOPOLOGIES
+from lucius.http import asyncapi
 from lucius.platform import FatalError, Output, Service, Task
 from lucius.ports.bus import NOTICES, Message
 from tests.engine.apart import Apart, Broker, Process

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lucius.api import asyncapi
-from lucius.api.context import ApiOptions
+from lucius.http import asyncapi
+from lucius.http.context import ApiOptions
 from tests.api.live import live
 from tests.api.world import World, client_of, context_of
 

@@ -9,8 +9,8 @@ import pytest
 
 from bench.bare import record, replay, replay_by_row
 from bench.transitions import load
-from lucius.ledgers.sqlite.ledger import SqliteLedger
-from lucius.ledgers.sqlite.schema import TABLES
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
+from lucius.adapters.ledgers.sqlite.schema import TABLES
 
 
 def contents(path: Path) -> dict[str, list[Any]]:

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from lucius.buses.pull_gateway import PullBus
-from lucius.certificate.samples import Sample, Samples
-from lucius.certificate.trial import path_of
+from lucius.adapters.buses.pull_gateway import PullBus
 from lucius.core.errors import BusUnavailableError
+from lucius.dev.certificate.examinee import Sample, Samples
+from lucius.dev.certificate.trial import path_of
 from lucius.platform import (
     FatalError,
     ObjectMissingError,
@@ -22,7 +22,7 @@ from lucius.platform import (
     Service,
     Task,
 )
-from lucius.platform.directive import Directive
+from lucius.platform.messages import Directive
 from lucius.platform.records import MINE, OTHERS, Begun, MemoryRecords, Result
 from lucius.ports.bus import Delivery
 from tests.certificate.worker import Defect, Honest, InProcess

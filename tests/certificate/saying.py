@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from lucius.certificate.trial import path_of
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
+from lucius.dev.certificate.trial import path_of
 from lucius.platform import Replies, ReplyAnswer
-from lucius.platform.directive import Directive
+from lucius.platform.messages import Directive
 from lucius.ports.bus import Message
 from tests.certificate.worker import Defect
 

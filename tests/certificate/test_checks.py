@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lucius.certificate.certification import BROKEN, KEPT, SKIPPED, Grade
-from lucius.certificate.checks import CHECKS
-from lucius.certificate.samples import Sample, Samples
+from lucius.dev.certificate.certification import BROKEN, KEPT, SKIPPED, Grade
+from lucius.dev.certificate.checks import CHECKS
+from lucius.dev.certificate.examinee import Sample, Samples
 from tests.certificate.breaking import Constant, Failing, Mixing
 from tests.certificate.defects import DEFECTS
 from tests.certificate.worker import Defect, InlineLoop, found

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from lucius.certificate.certification import BROKEN, KEPT, LOOKS, Certification
-from lucius.certificate.checks import CHECKS
-from lucius.certificate.exam import BrokenError
-from lucius.certificate.examined import Examined
-from lucius.certificate.trial import Trial
+from lucius.dev.certificate.certification import BROKEN, KEPT, LOOKS, Certification
+from lucius.dev.certificate.checks import CHECKS
+from lucius.dev.certificate.exam import BrokenError
+from lucius.dev.certificate.examinee import Examined
+from lucius.dev.certificate.trial import Trial
 from tests.certificate.worker import Defect, InlineLoop, World
 
 

@@ -5,13 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lucius.certificate.checks.effects import expect_same
-from lucius.certificate.exam import BrokenError, NotApplicableError
-from lucius.certificate.examined import Examined, Folders, Patience
-from lucius.certificate.examinee import ElsewhereExaminee
-from lucius.certificate.gateway import ExamGateway
-from lucius.certificate.samples import Samples
-from lucius.certificate.trial import Trial
+from lucius.dev.certificate.checks.effects import expect_same
+from lucius.dev.certificate.exam import BrokenError, ExamGateway, NotApplicableError
+from lucius.dev.certificate.examinee import ElsewhereExaminee, Examined, Folders, Patience, Samples
+from lucius.dev.certificate.trial import Trial
 
 COUNT = "import sys; print(open(sys.argv[1]).read().split().count(sys.argv[2]))"
 

@@ -11,21 +11,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple, cast
 
-from lucius.buses.pull_gateway import BatchedReplies, PullBus
-from lucius.certificate.certification import Certification, Grade
-from lucius.certificate.checks import CHECKS
-from lucius.certificate.exam import ReplyVerdict
-from lucius.certificate.examined import Examined, Folders
-from lucius.certificate.examinee import Examinee
-from lucius.certificate.gateway import ExamGateway
-from lucius.certificate.samples import Samples
+from lucius.adapters.buses.pull_gateway import BatchedReplies, PullBus
+from lucius.adapters.workspaces.local import LocalWorkspace
 from lucius.client import ProblemError
 from lucius.client.plain import PlainClient
+from lucius.dev.certificate.certification import Certification, Grade
+from lucius.dev.certificate.checks import CHECKS
+from lucius.dev.certificate.exam import ExamGateway, ReplyVerdict
+from lucius.dev.certificate.examinee import Examined, Examinee, Folders, Samples
 from lucius.platform import FatalError, Output, Records, Replies, Service, ServiceRunner, Task
 from lucius.platform.chaos import Chaos
 from lucius.platform.records import MemoryRecords
 from lucius.ports.bus import Bus
-from lucius.workspaces.local import LocalWorkspace
 from tests.virtual import VirtualLoop
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import uvicorn
 
-from lucius.api.app import create_app
+from lucius.http.app import create_app
 from tests.api.world import World, context_of
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from lucius.app.settings import Settings
 from lucius.cli.main import main
-from lucius.settings import Settings
 
 
 def test_a_bus_that_needs_none_is_refused_with_the_setting() -> None:
@@ -25,7 +25,7 @@ def test_it_prints_what_it_changed(
     async def provision(settings: Settings) -> list[str]:
         return changes
 
-    monkeypatch.setattr("lucius.bootstrap.provisioning.provision_bus", provision)
+    monkeypatch.setattr("lucius.app.provisioning.provision_bus", provision)
     assert CliRunner().invoke(main, ["bus", "provision"]).stdout == said
     as_json = CliRunner().invoke(main, ["bus", "provision", "--json"]).stdout
     assert json.loads(as_json) == {"changes": changes}

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lucius.bootstrap.broker import die_with_parent
-from lucius.bootstrap.listening import free_port
-from lucius.certificate.checks import CHECKS
+from lucius.app.lifecycle import free_port
+from lucius.app.stacks import die_with_parent
 from lucius.cli.main import main
+from lucius.dev.certificate.checks import CHECKS
 from tests.cli.up import clean_environment
 
 WORKER = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from lucius.bootstrap.listening import free_port
+from lucius.app.lifecycle import free_port
 from tests.cli.test_stopping import ENVELOPE
 from tests.cli.up import LUCIUS, clean_environment
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lucius.bootstrap.adapters.ledgers import open_ledger
+from lucius.adapters.configs.files import PACKAGED
+from lucius.app.adapters import open_ledger
+from lucius.app.settings import load_settings
 from lucius.cli.main import main
-from lucius.configs.files import PACKAGED
 from lucius.core.inputs import CancelRequested, PauseRequested, ResultStatus
-from lucius.settings import load_settings
 from tests.api.world import ENVELOPE
 from tests.cli.conftest import Shell
 from tests.cli.server import Server

@@ -10,13 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lucius.bootstrap.broker import die_with_parent
-from lucius.bootstrap.listening import free_port
-from lucius.bootstrap.standalone import checks_of
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.app.lifecycle import free_port
+from lucius.app.settings import load_settings
+from lucius.app.stacks import die_with_parent
+from lucius.app.standalone import checks_of
 from lucius.client import ClientError
 from lucius.client.plain import PlainClient
-from lucius.settings import load_settings
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.faults.server import LUCIUS, REPOSITORY, Server
 from tests.platform.bench import Writer
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.ending import say_stopping
-from lucius.bootstrap.serve import first_command
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
+from lucius.app.lifecycle import say_stopping
+from lucius.app.processes import first_command
 from lucius.contract import DEFAULT_URL
 from lucius.services import Embedding, Ocr
 from tests.cli.test_ending import begin, heard

@@ -63,10 +63,9 @@ def test_a_command_imports_only_what_it_uses(argv: list[str], may: set[str]) -> 
 @pytest.mark.parametrize(
     ("entry", "may"),
     [
-        ("lucius.bootstrap.serve", SERVER),
-        ("lucius.bootstrap.roles", SERVER),
-        ("lucius.bootstrap.standalone", SERVICE),
-        ("lucius.bootstrap.telemetry", {"pydantic", "yaml"}),
+        ("lucius.app.processes", SERVER),
+        ("lucius.app.standalone", SERVICE),
+        ("lucius.app.telemetry", {"pydantic", "yaml"}),
         ("lucius.platform", {"prometheus_client", "pydantic"}),
         ("lucius.client", CLIENT),
         ("lucius.client.plain", CLIENT),

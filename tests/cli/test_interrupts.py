@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.broker import die_with_parent
+from lucius.app.stacks import die_with_parent
 from tests.cli.up import LUCIUS, clean_environment
 
 pytestmark = [

@@ -7,8 +7,7 @@ from click.testing import CliRunner
 
 from lucius.cli.load import driven, report
 from lucius.cli.main import main
-from lucius.load.plan import LoadPlan
-from lucius.load.tally import JobEnd, LoadTally
+from lucius.dev.load import JobEnd, LoadPlan, LoadTally
 
 JOB = ("--type", "OCR", "--input", "in.pdf")
 

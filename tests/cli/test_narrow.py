@@ -5,8 +5,8 @@ import re
 import pytest
 from click.testing import CliRunner
 
+from lucius.adapters.configs.files import FileConfig
 from lucius.cli.main import main
-from lucius.configs.files import FileConfig
 from lucius.core.inputs import ResultStatus
 from tests.api.world import World
 from tests.cli.conftest import Shell

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap.building import build
+from lucius.app.building import build
+from lucius.app.settings import load_settings
 from lucius.cli import bulk
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested, ResultStatus
-from lucius.settings import load_settings
 from tests.cli.conftest import Shell
 from tests.cli.server import Server
 from tests.cli.test_commands import SUBMIT, failed_job, finish

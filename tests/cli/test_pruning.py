@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.cli import ledger as commands
 from lucius.cli.main import main
 from lucius.core.decide import decide
 from lucius.core.inputs import CancelRequested, Input
 from lucius.core.job import Job
-from lucius.ledgers.sqlite.ledger import SqliteLedger
 from tests.conformance.jobs import Made, at, failure_of, make
 
 

@@ -7,15 +7,15 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from lucius.api.health import health_app
-from lucius.bootstrap.standalone import checks_of, slots_now
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.app.health import health_app
+from lucius.app.settings import load_settings
+from lucius.app.standalone import checks_of, slots_now
 from lucius.core.errors import BusUnavailableError, WorkspaceError
 from lucius.platform import ServiceRunner
-from lucius.platform.measures import ServiceInstruments
+from lucius.platform.bodies import ServiceInstruments
 from lucius.platform.service import DependencyCheck
-from lucius.settings import load_settings
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.platform.bench import Writer
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap.broker import die_with_parent
-from lucius.bootstrap.services import check_services
-from lucius.bootstrap.step_types import doers_in, look_at_settings, unreached
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
+from lucius.app.services import check_services
+from lucius.app.settings import load_settings
+from lucius.app.stacks import die_with_parent
+from lucius.app.starting import doers_in, look_at_settings, unreached
 from lucius.platform import Service, ServiceError, SyncTask
 from lucius.platform import service as decorated
-from lucius.settings import load_settings
 from tests.cli.up import LUCIUS, clean_environment, up
 
 SERVICES = """

@@ -11,11 +11,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from lucius.adapters.configs.files import FileConfig
+from lucius.app.settings import load_settings
 from lucius.cli.main import main
-from lucius.configs.files import FileConfig
 from lucius.platform import Output, Service
 from lucius.ports.config import Catalog
-from lucius.settings import load_settings
 from tests.cli.up import clean_environment
 from tests.deploy.chart import CHART, HELM, IMAGE
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap import standalone
-from lucius.bootstrap.standalone import run_service
+from lucius.app import standalone
+from lucius.app.standalone import run_service
 from lucius.cli.main import main
 from lucius.core.plan import Mode
 from lucius.platform import Output, Service, Task

@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap.broker import die_with_parent
+from lucius.app.stacks import die_with_parent
 from lucius.cli.main import main
 from lucius.client import BlockingClient
 from tests.cli.up import LUCIUS, Up, clean_environment, up

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lucius.bootstrap.telemetry import observed
+from lucius.app.settings import load_settings
+from lucius.app.telemetry import observed
 from lucius.cli.main import main
-from lucius.settings import load_settings
 from tests.cli.up import up
 
 UNKNOWN = {"LUCIUS_MAX_ATEMPTS": "3"}

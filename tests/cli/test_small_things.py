@@ -8,9 +8,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lucius.cli import ids, screen
+from lucius.cli import screen, session
+from lucius.cli.bulk import Moment
 from lucius.cli.main import main
-from lucius.cli.moments import Moment
 from lucius.core.ids import new_job_id
 from lucius.core.inputs import ResultStatus
 from tests.api.world import ENVELOPE
@@ -63,14 +63,14 @@ ONE, OTHER = new_job_id(NOW), new_job_id(NOW + timedelta(days=40))
 @pytest.mark.parametrize("length", [9, 12, 16, 20, 35])
 async def test_the_beginning_of_an_id_names_its_job(length: int) -> None:
     client = Listed(ONE, OTHER)
-    assert await ids.whole_id(client, ONE[:length]) == ONE  # type: ignore[arg-type]
-    assert await ids.whole_id(client, ONE[4:length]) == ONE  # type: ignore[arg-type]
-    assert await ids.whole_id(client, ONE) == ONE  # type: ignore[arg-type]
+    assert await session.whole_id(client, ONE[:length]) == ONE  # type: ignore[arg-type]
+    assert await session.whole_id(client, ONE[4:length]) == ONE  # type: ignore[arg-type]
+    assert await session.whole_id(client, ONE) == ONE  # type: ignore[arg-type]
 
 
 async def test_a_beginning_that_several_ids_have_is_refused_with_them() -> None:
     with pytest.raises(click.UsageError, match="several ids") as caught:
-        await ids.whole_id(Listed(ONE, OTHER), ONE[:6])  # type: ignore[arg-type]
+        await session.whole_id(Listed(ONE, OTHER), ONE[:6])  # type: ignore[arg-type]
     assert ONE in caught.value.message
     assert OTHER in caught.value.message
 
@@ -121,8 +121,8 @@ def test_ctrl_c_before_a_process_is_ready_is_said_in_plain_words(
     def interrupted(*given: object, **more: object) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lucius.cli.service.named_service", interrupted, raising=False)
-    monkeypatch.setattr("lucius.bootstrap.adapters.services.named_service", interrupted)
+    monkeypatch.setattr("lucius.cli.services.named_service", interrupted, raising=False)
+    monkeypatch.setattr("lucius.app.services.named_service", interrupted)
     words = ["service", "run", "json:dumps", "--url", "http://127.0.0.1:1", "--data", str(tmp_path)]
     result = CliRunner().invoke(main, words)
     assert (result.exit_code, result.stderr) == (1, "lucius: interrupted\n")

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from lucius.bootstrap.adapters.workspaces import open_workspace
-from lucius.bootstrap.standalone import over_gateway
+from lucius.app.adapters import open_workspace
+from lucius.app.settings import load_settings
+from lucius.app.standalone import over_gateway
 from lucius.client.plain import PlainClient
 from lucius.platform import Output, Service, Task
+from lucius.platform.bodies import ServiceInstruments
 from lucius.platform.isolation.forks import ForkServer
-from lucius.platform.measures import ServiceInstruments
-from lucius.settings import load_settings
 from tests.adapters.test_pull_gateway import directive
 
 

@@ -16,7 +16,7 @@ from lucius.cli.main import main
 
 @pytest.fixture
 def connection() -> Iterator[str]:
-    words = [sys.executable, "-m", "lucius.standins.app_configuration"]
+    words = [sys.executable, "-m", "lucius.dev.standins.app_configuration"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

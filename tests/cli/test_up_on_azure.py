@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lucius.bootstrap import stack_settings
-from lucius.bootstrap.listening import LOOPBACK, listen
+from lucius.app import stacks
+from lucius.app.lifecycle import LOOPBACK, listen
 from lucius.cli.ledger import settings_of_command
 from lucius.cli.main import main
 from lucius.cli.processes import logs
@@ -55,14 +55,14 @@ def test_settings_of_a_running_stack_are_found_in_its_directory(
 ) -> None:
     """They count after the environment, and only while it runs."""
     odd = "it's; a $name"
-    stack_settings.write(tmp_path, {"LUCIUS_SYSTEM": "stack", "LUCIUS_REGION": odd, "HOME": "/"})
-    assert stack_settings.read(tmp_path) == {"LUCIUS_SYSTEM": "stack", "LUCIUS_REGION": odd}
-    assert (tmp_path / stack_settings.NAME).stat().st_mode & 0o077 == 0, "it holds secrets"
+    stacks.write(tmp_path, {"LUCIUS_SYSTEM": "stack", "LUCIUS_REGION": odd, "HOME": "/"})
+    assert stacks.read(tmp_path) == {"LUCIUS_SYSTEM": "stack", "LUCIUS_REGION": odd}
+    assert (tmp_path / stacks.NAME).stat().st_mode & 0o077 == 0, "it holds secrets"
     assert settings_of_command(tmp_path).system == "stack"
     monkeypatch.setenv("LUCIUS_SYSTEM", "mine")
     assert settings_of_command(tmp_path).system == "mine"
     monkeypatch.delenv("LUCIUS_SYSTEM")
-    stack_settings.remove(tmp_path)
+    stacks.remove(tmp_path)
     assert settings_of_command(tmp_path).system == "lucius"
 
 

@@ -10,9 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from lucius.app.settings import load_settings
 from lucius.cli.ledger import Age
 from lucius.cli.main import main
-from lucius.settings import load_settings
 
 SLOW = {"asyncio", "httpx", "pydantic", "rich", "uvicorn"}
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap.adapters.services import named_service
+from lucius.app.services import named_service
+from lucius.app.settings import Settings, load_settings
 from lucius.cli.main import main
-from lucius.settings import Settings, load_settings
 from tests.cli.installed import lucius_with
 from tests.cli.up import clean_environment
 
@@ -85,7 +85,7 @@ def test_the_azure_stack_runs_them_in_processes_or_says_what_is_missing(
     async def serve_azure(settings: Settings, *, services: Sequence[str], **_: Any) -> None:
         started.extend(services)
 
-    monkeypatch.setattr("lucius.bootstrap.azure_stack.serve_azure", serve_azure)
+    monkeypatch.setattr("lucius.app.azure_stack.serve_azure", serve_azure)
     monkeypatch.setattr("lucius.services.LIBRARIES", () if installed else ("no_such_library",))
     words = ["up", "--stack", "azure", "--data", str(tmp_path), "--service", "mine:Own"]
     done = CliRunner().invoke(main, words)

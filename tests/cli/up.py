@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from lucius.bootstrap.listening import free_port
+from lucius.app.lifecycle import free_port
 
 LUCIUS = str(Path(sys.executable).parent / "lucius")
 READY_SECONDS = 240.0
@@ -74,7 +74,7 @@ class Up:
 
 
 class Changed(Up):
-    """With other constants of `lucius.bootstrap`, such as `serve.HEAD_TIME`, so that no test waits long."""
+    """With other constants of `lucius.app`, such as `serve.HEAD_TIME`, so that no test waits long."""
 
     def __init__(self, constants: Mapping[str, str], folder: Path, *options: str) -> None:
         self._constants = constants
@@ -83,8 +83,8 @@ class Changed(Up):
     def program(self) -> list[str]:
         lines = ["from datetime import timedelta", "from lucius.cli.main import main"]
         for name, value in self._constants.items():
-            module = f"lucius.bootstrap.{name.rpartition('.')[0]}"
-            lines += [f"import {module}", f"lucius.bootstrap.{name} = {value}"]
+            module = f"lucius.app.{name.rpartition('.')[0]}"
+            lines += [f"import {module}", f"lucius.app.{name} = {value}"]
         return [sys.executable, "-c", "\n".join([*lines, "main()"])]
 
 

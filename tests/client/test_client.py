@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from lucius.bootstrap.listening import free_port
+from lucius.app.lifecycle import free_port
 from lucius.client import (
     ENDED,
     Client,
@@ -23,7 +23,7 @@ from lucius.client import (
 )
 from lucius.client.models import EventView, JobView
 from lucius.contract.models.base import example_of
-from lucius.core.states import TERMINAL_JOB
+from lucius.core.job import TERMINAL_JOB
 from tests.api.live import ENVELOPE as LIVE_ENVELOPE
 from tests.api.live import live
 from tests.api.world import ENVELOPE, World, client_of, context_of

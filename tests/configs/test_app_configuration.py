@@ -10,13 +10,16 @@ import pytest
 from aiohttp import web
 from azure.core.exceptions import ClientAuthenticationError
 
-from lucius.configs import key_value_store
-from lucius.configs.app_configuration import AppConfiguration
-from lucius.configs.key_value_store import ConfigConnectionError, open_store
-from lucius.configs.key_values import SENTINEL
+from lucius.adapters.configs import app_configuration
+from lucius.adapters.configs.app_configuration import (
+    AppConfiguration,
+    ConfigConnectionError,
+    open_store,
+)
+from lucius.adapters.configs.key_values import SENTINEL
 from lucius.core.errors import ConfigUnavailableError, ProtocolError
 from lucius.core.plan import RetryPolicy
-from lucius.standins.app_configuration import StandIn
+from lucius.dev.standins.app_configuration import StandIn
 
 STEP = json.dumps({"service": "a"})
 PROTOCOL = json.dumps({"request_type": "ONE", "steps": ["A"]})
@@ -253,7 +256,7 @@ class NobodyHere:
 async def test_an_endpoint_is_read_with_the_identity_of_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(key_value_store, "DefaultAzureCredential", NobodyHere)
+    monkeypatch.setattr(app_configuration, "DefaultAzureCredential", NobodyHere)
     connected = open_store("https://name.azconfig.io", retry_total=0)
     with pytest.raises(ConfigUnavailableError, match=r"Data Reader: no identity for https://"):
         await AppConfiguration.opened(connected, lambda stored: RetryPolicy())

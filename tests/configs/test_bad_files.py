@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
 from lucius.core.errors import ProtocolError
 from lucius.core.limits import MAX_STAGE_STEPS, MAX_STEPS
 

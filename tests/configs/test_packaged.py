@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
 from lucius.core.plan import Mode, RetryPolicy
 from lucius.ports.config import TenantConfig
 

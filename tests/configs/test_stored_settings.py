@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.adapters.configs import open_config
-from lucius.bootstrap.building import build
-from lucius.bootstrap.stored_settings import settings_with_stored
-from lucius.configs.app_configuration import AppConfiguration
-from lucius.configs.key_values import SENTINEL, SETTINGS
-from lucius.settings import SettingsError
-from lucius.standins.app_configuration import StandIn
+from lucius.adapters.configs.app_configuration import AppConfiguration
+from lucius.adapters.configs.key_values import SENTINEL, SETTINGS
+from lucius.app.adapters import open_config
+from lucius.app.building import build
+from lucius.app.settings import SettingsError
+from lucius.app.upkeep import settings_with_stored
+from lucius.dev.standins.app_configuration import StandIn
 
 
 @pytest.fixture

@@ -9,15 +9,14 @@ from uuid import uuid4
 
 import orjson
 
-from lucius.ledgers.azure import names
-from lucius.ledgers.azure.counters import ADMITTED
-from lucius.ledgers.azure.lateness import LAG
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.opening import open_tables
-from lucius.ledgers.azure.projections import Tables
-from lucius.ledgers.azure.single import SingleTable
-from lucius.ledgers.azure.split import SplitTables
-from lucius.ledgers.azure.store import (
+from lucius.adapters.ledgers.azure import names
+from lucius.adapters.ledgers.azure.copies import LAG
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.opening import open_tables
+from lucius.adapters.ledgers.azure.projections import Tables
+from lucius.adapters.ledgers.azure.single import SingleTable
+from lucius.adapters.ledgers.azure.split import SplitTables
+from lucius.adapters.ledgers.azure.store import (
     ROW,
     Act,
     Change,
@@ -27,7 +26,8 @@ from lucius.ledgers.azure.store import (
     row_of,
     service_time,
 )
-from lucius.ledgers.azure.wakeups import READY, WAKE
+from lucius.adapters.ledgers.azure.tenants import ADMITTED
+from lucius.adapters.ledgers.azure.wakeups import READY, WAKE
 from lucius.ports.ledger import Claim
 from tests.conformance.jobs import make
 

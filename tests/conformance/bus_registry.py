@@ -12,13 +12,13 @@ from datetime import timedelta
 from typing import Protocol
 from uuid import uuid4
 
-from lucius.buses.memory import MemoryBus
-from lucius.buses.nats import NatsBus
-from lucius.buses.service_bus.administration import Plan
-from lucius.buses.service_bus.connecting import open_service_bus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.buses.nats import NatsBus
+from lucius.adapters.buses.service_bus.administration import Plan
+from lucius.adapters.buses.service_bus.connecting import open_service_bus
 from lucius.core.errors import BusError
+from lucius.dev.standins.service_bus import StandIn
 from lucius.ports.bus import Bus, Delivery, Message, Property, Subscription
-from lucius.standins.service_bus import StandIn
 from tests.bus_looks import dead_letters
 from tests.nats_server import shared_server
 from tests.virtual import VirtualLoop, run_virtually

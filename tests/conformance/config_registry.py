@@ -15,13 +15,12 @@ from uuid import uuid4
 from azure.appconfiguration import ConfigurationSetting
 from azure.appconfiguration.aio import AzureAppConfigurationClient
 
-from lucius.configs.app_configuration import AppConfiguration
-from lucius.configs.files import FileConfig
-from lucius.configs.key_value_store import open_store
-from lucius.configs.key_values import SENTINEL, key_values
+from lucius.adapters.configs.app_configuration import AppConfiguration, open_store
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.configs.key_values import SENTINEL, key_values
 from lucius.core.plan import RetryPolicy
+from lucius.dev.standins.app_configuration import StandIn
 from lucius.ports.config import ConfigSource
-from lucius.standins.app_configuration import StandIn
 
 OUTAGE = "outage"
 """The source can be cut off from where its documents are."""

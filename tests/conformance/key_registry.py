@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
-from lucius.api.keys import FileKeys, KeyFile
-from lucius.ledgers.azure.keys import AzureKeys
-from lucius.ledgers.azure.store import Store
-from lucius.ledgers.memory_keys import MemoryKeys
+from lucius.adapters.ledgers.azure.side_tables import AzureKeys
+from lucius.adapters.ledgers.azure.store import Store
+from lucius.adapters.ledgers.memory import MemoryKeys
+from lucius.http.keys import FileKeys, KeyFile
 from lucius.ports.keys import KeyStore
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import LANES, on_azurite

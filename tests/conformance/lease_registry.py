@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
-from lucius.ledgers.azure.leases import LEASES, NOTES, AzureLeases
-from lucius.ledgers.azure.store import Store
-from lucius.ledgers.memory_leases import MemoryLeases
-from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.adapters.ledgers.azure.side_tables import LEASES, NOTES, AzureLeases
+from lucius.adapters.ledgers.azure.store import Store
+from lucius.adapters.ledgers.memory import MemoryLeases
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.leases import LeaseStore
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import LANES, on_azurite

@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.store import Store
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.core.decide import decide
 from lucius.core.effects import Decision
 from lucius.core.inputs import Input
 from lucius.core.job import Job
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.store import Store
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import Claim, Created, Ledger
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import (

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.rules import group_of, queue_of
-from lucius.ledgers.stored.job_codec import decode_job, encode_job
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.ledgers.rules import group_of, queue_of
+from lucius.adapters.ledgers.stored.job_codec import decode_job, encode_job
 from lucius.ports.ledger import Claim
 from tests.conformance.jobs import make
 

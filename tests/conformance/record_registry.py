@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Protocol
 from unittest.mock import patch
 
-from lucius.ledgers.azure.records import TableRecords
-from lucius.ledgers.azure.store import Store
+from lucius.adapters.ledgers.azure.records import TableRecords
+from lucius.adapters.ledgers.azure.store import Store
+from lucius.adapters.workspaces.buckets import s3
+from lucius.adapters.workspaces.local import LocalWorkspace
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.adapters.workspaces.objects import ObjectWorkspace
 from lucius.platform import MemoryRecords, Records, WorkspaceRecords
-from lucius.workspaces.buckets import s3
-from lucius.workspaces.local import LocalWorkspace
-from lucius.workspaces.memory import MemoryWorkspace
-from lucius.workspaces.objects import ObjectWorkspace
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import LANES, on_azurite
 from tests.memory_tables import MemoryTables

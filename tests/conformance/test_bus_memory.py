@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
 from lucius.ports.bus import Message, Subscription
 from tests.virtual import VirtualLoop, run_virtually
 

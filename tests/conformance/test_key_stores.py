@@ -3,8 +3,8 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from lucius.api.context import Role
-from lucius.api.keys import new_key
+from lucius.http.context import Role
+from lucius.http.keys import new_key
 from lucius.ports.keys import ApiKey
 from tests.conformance.key_registry import ADAPTERS, Opens
 from tests.conformance.on_every import on_every

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 from lucius.core.decide import decide
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
-from lucius.ledgers.sqlite.ledger import SqliteLedger
 from lucius.ports.ledger import (
     Created,
     Duplicate,

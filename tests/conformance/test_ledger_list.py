@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from lucius.core.errors import RequestError
-from lucius.core.fingerprint import fingerprint
 from lucius.core.inputs import CancelRequested, Dismissed, Redriven
-from lucius.core.job import Fault, Job
-from lucius.core.states import JobState
+from lucius.core.job import Fault, Job, JobState
+from lucius.core.text import fingerprint
 from lucius.ports.ledger import JobQuery
 from tests.conformance.jobs import ack_of, at, failure_of, life_of, make
 from tests.conformance.ledger_registry import ADAPTERS, BULK, Harness

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from lucius.core.decide import decide
 from lucius.core.inputs import CancelRequested, HeartbeatReceived, Input, PauseRequested
-from lucius.core.states import JobState
+from lucius.core.job import JobState
 from tests.conformance.jobs import ack_of, at, life_of, make, release_of
 from tests.conformance.ledger_registry import ADAPTERS, DURABLE, Harness
 from tests.conformance.on_every import on_every

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.messages import Directive, parse_directive
 from lucius.platform.records import MINE, OTHERS, Begun
 from tests.conformance.on_every import on_every
 from tests.conformance.record_registry import ADAPTERS, SHARED, Process

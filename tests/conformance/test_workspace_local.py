@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.workspaces import files
+from lucius.adapters.workspaces.files import NAMELESS, NOTES_FILE, TEMPORARY, sync_file_system
+from lucius.adapters.workspaces.local import LocalWorkspace
+from lucius.adapters.workspaces.records import Notes
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
-from lucius.workspaces import together
-from lucius.workspaces.files import NAMELESS, NOTES_FILE, TEMPORARY, sync_file_system
-from lucius.workspaces.local import LocalWorkspace
-from lucius.workspaces.notes import Notes
 
 
 def _recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -186,7 +186,7 @@ async def test_a_promised_file_appears_whole_and_leaves_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
 ) -> None:
     """Also on a file system where a file has a name from the start."""
-    monkeypatch.setattr("lucius.workspaces.files.NAMELESS", nameless and NAMELESS)
+    monkeypatch.setattr("lucius.adapters.workspaces.files.NAMELESS", nameless and NAMELESS)
     workspace, record = LocalWorkspace(tmp_path), (tmp_path / "_commits" / "r").as_uri()
     assert await workspace.create_all([(record, b"r"), ((tmp_path / "a/b").as_uri(), b"x")]) == 2
     assert os.listdir(tmp_path / "a") == ["b"]
@@ -223,7 +223,7 @@ async def test_files_that_come_together_share_a_sync(
         syncs += 1
         sync_file_system(handle)
 
-    monkeypatch.setattr(together, "sync_file_system", counted)
+    monkeypatch.setattr(files, "sync_file_system", counted)
     uris = [(tmp_path / "folder" / f"{number}").as_uri() for number in range(100)]
     await asyncio.gather(*(workspace.write(uri, b"x") for uri in uris))
     assert syncs == 2

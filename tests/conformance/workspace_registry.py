@@ -13,15 +13,15 @@ from uuid import uuid4
 
 from obstore.store import MemoryStore
 
+from lucius.adapters.workspaces.azure_account import Account, account_of
+from lucius.adapters.workspaces.azure_blob import blobs
+from lucius.adapters.workspaces.buckets import gcs, s3
+from lucius.adapters.workspaces.by_scheme import WorkspaceByScheme
+from lucius.adapters.workspaces.local import LocalWorkspace
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.adapters.workspaces.objects import ObjectWorkspace
+from lucius.app.azure_stack import create_container
 from lucius.ports.workspace import Workspace
-from lucius.standins.azurite import create_container
-from lucius.workspaces.azure_account import Account, account_of
-from lucius.workspaces.azure_blob import blobs
-from lucius.workspaces.buckets import gcs, s3
-from lucius.workspaces.by_scheme import WorkspaceByScheme
-from lucius.workspaces.local import LocalWorkspace
-from lucius.workspaces.memory import MemoryWorkspace
-from lucius.workspaces.objects import ObjectWorkspace
 from tests.azurite_server import shared_azurite
 from tests.s3_server import S3Server, shared_s3
 

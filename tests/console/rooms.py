@@ -8,12 +8,12 @@ from typing import Any
 
 import httpx
 
-from lucius.api.access import KeyAccess
-from lucius.api.app import Room, create_app
-from lucius.api.context import Role
-from lucius.api.keys import KeyFile
-from lucius.console.room import ConsoleOptions, console
-from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.adapters.ledgers.memory import MemoryLeases
+from lucius.http.access import KeyAccess
+from lucius.http.app import Room, create_app
+from lucius.http.console.pages import ConsoleOptions, console
+from lucius.http.context import Role
+from lucius.http.keys import KeyFile
 from lucius.ports.leases import LeaseStore
 from tests.api.world import World, context_of
 from tests.console.test_orders import token_in

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import httpx
 
-from lucius.api.app import create_app
-from lucius.api.context import Role
-from lucius.bootstrap.adapters.access import key_file
-from lucius.bootstrap.building import build
-from lucius.bootstrap.runtime import Runtime
-from lucius.console.room import ConsoleOptions, console
-from lucius.ledgers.memory_leases import MemoryLeases
-from lucius.settings import load_settings
+from lucius.adapters.ledgers.memory import MemoryLeases
+from lucius.app.access import key_file
+from lucius.app.building import build
+from lucius.app.runtime import Runtime
+from lucius.app.settings import load_settings
+from lucius.http.app import create_app
+from lucius.http.console.pages import ConsoleOptions, console
+from lucius.http.context import Role
 from tests.api.live import Live
 from tests.api.world import World, context_of
 from tests.security.wire import serving

@@ -9,15 +9,23 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api.context import Caller, Role
-from lucius.api.problems import Problem
-from lucius.api.routing import ApiRoute
-from lucius.console.ended_sessions import LOOK, MOST, OLDEST, EndedSessions
-from lucius.console.oidc import Oidc, OidcClient
-from lucius.console.sessions import COOKIE, Seals, Sessions, cookie_prefix
-from lucius.console.site import POLICY
+from lucius.adapters.ledgers.memory import MemoryLeases
 from lucius.core.errors import LedgerUnavailableError
-from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.http.console.sessions import (
+    COOKIE,
+    LOOK,
+    MOST,
+    OLDEST,
+    EndedSessions,
+    Seals,
+    Sessions,
+    cookie_prefix,
+)
+from lucius.http.console.signing_in import Oidc, OidcClient
+from lucius.http.console.site import POLICY
+from lucius.http.context import Caller, Role
+from lucius.http.problems import Problem
+from lucius.http.routing import ApiRoute
 from lucius.ports.leases import LeaseRow, LeaseStore
 from tests.api.world import TOKENS, accepted, client_of, context_of
 from tests.conformance.lease_registry import ADAPTERS

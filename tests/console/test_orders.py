@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 from playwright.async_api import Browser, expect
 
-from lucius.api.context import Role
+from lucius.http.context import Role
 from tests.console.browser import visiting
 from tests.console.conftest import IN_BROWSER
 from tests.console.served import Served, served

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser
 
-from lucius.console.live import LONGEST, SHARE, SHORTEST, Pulse
-from lucius.console.now import KEPT, Shared
+from lucius.http.console.live import LONGEST, SHARE, SHORTEST, Pulse
+from lucius.http.console.now import KEPT, Shared
 from tests.api.world import World
 from tests.console.browser import visiting
 from tests.console.conftest import IN_BROWSER

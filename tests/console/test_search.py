@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lucius.api.context import ANYONE, ApiContext, Caller, Role
-from lucius.console.search import find
 from lucius.core.errors import LedgerRowUnreadableError
+from lucius.http.console.lists import find
+from lucius.http.context import ANYONE, ApiContext, Caller, Role
 from tests.api.world import World, accepted, client_of, context_of
 
 ALICE = Caller("alice", frozenset((Role.READ,)), frozenset(("tenant_a",)))

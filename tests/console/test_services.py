@@ -4,7 +4,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser
 
-from lucius.api.context import Role
+from lucius.http.context import Role
 from tests.console.browser import visiting
 from tests.console.conftest import IN_BROWSER
 from tests.console.served import served

@@ -10,11 +10,11 @@ import httpx
 import pytest
 from playwright.async_api import Browser
 
-from lucius.api.context import Role
-from lucius.api.tokens import CallbackTokens
-from lucius.bootstrap.adapters.access import key_file
-from lucius.console.sessions import COOKIE, Seals
-from lucius.console.signing_in import PENDING, local
+from lucius.app.access import key_file
+from lucius.http.console.sessions import COOKIE, Seals
+from lucius.http.console.signing_in import PENDING, local
+from lucius.http.context import Role
+from lucius.http.tokens import CallbackTokens
 from tests.console.browser import visiting
 from tests.console.conftest import IN_BROWSER
 from tests.console.issuer import CLIENT_ID, CLIENT_SECRET, SCOPES, SignInIssuer
@@ -122,7 +122,7 @@ async def test_the_cookie_is_for_https_where_that_is_used(
 
 async def test_a_session_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A browser forgets the cookie by itself; here the server is shown it once more."""
-    monkeypatch.setattr("lucius.bootstrap.adapters.access.SESSION", timedelta(milliseconds=1))
+    monkeypatch.setattr("lucius.app.access.SESSION", timedelta(milliseconds=1))
     async with (
         served(tmp_path, auth="keys") as server,
         visitor_of(server) as visitor,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from lucius.contract import models
 from lucius.contract.models.base import Model, RequestBody, View
 from lucius.contract.models.messages import DirectiveMessage
-from lucius.invoker import bodies
+from lucius.http import invoker
 
 OPEN = {DirectiveMessage}
 """Also carries the fields of an envelope that LUCIUS does not know."""
@@ -22,7 +22,7 @@ def every_model() -> dict[str, type[BaseModel]]:
     """Those of the internal API, too."""
     found: dict[str, type[BaseModel]] = {}
     public = [each.name for each in pkgutil.iter_modules(models.__path__, f"{models.__name__}.")]
-    for module in (*public, bodies.__name__):
+    for module in (*public, invoker.__name__):
         for each in vars(importlib.import_module(module)).values():
             if isinstance(each, type) and issubclass(each, Model) and each not in _BASES:
                 found[each.__name__] = each

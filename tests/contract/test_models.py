@@ -13,8 +13,6 @@ import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 import lucius
-from lucius.api.routing import json_response
-from lucius.api.views import event_view, executions_view, job_view
 from lucius.contract.models.base import View, example_of
 from lucius.contract.models.commands import Command, SubmittedView, envelope_schema
 from lucius.contract.models.control import CancelManyBody, DismissManyBody, RedriveBody
@@ -22,17 +20,19 @@ from lucius.contract.models.insight import PlanFilter, StartRedriveBody
 from lucius.contract.models.jobs import (
     EventView,
     ExecutionsView,
+    JobEndedWebhook,
     JobView,
     ListedJobView,
     OutboxView,
 )
 from lucius.contract.models.messages import AckMessage, PullBody, RepliesBody, ResultMessage
-from lucius.contract.models.webhooks import JobEndedWebhook
-from lucius.contract.states import TERMINAL_JOB, EntryStatus, JobState, JobStatus, StepStatus
+from lucius.contract.words import TERMINAL_JOB, EntryStatus, JobState, JobStatus, StepStatus
 from lucius.core.effects import Event
-from lucius.core.states import EntryState, StepState, entry_status, job_status, step_status
+from lucius.core.job import EntryState, StepState, entry_status, job_status, step_status
 from lucius.core.wire import parse_reply
-from lucius.webhooks.sender import ending
+from lucius.http.routing import json_response
+from lucius.http.views import event_view, executions_view, job_view
+from lucius.operations.webhooks import ending
 from tests.contract.fitting import every_model, misfits
 from tests.core.explore.configurations import CONTROL
 from tests.core.explore.walk import walk
@@ -235,7 +235,7 @@ def modules_after(statement: str) -> list[str]:
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("module", ["states", "envelope", "codes", "causes", "addresses"])
+@pytest.mark.parametrize("module", ["words", "codes", "causes"])
 def test_the_words_of_the_contract_need_no_package(module: str) -> None:
     """The core is built on them, and needs the standard library alone."""
     assert "pydantic" not in modules_after(f"import lucius.contract.{module}")

@@ -16,9 +16,8 @@ from lucius.core.inputs import (
     ResultStatus,
     Ticked,
 )
-from lucius.core.job import Fault, Job, Step
+from lucius.core.job import Fault, Job, JobState, Step, StepState
 from lucius.core.plan import Plan
-from lucius.core.states import JobState, StepState
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.invariants import check_job
 from tests.core.explore.world import NOW

@@ -27,4 +27,4 @@ def test_every_module_of_the_core_loads_without_any_package() -> None:
 
 
 def test_a_module_that_needs_a_package_is_found() -> None:
-    assert "orjson" in loaded("lucius.ledgers.stored.job_codec").stderr
+    assert "orjson" in loaded("lucius.adapters.ledgers.stored.job_codec").stderr

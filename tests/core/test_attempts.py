@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from lucius.core.attempts import next_attempts
+from lucius.core.decide import next_attempts
 from lucius.core.effects import Outcome, PublishDirective, SignalWorkflow, StartWorkflow, effect_of
-from lucius.core.handover import left_to_owner
 from lucius.core.inputs import (
     AttemptRequested,
     BusRestarted,
@@ -19,10 +18,10 @@ from lucius.core.inputs import (
     RetryRequested,
     Ticked,
 )
-from lucius.core.job import Owed
+from lucius.core.job import JobState, Owed, StepState
 from lucius.core.plan import TEMPORAL, Sla
 from lucius.core.retry import EFFECT_ATTEMPTS, OVERDUE
-from lucius.core.states import JobState, StepState
+from lucius.engine.cache import left_to_owner
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.world import NOW
 from tests.core.story import Story

@@ -9,8 +9,7 @@ import pytest
 from lucius.core.audit import audit
 from lucius.core.decide import decide
 from lucius.core.inputs import CancelRequested, PauseRequested, Ticked
-from lucius.core.job import Execution, Job
-from lucius.core.states import EntryState, ExecutionState, JobState, StepState
+from lucius.core.job import EntryState, Execution, ExecutionState, Job, JobState, StepState
 from tests.conformance.jobs import at, failure_of, life_of, make
 
 RELEASED = make(1, released=True).job

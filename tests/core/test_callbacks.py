@@ -13,8 +13,7 @@ from lucius.core.inputs import (
     ResultReceived,
     ResultStatus,
 )
-from lucius.core.job import phase_of
-from lucius.core.states import EntryState, ExecutionState, JobState, Phase, StepState
+from lucius.core.job import EntryState, ExecutionState, JobState, Phase, StepState, phase_of
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.fold import machines_of
 from tests.core.story import REFUSED, Story

@@ -11,8 +11,7 @@ from lucius.core.inputs import (
     PauseRequested,
     ResumeRequested,
 )
-from lucius.core.job import phase_of
-from lucius.core.states import EntryState, JobState, Phase, StepState
+from lucius.core.job import EntryState, JobState, Phase, StepState, phase_of
 from tests.core.explore.configurations import small_plan
 from tests.core.story import Story
 

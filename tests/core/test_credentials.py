@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucius.core.credentials import REMOVED, SECRET_NAMES, without_credentials
+from lucius.core.addresses import REMOVED, SECRET_NAMES, without_credentials
 from lucius.core.references import HAS_CREDENTIALS, ReferencePolicy, reference_faults
 from lucius.core.wire import parse_reply, plain_ref
 

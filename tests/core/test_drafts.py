@@ -1,7 +1,7 @@
 """A turn writes on drafts, never on the records of its job."""
 
 from lucius.core.inputs import Kind
-from lucius.core.states import EntryState, JobState, StepState
+from lucius.core.job import EntryState, JobState, StepState
 from lucius.core.turn import Turn
 from tests.core.explore.world import LATER
 from tests.core.story import Story

@@ -7,10 +7,9 @@ import pytest
 
 from lucius.core.effects import LinkRedrive, NotifyClient, Outcome, PublishDirective
 from lucius.core.inputs import BusRestarted, CancelRequested, Dismissed, EffectSettled, Redriven
-from lucius.core.job import phase_of
+from lucius.core.job import AbortReason, JobState, Phase, StepState, phase_of
 from lucius.core.plan import Carried, Plan
 from lucius.core.retry import EFFECT_ATTEMPTS, effect_backoff
-from lucius.core.states import AbortReason, JobState, Phase, StepState
 from lucius.core.wire import directive
 from tests.core.explore.configurations import small_plan
 from tests.core.story import Story

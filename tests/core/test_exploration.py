@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from lucius.core.states import StepState
+from lucius.core.job import StepState
 from lucius.core.table import MACHINES
 from tests.core.explore import walk as walking
 from tests.core.explore.agreement import check_agreement

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from lucius.core import attempts
-from lucius.core.attempts import NextAttempt
+from lucius.core import decide
+from lucius.core.decide import NextAttempt
 from lucius.core.effects import SignalWorkflow
 from lucius.core.inputs import (
     CancelRequested,
@@ -24,7 +24,7 @@ from lucius.core.inputs import (
 from lucius.core.job import Job, Owed
 from lucius.core.plan import TEMPORAL
 from lucius.core.turn import Turn
-from lucius.engines.temporal import invoker
+from lucius.engine.temporal import invoker
 from tests.core.explore import walk as walking
 from tests.core.explore.configurations import (
     EVERY_RESULT,
@@ -143,7 +143,7 @@ def attempt_numbers_are_not_checked(patch: Patch) -> None:
         for planned in job.plan.steps:
             yield from (NextAttempt(planned.step_id, number) for number in range(1, 4))
 
-    patch.setattr(attempts, "next_attempts", anything)
+    patch.setattr(decide, "next_attempts", anything)
 
 
 def publishes_are_not_checked(patch: Patch) -> None:

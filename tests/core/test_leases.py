@@ -6,8 +6,8 @@ import pytest
 
 from lucius.core.effects import Outcome, PublishDirective
 from lucius.core.inputs import BusRestarted, EntryReleased, LeaseReturned, Ticked
+from lucius.core.job import AbortReason, JobState, StepState
 from lucius.core.plan import RetryPolicy
-from lucius.core.states import AbortReason, JobState, StepState
 from tests.core.explore.configurations import small_plan
 from tests.core.story import Story
 

@@ -6,8 +6,8 @@ from sys import getsizeof
 import orjson
 import pytest
 
-from lucius.core.packed import Packed, opened
 from lucius.core.plan import Plan
+from lucius.core.record import Packed, opened
 from tests.conformance.jobs import plan_of
 
 VALUE = {"steps": {"ocr": {"dpi": 300}, "sis": {"deep": [1, None, {"é": 2**70}]}}, "x": 1.5}

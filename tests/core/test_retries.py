@@ -7,9 +7,9 @@ import pytest
 
 from lucius.core.effects import Outcome, PublishDirective
 from lucius.core.inputs import Ticked
+from lucius.core.job import AbortReason, EntryState, JobState, StepState
 from lucius.core.plan import Plan, RetryPolicy
 from lucius.core.retry import PUBLISH_GRACE, Track, backoff
-from lucius.core.states import AbortReason, EntryState, JobState, StepState
 from tests.core.explore.configurations import small_plan
 from tests.core.story import FAILED, START, Story
 

@@ -13,7 +13,7 @@ from lucius.core.inputs import (
     ResumeRequested,
     RetryRequested,
 )
-from lucius.core.states import JobState, StepState
+from lucius.core.job import JobState, StepState
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.world import NOW
 from tests.core.story import Story

@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from lucius.core import callbacks, leases, retry, sequence, turn, wire
-from lucius.core.drafts import StepDraft, writable
+from lucius.core import callbacks, retry, sequence, turn, wire
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import Callback, Kind
-from lucius.core.job import Execution, Job, Step
+from lucius.core.job import AbortReason, Execution, Job, JobState, Step, StepState
 from lucius.core.retry import TRACK_OF, backoff
-from lucius.core.states import AbortReason, JobState, StepState
-from lucius.core.table import JOB
-from lucius.core.tables.cell import IGNORE
-from lucius.core.turn import Turn
+from lucius.core.table import IGNORE, JOB
+from lucius.core.turn import StepDraft, Turn, writable
 from tests.core.explore import invariants, judge, rules
 from tests.core.explore.configurations import (
     APART,
@@ -164,21 +161,21 @@ def attempts_have_no_end(patch: Patch) -> None:
 
 def leases_are_given_back_for_ever(patch: Patch) -> None:
     """6: giving a lease back costs nothing, however often."""
-    patch.setattr(leases, "FREE_RETURNS", 1_000_000)
+    patch.setattr(callbacks, "FREE_RETURNS", 1_000_000)
 
 
 def deaths_are_free_for_ever(patch: Patch) -> None:
     """6: a process that dies at work costs nothing, however often."""
-    patch.setattr(leases, "FREE_DEATHS", 1_000_000)
+    patch.setattr(callbacks, "FREE_DEATHS", 1_000_000)
 
 
 def nobody_counts_leases(patch: Patch) -> None:
     """6: what is given back is free, and no count shows how often it was."""
 
     def repeat(draft: Turn, index: int) -> None:
-        leases._repeat(draft, index, AbortReason.RETURNED)
+        callbacks._repeat(draft, index, AbortReason.RETURNED)
 
-    patch.setattr(leases, "returned", repeat)
+    patch.setattr(callbacks, "returned", repeat)
 
 
 def entries_are_left_open(patch: Patch) -> None:

@@ -5,9 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from lucius.core.inputs import CancelRequested, PauseRequested, ResumeRequested
-from lucius.core.job import phase_of
+from lucius.core.job import AbortReason, JobState, Phase, StepState, phase_of
 from lucius.core.plan import Plan, Sla
-from lucius.core.states import AbortReason, JobState, Phase, StepState
 from tests.core.explore.configurations import small_plan
 from tests.core.story import Story
 

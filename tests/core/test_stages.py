@@ -3,9 +3,8 @@
 import pytest
 
 from lucius.core.inputs import BusRestarted, CancelRequested, PauseRequested
-from lucius.core.job import phase_of
+from lucius.core.job import ExecutionState, JobState, Phase, StepState, phase_of
 from lucius.core.plan import Plan
-from lucius.core.states import ExecutionState, JobState, Phase, StepState
 from tests.core.explore.configurations import small_plan
 from tests.core.story import Story
 

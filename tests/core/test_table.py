@@ -20,9 +20,8 @@ from lucius.core.inputs import (
     RetryRequested,
     Ticked,
 )
-from lucius.core.job import Job, Step
+from lucius.core.job import TERMINAL_JOB, EntryState, ExecutionState, Job, JobState, Step, StepState
 from lucius.core.plan import Carried, Sla
-from lucius.core.states import TERMINAL_JOB, EntryState, ExecutionState, JobState, StepState
 from lucius.core.table import ENTRY, EXECUTION, JOB, MACHINES, STEP, Verdict, check_move
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.world import LATER, NOW

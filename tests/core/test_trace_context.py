@@ -2,7 +2,7 @@
 
 import pytest
 
-from lucius.core.trace_context import MAX_LENGTH, MAX_MEMBERS, is_traceparent, tracestate
+from lucius.core.ids import MAX_LENGTH, MAX_MEMBERS, is_traceparent, tracestate
 
 
 @pytest.mark.parametrize(

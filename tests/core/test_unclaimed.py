@@ -2,7 +2,7 @@
 
 from lucius.core.effects import Outcome
 from lucius.core.inputs import DirectiveUnclaimed
-from lucius.core.states import AbortReason, JobState, StepState
+from lucius.core.job import AbortReason, JobState, StepState
 from tests.core.story import Story
 
 

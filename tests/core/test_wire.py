@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lucius.core import wire
 from lucius.core.errors import RequestError
+from lucius.core.ids import is_traceparent
 from lucius.core.inputs import (
     AckReceived,
     HeartbeatReceived,
@@ -18,10 +19,8 @@ from lucius.core.inputs import (
     ResultStatus,
 )
 from lucius.core.job import Fault
-from lucius.core.json_faults import json_faults
-from lucius.core.notices import notice
+from lucius.core.limits import json_faults
 from lucius.core.plan import StepPlan, output_folders
-from lucius.core.trace_context import is_traceparent
 from lucius.core.wire import (
     CUT_MARK,
     MAX_STRING,
@@ -30,6 +29,7 @@ from lucius.core.wire import (
     directive_properties,
     effect_key,
     message_id,
+    notice,
     parse_reply,
     plain_ref,
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from lucius.api.tokens import CallbackTokens
+from lucius.http.tokens import CallbackTokens
 from tests.deploy.chart import HELM, of_kind
 from tests.docs.blocks import blocks_of
 

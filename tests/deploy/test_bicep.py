@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lucius.bootstrap.provisioning import subscriptions
+from lucius.app.provisioning import subscriptions
 from lucius.core.plan import Mode
 from lucius.core.routing import LANES, TOPOLOGIES, directive_topic, reply_topic
 from lucius.ports.bus import NOTICES

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from lucius import __version__
-from lucius.bootstrap.adapters.services import PACKAGED_SERVICES
-from lucius.bootstrap.ending import CLOSING
+from lucius.app.lifecycle import CLOSING
+from lucius.app.services import PACKAGED_SERVICES
 from lucius.platform.service import MIB, OWN_MEMORY
-from lucius.services.limits import TEXT_MEMORY, ocr_memory
+from lucius.services.sheets import TEXT_MEMORY, ocr_memory
 from tests.deploy.chart import (
     CHART,
     DEPLOY,

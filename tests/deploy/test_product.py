@@ -8,10 +8,10 @@ import click
 import pytest
 import yaml
 
-from lucius.api.app import ROUTES
+from lucius.app.settings import load_settings, settings_page
+from lucius.app.settings.loading import ROWS
 from lucius.cli.main import main
-from lucius.settings import load_settings, settings_page
-from lucius.settings.table import ROWS
+from lucius.http.app import ROUTES
 from tests.deploy.chart import CHART, DEPLOY, FILES, container, mounted, of_kind, pods, variables
 
 DOCUMENTED = dict(re.findall(r"^\| `(LUCIUS_\w+)` \|(.*)$", settings_page(), re.MULTILINE))

@@ -6,7 +6,7 @@ show is refused by whatever renders the chart: `helm template`, `install` and `u
 
 import pytest
 
-from lucius.settings.table import ROWS
+from lucius.app.settings.loading import ROWS
 from tests.deploy.chart import helm, refusal
 
 

@@ -7,7 +7,14 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/fault-codes.md").read_text("utf-8")
 SOURCES = "\n".join(
     path.read_text("utf-8")
-    for folder in ("core", "engines", "platform", "services", "buses", "workspaces")
+    for folder in (
+        "core",
+        "engine",
+        "platform",
+        "services",
+        "adapters/buses",
+        "adapters/workspaces",
+    )
     for path in sorted((ROOT / "src/lucius" / folder).rglob("*.py"))
 )
 CODE = r'"([A-Z][A-Z_]+)"'

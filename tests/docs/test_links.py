@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lucius.settings.reserved import RESERVED
-from lucius.settings.table import ROWS
+from lucius.app.settings.kinds import RESERVED
+from lucius.app.settings.loading import ROWS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -10,11 +10,8 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
-from lucius.admission.envelope import KNOWN_FIELDS, EnvelopePolicy, read_envelope
-from lucius.admission.faults import Faults
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
 from lucius.contract.codes import CODES
-from lucius.contract.envelope import SCHEMA_VERSIONS
 from lucius.contract.models.commands import envelope_schema
 from lucius.contract.models.messages import (
     AckMessage,
@@ -24,8 +21,11 @@ from lucius.contract.models.messages import (
     ReleaseMessage,
     ResultMessage,
 )
+from lucius.contract.words import SCHEMA_VERSIONS
 from lucius.core.references import ReferencePolicy
 from lucius.core.wire import directive_properties, parse_reply
+from lucius.engine.admission.envelope import KNOWN_FIELDS, EnvelopePolicy, read_envelope
+from lucius.engine.admission.faults import Faults
 from tests.api.live import live
 from tests.contract.fitting import misfits
 from tests.docs.blocks import blocks_of
@@ -36,7 +36,7 @@ PAGES = {name: (DOCS / f"reference/{name}.md").read_text("utf-8") for name in
          ("messages", "envelope", "protocols")}  # fmt: skip
 PASSED_ON = {"tracestate", "overwrite"}
 """Documented, and otherwise treated as a field that LUCIUS does not know."""
-SCHEMA = json.loads((ROOT / "src/lucius/configs/schema.json").read_text())
+SCHEMA = json.loads((ROOT / "src/lucius/adapters/configs/schema.json").read_text())
 
 
 REPLIES: dict[str, type[BaseModel]] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.listening import free_port
+from lucius.app.lifecycle import free_port
 from tests.cli.up import clean_environment
 from tests.docs.blocks import Block, blocks_of, script_of
 

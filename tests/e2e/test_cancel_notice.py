@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.broker import die_with_parent
-from lucius.bootstrap.listening import free_port
+from lucius.app.lifecycle import free_port
+from lucius.app.stacks import die_with_parent
 from tests.faults.server import LUCIUS, REPOSITORY, Server, command
 from tests.nats_server import shared_server
 

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.adapters.workspaces import open_workspace
+from lucius.app.adapters import open_workspace
+from lucius.app.settings import load_settings
 from lucius.ports.workspace import Workspace
-from lucius.settings import load_settings
 from tests.cli.up import LUCIUS, Up, clean_environment, up
 from tests.s3_server import FORBIDDEN, S3Server, shared_s3
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap import stack_part
-from lucius.bootstrap.stack_part import Part, PartMissingError
+from lucius.app import stacks
+from lucius.app.stacks import Part, PartMissingError
 from lucius.core.errors import LuciusError
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ async def test_one_that_ends_before_it_answers_is_named_at_once() -> None:
 async def test_one_that_lives_and_does_not_answer_is_named_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stack_part, "PATIENCE", 0.0)
+    monkeypatch.setattr(stacks, "PATIENCE", 0.0)
     silent = part("import sys; sys.stdin.read()", speaks=False)
     await silent.start()
     try:
@@ -57,7 +57,7 @@ async def test_one_that_lives_and_does_not_answer_is_named_in_the_end(
 async def test_one_that_ends_by_itself_is_started_again_until_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stack_part, "PAUSE", 0.0)
+    monkeypatch.setattr(stacks, "PAUSE", 0.0)
     noted, again = tmp_path / "starts", Counter[str]()
 
     async def look() -> None:

@@ -7,20 +7,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Outbox
-from lucius.bootstrap.services import runners_of
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.memory import MemoryLeases, MemoryLedger
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.app.engine import Outbox
+from lucius.app.services import runners_of
 from lucius.core.job import Job
-from lucius.engines.outbox.dispatcher import Decorate
-from lucius.engines.outbox.lane_leases import LeasedLanes
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.dispatcher import Decorate
+from lucius.engine.ownership import LeasedLanes
 from lucius.platform import Service, ServiceRunner
 from lucius.ports.leases import LeaseStore
 from lucius.ports.ledger import Ledger
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.engine.world import InOrder, envelope
 from tests.virtual import VirtualLoop
 from tests.wiring import outbox

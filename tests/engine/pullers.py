@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
-from lucius.gateway.bus_gateway import BusGateway
+from lucius.engine.gateway import BusGateway
 from tests.engine.world import World
 from tests.wiring import gateway_on
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap.standing_tasks import VITAL, StandingTasks
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.app.background_tasks import VITAL, StandingTasks
 from lucius.core.errors import (
     LedgerError,
     LedgerRowUnreadableError,
@@ -17,14 +18,13 @@ from lucius.core.errors import (
     WorkspaceRefusedError,
 )
 from lucius.core.job import Job
-from lucius.engines.outbox.notices import AT_ONCE, Notices
-from lucius.engines.outbox.observer import Incident, Observer
-from lucius.engines.temporal.drift import WorkflowDrift
-from lucius.engines.temporal.starter import WorkflowStarter
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.notices import AT_ONCE, Notices
+from lucius.engine.observer import Incident, Observer
+from lucius.engine.temporal.drift import WorkflowDrift
+from lucius.engine.temporal.engine import WorkflowStarter
+from lucius.operations.retention import JobWorkspaces
 from lucius.ports.bus import Message
 from lucius.ports.workflows import Fate
-from lucius.upkeep.job_workspaces import JobWorkspaces
 from tests.api.live import live
 from tests.insight.ward import Ward
 from tests.virtual import VirtualLoop, run_virtually

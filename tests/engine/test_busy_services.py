@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.engines.outbox.windows import Windows
+from lucius.core.job import Job, JobState
+from lucius.engine.windows import Windows
 from lucius.ports.bus import Message
 from tests.engine.world import Timed, World
 from tests.virtual import VirtualLoop, run_virtually

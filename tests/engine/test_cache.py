@@ -6,15 +6,15 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from lucius.admission.ingress import Ingress
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.ledgers.stored.job_codec import decode_job, encode_job
+from lucius.adapters.ledgers.stored.plan_codec import decode_plan, encode_plan
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
-from lucius.core.packed import Packed
-from lucius.engines.outbox.cache import ENDED_SHARE, JobCache
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.stored.job_codec import decode_job, encode_job
-from lucius.ledgers.stored.plan_codec import decode_plan, encode_plan
+from lucius.core.record import Packed
+from lucius.engine.admission.ingress import Ingress
+from lucius.engine.cache import ENDED_SHARE, JobCache
 from tests.conformance.jobs import life_of, make
 from tests.engine.world import envelope
 from tests.faults.stage import PACKAGED

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lucius.core.errors import LuciusError
-from lucius.engines.outbox.clock import StallWatch, SteadyClock, StorageClock
-from lucius.engines.outbox.observer import Incident, Observer
+from lucius.engine.clock import StallWatch, SteadyClock, StorageClock
+from lucius.engine.observer import Incident, Observer
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
-from lucius.engines.outbox.notices import Nudges
-from lucius.engines.outbox.releases import Releases
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.notices import Nudges
+from lucius.engine.releases import Releases
 from tests.engine.apart import Apart, Process
 from tests.simulation.planted import lost_lane_counted
 from tests.virtual import VirtualLoop, run_virtually

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
+from lucius.core.job import StepState
 from lucius.core.routing import directive_topics
-from lucius.core.states import StepState
 from lucius.core.wire import message_id
-from lucius.engines.outbox import replies
-from lucius.engines.outbox.replies import PATIENCE, EarlyAcks
+from lucius.engine import replies
+from lucius.engine.replies import PATIENCE, EarlyAcks
 from lucius.ports.bus import Message, Subscription
 from tests.engine.test_together import CountingLedger
 from tests.engine.world import World, envelope

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.building import build
-from lucius.bootstrap.runtime import Runtime
+from lucius.app.building import build
+from lucius.app.runtime import Runtime
+from lucius.app.settings import load_settings
 from lucius.platform import Output, Service, ServiceError, Task
-from lucius.settings import load_settings
 from tests.engine.world import envelope
 from tests.observability.served import ENVELOPE, serving
 from tests.virtual import VirtualLoop, run_virtually

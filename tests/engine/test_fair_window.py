@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.core.job import JobState
 from lucius.core.routing import lane_of
-from lucius.core.states import JobState
-from lucius.engines.outbox.windows import LEAST, Window, Windows
+from lucius.engine.windows import LEAST, Window, Windows
 from tests.engine.pullers import Crowd, Puller, attempts_used, gateway_of, submit
 from tests.engine.world import Timed, World
 from tests.virtual import VirtualLoop, run_virtually

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lucius.buses.memory import MemoryBus
-from lucius.core.packed import Packed
+from lucius.adapters.buses.memory import MemoryBus
 from lucius.core.plan import OUTBOX
-from lucius.engines.outbox.dispatcher import LARGE
+from lucius.core.record import Packed
+from lucius.engine.dispatcher import LARGE
 from tests.engine.world import envelope
 from tests.faults.network import Network
 from tests.faults.services import TOPICS

@@ -6,13 +6,13 @@ from datetime import datetime
 
 import pytest
 
-from lucius.core.states import JobState
-from lucius.engines.outbox import ticks
-from lucius.engines.outbox.metrics import REREAD
-from lucius.engines.outbox.notices import Nudges
-from lucius.ledgers.azure.leases import AzureLeases
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.store import Store
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.side_tables import AzureLeases
+from lucius.adapters.ledgers.azure.store import Store
+from lucius.core.job import JobState
+from lucius.engine import ticks
+from lucius.engine.metrics import REREAD
+from lucius.engine.notices import Nudges
 from tests.conformance.azure_ledgers import single, split
 from tests.engine.apart import Apart, Process
 from tests.engine.world import Timed

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.decide import decide as decides
 from lucius.core.effects import Committed, Event, Outcome
 from lucius.core.errors import LedgerUnavailableError
@@ -20,11 +21,9 @@ from lucius.core.inputs import (
     PauseRequested,
     ResumeRequested,
 )
-from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.engines.outbox import inbox, loop
-from lucius.engines.outbox.inbox import A_TURN, Inbox, Request
-from lucius.ledgers.memory import MemoryLedger
+from lucius.core.job import Job, JobState
+from lucius.engine import inbox, loop
+from lucius.engine.inbox import A_TURN, Inbox, Request
 from lucius.ports.engine import Applied
 from lucius.ports.ledger import AnswerWrites, CreateOutcome, Write
 from tests.engine.world import World, envelope

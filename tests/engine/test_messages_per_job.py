@@ -11,13 +11,13 @@ from math import ceil
 import pytest
 from azure.servicebus import ServiceBusMessageBatch
 
-from lucius.api.tokens import CallbackTokens
-from lucius.bootstrap.reply_tokens import ReplyTokens
-from lucius.buses.service_bus.wire import outgoing
-from lucius.core.states import JobState
+from lucius.adapters.buses.service_bus.wire import outgoing
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.app.access import ReplyTokens
+from lucius.core.job import JobState
+from lucius.http.tokens import CallbackTokens
 from lucius.platform import Output, Service, Task
 from lucius.ports.bus import Message
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.engine.apart import Apart, Broker
 from tests.virtual import VirtualLoop, run_virtually
 from tools.scale import Requests, read

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from lucius.bootstrap.building import build
-from lucius.bootstrap.runtime import Runtime
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
+from lucius.app.building import build
+from lucius.app.runtime import Runtime
+from lucius.app.settings import load_settings
 from lucius.core.errors import RequestError
-from lucius.core.job import Job
-from lucius.core.states import JobState
+from lucius.core.job import Job, JobState
 from lucius.platform import Output, Service, Task
-from lucius.settings import load_settings
 
 
 class Stamp(Service):

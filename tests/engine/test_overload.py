@@ -6,11 +6,10 @@ from math import ceil
 
 import pytest
 
-from lucius.buses.memory import MemoryBus
-from lucius.core.job import Job
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.core.job import Job, JobState
 from lucius.core.routing import lane_of
-from lucius.core.states import JobState
-from lucius.engines.outbox.windows import Windows
+from lucius.engine.windows import Windows
 from tests.engine.world import InOrder, Timed, World
 from tests.virtual import VirtualLoop, run_virtually
 

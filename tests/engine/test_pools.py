@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
-from lucius.bootstrap.provisioning import subscriptions
-from lucius.bootstrap.services import runners_of
-from lucius.buses.memory import MemoryBus
-from lucius.buses.service_bus.rules import excluding, pools_of, taking
-from lucius.configs.files import FileConfig
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.buses.service_bus.administration import excluding, pools_of, taking
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.app.provisioning import subscriptions
+from lucius.app.services import runners_of
+from lucius.app.settings import load_settings
 from lucius.core.errors import RequestError
+from lucius.dev.standins.service_bus import StandIn
 from lucius.platform import Output, Service, Task
 from lucius.ports.bus import Message
-from lucius.settings import load_settings
-from lucius.standins.service_bus import StandIn
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.api.live import live
 from tests.wiring import gateway_on
 
@@ -149,8 +149,8 @@ def test_what_is_provisioned_names_pools_and_leaves_their_directives_to_them(
 async def test_lucius_bus_provision_makes_pools_and_what_has_no_pool_reaches_the_catch_all(
     tmp_path: Path,
 ) -> None:
-    from lucius.bootstrap.adapters.buses import open_bus
-    from lucius.bootstrap.provisioning import provision_bus
+    from lucius.app.adapters import open_bus
+    from lucius.app.provisioning import provision_bus
     from tests.bus_looks import backlog
 
     async with StandIn() as stand_in:

@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from lucius.bootstrap import outbox as bootstrap
-from lucius.core.job import Job
+from lucius.app import engine as bootstrap
+from lucius.core.job import Job, JobState
 from lucius.core.routing import LANES, lane_of
-from lucius.core.states import JobState
-from lucius.engines.outbox.metrics import EngineMetrics
-from lucius.engines.outbox.notices import Nudges
-from lucius.engines.outbox.windows import Windows
+from lucius.engine.metrics import EngineMetrics
+from lucius.engine.notices import Nudges
+from lucius.engine.windows import Windows
 from lucius.ports.lanes import LaneRows
 from tests.engine.apart import Apart, Process
 from tests.engine.world import Timed

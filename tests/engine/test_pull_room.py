@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lucius.core.states import JobState
-from lucius.engines.outbox.releases import Pulls
-from lucius.engines.outbox.visits import PULLED, Visits
-from lucius.engines.outbox.windows import LEAST, Windows
+from lucius.core.job import JobState
+from lucius.engine.pull_times import PULLED, Visits
+from lucius.engine.releases import Pulls
+from lucius.engine.windows import LEAST, Windows
 from tests.engine.pullers import Crowd, Puller, attempts_used, gateway_of, submit
 from tests.engine.world import World
 from tests.virtual import VirtualLoop, run_virtually

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import cast
 
 from lucius.core.plan import service_of
-from lucius.engines.outbox.releases import ReadyQueues, Waiting
+from lucius.engine.releases import ReadyQueues, Waiting
 from lucius.ports.ledger import Ledger, ReadyEntry, ReadyQueue
 
 KEY, TENANT = ("ocr", 3), "acme"

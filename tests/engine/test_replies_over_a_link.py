@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
-from lucius.core.job import Job
+from lucius.core.job import Job, StepState
 from lucius.core.routing import directive_topics
-from lucius.core.states import StepState
-from lucius.engines.outbox.replies import BATCH, ReplyConsumer
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.replies import BATCH, ReplyConsumer
 from lucius.ports.bus import Subscription
 from tests.engine.world import World, envelope
 from tests.virtual import VirtualLoop, run_virtually

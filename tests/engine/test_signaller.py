@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Outbox
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.app.engine import Outbox
 from lucius.core.effects import SignalWorkflow
 from lucius.core.errors import WorkflowsUnavailableError
 from lucius.core.inputs import (
@@ -21,7 +21,7 @@ from lucius.core.inputs import (
 )
 from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
 from lucius.ports.lanes import BOTH_ENGINES
 from lucius.ports.workflows import Fate
 from tests.engine.world import envelope

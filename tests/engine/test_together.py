@@ -2,13 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.effects import Outcome, PublishDirective
 from lucius.core.inputs import AckReceived, Input, LeaseReturned, ResultReceived, ResultStatus
-from lucius.core.job import Job
-from lucius.core.states import StepState
-from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.replies import by_job
-from lucius.ledgers.memory import MemoryLedger
+from lucius.core.job import Job, StepState
+from lucius.engine.outbox import OutboxEngine
+from lucius.engine.replies import by_job
 from lucius.ports.bus import Delivery, Message
 from lucius.ports.engine import Applied
 from tests.engine.world import World, envelope

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from lucius.admission.ingress import IngressPolicy
+from lucius.app.settings import load_settings
+from lucius.core.job import JobState
 from lucius.core.routing import TOPOLOGIES, every_directive_topic, lane_of
-from lucius.core.states import JobState
-from lucius.settings import load_settings
+from lucius.engine.admission.ingress import IngressPolicy
 from tests.engine.world import InOrder, Timed, World
 from tests.virtual import VirtualLoop, run_virtually
 

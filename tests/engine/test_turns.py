@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
 from lucius.core.errors import BusUnavailableError
-from lucius.gateway.turns import AT_ONCE, Turns
+from lucius.engine.gateway import AT_ONCE, Turns
 from lucius.ports.bus import Delivery, Message, Subscription
 from tests.virtual import VirtualLoop, run_virtually
 

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError, RequestError
-from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.ledgers.memory import MemoryLedger
+from lucius.core.job import Job, JobState
 from lucius.ports.ledger import (
     NO_LIMITS,
     Claim,

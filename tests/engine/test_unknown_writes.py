@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.effects import Event, Outcome
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
 from lucius.core.job import Job
-from lucius.ledgers.memory import MemoryLedger
 from tests.engine.world import World
 from tests.simulation.planted import doubt_settled_by_what_is_not_saved
 from tests.virtual import VirtualLoop, run_virtually

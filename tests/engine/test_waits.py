@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lucius.core.inputs import CancelRequested, PauseRequested
-from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.engines.outbox.engine import OutboxEngine
+from lucius.core.job import Job, JobState
+from lucius.engine.outbox import OutboxEngine
 from tests.engine.world import World, envelope
 from tests.virtual import VirtualLoop, run_virtually
 

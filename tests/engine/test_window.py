@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from lucius.engines.outbox.releases import PAGE, ReadyQueues, Waiting
-from lucius.engines.outbox.windows import LEAST, LONGEST, PASSES, SHORTEST, Windows
+from lucius.engine.releases import PAGE, ReadyQueues, Waiting
+from lucius.engine.windows import LEAST, LONGEST, PASSES, SHORTEST, Windows
 from lucius.ports.ledger import Ledger, ReadyEntry, ReadyQueue
 
 KEY = ("ocr", 3)

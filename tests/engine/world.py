@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Reconciler
-from lucius.bootstrap.services import runners_of
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
-from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.loop import Listener, OwedEffects
-from lucius.engines.outbox.ownership import EMBEDDED
-from lucius.engines.outbox.releases import HeldBack
-from lucius.ledgers.memory import MemoryLedger
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.app.engine import Reconciler
+from lucius.app.services import runners_of
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.loop import Listener, OwedEffects
+from lucius.engine.outbox import OutboxEngine
+from lucius.engine.ownership import EMBEDDED
+from lucius.engine.releases import HeldBack
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.bus import Message
 from lucius.ports.ledger import Ledger
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.virtual import VirtualLoop
 from tests.wiring import NoneHeldBack, outbox
 

@@ -7,6 +7,8 @@ from functools import partial
 
 import pytest
 
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.store import Store
 from lucius.core.decide import decide
 from lucius.core.inputs import (
     CancelRequested,
@@ -19,8 +21,6 @@ from lucius.core.inputs import (
     ResumeRequested,
 )
 from lucius.core.job import Job
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.store import Store
 from lucius.ports.ledger import Created, CreateOutcome, Duplicate, Unfinished
 from tests.conformance.azure_ledgers import JOBS
 from tests.conformance.jobs import (

@@ -1,7 +1,7 @@
 """What looks after an Azure ledger, stopped anywhere: scans, sweeps, takeovers and pruning."""
 
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
 from lucius.core.inputs import Redriven
-from lucius.ledgers.azure.ledger import AzureLedger
 from tests.conformance.jobs import ack_of, at, release_of
 from tests.faults.azure_operations import (
     CANCEL,

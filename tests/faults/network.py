@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
 from lucius.core.errors import BusUnavailableError, PublishRefusedError
 from lucius.ports.bus import Delivery, Message
 

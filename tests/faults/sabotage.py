@@ -6,14 +6,13 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core import callbacks, retry, turn
 from lucius.core.effects import Event, Outcome
 from lucius.core.inputs import Callback, ResultReceived
-from lucius.core.job import Job, Step
-from lucius.core.states import StepState
+from lucius.core.job import Job, Step, StepState
 from lucius.core.turn import Turn
-from lucius.engines.temporal import snapshot
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.temporal import invoker
 
 
 @contextmanager
@@ -27,7 +26,7 @@ def together(*patches: AbstractContextManager[Any]) -> Iterator[None]:
 
 def nobody_looks_again_while(state: StepState) -> AbstractContextManager[Any]:
     """A job with a step in this state is not due before its SLA, and its workflow sets no other timer."""
-    wakes = snapshot._wake_at
+    wakes = invoker._wake_at
 
     def due_at(job: Job) -> datetime | None:
         return job.sla_at if any(s.state is state for s in job.steps) else retry.due_at(job)
@@ -36,7 +35,7 @@ def nobody_looks_again_while(state: StepState) -> AbstractContextManager[Any]:
         return job.sla_at if any(s.state is state for s in job.steps) else wakes(job)
 
     return together(
-        patch.object(turn, "due_at", due_at), patch.object(snapshot, "_wake_at", wake_at)
+        patch.object(turn, "due_at", due_at), patch.object(invoker, "_wake_at", wake_at)
     )
 
 

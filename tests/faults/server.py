@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import yaml
 
-from lucius.bootstrap.listening import free_port
+from lucius.app.lifecycle import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 LUCIUS = str(Path(sys.executable).parent / "lucius")

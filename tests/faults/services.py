@@ -7,10 +7,10 @@ from typing import Any
 
 from lucius.core.routing import directive_topics
 from lucius.core.wire import message_id
-from lucius.engines.outbox.replies import PATIENCE
+from lucius.engine.replies import PATIENCE
 from lucius.platform import CommitRecord, Commits, Output, Service, Task
 from lucius.platform.commit import record_uri
-from lucius.platform.directive import Directive
+from lucius.platform.messages import Directive
 from lucius.platform.records import MINE, Begun, MemoryRecords
 from lucius.platform.task import Staged
 from lucius.ports.bus import Bus, Message, Subscription

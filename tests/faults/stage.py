@@ -13,21 +13,21 @@ from typing import Any
 
 import pytest
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.workspaces.memory import MemoryWorkspace
 from lucius.core.job import Job, Step
 from lucius.core.plan import OUTBOX, TEMPORAL
 from lucius.core.routing import LANES, reply_topic
-from lucius.engines.outbox.engine import OutboxEngine
-from lucius.engines.outbox.ownership import EMBEDDED
-from lucius.engines.outbox.replies import REPLIES
-from lucius.engines.temporal.asking import AskingHere
-from lucius.engines.temporal.invoker import Invoker
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.outbox import OutboxEngine
+from lucius.engine.ownership import EMBEDDED
+from lucius.engine.replies import REPLIES
+from lucius.engine.temporal.invoker import Invoker
+from lucius.engine.temporal.invoker_client import AskingHere
 from lucius.platform import Commits, Records, Service, ServiceRunner
 from lucius.ports.config import ConfigSource
 from lucius.ports.lanes import BOTH_ENGINES, NO_LANES, Lanes
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.bus_looks import dead_letters
 from tests.engine.world import envelope
 from tests.faults.engines import engines_of

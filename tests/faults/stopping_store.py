@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
+from lucius.adapters.ledgers.azure.store import Change, Etags, Refused, Row, Store
 from lucius.core.errors import LedgerUnavailableError
-from lucius.ledgers.azure.store import Change, Etags, Refused, Row, Store
 
 
 class Fate(StrEnum):

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from lucius.core.states import AbortReason, JobState
-from lucius.engines.outbox.windows import LEAST
+from lucius.core.job import AbortReason, JobState
+from lucius.engine.windows import LEAST
 from tests.faults.services import Scribe
 from tests.faults.stage import Stage, staged
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.repairing import PAUSE
+from lucius.adapters.ledgers.azure.store import ETAG, PARTITION, ROW, Row
 from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.inputs import CancelRequested
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.repairing import PAUSE
-from lucius.ledgers.azure.store import ETAG, PARTITION, ROW, Row
 from lucius.ports.ledger import JobQuery
 from tests.conformance.azure_ledgers import single, split
 from tests.conformance.jobs import ack_of, at

@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.ledgers.azure.copies import CROWD, LAG, MOST, Copy, Late, Pending, Trace
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.projections import Projections, Tables
+from lucius.adapters.ledgers.azure.side_tables import AzureLeases
+from lucius.adapters.ledgers.azure.split import SplitTables
+from lucius.adapters.ledgers.azure.store import ROW, Row, Store
 from lucius.core.decide import decide
 from lucius.core.inputs import Ticked
 from lucius.core.job import Job
-from lucius.engines.outbox.ticks import QUIET
-from lucius.ledgers.azure.copies import Copy, Trace
-from lucius.ledgers.azure.lateness import CROWD, LAG, MOST, Late
-from lucius.ledgers.azure.leases import AzureLeases
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.pending import Pending
-from lucius.ledgers.azure.projections import Projections, Tables
-from lucius.ledgers.azure.split import SplitTables
-from lucius.ledgers.azure.store import ROW, Row, Store
+from lucius.engine.ticks import QUIET
 from tests.conformance.azure_ledgers import EVENTS, LANES, OUTBOX, STEPS, split
 from tests.conformance.jobs import ack_of, at, failure_of, success_of
 from tests.engine.apart import Apart
@@ -234,7 +232,7 @@ def test_an_entry_that_came_and_went_between_two_copies_has_its_row() -> None:
 def test_if_a_row_does_not_carry_entries_that_are_gone_they_have_no_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lucius.ledgers.azure.pending._left", lambda job, before: ())
+    monkeypatch.setattr("lucius.adapters.ledgers.azure.copies._left", lambda job, before: ())
 
     async def body(site: Site) -> None:
         assert await retried(site) == []

@@ -10,17 +10,17 @@ from itertools import count
 
 import pytest
 
+from lucius.adapters.ledgers.azure import writing
+from lucius.adapters.ledgers.azure.heads import Glance
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.scanning import Scanner
+from lucius.adapters.ledgers.azure.single import SingleTable
+from lucius.adapters.ledgers.azure.split import SplitTables
+from lucius.adapters.ledgers.azure.store import ROW, Store
+from lucius.adapters.ledgers.azure.tenants import Tenants
+from lucius.adapters.ledgers.azure.wakeups import LaneTable
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.job import Job
-from lucius.ledgers.azure import saving
-from lucius.ledgers.azure.heads import Glance
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.scanning import Scanner
-from lucius.ledgers.azure.single import SingleTable
-from lucius.ledgers.azure.split import SplitTables
-from lucius.ledgers.azure.store import ROW, Store
-from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import LaneTable
 from lucius.ports.ledger import JobQuery
 from tests.conformance.azure_ledgers import LANES as LANES_TABLE
 from tests.conformance.azure_ledgers import single, split
@@ -198,7 +198,7 @@ SABOTAGE = {
     "no tombstone in separate tables": (SplitTables, "bury", no_tombstone, CREATIONS[0], Fate.LATE),
     "no fence in separate tables": (SplitTables, "touch", no_fence, SAVES[0], Fate.LATE),
     "no wake-up before a late reply": (SplitTables, "apart", False, SAVES[-2], Fate.UNSENT),
-    "no look at what is stored": (saving, "unnamed", all_of_them, SAVES[0], Fate.RESENT),
+    "no look at what is stored": (writing, "unnamed", all_of_them, SAVES[0], Fate.RESENT),
     "no withdrawal": (Tenants, "withdraw", not_ended, CREATIONS[0], Fate.UNSENT),
 }
 

@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.ledgers.azure.heads import StepsHead
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.records import TableRecords
+from lucius.adapters.ledgers.azure.repairing import PAUSE
+from lucius.adapters.ledgers.azure.side_tables import AzureLeases
+from lucius.adapters.ledgers.azure.store import Change, Etags, Refused
+from lucius.adapters.ledgers.azure.tenants import Tenants
+from lucius.adapters.ledgers.azure.wakeups import DESKS, LaneTable
 from lucius.core.errors import LedgerError, LedgerUnavailableError
 from lucius.core.inputs import RetryRequested
-from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.engines.outbox.lane_leases import LeasedLanes
-from lucius.ledgers.azure.heads import StepsHead
-from lucius.ledgers.azure.leases import AzureLeases
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.records import TableRecords
-from lucius.ledgers.azure.repairing import PAUSE
-from lucius.ledgers.azure.store import Change, Etags, Refused
-from lucius.ledgers.azure.tenants import Tenants
-from lucius.ledgers.azure.wakeups import DESKS, LaneTable
-from lucius.platform.directive import Directive, parse_directive
+from lucius.core.job import Job, JobState
+from lucius.engine.ownership import LeasedLanes
+from lucius.platform.messages import Directive, parse_directive
 from lucius.platform.records import MINE, OTHERS
 from lucius.ports.ledger import Created, Limits, ReadyQueue
 from tests.conformance.azure_ledgers import AzureTamper, SplitTamper, single, split

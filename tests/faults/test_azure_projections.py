@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.ledgers.azure.copies import Pending, pending_events
+from lucius.adapters.ledgers.azure.heads import Glance
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.split import SplitTables
+from lucius.adapters.ledgers.azure.store import ETAG, ROW, Act, Change, Etags, Refused, Row, Store
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.job import Job
-from lucius.ledgers.azure.heads import Glance
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.pending import Pending, pending_events
-from lucius.ledgers.azure.split import SplitTables
-from lucius.ledgers.azure.store import ETAG, ROW, Act, Change, Etags, Refused, Row, Store
 from tests.conformance.azure_ledgers import EVENTS, JOBS, LANES, OUTBOX, STEPS, split
 from tests.conformance.jobs import ack_of, release_of
 from tests.conformance.ledger_registry import Shared

@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.opening import open_tables
+from lucius.adapters.ledgers.azure.side_tables import AzureLeases
+from lucius.adapters.ledgers.azure.tables import AzureTables
+from lucius.adapters.ledgers.azure.wakeups import DESKS
 from lucius.core.errors import LedgerError
-from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.ledgers.azure.leases import AzureLeases
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.opening import open_tables
-from lucius.ledgers.azure.tables import AzureTables
-from lucius.ledgers.azure.wakeups import DESKS
+from lucius.core.job import Job, JobState
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import ALL, fresh_prefix, single, split
 from tests.engine.apart import Apart, Process

@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 
 import pytest
 
-from lucius.bootstrap.broker import die_with_parent
+from lucius.app.stacks import die_with_parent
 from lucius.client import BlockingClient
 from lucius.client.models import ExecutionView
 from tests.cli.up import LUCIUS, Up, clean_environment, up

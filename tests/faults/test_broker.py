@@ -7,9 +7,8 @@ from unittest.mock import patch
 from lucius.core.effects import PublishDirective
 from lucius.core.errors import BusUnavailableError
 from lucius.core.inputs import CancelRequested, PublishConfirmed, PublishRefused
-from lucius.core.job import Fault, Job
-from lucius.core.states import AbortReason, EntryState, JobState, StepState
-from lucius.engines.outbox.dispatcher import Dispatcher
+from lucius.core.job import AbortReason, EntryState, Fault, Job, JobState, StepState
+from lucius.engine.dispatcher import Dispatcher
 from tests.faults.network import kinds, nothing
 from tests.faults.sabotage import together
 from tests.faults.services import DAY, Scribe

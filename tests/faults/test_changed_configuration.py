@@ -5,14 +5,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from lucius.admission.ingress import IngressPolicy
 from lucius.core.effects import PublishDirective
 from lucius.core.inputs import PublishConfirmed, PublishRefused
-from lucius.core.job import Job
+from lucius.core.job import Job, JobState
 from lucius.core.plan import Mode, Plan, Routing
 from lucius.core.routing import lane_of, route
-from lucius.core.states import JobState
-from lucius.engines.outbox.dispatcher import Dispatcher
+from lucius.engine.admission.ingress import IngressPolicy
+from lucius.engine.dispatcher import Dispatcher
 from lucius.ports.config import Catalog
 from tests.faults.sabotage import together
 from tests.faults.services import Puppet

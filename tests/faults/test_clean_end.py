@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from lucius.bootstrap.own_services import OwnServices
-from lucius.core.states import AbortReason, StepState
-from lucius.ledgers.memory import MemoryLedger
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.app.services import OwnServices
+from lucius.core.job import AbortReason, StepState
 from lucius.platform import Output, Service, Task
 from tests.observability.served import serving, submitted
 

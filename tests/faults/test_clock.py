@@ -6,8 +6,8 @@ from typing import Any
 from unittest.mock import patch
 
 from lucius.core import decide as core
-from lucius.core.states import JobState, StepState
-from lucius.engines.outbox.clock import StallWatch, SteadyClock
+from lucius.core.job import JobState, StepState
+from lucius.engine.clock import StallWatch, SteadyClock
 from tests.faults.services import Puppet, Scribe
 from tests.faults.stage import Stage, staged
 from tests.virtual import VirtualLoop

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 from lucius.core.inputs import CancelRequested, PauseRequested, ResumeRequested
-from lucius.core.job import Job
-from lucius.core.states import EntryState, JobState, StepState
+from lucius.core.job import EntryState, Job, JobState, StepState
 from tests.faults.sabotage import no_compare_and_swap
 from tests.faults.services import Puppet
 from tests.faults.stage import Orchestrator, Stage, staged

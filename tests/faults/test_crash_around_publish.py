@@ -2,8 +2,7 @@
 
 import asyncio
 
-from lucius.core.job import Job
-from lucius.core.states import ExecutionState, JobState, StepState
+from lucius.core.job import ExecutionState, Job, JobState, StepState
 from lucius.platform.records import MemoryRecords, Records
 from lucius.ports.bus import Message
 from tests.faults.network import kinds

@@ -1,7 +1,6 @@
 """FM_006: a worker dies after it created the commit record and before its output is promoted."""
 
-from lucius.core.job import Job
-from lucius.core.states import JobState
+from lucius.core.job import Job, JobState
 from lucius.platform import Commits
 from tests.faults.services import NoCommitRecord, Scribe
 from tests.faults.stage import Stage, staged

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from lucius.bootstrap.runtime import Runtime
-from lucius.engines.outbox.observer import Incident
-from lucius.insight import pauses
+from lucius.app.runtime import Runtime
+from lucius.engine.observer import Incident
+from lucius.operations import services
 from tests.cli.up import up
 from tests.faults.services import Scribe
 from tests.observability.served import ended, serving, submitted
@@ -72,7 +72,7 @@ async def test_without_the_guard_a_damaged_note_stops_the_start(tmp_path: Path) 
     def unguarded(name: str, note: Any, read: Any, otherwise: Any) -> Any:
         return read(note)
 
-    with patch.object(pauses, "readable", unguarded), pytest.raises(KeyError):
+    with patch.object(services, "readable", unguarded), pytest.raises(KeyError):
         async with serving(tmp_path, (), **SQLITE):
             pass
 

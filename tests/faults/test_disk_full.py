@@ -9,15 +9,14 @@ from unittest.mock import patch
 
 import pytest
 
-from lucius.admission.ingress import Ingress
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
+from lucius.adapters.ledgers.sqlite.writer import Writer
 from lucius.core.effects import Event
 from lucius.core.errors import LedgerUnavailableError
-from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.sqlite.ledger import SqliteLedger
-from lucius.ledgers.sqlite.writer import Writer
+from lucius.core.job import Job, JobState
+from lucius.engine.admission.ingress import Ingress
 from lucius.ports.ledger import NO_LIMITS, Claim, CreateOutcome, Limits
 from tests.engine.world import envelope
 from tests.faults.services import Scribe

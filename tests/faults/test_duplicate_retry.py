@@ -1,7 +1,6 @@
 """FM_001: a lease runs out while its worker still works, and a second worker runs the same step."""
 
-from lucius.core.job import Job
-from lucius.core.states import ExecutionState, JobState
+from lucius.core.job import ExecutionState, Job, JobState
 from lucius.platform import Commits
 from tests.faults.network import kinds
 from tests.faults.services import NoCommitRecord, Scribe

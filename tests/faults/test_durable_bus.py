@@ -3,9 +3,8 @@
 import asyncio
 from functools import partial
 
-from lucius.core.job import Job
-from lucius.core.states import AbortReason, JobState, StepState
-from lucius.engines.outbox.ownership import EMBEDDED
+from lucius.core.job import AbortReason, Job, JobState, StepState
+from lucius.engine.ownership import EMBEDDED
 from lucius.ports.bus import Subscription
 from tests.bus_looks import backlog
 from tests.faults.services import TOPICS, Scribe

@@ -12,7 +12,7 @@ from typing import IO, cast
 
 import pytest
 
-from lucius.bootstrap.broker import die_with_parent
+from lucius.app.stacks import die_with_parent
 from lucius.client import BlockingClient
 from tests.cli.up import LUCIUS, Up, clean_environment, up
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
-from lucius.core import leases
-from lucius.core.states import JobState, StepState
+from lucius.core import callbacks
+from lucius.core.job import JobState, StepState
 from tests.faults.services import Puppet
 from tests.faults.stage import Stage, staged
 
@@ -35,7 +35,7 @@ async def given_back_for_ten_seconds(stage: Stage) -> tuple[str, int]:
 async def test_fm_024_reproduce_when_giving_back_is_free_for_ever_a_step_goes_round_without_a_pause(
     stage: Stage,
 ) -> None:
-    with patch.object(leases, "FREE_RETURNS", 1_000_000):
+    with patch.object(callbacks, "FREE_RETURNS", 1_000_000):
         job_id, times = await given_back_for_ten_seconds(stage)
     assert times > 50
     assert (await stage.step(job_id)).used == 0

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import pytest
 
+from lucius.adapters.workspaces.records import Notes
 from lucius.ports.workspace import COMMITS
-from lucius.workspaces.notes import Notes
 from tests.faults.server import STEPS, Server, command, ready
 
 KILLS = 8

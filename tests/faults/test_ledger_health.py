@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.runtime import Runtime
-from lucius.ledgers.sqlite import queries, writer
-from lucius.ledgers.sqlite.batch import Batch, Call, WriterCall
-from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.adapters.ledgers.sqlite import queries, writer
+from lucius.adapters.ledgers.sqlite.batch import Batch, Call, WriterCall
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
+from lucius.app.runtime import Runtime
 from tests.faults.test_disk_full import fill_disk, free_disk
 from tests.observability.served import ENVELOPE, serving, submitted
 

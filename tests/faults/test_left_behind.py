@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from unittest.mock import patch
 
-from lucius.core.states import JobState, StepState
-from lucius.engines.outbox import ownership
-from lucius.ledgers.memory import MemoryLedger
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.core.job import JobState, StepState
+from lucius.engine import ownership
 from lucius.ports.ledger import DueJob
 from tests.faults.network import Network
 from tests.faults.services import Scribe

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from lucius.core.job import Job
-from lucius.core.states import AbortReason, JobState, StepState
+from lucius.core.job import AbortReason, Job, JobState, StepState
 from tests.faults.network import kinds
 from tests.faults.sabotage import nobody_looks_again_while
 from tests.faults.services import LONG, Scribe

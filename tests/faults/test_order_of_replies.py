@@ -3,8 +3,7 @@
 import asyncio
 from typing import Any
 
-from lucius.core.job import Job
-from lucius.core.states import AbortReason, ExecutionState, JobState, StepState
+from lucius.core.job import AbortReason, ExecutionState, Job, JobState, StepState
 from tests.faults.sabotage import no_implied_ack, no_lease_check, no_second_thought
 from tests.faults.services import Puppet
 from tests.faults.stage import Stage, staged

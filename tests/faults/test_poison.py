@@ -8,9 +8,9 @@ from unittest.mock import patch
 
 import orjson
 
+from lucius.core.job import JobState
 from lucius.core.routing import lane_of, reply_topic
-from lucius.core.states import JobState
-from lucius.engines.outbox.replies import BATCH
+from lucius.engine.replies import BATCH
 from lucius.ports.bus import Delivery, Message
 from tests.bus_looks import dead_letters
 from tests.faults.network import Network

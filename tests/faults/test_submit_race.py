@@ -7,13 +7,13 @@ from unittest.mock import patch
 
 import pytest
 
-from lucius.admission.ingress import Ingress
-from lucius.buses.memory import MemoryBus
-from lucius.core.states import JobState
-from lucius.ledgers import memory
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.sqlite import batch as sqlite_batch
-from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.ledgers import memory
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.ledgers.sqlite import batch as sqlite_batch
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
+from lucius.core.job import JobState
+from lucius.engine.admission.ingress import Ingress
 from lucius.ports.engine import Submitted
 from lucius.ports.ledger import JobQuery, Ledger
 from tests.engine.world import envelope

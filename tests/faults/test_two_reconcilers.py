@@ -3,9 +3,8 @@
 import asyncio
 
 from lucius.core.inputs import ResultReceived, ResultStatus
-from lucius.core.job import Job
+from lucius.core.job import AbortReason, Job, JobState, StepState
 from lucius.core.routing import LANES
-from lucius.core.states import AbortReason, JobState, StepState
 from tests.faults.sabotage import no_compare_and_swap
 from tests.faults.services import Scribe
 from tests.faults.stage import Orchestrator, Stage, staged

@@ -3,12 +3,11 @@
 from typing import Any
 from unittest.mock import patch
 
-from lucius.api.explain import explain
 from lucius.core.effects import Event
-from lucius.core.job import Job
-from lucius.core.states import AbortReason, JobState
-from lucius.engines.outbox.observer import Incident, Observer
-from lucius.engines.outbox.unclaimed import UnclaimedReporter
+from lucius.core.job import AbortReason, Job, JobState
+from lucius.engine.notices import UnclaimedReporter
+from lucius.engine.observer import Incident, Observer
+from lucius.http.views import explain
 from tests.faults.services import Scribe
 from tests.faults.stage import Orchestrator, Stage, staged
 

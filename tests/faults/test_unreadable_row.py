@@ -10,14 +10,14 @@ from unittest.mock import patch
 import httpx
 import pytest
 
-from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.upkeep import verify
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.ledgers.rules import Unreadable
+from lucius.app.runtime import Runtime
+from lucius.app.settings import load_settings
+from lucius.app.upkeep import verify
 from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.job import Job
-from lucius.engines.outbox.ownership import Ownership
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.sqlite.unreadable import Unreadable
-from lucius.settings import load_settings
+from lucius.engine.ownership import Ownership
 from tests.conformance.ledger_tamper import SqliteTamper
 from tests.faults.services import Scribe
 from tests.faults.stage import Stage, staged

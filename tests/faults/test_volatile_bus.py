@@ -6,10 +6,9 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from lucius.core import leases
-from lucius.core.job import Job
-from lucius.core.states import AbortReason, JobState, StepState
-from lucius.engines.outbox.ownership import Ownership
+from lucius.core import callbacks
+from lucius.core.job import AbortReason, Job, JobState, StepState
+from lucius.engine.ownership import Ownership
 from tests.faults.network import Network
 from tests.faults.services import Scribe
 from tests.faults.stage import Orchestrator, Stage, Worker, staged
@@ -80,7 +79,7 @@ async def test_fm_021_reproduce_without_notice_every_kill_uses_an_attempt_until_
 async def test_fm_021_reproduce_when_deaths_are_free_for_ever_a_step_kills_every_process(
     stage: Stage,
 ) -> None:
-    with patch.object(leases, "FREE_DEATHS", 1_000_000):
+    with patch.object(callbacks, "FREE_DEATHS", 1_000_000):
         job = await killed_at_work(stage, 8)
     step = job.steps[0]
     assert (step.used, step.deaths) == (0, 8), "eight deaths, always attempt 1"

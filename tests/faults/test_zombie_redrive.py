@@ -8,10 +8,9 @@ from unittest.mock import patch
 import pytest
 
 from lucius.core.inputs import CancelRequested
-from lucius.core.job import Job
-from lucius.core.states import JobState
+from lucius.core.job import Job, JobState
 from lucius.platform import Commits, Output, Service, Task
-from lucius.platform.directive import Directive
+from lucius.platform.messages import Directive
 from tests.faults.engines import ENGINES
 from tests.faults.stage import Orchestrator, Stage, Worker, staged
 

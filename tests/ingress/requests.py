@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lucius.admission.ingress import Admission, Ingress, IngressPolicy
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
 from lucius.core.errors import RequestError
 from lucius.core.plan import Mode, StepPlan
+from lucius.engine.admission.ingress import Admission, Ingress, IngressPolicy
 from lucius.ports.config import Catalog, JobProtocol, TenantConfig
 
 NOW = datetime(2026, 1, 27, 10, 0, tzinfo=UTC)

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from lucius.admission.faults import Faults
-from lucius.admission.ingress import Ingress, IngressPolicy, tenant_folder
-from lucius.admission.rules import Rules, check_payload, step_payloads
-from lucius.api.views import job_view
-from lucius.configs.files import PACKAGED, FileConfig
+from lucius.adapters.configs.files import PACKAGED, FileConfig
 from lucius.core.decide import submit
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import body_hash, key_hash
 from lucius.core.plan import DecisionSource, Mode
+from lucius.engine.admission.faults import Faults
+from lucius.engine.admission.ingress import Ingress, IngressPolicy, tenant_folder
+from lucius.engine.admission.rules import Rules, check_payload, step_payloads
+from lucius.http.views import job_view
 from lucius.ports.config import TenantConfig
 from lucius.ports.ledger import Claim, Limits
 from tests.ingress.requests import (

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from lucius.admission.faults import MAX_LISTED
-from lucius.admission.ingress import Ingress
 from lucius.core.errors import RequestError
 from lucius.core.plan import Mode
+from lucius.engine.admission.faults import MAX_LISTED
+from lucius.engine.admission.ingress import Ingress
 from lucius.ports.config import TenantConfig
 from tests.ingress.requests import (
     NOW,

@@ -6,15 +6,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucius.admission.near_misses import (
+from lucius.contract.models.commands import envelope_schema
+from lucius.core.record import opened
+from lucius.engine.admission.faults import (
     LEAST,
     MOST_WARNINGS,
     known_fields,
     near_misses,
     nearest,
 )
-from lucius.contract.models.commands import envelope_schema
-from lucius.core.packed import opened
 from tests.ingress.requests import STEPS, admit, request
 from tests.ingress.test_redrive import ended, redrive
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucius.admission.faults import Faults
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.admission.secrets import PayloadSecrets, credential_in, judged
+from lucius.app.settings import load_settings
+from lucius.app.settings.loading import SettingsError
 from lucius.core.errors import RequestError
-from lucius.settings import load_settings
-from lucius.settings.loading import SettingsError
+from lucius.engine.admission.faults import Faults
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.admission.secrets import PayloadSecrets, credential_in, judged
 from tests.ingress.requests import NOW, PACKAGED, STEPS, request
 from tests.ingress.test_redrive import ended
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from lucius.admission.ingress import Admission, Ingress
 from lucius.core.decide import submit
 from lucius.core.errors import RequestError
-from lucius.core.job import Job
+from lucius.core.job import Job, JobState, StepState
 from lucius.core.plan import Mode
-from lucius.core.states import JobState, StepState
+from lucius.engine.admission.ingress import Admission, Ingress
 from tests.ingress.requests import NOW, PACKAGED, STEPS, FixedConfig, admit, bursting, request, wide
 
 INGRESS = Ingress(PACKAGED)

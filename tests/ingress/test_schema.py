@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucius.api.app import create_app
-from lucius.contract.envelope import MODES, REASON
 from lucius.contract.models.commands import envelope_schema
+from lucius.contract.words import MODES, REASON
 from lucius.core.errors import RequestError
-from lucius.core.json_faults import pointer
+from lucius.core.limits import pointer
+from lucius.http.app import create_app
 from tests.api.world import World, context_of
 from tests.ingress.requests import TRACEPARENT, admit, refused, request
 

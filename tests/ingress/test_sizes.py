@@ -6,9 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from lucius.admission.ingress import IngressPolicy
-from lucius.api.tokens import CallbackTokens
-from lucius.bootstrap.reply_tokens import ReplyTokens
+from lucius.app.access import ReplyTokens
 from lucius.core.decide import submit
 from lucius.core.limits import (
     ENTITY_BYTES,
@@ -20,6 +18,8 @@ from lucius.core.limits import (
     fits_property,
 )
 from lucius.core.wire import MAX_REF, directive, directive_properties
+from lucius.engine.admission.ingress import IngressPolicy
+from lucius.http.tokens import CallbackTokens
 from tests.ingress.requests import STEPS, admit, refused, request, wide
 
 LONG = "x" * (PROPERTY_CHARACTERS + 1)

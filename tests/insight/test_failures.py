@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lucius.core.fingerprint import fingerprint, normal, place_in
+from lucius.adapters.ledgers.memory import MemoryLeases
 from lucius.core.job import Fault
-from lucius.insight.failures import MOST_TENANTS, OTHERS, FailureBook
-from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.core.text import fingerprint, normal, place_in
+from lucius.operations.failures import MOST_TENANTS, OTHERS, FailureBook
 from tests.api.live import Live, live
 from tests.insight.ward import FATAL, LATER, Ward
 from tests.virtual import VirtualLoop, run_virtually
@@ -88,7 +88,7 @@ def test_what_two_processes_count_adds_up_and_survives_them() -> None:
 
 
 async def _failure(ward: Ward) -> Any:
-    from lucius.core.fingerprint import failures_in
+    from lucius.core.text import failures_in
 
     ended = [record.job for record in ward.ledger.jobs.values() if record.job.terminal]
     return failures_in(ended[0])[0]

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import orjson
 
 from lucius.core.errors import LuciusError
-from lucius.core.fingerprint import failure_of
 from lucius.core.job import Fault
-from lucius.insight.failures import GUARDED, MOST_GROUPS, MOST_OF_A_SERVICE
-from lucius.insight.sights import MOST_WORKERS, ServiceSight, merged, read_note
-from lucius.insight.workers import LONGEST_NAME, MOST_NOTED, Workers
+from lucius.core.text import failure_of
+from lucius.operations.failures import GUARDED, MOST_GROUPS, MOST_OF_A_SERVICE
+from lucius.operations.service_stats import MOST_WORKERS, ServiceSight, merged, read_note
+from lucius.operations.workers import LONGEST_NAME, MOST_NOTED, Workers
 from lucius.platform import FatalError
 from lucius.ports.lanes import ALL_LANES
 from tests.insight.ward import Ward

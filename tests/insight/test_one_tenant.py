@@ -10,10 +10,10 @@ import pytest
 
 from lucius.core.errors import RequestError
 from lucius.core.wire import parse_reply
-from lucius.insight.failures import EVERY
-from lucius.insight.notebook import Notebook
-from lucius.insight.redrives import MOST_LIVE, MOST_OF_A_TENANT, RESERVED
-from lucius.insight.sights import read_note
+from lucius.operations.failures import EVERY
+from lucius.operations.redrives import MOST_LIVE, MOST_OF_A_TENANT, RESERVED
+from lucius.operations.service_stats import read_note
+from lucius.operations.shared_records import Notebook
 from lucius.platform import FatalError
 from lucius.ports.ledger import JobQuery
 from lucius.ports.redrives import PlanState, RedrivePlan, RedriveRules

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lucius.core.states import JobState, StepState
-from lucius.insight.pauses import LOOK, PausedServices
+from lucius.core.job import JobState, StepState
+from lucius.operations.services import LOOK, PausedServices
 from lucius.ports.services import KnownService
 from tests.api.live import live
 from tests.engine.world import Timed, World

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from lucius.core.errors import RequestError
-from lucius.insight.redrives import MOST_LIVE, RedrivePlans
+from lucius.operations.redrives import MOST_LIVE, RedrivePlans
 from lucius.ports.engine import Submitted
 from lucius.ports.ledger import JobQuery, Limits
 from lucius.ports.redrives import PlanState, RedrivePlan, RedriveRules

@@ -10,7 +10,7 @@ import pytest
 from lucius.core.decide import decide, submit
 from lucius.core.inputs import EntryReleased, ResultReceived, ResultStatus
 from lucius.core.job import Fault
-from lucius.insight.redrives import MOST_UNDER_WAY, RedrivePlans
+from lucius.operations.redrives import MOST_UNDER_WAY, RedrivePlans
 from lucius.ports.engine import Submitted
 from lucius.ports.ledger import Claim, JobQuery
 from lucius.ports.redrives import PlanState, RedrivePlan, RedriveRules

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from lucius.api.context import Caller, Role
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
 from lucius.core.decide import decide
 from lucius.core.inputs import AckReceived, AttemptRequested, EntryReleased
 from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL
 from lucius.core.routing import LANES
-from lucius.insight.sights import read_note
-from lucius.insight.workers import Workers
+from lucius.http.context import Caller, Role
+from lucius.operations.service_stats import read_note
+from lucius.operations.workers import Workers
 from lucius.ports.lanes import FixedLanes
 from tests.api.live import Live, live
 from tests.api.provoking import called_by

@@ -14,10 +14,9 @@ from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.plan import FIRST_DESK, TEMPORAL
 from lucius.core.routing import LANES
-from lucius.insight import rules
-from lucius.insight.facts import Clues, Facts
-from lucius.insight.rules import diagnose
-from lucius.insight.why import unowned_lanes
+from lucius.operations import why
+from lucius.operations.facts import Clues, Facts
+from lucius.operations.why import diagnose, unowned_lanes
 from lucius.ports.diagnosis import Diagnosis
 from tests.insight.faults import FAULTS, InjectedFault
 from tests.insight.ward import FATAL, LATER, Ward
@@ -39,7 +38,7 @@ def injected_once(injected: InjectedFault) -> tuple[Diagnosis, Asked]:
         ward = injected.ward_on(loop)
         async with ward.running(*injected.running):
             job_id = await injected.inject(ward)
-            with patch("lucius.insight.why.diagnose", remembering):
+            with patch("lucius.operations.why.diagnose", remembering):
                 return await ward.why(job_id)
 
     if injected.name not in _found:
@@ -76,11 +75,7 @@ def unowned() -> Asked:
 
 @pytest.mark.parametrize(
     ("table", "number"),
-    [
-        (table, n)
-        for table in ("JOB_RULES", "STEP_RULES")
-        for n in range(len(getattr(rules, table)))
-    ],
+    [(table, n) for table in ("JOB_RULES", "STEP_RULES") for n in range(len(getattr(why, table)))],
 )
 def test_without_any_one_of_the_rules_some_answer_is_another(
     table: str, number: int, monkeypatch: pytest.MonkeyPatch
@@ -88,8 +83,8 @@ def test_without_any_one_of_the_rules_some_answer_is_another(
     """So that the faults are many enough to prove each of them."""
     asked = [unowned(), *(injected_once(each)[1] for each in FAULTS)]
     before = [diagnose(*each) for each in asked]
-    left = [rule for n, rule in enumerate(getattr(rules, table)) if n != number]
-    monkeypatch.setattr(rules, table, left)
+    left = [rule for n, rule in enumerate(getattr(why, table)) if n != number]
+    monkeypatch.setattr(why, table, left)
     assert [diagnose(*each) for each in asked] != before
 
 

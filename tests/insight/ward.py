@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.insight import insight, listening
-from lucius.bootstrap.services import runners_of
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.app.operations import insight, listening
+from lucius.app.services import runners_of
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError, PublishRefusedError
 from lucius.core.inputs import Input
 from lucius.core.job import Job
 from lucius.core.plan import Sla, StepPlan
-from lucius.engines.outbox.ownership import EMBEDDED
-from lucius.engines.outbox.replies import Guard
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.ownership import EMBEDDED
+from lucius.engine.replies import Guard
 from lucius.platform import FatalError, Output, RetryableError, Service, ServiceRunner, Task
 from lucius.ports.bus import Delivery, Message
 from lucius.ports.config import Catalog, JobProtocol
@@ -25,7 +26,6 @@ from lucius.ports.diagnosis import Diagnosis
 from lucius.ports.lanes import ALL_LANES
 from lucius.ports.ledger import NO_LIMITS, Inflight, Limits
 from lucius.ports.workspace import Unrestored
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.virtual import VirtualLoop
 from tests.wiring import gateway_on, outbox
 

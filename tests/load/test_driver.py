@@ -8,10 +8,8 @@ import pytest
 
 from lucius.client import UnreachableError
 from lucius.client.plain import PlainClient
-from lucius.load.driver import Driver, Target
-from lucius.load.plan import LoadPlan
-from lucius.load.server_target import ServerTarget
-from lucius.load.tally import JobEnd, LoadTally
+from lucius.dev.load import Driver, JobEnd, LoadPlan, LoadTally, Target
+from lucius.dev.load_targets import ServerTarget
 from tests.virtual import VirtualLoop, run_virtually
 
 
@@ -96,6 +94,6 @@ def test_a_concurrency_is_never_exceeded() -> None:
 def test_a_job_that_had_to_wait_for_its_turn_is_measured_from_when_it_was_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lucius.load.driver.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("lucius.dev.load.MOST_AT_ONCE", 1)
     tally = driven(Timed(1), LoadPlan(rate=10, jobs=3))
     assert tally.percentiles()["max"] == pytest.approx(2.8), "due at 0.2 s, and done at 3 s"

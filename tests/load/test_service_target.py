@@ -3,12 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from lucius.certificate.certification import Certification
-from lucius.certificate.examined import Examined
-from lucius.load.driver import Driver
-from lucius.load.plan import LoadPlan
-from lucius.load.service_target import DIRECTIVE_FAILURES, ServiceTarget
-from lucius.load.tally import LoadTally
+from lucius.dev.certificate.certification import Certification
+from lucius.dev.certificate.examinee import Examined
+from lucius.dev.load import Driver, LoadPlan, LoadTally
+from lucius.dev.load_targets import DIRECTIVE_FAILURES, ServiceTarget
 from tests.certificate.worker import Defect, InlineLoop, World
 
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from lucius.core.effects import Outcome
-from lucius.core.states import TERMINAL_JOB, AbortReason
-from lucius.engines.outbox.metrics import CAUSES, REPLY_KINDS, TRACKS
-from lucius.engines.outbox.observer import Incident
-from lucius.engines.temporal.metrics import (
+from lucius.core.job import TERMINAL_JOB, AbortReason
+from lucius.engine.metrics import CAUSES, REPLY_KINDS, TRACKS
+from lucius.engine.observer import Incident
+from lucius.engine.temporal.metrics import (
     BROKEN,
     CLOSED,
     DELIVERED,

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 from opentelemetry.sdk.trace import ReadableSpan
 
-from lucius.bootstrap.building import build
-from lucius.bootstrap.runtime import Runtime
+from lucius.app.building import build
+from lucius.app.runtime import Runtime
+from lucius.app.settings import load_settings
 from lucius.platform import Service
-from lucius.settings import load_settings
 
 ENVELOPE: dict[str, Any] = {
     "tenant_id": "tenant_a",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.loop_watch import LoopWatch
+from lucius.app.loop_watch import LoopWatch
 from lucius.platform import Output, Service, Task
 from tests.observability.served import ended, serving, submitted
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.decide import decide
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
 from lucius.core.inputs import Dismissed, EffectSettled, PauseRequested
-from lucius.ledgers.memory import MemoryLedger
 from lucius.platform import FatalError, RetryableError, Task
 from lucius.ports.bus import Message
 from lucius.ports.ledger import DueJob

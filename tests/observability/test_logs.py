@@ -12,7 +12,7 @@ from hypothesis import given
 
 from lucius.core.errors import BusUnavailableError
 from lucius.ports.bus import Message
-from lucius.telemetry.logs import FIELDS, JsonFormatter, TextFormatter, configure_logs
+from lucius.system.logs import FIELDS, JsonFormatter, TextFormatter, configure_logs
 from tests.observability.world import Watched, logged, watched
 from tests.security.hostile import CLEAR, assert_harmless, texts
 

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bench.transitions import make_outbox
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.errors import LedgerUnavailableError
 from lucius.core.routing import lane_of
-from lucius.engines.outbox.metrics import MAX_TENANTS, OTHERS, _by_tenant
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.metrics import MAX_TENANTS, OTHERS, _by_tenant
 from lucius.platform import Task
 from lucius.ports.ledger import Inflight
 from tests.observability.world import Watched, watched

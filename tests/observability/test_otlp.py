@@ -10,9 +10,9 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 
-from lucius.bootstrap.telemetry import span_provider
-from lucius.settings import load_settings
-from lucius.telemetry import tracing
+from lucius.app.settings import load_settings
+from lucius.app.telemetry import span_provider
+from lucius.system import tracing
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
-from lucius.ledgers.memory import MemoryLedger
 from tests.observability.served import serving, submitted
 
 

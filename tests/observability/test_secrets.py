@@ -10,13 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.api.context import Role
-from lucius.bootstrap.adapters.access import key_file
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.app.access import key_file
+from lucius.app.settings import load_settings
+from lucius.http.context import Role
 from lucius.platform import FatalError, Task
-from lucius.settings import load_settings
-from lucius.telemetry.logs import JsonFormatter
-from lucius.telemetry.redaction import MAX_TEXT, redacted
+from lucius.system.logs import MAX_TEXT, JsonFormatter, redacted
 from tests.faults.server import Server, command, ready
 from tests.observability.served import ENVELOPE, ended, serving, submitted
 from tests.observability.world import Scripted, logged

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from lucius.platform import Task
 from lucius.ports.bus import IN_MEMORY, Delivery, Message
-from lucius.telemetry.spans import executing
+from lucius.system.spans import executing
 from tests.observability.served import called, ended, serving, submitted, trace_of, way_up
 from tests.observability.world import Scripted
 from tests.security.hostile import CLEAR, assert_harmless

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from lucius.admission.ingress import Ingress, IngressPolicy
+from lucius.adapters.ledgers.memory import MemoryLedger
 from lucius.core.errors import BusUnavailableError, LedgerUnavailableError
 from lucius.core.routing import every_directive_topic
-from lucius.engines.outbox.unclaimed import UNCLAIMED
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.notices import UNCLAIMED
 from lucius.ports.bus import Message, Subscription
 from tests.bus_looks import backlog
 from tests.faults.network import Network

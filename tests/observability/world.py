@@ -8,12 +8,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.configs.files import FileConfig
-from lucius.ledgers.memory import MemoryLedger
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.ledger import Ledger
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.engine.world import envelope
 from tests.faults.network import Network
 from tests.faults.services import Puppet

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.workspaces.memory import MemoryWorkspace
 from lucius.core.routing import directive_topics
 from lucius.core.wire import directive_properties, effect_key, message_id
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.bus import Message, Subscription
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.bus_looks import backlog, dead_letters
 from tests.virtual import VirtualLoop, run_virtually
 

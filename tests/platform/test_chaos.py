@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.workspaces.memory import MemoryWorkspace
 from lucius.platform import Output, ReplyAnswer, StepCancelledError
 from lucius.platform.chaos import (
     CRASHED,
@@ -15,10 +16,9 @@ from lucius.platform.chaos import (
     ChaoticBus,
     ChaoticReplies,
 )
-from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.messages import Directive, parse_directive
 from lucius.platform.task import Task
 from lucius.ports.bus import Message, Subscription
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.adapters.test_pull_gateway import directive
 from tests.virtual import VirtualLoop, run_virtually
 

@@ -22,7 +22,7 @@ from lucius.platform import (
     service,
 )
 from lucius.platform.errors import classify
-from lucius.telemetry.logs import JsonFormatter
+from lucius.system.logs import JsonFormatter
 from tests.observability.world import logged
 from tests.platform.bench import Bench, Writer, on_the_bench
 

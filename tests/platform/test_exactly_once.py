@@ -9,9 +9,9 @@ import pytest
 from lucius.core.errors import BusUnavailableError, WorkspaceError
 from lucius.platform import CommitRecord, Commits, FatalError, Output, Task
 from lucius.platform.commit import record_uri
-from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.errors import LeaseExpiredError
 from lucius.platform.lease import Lease
+from lucius.platform.messages import Directive, parse_directive
 from lucius.platform.records import MemoryRecords
 from lucius.platform.task import SMALL, Staged
 from tests.platform.bench import Bench, Writer, kill, on_the_bench

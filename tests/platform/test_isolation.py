@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.app.settings.loading import ROWS
 from lucius.platform import Service, ServiceError, ServiceRunner
 from lucius.platform.isolation.forks import ForkServer, environment
-from lucius.settings.table import ROWS
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.platform import isolated
 from tests.platform.bench import INPUT, Bench
 from tests.platform.processes import gone

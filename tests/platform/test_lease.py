@@ -7,7 +7,7 @@ import pytest
 
 from lucius.core.errors import BusUnavailableError
 from lucius.platform import BusReplies, Output, ReplyAnswer, Service, StepCancelledError, Task
-from lucius.platform.directive import Directive
+from lucius.platform.messages import Directive
 from lucius.ports.bus import Message
 from tests.platform.bench import Bench, Writer, on_the_bench
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lucius.core.notices import CANCEL, LEASE_ENDED, notice
+from lucius.core.wire import CANCEL, LEASE_ENDED, notice
 from lucius.platform import Output, Service, ServiceRunner, Task
 from lucius.ports.bus import Message
 from tests.platform.bench import Bench, on_the_bench

@@ -9,7 +9,7 @@ import pytest
 
 from lucius.core.errors import BusUnavailableError
 from lucius.platform import CommitRecord, Commits, ServiceRunner, runner
-from lucius.platform.directive import Directive
+from lucius.platform.messages import Directive
 from lucius.ports.bus import Delivery
 from tests.platform.bench import Bench, Writer, on_the_bench
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.workspaces.memory import MemoryWorkspace
 from lucius.platform import Output, Service, Task
 from lucius.platform.commit import COMMITS, REDRIVES
-from lucius.platform.directive import parse_directive
-from lucius.workspaces.memory import MemoryWorkspace
+from lucius.platform.messages import parse_directive
 from tests.platform.bench import Bench, Writer, on_the_bench
 
 WORKSPACE = "mem://lucius/tenant_a/job_1/"

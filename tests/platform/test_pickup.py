@@ -5,7 +5,7 @@ import asyncio
 from lucius.core.errors import BusError, BusUnavailableError, PublishRefusedError
 from lucius.core.wire import parse_reply
 from lucius.platform import BusReplies, Output, ReplyAnswer, Service, Task
-from lucius.platform.directive import Directive
+from lucius.platform.messages import Directive
 from lucius.platform.records import MemoryRecords
 from lucius.ports.bus import Message
 from tests.platform.bench import TOPIC, Bench, Writer, on_the_bench

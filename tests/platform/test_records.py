@@ -1,7 +1,7 @@
 """What the records in memory forget. What all stores do is in `conformance/test_records.py`."""
 
 from lucius.platform import MemoryRecords
-from lucius.platform.directive import Directive, parse_directive
+from lucius.platform.messages import Directive, parse_directive
 from lucius.platform.records import MINE, Begun
 from tests.virtual import VirtualLoop, run_virtually
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.workspaces.memory import MemoryWorkspace
 from lucius.platform import (
     FatalError,
     InvalidPayloadError,
@@ -12,10 +13,9 @@ from lucius.platform import (
     Task,
 )
 from lucius.platform.commit import folders
-from lucius.platform.directive import parse_directive
-from lucius.platform.payload import parse_payload
+from lucius.platform.messages import parse_directive
+from lucius.platform.service import parse_payload
 from lucius.platform.task import SMALL, SMALL_TOGETHER
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.platform.bench import Bench, Writer, on_the_bench
 
 

@@ -8,7 +8,7 @@ be accepted.
 from copy import deepcopy
 from typing import Any, Final
 
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
 
 Json = dict[str, Any]
 CATALOG: Final = FileConfig().catalog()

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from lucius.outside import GuardedBackend, SocketOptions, guarded_transport
+from lucius.system.outside import GuardedBackend, SocketOptions, guarded_transport
 
 HOST = "hooks.client.example"
 PUBLIC_ADDRESS = "93.184.215.14"

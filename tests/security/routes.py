@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 from starlette.requests import Request
 
-from lucius.api.app import create_app, routes_in
-from lucius.api.context import Caller
-from lucius.api.problems import Problem
+from lucius.http.app import create_app, routes_in
+from lucius.http.context import Caller
+from lucius.http.problems import Problem
 from tests.api.world import ENVELOPE, World, context_of
 
 PARTS = {"service": "ocr-service", "group": "f0", "planId": "plan_0"}

@@ -12,14 +12,14 @@ import pytest
 from lucius.core.addresses import is_public
 from lucius.core.errors import EffectRefusedError
 from lucius.core.references import webhook_fault
-from lucius.outside import (
+from lucius.operations.webhooks import WebhookRefusedError, Webhooks
+from lucius.system.outside import (
     ADDRESSES,
     AddressRefusedError,
     GuardedBackend,
     guarded_transport,
     resolved,
 )
-from lucius.webhooks.sender import WebhookRefusedError, Webhooks
 from tests.api.world import ENVELOPE, START, World
 from tests.security.receiver import Detour, Names, names
 
@@ -220,7 +220,7 @@ async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPat
 
 
 async def test_waiting_for_a_name_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lucius.webhooks.sender.LONGEST", timedelta(milliseconds=1))
+    monkeypatch.setattr("lucius.operations.webhooks.LONGEST", timedelta(milliseconds=1))
     never = asyncio.Event()
 
     async def resolve(host: str, port: int) -> list[str]:

@@ -9,10 +9,9 @@ import orjson
 import pytest
 from starlette.requests import Request
 
-from lucius.api.access import JwtAccess
-from lucius.api.jwks import MAX_BYTES
-from lucius.api.problems import Problem
-from lucius.console.oidc import AT_ONCE, ENDPOINTS_SECONDS, Oidc, OidcClient
+from lucius.http.access import MAX_BYTES, JwtAccess
+from lucius.http.console.signing_in import AT_ONCE, ENDPOINTS_SECONDS, Oidc, OidcClient
+from lucius.http.problems import Problem
 
 ISSUER = "https://issuer.test"
 DISCOVERY = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lucius.bootstrap.adapters.workspaces import ingress_policy
+from lucius.app.adapters import ingress_policy
+from lucius.app.settings import load_settings
 from lucius.core.references import PROTECTED, reference_faults
-from lucius.settings import load_settings
 
 HOST = "name.blob.core.windows.net"
 HOME = "lucius/tenant_b/job_1/ocr/output.txt"

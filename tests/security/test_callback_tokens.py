@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from lucius.core.routing import reply_topic
-from lucius.engines.outbox.replies import REPLIES
+from lucius.engine.replies import REPLIES
 from lucius.ports.bus import Message
 from tests.api.live import BOUND, Live, live
 from tests.bus_looks import dead_letters

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lucius.api.app import create_app
-from lucius.api.context import Caller, Role
-from lucius.server.connections import FILES_BESIDES, RESERVE, Connections, affordable
+from lucius.http.app import create_app
+from lucius.http.context import Caller, Role
+from lucius.http.limits import FILES_BESIDES, RESERVE, Connections, affordable
 from tests.api.world import World, context_of
 from tests.cli.up import Changed, running
 from tests.security.test_limits import by_name

@@ -6,8 +6,8 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
-from lucius.bootstrap.listening import free_port
-from lucius.webhooks.sender import sign
+from lucius.app.lifecycle import free_port
+from lucius.operations.webhooks import sign
 from tests.cli.up import clean_environment
 from tests.docs.blocks import blocks_of, script_of
 

@@ -10,11 +10,9 @@ from datetime import timedelta
 import httpx
 import pytest
 
-from lucius.api.app import create_app
-from lucius.server.connections import Connections, Guest
-from lucius.server.protocol import MAX_DROPPED_BYTES
-from lucius.server.slow_clients import SlowClients
-from lucius.server.transport import ClientTransport
+from lucius.http.app import create_app
+from lucius.http.limits import Connections, Guest
+from lucius.http.server import MAX_DROPPED_BYTES, ClientTransport, SlowClients
 from tests.api.world import World, context_of
 from tests.security.wire import FOR_EVER, code_of, serving
 

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 import uvloop
 
-from lucius.bootstrap.ending import run_to_its_end
+from lucius.app.lifecycle import run_to_its_end
 from lucius.platform import Output, Service, Task
 from tests.platform.bench import Bench
 from tests.virtual import VirtualLoop

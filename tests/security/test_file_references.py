@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from lucius.bootstrap.adapters.workspaces import ingress_policy, open_workspace, workspace_root
+from lucius.adapters.workspaces import places
+from lucius.app.adapters import ingress_policy, open_workspace, workspace_root
+from lucius.app.settings import Settings, load_settings
 from lucius.core.errors import WorkspaceRefusedError
 from lucius.core.references import reference_faults
-from lucius.settings import Settings, load_settings
-from lucius.workspaces import places
 from tests.api.live import Live, live
 from tests.services.stage import packaged
 
@@ -296,7 +296,7 @@ async def test_a_job_that_slipped_in_fails_and_copies_nothing(
 ) -> None:
     """The guard at the door is taken out: the one behind it must hold by itself."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lucius.bootstrap.runtime.ingress_policy", Settings.ingress_policy)
+    monkeypatch.setattr("lucius.app.runtime.ingress_policy", Settings.ingress_policy)
     (tmp_path / "doc.txt").write_text("a document")
     (tmp_path / "data").mkdir()
     async with live(tmp_path / "data", services=packaged()) as world:

@@ -7,17 +7,17 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from lucius.api.context import Role
-from lucius.api.health import health_app
-from lucius.bootstrap.adapters.access import key_file
-from lucius.bootstrap.building import build
-from lucius.bootstrap.runtime import Runtime
-from lucius.engines.temporal.metrics import TemporalInstruments
-from lucius.invoker.app import invoker_app
-from lucius.platform.measures import ServiceInstruments
-from lucius.server.owner import Owner, owner_only
-from lucius.settings import load_settings
-from lucius.telemetry.instruments import Instruments
+from lucius.app.access import key_file
+from lucius.app.building import build
+from lucius.app.health import health_app
+from lucius.app.runtime import Runtime
+from lucius.app.settings import load_settings
+from lucius.engine.temporal.metrics import TemporalInstruments
+from lucius.http.context import Role
+from lucius.http.invoker import invoker_app
+from lucius.http.owner import Owner, owner_only
+from lucius.platform.bodies import ServiceInstruments
+from lucius.system.instruments import Instruments
 from tests.api.world import ENVELOPE
 
 TENANT = "tenant_secret"

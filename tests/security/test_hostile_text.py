@@ -20,6 +20,7 @@ from lucius.cli.main import main
 from lucius.cli.screen import progress
 from lucius.cli.session import Session
 from lucius.client.plain import PlainClient
+from lucius.contract.models.base import ProblemView
 from lucius.contract.models.commands import RedrivenView, SubmittedView
 from lucius.contract.models.control import BulkView, RetriedView
 from lucius.contract.models.insight import (
@@ -30,12 +31,14 @@ from lucius.contract.models.insight import (
     SystemWhyView,
 )
 from lucius.contract.models.jobs import EventView, ExecutionsView, JobsView, JobView
-from lucius.contract.models.problems import ProblemView
-from lucius.contract.models.protocols import ProtocolsView
-from lucius.contract.models.services import ServiceOrderView, ServicesView
-from lucius.contract.models.system import SettingsView
-from lucius.core.printable import printable, printable_json, printable_lines
-from lucius.load.tally import JobEnd, LoadTally
+from lucius.contract.models.services import (
+    ProtocolsView,
+    ServiceOrderView,
+    ServicesView,
+    SettingsView,
+)
+from lucius.core.text import printable, printable_json, printable_lines
+from lucius.dev.load import JobEnd, LoadTally
 from tests.security.hostile import CLEAR, CONTROLS, assert_harmless, filled, texts
 
 SUBMIT = ("submit", "--type", "OCR", "--input", "s3://b/in.pdf")

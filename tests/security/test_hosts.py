@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from lucius.api.app import create_app
-from lucius.server.protocol import MAX_HEAD_BYTES
+from lucius.http.app import create_app
+from lucius.http.server import MAX_HEAD_BYTES
 from tests.api.world import World, context_of
 from tests.security.wire import code_of, header_of, said, serving, status_of
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.adapters.workspaces import MOST_OF_A_DOCUMENT, open_workspace
+from lucius.adapters.workspaces.https import REDIRECTS, HttpsDocuments
+from lucius.app.adapters import MOST_OF_A_DOCUMENT, UnsupportedError, open_workspace
+from lucius.app.settings import load_settings
 from lucius.core.errors import WorkspaceError, WorkspaceRefusedError
-from lucius.outside import GuardedBackend, guarded_transport
 from lucius.ports.workspace import Digest
-from lucius.settings import load_settings
-from lucius.workspaces.https import REDIRECTS, HttpsDocuments
+from lucius.system.outside import GuardedBackend, guarded_transport
 from tests.security.receiver import HOST, Detour, Receiver, names
 
 ROOT = f"https://{HOST}/in/"

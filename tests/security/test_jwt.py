@@ -12,17 +12,20 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from lucius.api.access import JwtAccess, JwtPolicy, UnsafePolicyError, caller_of
-from lucius.api.context import ApiContext, Role
-from lucius.api.jwks import (
+from lucius.http.access import (
     FRESH_SECONDS,
     MAX_BYTES,
     PAUSE_SECONDS,
     STALE_SECONDS,
     Jwks,
+    JwtAccess,
+    JwtPolicy,
+    UnsafePolicyError,
+    caller_of,
     fetch_from,
     parsed_keys,
 )
+from lucius.http.context import ApiContext, Role
 from tests.api.world import ENVELOPE, World, accepted, client_of, context_of
 from tests.security.issuer import AUDIENCE, ISSUER, Issuer
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lucius.api.access import KeyAccess
-from lucius.api.context import Role
-from lucius.api.keys import KeyFile, KeyFileError, KeyRefusedError
 from lucius.cli.keys import ROLES
 from lucius.cli.main import main
+from lucius.http.access import KeyAccess
+from lucius.http.context import Role
+from lucius.http.keys import KeyFile, KeyFileError, KeyRefusedError
 from tests.api.world import World, client_of, context_of
 
 READ = (Role.READ,)

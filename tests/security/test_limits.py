@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from lucius.api.context import Caller, Role
-from lucius.api.limits import MAX_BUCKETS, HostCheck, RateLimit, client_of, host_of
-from lucius.api.problems import Problem
-from lucius.bootstrap.adapters.access import host_check, rate_limit
-from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS
-from lucius.settings import load_settings
+from lucius.app.access import host_check, rate_limit
+from lucius.app.settings import load_settings
+from lucius.http.context import Caller, Role
+from lucius.http.limits import MAX_BUCKETS, HostCheck, RateLimit, client_of, host_of
+from lucius.http.problems import Problem
+from lucius.http.server import MAX_HEAD_BYTES, MAX_HEADERS
 from tests.api.world import World, context_of
 from tests.api.world import client_of as api
 from tests.security.wire import serving

@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap.roles import check_shared
-from lucius.bootstrap.serve import (
+from lucius.app.processes import (
     NoPublicUrlError,
     UnsafeAddressError,
     check_address,
     check_callable,
+    check_shared,
     is_loopback,
     serve,
 )
+from lucius.app.settings import load_settings
 from lucius.cli.main import main
-from lucius.settings import load_settings
 from tests.cli.up import up
 
 REACHABLE = [

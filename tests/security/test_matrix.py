@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
-from lucius.api.context import ApiContext, Role
-from lucius.api.keys import KeyFile, utc_now
+from lucius.http.access import JwtAccess, JwtPolicy, KeyAccess
+from lucius.http.context import ApiContext, Role
+from lucius.http.keys import KeyFile, utc_now
 from tests.api.world import ENVELOPE, World, client_of, context_of
 from tests.security.issuer import AUDIENCE, ISSUER, Issuer
 from tests.security.routes import (

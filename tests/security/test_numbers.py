@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucius.core.bounds import ATTEMPT_NO, SLOTS, Number, Whole
 from lucius.core.errors import RequestError
+from lucius.core.limits import ATTEMPT_NO, SLOTS, Number, Whole
 from lucius.core.wire import parse_reply
 from tests.api.live import BOUND, Live, live
 
@@ -152,7 +152,7 @@ async def test_a_hostile_number_in_a_query_is_refused(lucius: Live) -> None:
 
 
 def test_every_number_of_a_protocol_file_has_bounds() -> None:
-    schema = json.loads(files("lucius.configs").joinpath("schema.json").read_text())
+    schema = json.loads(files("lucius.adapters.configs").joinpath("schema.json").read_text())
     found = list(numbers(schema)) + [
         pair for rule in schema["$defs"].values() for pair in numbers(rule)
     ]

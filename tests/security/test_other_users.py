@@ -17,9 +17,16 @@ import pytest
 import uvicorn
 
 from lucius.client import Client
-from lucius.server.connections import Connections
-from lucius.server.owner import Owner, OwnerProtocol
-from lucius.server.peers import Address, by_diagnosis, by_table, known_here, uid_of
+from lucius.http.limits import Connections
+from lucius.http.owner import (
+    Address,
+    Owner,
+    OwnerProtocol,
+    by_diagnosis,
+    by_table,
+    known_here,
+    uid_of,
+)
 from tests.cli.up import Up, up
 
 ME = os.geteuid()

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lucius.bootstrap.adapters.ledgers import open_ledger
-from lucius.bootstrap.building import build
-from lucius.bootstrap.private_files import own_data
-from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.secrets import SecretKnownError, SecretTooShortError, made_once
-from lucius.bootstrap.upkeep import restore_ledger
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
+from lucius.app.adapters import open_ledger
+from lucius.app.building import build, own_data
+from lucius.app.runtime import Runtime
+from lucius.app.secrets import SecretKnownError, SecretTooShortError, made_once
+from lucius.app.settings import Settings, load_settings
+from lucius.app.upkeep import restore_ledger
 from lucius.cli.main import main
-from lucius.ledgers.sqlite.ledger import SqliteLedger
-from lucius.settings import Settings, load_settings
 from tests.api.live import live
 from tests.services.stage import packaged
 

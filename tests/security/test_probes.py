@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lucius.api.readiness import OK, Readiness
+from lucius.http.readiness import OK, Readiness
 
 
 async def test_those_who_ask_at_once_share_one_answer() -> None:

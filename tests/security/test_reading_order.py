@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lucius.api import replies
 from lucius.core.wire import parse_reply
+from lucius.http.routes import callbacks
 from tests.api.world import TOKENS, World, accepted, bearer, client_of, context_of
 from tests.security.routes import CALLBACKS, GUARDED, DocumentedRoute, _nobody
 
@@ -66,7 +66,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(str(body.get("stepId")))
         return parse_reply(body, kind)
 
-    monkeypatch.setattr(replies, "parse_reply", noted)
+    monkeypatch.setattr(callbacks, "parse_reply", noted)
     return seen
 
 

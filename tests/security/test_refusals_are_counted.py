@@ -9,12 +9,10 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from lucius.api.health import health_app
-from lucius.bootstrap.health import health_port
-from lucius.server.connections import Connections
-from lucius.server.owner import Owner
-from lucius.server.protocol import MAX_HEAD_BYTES
-from lucius.server.slow_clients import SlowClients
+from lucius.app.health import health_app, health_port
+from lucius.http.limits import Connections
+from lucius.http.owner import Owner
+from lucius.http.server import MAX_HEAD_BYTES, SlowClients
 from tests.security.wire import FOR_EVER, SOON, code_of, roomy, said, serving
 
 AT_ONCE = timedelta(0)
@@ -116,7 +114,7 @@ async def test_a_port_for_one_user_refuses_others_but_says_that_it_lives() -> No
 async def test_a_slow_client_of_a_port_without_the_api_is_hung_up_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lucius.bootstrap.health.HEAD", AT_ONCE)
+    monkeypatch.setattr("lucius.app.health.HEAD", AT_ONCE)
     async with health_port(health_app({}, CollectorRegistry()), "127.0.0.1", 0) as port:
         assert port is not None
         assert code_of(await said(port, GET)) == "REQUEST_TIMEOUT"

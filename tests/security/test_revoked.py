@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.api.access import JwtAccess, JwtPolicy, KeyAccess
-from lucius.api.context import ApiContext, Caller, Role
-from lucius.api.keys import KeyFile
-from lucius.api.limits import RateLimit
-from lucius.api.streams import Feeds
-from lucius.bootstrap.adapters.access import key_file
+from lucius.app.access import key_file
 from lucius.core.inputs import CancelRequested
+from lucius.http.access import JwtAccess, JwtPolicy, KeyAccess
+from lucius.http.context import ApiContext, Caller, Role
+from lucius.http.keys import KeyFile
+from lucius.http.limits import RateLimit
+from lucius.http.streams import Feeds
 from lucius.ports.keys import ApiKey
 from tests.api.live import Live, live
 from tests.api.test_pulling import Workers
@@ -106,7 +106,7 @@ async def test_nothing_is_streamed_after_it_even_if_nobody_has_looked(
 async def test_a_stream_ends_in_the_middle_of_what_it_replays(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lucius.api.streams.PORTION", 1)
+    monkeypatch.setattr("lucius.http.streams.PORTION", 1)
     job_id = (await world.submit(ENVELOPE)).job_id
     await world.out(job_id)
     stands = True

@@ -9,15 +9,15 @@ from typing import Any
 
 import httpx
 
-from lucius.bootstrap.runtime import Runtime
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.app.runtime import Runtime
+from lucius.app.settings import load_settings
 from lucius.core.routing import LANES, lane_of
-from lucius.ledgers.memory import MemoryLedger
 from lucius.ports.bus import Message
 from lucius.ports.lanes import FixedLanes
-from lucius.settings import load_settings
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.api.live import BOUND, Live
 from tests.wiring import runtime_of
 

@@ -17,12 +17,12 @@ from schemathesis.core.result import Ok
 from schemathesis.generation.modes import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from lucius.api.app import create_app
-from lucius.bootstrap.building import build
-from lucius.bootstrap.runtime import Runtime
+from lucius.app.building import build
+from lucius.app.runtime import Runtime
+from lucius.app.settings import load_settings
 from lucius.core.inputs import CancelRequested
-from lucius.server.protocol import bounded
-from lucius.settings import load_settings
+from lucius.http.app import create_app
+from lucius.http.server import bounded
 from tests.api.live import ENVELOPE
 from tests.api.world import World, context_of
 from tests.security.acceptable import acceptable

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from lucius.api.access import KeyAccess
-from lucius.api.context import Role
-from lucius.api.keys import KeysUnavailableError, new_key
-from lucius.api.shared_keys import OLDEST, PAUSE, REFRESH, SharedKeys
-from lucius.bootstrap.adapters.access import key_store
+from lucius.adapters.ledgers.azure.side_tables import KEYS, AzureKeys
+from lucius.adapters.ledgers.azure.store import Act, Change, row_of
+from lucius.adapters.ledgers.memory import MemoryKeys
+from lucius.app.access import key_store
+from lucius.app.settings import load_settings
 from lucius.cli.main import main
 from lucius.core.errors import LedgerUnavailableError
-from lucius.ledgers.azure.keys import KEYS, AzureKeys
-from lucius.ledgers.azure.store import Act, Change, row_of
-from lucius.ledgers.memory_keys import MemoryKeys
+from lucius.http.access import KeyAccess
+from lucius.http.context import Role
+from lucius.http.keys import OLDEST, PAUSE, REFRESH, KeysUnavailableError, SharedKeys, new_key
 from lucius.ports.keys import ApiKey, KeyStore
-from lucius.settings import load_settings
 from tests.api.world import World, client_of, context_of
 from tests.azurite_server import shared_azurite
 from tests.conformance.azure_ledgers import fresh_prefix

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lucius.bootstrap import temporal_server
-from lucius.bootstrap.listening import LOOPBACK, listen
-from lucius.bootstrap.temporal_server import other_people
+from lucius.app import temporal
+from lucius.app.lifecycle import LOOPBACK, listen
+from lucius.app.temporal import other_people
 from lucius.cli.main import main
 
 ME = os.geteuid()
@@ -38,8 +38,8 @@ class Machine:
         running: tuple[int, ...] = (ME,),
     ) -> None:
         self._patch.setattr(pwd, "getpwall", lambda: [account("me", ME), *accounts])
-        self._patch.setattr(temporal_server, "_locked", lambda: set(locked))
-        self._patch.setattr(temporal_server, "_running", lambda: set(running))
+        self._patch.setattr(temporal, "_locked", lambda: set(locked))
+        self._patch.setattr(temporal, "_running", lambda: set(running))
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ def test_the_user_behind_sudo_is_no_other(
 
 def test_files_of_the_system_are_read(tmp_path: Path) -> None:
     (tmp_path / "shadow").write_text("ann:$y$hash:1::\nimage:!:1::\ndaemon:*:1::\n\nodd\n")
-    assert temporal_server._locked(tmp_path / "shadow") == {"image", "daemon"}
-    assert temporal_server._locked(tmp_path / "missing") == set()
-    assert ME in temporal_server._running()
+    assert temporal._locked(tmp_path / "shadow") == {"image", "daemon"}
+    assert temporal._locked(tmp_path / "missing") == set()
+    assert ME in temporal._running()
 
 
 def up(folder: Path, *words: str) -> Result:

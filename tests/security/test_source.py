@@ -9,7 +9,7 @@ import pytest
 import lucius
 
 TREE = Path(lucius.__path__[0])
-ALONE = "machine.py"
+ALONE = "system/machine.py"
 """The module that may do it."""
 PYTHONS = ("python", "python3")
 

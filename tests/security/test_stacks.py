@@ -22,12 +22,11 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 from nats.aio.client import Client
 
-from lucius.bootstrap import stack_settings
-from lucius.bootstrap.azure_stack import Stack
-from lucius.bootstrap.broker import local_nats
+from lucius.app import stacks
+from lucius.app.azure_stack import Stack, create_container
+from lucius.app.settings import load_settings
+from lucius.app.stacks import local_nats
 from lucius.core.errors import LuciusError
-from lucius.settings import load_settings
-from lucius.standins.azurite import create_container
 from tests.azurite_server import KEY as PUBLISHED
 from tests.cli.up import LUCIUS, Up, clean_environment, up
 from tests.security.test_imports import imported, with_libraries, with_package
@@ -52,7 +51,7 @@ class Running:
 
     @property
     def settings(self) -> dict[str, str]:
-        return stack_settings.read(self.data)
+        return stacks.read(self.data)
 
     def secrets(self) -> set[str]:
         """As they stand in files, and as they are written in connection strings."""

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.api.access import JwtAccess, JwtPolicy
+from lucius.http.access import JwtAccess, JwtPolicy
 from tests.api.live import BOUND, ENVELOPE, live
 from tests.api.world import World, client_of, context_of
 from tests.security.issuer import AUDIENCE, ISSUER, Issuer

@@ -7,11 +7,10 @@ import httpx
 import pytest
 from starlette.requests import Request
 
-from lucius.api.context import Caller, Role
 from lucius.core.errors import LedgerRowUnreadableError
 from lucius.core.inputs import ResultReceived, ResultStatus
-from lucius.core.job import Fault
-from lucius.core.states import JobState
+from lucius.core.job import Fault, JobState
+from lucius.http.context import Caller, Role
 from lucius.ports.ledger import JobQuery
 from lucius.ports.redrives import RedriveRules
 from tests.api.world import ENVELOPE, World, client_of, context_of

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 from starlette.requests import Request
 
-from lucius.api.context import Caller, Role
 from lucius.core.errors import LedgerUnavailableError
+from lucius.http.context import Caller, Role
 from tests.api.world import ENVELOPE, World, accepted, bearer, client_of, context_of
 
 SAID = "/srv/data/ledger.db: the disk is full"

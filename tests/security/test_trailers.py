@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lucius.server.protocol import MAX_HEAD_BYTES, MAX_HEADERS
+from lucius.http.server import MAX_HEAD_BYTES, MAX_HEADERS
 from tests.security.wire import code_of, said, serving, status_of
 
 CHUNKED = (
@@ -89,7 +89,7 @@ async def test_a_flood_of_trailers_is_refused_and_takes_no_memory(trailer: bytes
 
 async def test_without_the_count_the_flood_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the test above can fail."""
-    monkeypatch.setattr("lucius.server.protocol.MAX_HEAD_BYTES", 2**40)
+    monkeypatch.setattr("lucius.http.server.MAX_HEAD_BYTES", 2**40)
     async with serving(Application()) as port:
         tracemalloc.start()
         try:

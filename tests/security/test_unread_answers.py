@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lucius.server.connections import Connections, Guest
-from lucius.server.slow_clients import SlowClients
+from lucius.http.limits import Connections, Guest
+from lucius.http.server import SlowClients
 from tests.cli.up import Changed, running
 from tests.security.wire import FOR_EVER, serving
 

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.api.app import create_app
-from lucius.api.limits import WaitLimit
-from lucius.api.problems import Problem
+from lucius.http.app import create_app
+from lucius.http.limits import WaitLimit
+from lucius.http.problems import Problem
 from tests.api.world import ENVELOPE, World, client_of, context_of
 from tests.cli.up import Changed, running
 from tests.security.test_limits import by_name

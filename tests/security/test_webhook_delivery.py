@@ -10,20 +10,17 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.adapters.buses import open_bus
-from lucius.bootstrap.adapters.configs import open_config
-from lucius.bootstrap.adapters.ledgers import open_ledger
-from lucius.bootstrap.adapters.workspaces import open_workspace
-from lucius.bootstrap.secrets import webhook_secret
+from lucius.app.adapters import open_bus, open_config, open_ledger, open_workspace
+from lucius.app.secrets import webhook_secret
+from lucius.app.settings import load_settings
 from lucius.core.effects import Committed
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.retry import EFFECT_ATTEMPTS, EFFECT_BACKOFF
-from lucius.engines.outbox.loop import Listener
-from lucius.outside import GuardedBackend, guarded_transport
+from lucius.engine.loop import Listener
+from lucius.operations.webhooks import WebhookRefusedError, tenant_secrets
 from lucius.ports.ledger import Ledger
-from lucius.settings import load_settings
-from lucius.webhooks.sender import WebhookRefusedError, tenant_secrets
+from lucius.system.outside import GuardedBackend, guarded_transport
 from tests.api.live import Live
 from tests.engine.world import World
 from tests.security.receiver import HOST, Detour, Receiver, names

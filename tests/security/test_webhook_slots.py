@@ -9,9 +9,8 @@ import pytest
 
 from lucius.core.decide import submit
 from lucius.core.job import Job
-from lucius.outside import AT_ONCE, GuardedBackend, SocketOptions, guarded_transport
-from lucius.webhooks.sender import Webhooks
-from lucius.webhooks.slots import PER_TENANT, Slots
+from lucius.operations.webhooks import PER_TENANT, Slots, Webhooks
+from lucius.system.outside import AT_ONCE, GuardedBackend, SocketOptions, guarded_transport
 from tests.core.explore.configurations import small_plan
 from tests.core.explore.world import NOW
 from tests.security.receiver import PUBLIC_ADDRESS

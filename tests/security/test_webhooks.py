@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lucius.webhooks.sender import (
+from lucius.operations.webhooks import (
     WebhookRefusedError,
     Webhooks,
     WebhookSecretError,
@@ -133,7 +133,7 @@ async def test_only_the_status_of_an_answer_counts(
 async def test_an_answer_that_does_not_come_is_given_up(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lucius.webhooks.sender.LONGEST", timedelta(milliseconds=200))
+    monkeypatch.setattr("lucius.operations.webhooks.LONGEST", timedelta(milliseconds=200))
     receiver.held = asyncio.Event()
     assert await told(receiver, fresh_secret()) is False
     receiver.held.set()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from lucius.api.limits import RateLimit
-from lucius.bootstrap.adapters.access import worker_rate_limit
-from lucius.settings import load_settings
+from lucius.app.access import worker_rate_limit
+from lucius.app.settings import load_settings
+from lucius.http.limits import RateLimit
 from tests.api.world import World, accepted, bearer, context_of
 from tests.api.world import client_of as api
 from tests.security.test_limits import Clock, allowed, by_name

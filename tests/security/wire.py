@@ -10,10 +10,9 @@ from typing import Any
 
 import uvicorn
 
-from lucius.bootstrap.serve import Server
-from lucius.server.connections import Connections
-from lucius.server.protocol import ALWAYS, bounded
-from lucius.server.slow_clients import SlowClients
+from lucius.app.processes import Server
+from lucius.http.limits import Connections
+from lucius.http.server import ALWAYS, SlowClients, bounded
 
 FOR_EVER = timedelta(hours=1)
 SOON = 20.0

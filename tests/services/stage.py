@@ -6,7 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.workspaces.local import LocalWorkspace
 from lucius.core.routing import reply_topic
 from lucius.core.wire import directive_properties
 from lucius.platform import Service, ServiceRunner
@@ -14,7 +15,6 @@ from lucius.platform.isolation.forks import ForkServer
 from lucius.ports.bus import Message, Subscription
 from lucius.ports.workspace import Workspace
 from lucius.services import Embedding, Ocr, Sis
-from lucius.workspaces.local import LocalWorkspace
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAMPLE = EXAMPLES / "sample.pdf"

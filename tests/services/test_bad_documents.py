@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from lucius.services.limits import MAX_DOCUMENT
+from lucius.services.sheets import MAX_DOCUMENT
 from tests.services import papers
 from tests.services.stage import SAMPLE, SCAN, Stage, failure
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from lucius.adapters.workspaces import files
 from lucius.core.wire import directive_properties
 from lucius.ports.bus import Message
-from lucius.workspaces import files, together
 from tests.services import hostile, papers
 from tests.services.stage import SAMPLE, Stage, failure
 from tests.services.test_bad_documents import huge_image, image_of_zero_size
@@ -63,7 +63,7 @@ def refusing(reason: int) -> Given:
 
     async def given(stage: Stage) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as broken:
-            for module in (files, together):
+            for module in (files, files):
                 broken.setattr(module, "write_all", refuse)
             return await stage.step("OCR", jobId=f"job_{reason}")
 

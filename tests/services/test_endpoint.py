@@ -9,17 +9,15 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap.adapters.services import named_service, packaged_services
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
+from lucius.app.adapters import UnsupportedError
+from lucius.app.services import named_service, packaged_services
+from lucius.app.settings import load_settings
 from lucius.platform import FatalError, RetryableError, StepError
 from lucius.services import Sis
 from lucius.services import endpoint as endpoints
-from lucius.services.endpoint import MAX_ANSWER, AnswerEndpoint
+from lucius.services.endpoint import MAX_ANSWER, AnswerEndpoint, Prompt
 from lucius.services.passages import Passage
-from lucius.services.prompts import Prompt
-from lucius.services.retrieval import BestFit, Source
-from lucius.services.sis import ASKED_AT_ONCE
-from lucius.settings import load_settings
+from lucius.services.sis import ASKED_AT_ONCE, BestFit, Source
 from tests.api.live import live
 from tests.services.answering import AnswerApi, answer_api
 from tests.services.hostile import Curious

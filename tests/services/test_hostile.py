@@ -12,15 +12,12 @@ from threading import Barrier
 import numpy as np
 import pytest
 
+from lucius.adapters.workspaces import files
+from lucius.adapters.workspaces.records import Notes
 from lucius.platform import Service
 from lucius.services import Ocr, ocr
-from lucius.services.limits import NICENESS
-from lucius.services.ocr import OcrOptions, recognised
-from lucius.services.page_slots import PageSlots
-from lucius.services.recognition import Recogniser
-from lucius.services.sheets import Picture, Sheets
-from lucius.workspaces import files, together
-from lucius.workspaces.notes import Notes
+from lucius.services.ocr import OcrOptions, PageSlots, Recogniser, recognised
+from lucius.services.sheets import NICENESS, Picture, Sheets
 from tests.services import hostile
 from tests.services.papers import image_bytes, scanned
 from tests.services.stage import SAMPLE, Stage, failure
@@ -88,7 +85,7 @@ async def test_a_workspace_that_is_full_or_read_only_is_tried_again(
 
     async with Stage(tmp_path, [Ocr()]) as stage:
         with monkeypatch.context() as full:
-            for module in (files, together):
+            for module in (files, files):
                 full.setattr(module, "write_all", refuse)
             assert failure(await stage.step("OCR")) == ("FAILED_RETRY", "WORKSPACE_UNAVAILABLE")
         again = await stage.step("OCR", attempt_no=2)

@@ -14,10 +14,8 @@ from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
 from lucius.platform.service import cores, memory_limit_of, slots_of
 from lucius.services import ocr
-from lucius.services.limits import MIB, OCR_MEMORY, OCR_PAGES
-from lucius.services.ocr import Ocr, OcrOptions, recognised
-from lucius.services.page_slots import PageSlots
-from lucius.services.recognition import Recogniser
+from lucius.services.ocr import Ocr, OcrOptions, PageSlots, Recogniser, recognised
+from lucius.services.sheets import MIB, OCR_MEMORY, OCR_PAGES
 
 
 class Counting(Recogniser):

@@ -8,13 +8,10 @@ import pytest
 
 from lucius.platform import FatalError
 from lucius.services import passages as module
-from lucius.services.index import Index
-from lucius.services.page_choice import PageChoice
-from lucius.services.passages import passages_of
-from lucius.services.recognition import _in_lines
-from lucius.services.retrieval import Retrieval
-from lucius.services.vectors import DIMENSIONS, vectors_of
-from lucius.services.words import has_words, sentences, words
+from lucius.services.ocr import _in_lines
+from lucius.services.passages import DIMENSIONS, Index, passages_of, vectors_of
+from lucius.services.sheets import PageChoice, has_words, sentences, words
+from lucius.services.sis import Retrieval
 
 TEXT = "One two three. " * 20 + "word " * 200 + "x" * 150
 

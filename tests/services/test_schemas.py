@@ -12,13 +12,15 @@ import pytest
 import yaml
 
 from lucius.platform import InvalidPayloadError
-from lucius.platform.payload import parse_payload
+from lucius.platform.service import parse_payload
 from lucius.services import LIBRARIES
 from tests.api.live import live
 from tests.services.stage import SAMPLE, packaged
 
 SERVICES = {service.step_types[0]: service for service in packaged()}
-STEPS = yaml.safe_load((files("lucius.configs") / "protocols/steps.yaml").read_text())["step_types"]
+STEPS = yaml.safe_load((files("lucius.adapters.configs") / "protocols/steps.yaml").read_text())[
+    "step_types"
+]
 PROMPT = {"id": "a", "prompt": "Who?", "answer": "json"}
 
 
@@ -102,5 +104,5 @@ async def test_every_request_type_ends_with_its_output_in_both_places(
 
 
 def test_a_server_imports_none_of_the_libraries_that_only_services_need() -> None:
-    code = f"import sys, lucius.bootstrap; sys.exit(bool(set({LIBRARIES!r}) & set(sys.modules)))"
+    code = f"import sys, lucius.app; sys.exit(bool(set({LIBRARIES!r}) & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

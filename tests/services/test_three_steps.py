@@ -7,7 +7,7 @@ from pathlib import Path
 from PIL import Image
 
 from lucius.services.documents import sheets_of
-from lucius.services.page_choice import PageChoice
+from lucius.services.sheets import PageChoice
 from tests.services.papers import image_bytes, scanned
 from tests.services.stage import SCAN, Stage
 

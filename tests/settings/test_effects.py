@@ -12,22 +12,20 @@ import pytest
 from click.testing import CliRunner
 from starlette.requests import Request
 
-from lucius.admission.ingress import Ingress
-from lucius.api.context import Authenticate
-from lucius.api.problems import Problem
-from lucius.bootstrap.adapters.access import authenticator
-from lucius.bootstrap.adapters.buses import open_bus
-from lucius.bootstrap.adapters.configs import open_config
-from lucius.bootstrap.adapters.workspaces import ingress_policy, open_workspace
-from lucius.bootstrap.telemetry import observed
-from lucius.buses.service_bus.faults import MissingEntityError
+from lucius.adapters.buses.service_bus.wire import MissingEntityError
+from lucius.app.access import authenticator
+from lucius.app.adapters import ingress_policy, open_bus, open_config, open_workspace
+from lucius.app.settings import Settings, load_settings
+from lucius.app.telemetry import observed
 from lucius.cli.main import main
 from lucius.core.errors import RequestError, WorkspaceRefusedError
 from lucius.core.plan import Plan
+from lucius.dev.standins.service_bus import StandIn
+from lucius.engine.admission.ingress import Ingress
+from lucius.http.context import Authenticate
+from lucius.http.problems import Problem
+from lucius.operations.webhooks import tenant_secrets
 from lucius.ports.bus import Subscription
-from lucius.settings import Settings, load_settings
-from lucius.standins.service_bus import StandIn
-from lucius.webhooks.sender import tenant_secrets
 from tests.ingress.requests import NOW, request
 from tests.security.issuer import Issuer, fresh_keys
 

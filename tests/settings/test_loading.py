@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from lucius.configs.files import PACKAGED
+from lucius.adapters.configs.files import PACKAGED
+from lucius.app.settings import Settings, SettingsError, load_settings
 from lucius.core.plan import RetryPolicy, Sla
 from lucius.core.references import DEPLOYED_SCHEMES, EMBEDDED_SCHEMES
 from lucius.ports.ledger import Limits
-from lucius.settings import Settings, SettingsError, load_settings
 
 
 def load(**variables: str) -> Settings:

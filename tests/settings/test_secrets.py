@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.secrets import callback_keys, webhook_secret
-from lucius.settings import Settings, SettingsError, load_settings
-from lucius.settings.declaring import SettingRow
-from lucius.settings.loading import LARGEST_FILE
-from lucius.settings.table import ROWS
+from lucius.app.secrets import callback_keys, webhook_secret
+from lucius.app.settings import Settings, SettingsError, load_settings
+from lucius.app.settings.kinds import SettingRow
+from lucius.app.settings.loading import LARGEST_FILE, ROWS
 
 
 def load(**variables: str) -> Settings:

@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lucius.api.context import Role
-from lucius.api.keys import new_key
-from lucius.bootstrap.adapters.ledgers import LANE_LEASE, open_lanes
-from lucius.bootstrap.secrets import SecretMissingError, check_shared_secrets
-from lucius.engines.outbox.lane_leases import RENEWALS, LeasedLanes
-from lucius.ledgers.azure.ledger import AzureLedger
-from lucius.ledgers.azure.single import SingleTable
-from lucius.settings import load_settings
+from lucius.adapters.ledgers.azure.ledger import AzureLedger
+from lucius.adapters.ledgers.azure.single import SingleTable
+from lucius.app.adapters import LANE_LEASE, open_lanes
+from lucius.app.secrets import SecretMissingError, check_shared_secrets
+from lucius.app.settings import load_settings
+from lucius.engine.ownership import RENEWALS, LeasedLanes
+from lucius.http.context import Role
+from lucius.http.keys import new_key
 from tests.memory_tables import MemoryTables
 
 SHARED = {

@@ -21,8 +21,8 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from lucius.ledgers.sqlite import writer
-from lucius.ledgers.sqlite.ledger import SqliteLedger
+from lucius.adapters.ledgers.sqlite import writer
+from lucius.adapters.ledgers.sqlite.ledger import SqliteLedger
 
 _current = threading.local()
 

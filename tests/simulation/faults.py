@@ -10,7 +10,8 @@ from datetime import timedelta
 from random import Random
 from typing import Any, Protocol, cast
 
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.workspaces.memory import MemoryWorkspace
 from lucius.core.errors import (
     BusUnavailableError,
     LedgerUnavailableError,
@@ -19,7 +20,7 @@ from lucius.core.errors import (
     WorkspaceError,
 )
 from lucius.core.wire import NUDGE
-from lucius.engines.outbox.lane_leases import NOBODY
+from lucius.engine.ownership import NOBODY
 from lucius.ports.bus import Broker, Delivery, Message, Subscription
 from lucius.ports.ledger import (
     AnswerWrites,
@@ -31,7 +32,6 @@ from lucius.ports.ledger import (
     save_each,
 )
 from lucius.ports.workspace import Digest
-from lucius.workspaces.memory import MemoryWorkspace
 from tests.simulation.loop import PROCESS, Process, SimLoop, context_of
 
 

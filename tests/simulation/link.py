@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from lucius.buses.linked import LinkedBus
-from lucius.buses.packets import Packets
+from lucius.adapters.buses.linked import LinkedBus
+from lucius.adapters.buses.packets import Packets
 from lucius.ports.bus import Message
 from tests.simulation.faults import Faults, Watching
 from tests.simulation.loop import Process, SimLoop, context_of

@@ -14,8 +14,7 @@ from lucius.core.audit import audit
 from lucius.core.effects import Event
 from lucius.core.errors import IllegalMoveError
 from lucius.core.inputs import Kind
-from lucius.core.job import Execution, Job, Step
-from lucius.core.states import RUNNING_JOB, AbortReason, ExecutionState, JobState
+from lucius.core.job import RUNNING_JOB, AbortReason, Execution, ExecutionState, Job, JobState, Step
 from lucius.core.table import check_move
 from lucius.ports.bus import Delivery, Message
 from lucius.ports.ledger import Created

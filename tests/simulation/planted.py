@@ -19,7 +19,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from unittest.mock import patch
 
-from lucius.admission import ingress
 from lucius.core import control
 from lucius.core.effects import (
     Committed,
@@ -31,21 +30,21 @@ from lucius.core.effects import (
 )
 from lucius.core.ids import new_lease_id
 from lucius.core.inputs import Callback, EffectSettled, ResultReceived
-from lucius.core.job import Job, Step
-from lucius.core.states import AbortReason, StepState
+from lucius.core.job import AbortReason, Job, Step, StepState
 from lucius.core.turn import Turn
-from lucius.engines.outbox import loop as loop_module
-from lucius.engines.outbox import ownership as ownership_module
-from lucius.engines.outbox.dispatcher import Dispatcher
-from lucius.engines.outbox.inbox import Loaded, Request, TimedInput
-from lucius.engines.outbox.loop import EngineLoop, OwedDirective, OwedEffects
-from lucius.engines.outbox.notices import Nudges
-from lucius.engines.outbox.ownership import Ownership
-from lucius.engines.outbox.releases import ReadyQueues, Releases
-from lucius.engines.outbox.replies import EarlyAcks, ReplyGroup
-from lucius.engines.outbox.ticks import Alarm, Ticks
-from lucius.engines.outbox.waits import Waits
-from lucius.engines.outbox.windows import Windows
+from lucius.engine import loop as loop_module
+from lucius.engine import ownership as ownership_module
+from lucius.engine.admission import ingress
+from lucius.engine.dispatcher import Dispatcher
+from lucius.engine.inbox import Loaded, Request, TimedInput
+from lucius.engine.loop import EngineLoop, OwedDirective, OwedEffects
+from lucius.engine.notices import Nudges
+from lucius.engine.outbox import Waits
+from lucius.engine.ownership import Ownership
+from lucius.engine.releases import ReadyQueues, Releases
+from lucius.engine.replies import EarlyAcks, ReplyGroup
+from lucius.engine.ticks import Alarm, Ticks
+from lucius.engine.windows import Windows
 from lucius.platform.commit import Commits
 from lucius.platform.lease import Lease
 from lucius.ports.engine import Applied

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from lucius.core.errors import IllegalMoveError, LuciusError
-from lucius.core.states import JobState
+from lucius.core.job import JobState
 from tests.simulation.disk import lockstep
 from tests.simulation.loop import NoGarbage, SimLoop, SpinError
 from tests.simulation.plan import Plan

@@ -3,13 +3,11 @@
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from lucius.core.job import Job
-from lucius.core.states import UNSUCCESSFUL_JOB, AbortReason, JobState, StepState
+from lucius.core.job import UNSUCCESSFUL_JOB, AbortReason, Job, JobState, StepState
 from lucius.core.ticks import PATIENCE
+from lucius.operations.retention import JobWorkspaces, check_effects
 from lucius.platform.commit import COMMITS, CommitRecord
 from lucius.ports.ledger import JobQuery
-from lucius.upkeep.effects import check_effects
-from lucius.upkeep.job_workspaces import JobWorkspaces
 from tests.core.explore.fold import Machines, machines_of
 from tests.simulation.observer import short
 from tests.simulation.plan import AIMED_WINDOWS, EVENTS, PAUSES, WINDOWS

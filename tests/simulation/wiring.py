@@ -14,25 +14,23 @@ from random import Random
 from typing import Any, Final, Protocol, cast
 from unittest.mock import patch
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import outbox
-from lucius.bootstrap.own_services import ended_leases
-from lucius.bootstrap.services_process import CANCEL, DRAINED, END_LEASE
-from lucius.buses.linked import LinkedBus, ServicesLink
-from lucius.buses.memory import MemoryBus
-from lucius.configs.catalogs import build_catalog
-from lucius.configs.documents import Document
+from lucius.adapters.buses.linked import LinkedBus, ServicesLink
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.catalogs import Document, build_catalog
+from lucius.app.engine import outbox
+from lucius.app.services import ended_leases
+from lucius.app.services_process import CANCEL, DRAINED, END_LEASE
 from lucius.core import ids
 from lucius.core.effects import Committed
 from lucius.core.errors import LuciusError
 from lucius.core.job import Job
 from lucius.core.references import EMBEDDED_SCHEMES, ReferencePolicy
-from lucius.engines.outbox.clock import SteadyClock
-from lucius.engines.outbox.lane_leases import LeasedLanes
-from lucius.engines.outbox.loop import OwedEffects
-from lucius.engines.outbox.ownership import EMBEDDED, LostServices
-from lucius.engines.outbox.replies import ReplyConsumer
-from lucius.engines.outbox.windows import Key
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.clock import SteadyClock
+from lucius.engine.loop import OwedEffects
+from lucius.engine.ownership import EMBEDDED, LeasedLanes, LostServices
+from lucius.engine.replies import ReplyConsumer
+from lucius.engine.windows import Key
 from lucius.platform import ServiceRunner
 from lucius.ports.bus import Bus, directive_filters
 from lucius.ports.config import Catalog

@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, cast
 
-from lucius.api.bulk_orders import order_matching, order_to_move, order_to_redrive
-from lucius.buses.linked import ServicesLink
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.linked import ServicesLink
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.ledgers.memory import MemoryLeases, MemoryLedger
 from lucius.core.errors import LedgerError, LuciusError, RequestError
 from lucius.core.inputs import (
     CancelRequested,
@@ -26,8 +26,7 @@ from lucius.core.inputs import (
     Ticked,
 )
 from lucius.core.job import Job
-from lucius.ledgers.memory import MemoryLedger
-from lucius.ledgers.memory_leases import MemoryLeases
+from lucius.http.routes.bulk import order_matching, order_to_move, order_to_redrive
 from lucius.ports.bus import Bus
 from lucius.ports.engine import Engine
 from lucius.ports.ledger import JobQuery, Ledger

@@ -7,9 +7,9 @@ from datetime import timedelta
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from lucius.standins.service_bus import StandIn
-from lucius.standins.service_bus.broker import TopicOptions
-from lucius.standins.service_bus.queue import QueueOptions
+from lucius.dev.standins.service_bus import StandIn
+from lucius.dev.standins.service_bus.broker import TopicOptions
+from lucius.dev.standins.service_bus.queue import QueueOptions
 
 
 @asynccontextmanager

@@ -22,8 +22,7 @@ from azure.core.exceptions import (
 )
 
 from lucius.core.errors import ProtocolError
-from lucius.standins.app_configuration import StandIn
-from lucius.standins.followed_files import Followed
+from lucius.dev.standins.app_configuration import Followed, StandIn
 
 
 @asynccontextmanager

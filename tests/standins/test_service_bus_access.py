@@ -10,16 +10,15 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
-from lucius.buses.service_bus.administration import Plan
-from lucius.buses.service_bus.connecting import open_administrator
+from lucius.adapters.buses.service_bus.administration import Plan
+from lucius.adapters.buses.service_bus.connecting import open_administrator
 from lucius.core.errors import BusUnavailableError
+from lucius.dev.standins.service_bus import Broker, StandIn
+from lucius.dev.standins.service_bus.broker import Access, Grant, Policy
+from lucius.dev.standins.service_bus.codec import Attach, Begin, Described, Detach, ULong
+from lucius.dev.standins.service_bus.links import OutgoingLink
+from lucius.dev.standins.service_bus.session import Session
 from lucius.ports.bus import Subscription
-from lucius.standins.service_bus import Broker, StandIn
-from lucius.standins.service_bus.access import Access, Grant, Policy
-from lucius.standins.service_bus.codec import Described, ULong
-from lucius.standins.service_bus.frames import Attach, Begin, Detach
-from lucius.standins.service_bus.links import OutgoingLink
-from lucius.standins.service_bus.session import Session
 from tests.standins.service_bus import connected, send
 
 KEY = "a key of the test"

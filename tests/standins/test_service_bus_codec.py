@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucius.standins.service_bus.codec import (
+from lucius.dev.standins.service_bus.codec import (
     Array,
     CodecError,
     Described,

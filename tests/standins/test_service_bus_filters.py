@@ -2,8 +2,8 @@
 
 import pytest
 
-from lucius.standins.service_bus.filters import FilterError, Rule, compiled
-from lucius.standins.service_bus.messages import Stored
+from lucius.dev.standins.service_bus.filters import FilterError, Rule, compiled
+from lucius.dev.standins.service_bus.messages import Stored
 
 
 def _message(**properties: str | int) -> Stored:

@@ -12,8 +12,8 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from lucius.standins.service_bus import StandIn
-from lucius.standins.service_bus.queue import Queue, QueueOptions
+from lucius.dev.standins.service_bus import StandIn
+from lucius.dev.standins.service_bus.queue import Queue, QueueOptions
 from tests.standins.service_bus import connected, names, send
 
 SESSIONS = QueueOptions(sessions=True)

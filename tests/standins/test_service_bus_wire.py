@@ -16,9 +16,9 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from lucius.standins.service_bus.broker import TopicOptions
-from lucius.standins.service_bus.queue import QueueOptions
-from lucius.standins.service_bus.server import StandIn
+from lucius.dev.standins.service_bus.broker import TopicOptions
+from lucius.dev.standins.service_bus.queue import QueueOptions
+from lucius.dev.standins.service_bus.server import StandIn
 from tests.standins.service_bus import connected, names, seconds, send
 
 

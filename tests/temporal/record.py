@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap import building
-from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.temporal import place_of
+from lucius.app import building
+from lucius.app.runtime import Runtime
+from lucius.app.settings import Settings
+from lucius.app.temporal import place_of
 from lucius.core.inputs import (
     CancelRequested,
     Input,
@@ -25,14 +26,12 @@ from lucius.core.inputs import (
     ResultStatus,
     ResumeRequested,
 )
-from lucius.core.job import Job
-from lucius.core.states import JobState, StepState
-from lucius.engines.temporal import workflows
-from lucius.engines.temporal.invoker import Invoker
-from lucius.engines.temporal.worker import run_worker
-from lucius.engines.temporal.workflows import TemporalWorkflows, start_of
+from lucius.core.job import Job, JobState, StepState
+from lucius.engine.temporal import workflows
+from lucius.engine.temporal.invoker import Invoker
+from lucius.engine.temporal.worker import run_worker
+from lucius.engine.temporal.workflows import TemporalWorkflows, start_of
 from lucius.platform import Service
-from lucius.settings import Settings
 from tests.temporal.server import shared_server
 from tests.temporal.test_both_engines import Gated, until
 from tests.temporal.test_crashes import LosingAnswers

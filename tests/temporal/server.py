@@ -12,9 +12,9 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from lucius.bootstrap.broker import die_with_parent
-from lucius.bootstrap.listening import free_port
-from lucius.bootstrap.temporal_server import server_command
+from lucius.app.lifecycle import free_port
+from lucius.app.stacks import die_with_parent
+from lucius.app.temporal import server_command
 
 LOOKS = 600
 

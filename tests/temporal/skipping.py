@@ -12,19 +12,19 @@ from typing import Any
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.bootstrap.outbox import Outbox
-from lucius.buses.memory import MemoryBus
-from lucius.configs.files import FileConfig
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.adapters.configs.files import FileConfig
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.app.engine import Outbox
 from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
-from lucius.engines.temporal.activities import Activities
-from lucius.engines.temporal.asking import AskingHere, Told
-from lucius.engines.temporal.invoker import Invoker
-from lucius.engines.temporal.metrics import TemporalInstruments
-from lucius.engines.temporal.workflow import JobWorkflow
-from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
-from lucius.ledgers.memory import MemoryLedger
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.temporal.invoker import Invoker
+from lucius.engine.temporal.invoker_client import AskingHere, Told
+from lucius.engine.temporal.metrics import TemporalInstruments
+from lucius.engine.temporal.worker import Activities
+from lucius.engine.temporal.workflow import JobWorkflow
+from lucius.engine.temporal.workflows import TemporalPlace, TemporalWorkflows
 from lucius.ports.lanes import BOTH_ENGINES
 from tests.engine.world import envelope
 from tests.temporal.world import closed

@@ -13,14 +13,14 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from lucius.bootstrap.temporal import provision_temporal
+from lucius.app.temporal import provision_temporal
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested
-from lucius.engines.temporal.attributes import (
+from lucius.engine.temporal.metrics import BROKEN
+from lucius.engine.temporal.workflows import (
     NAMES,
     missing_attributes,
 )
-from lucius.engines.temporal.metrics import BROKEN
 from tests.temporal.server import shared_server
 from tests.temporal.test_bad_input import workflows_in
 from tests.temporal.test_both_engines import Gated
@@ -113,7 +113,7 @@ def test_the_command_prints_what_it_registered(
     async def provision(settings: object) -> list[str]:
         return added
 
-    monkeypatch.setattr("lucius.bootstrap.temporal.provision_temporal", provision)
+    monkeypatch.setattr("lucius.app.temporal.provision_temporal", provision)
     assert CliRunner().invoke(main, ["temporal", "provision"]).stdout == said
     as_json = CliRunner().invoke(main, ["temporal", "provision", "--json"]).stdout
     assert json.loads(as_json) == {"changes": added}

@@ -9,23 +9,22 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import WorkflowIDReusePolicy
 
-from lucius.bootstrap import building
-from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.temporal import open_workflows, place_of
+from lucius.app import building
+from lucius.app.runtime import Runtime
+from lucius.app.settings import Settings
+from lucius.app.temporal import open_workflows, place_of
 from lucius.core.effects import SignalWorkflow
 from lucius.core.errors import RequestError, WorkflowsUnavailableError
+from lucius.core.job import JobState
 from lucius.core.plan import TEMPORAL
-from lucius.core.states import JobState
-from lucius.engines.temporal.asking import AskingHere, Told
-from lucius.engines.temporal.invoker import Invoker
-from lucius.engines.temporal.metrics import BROKEN, CLOSED, UNANSWERED, UNKNOWN, UNREACHED
-from lucius.engines.temporal.remote import RemoteInvoker
-from lucius.engines.temporal.worker import run_worker
-from lucius.engines.temporal.workflow import RECORD, TIMEOUT
-from lucius.engines.temporal.workflows import TemporalWorkflows
+from lucius.engine.temporal.invoker import Invoker
+from lucius.engine.temporal.invoker_client import AskingHere, RemoteInvoker, Told
+from lucius.engine.temporal.metrics import BROKEN, CLOSED, UNANSWERED, UNKNOWN, UNREACHED
+from lucius.engine.temporal.worker import run_worker
+from lucius.engine.temporal.workflow import RECORD, TIMEOUT
+from lucius.engine.temporal.workflows import TemporalWorkflows
 from lucius.platform import FatalError, Output, Task
 from lucius.ports.ledger import JobQuery
-from lucius.settings import Settings
 from tests.conformance.jobs import make
 from tests.temporal.server import TemporalServer, shared_server
 from tests.temporal.test_crashes import ONE_EACH, directives

@@ -9,10 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.runtime import Runtime
+from lucius.app.runtime import Runtime
 from lucius.core.inputs import CancelRequested, PauseRequested, ResumeRequested
-from lucius.core.job import Job
-from lucius.core.states import JobState, StepState
+from lucius.core.job import Job, JobState, StepState
 from lucius.platform import Output, Service, Task
 from tests.temporal.server import shared_server
 from tests.temporal.world import (

@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.temporal import open_workflows
+from lucius.app.runtime import Runtime
+from lucius.app.settings import Settings
+from lucius.app.temporal import open_workflows
 from lucius.core.inputs import AckReceived, ResultReceived, ResultStatus
-from lucius.core.job import Job
-from lucius.core.states import JobState
-from lucius.engines.temporal.asking import AskingHere, Told
-from lucius.engines.temporal.invoker import Invoker
-from lucius.engines.temporal.starter import WorkflowStarter, owes_start
+from lucius.core.job import Job, JobState
+from lucius.engine.temporal.engine import WorkflowStarter, owes_start
+from lucius.engine.temporal.invoker import Invoker
+from lucius.engine.temporal.invoker_client import AskingHere, Told
 from lucius.platform import Service
 from lucius.ports.bus import Message
-from lucius.settings import Settings
 from tests.temporal.server import TemporalServer, shared_server
 from tests.temporal.test_both_engines import Gated
 from tests.temporal.world import (

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.temporal import open_workflows
+from lucius.app.runtime import Runtime
+from lucius.app.settings import Settings
+from lucius.app.temporal import open_workflows
 from lucius.core.effects import SignalWorkflow
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
-from lucius.engines.temporal.drift import WorkflowDrift
-from lucius.engines.temporal.workflows import TemporalWorkflows
-from lucius.settings import Settings
+from lucius.engine.temporal.drift import WorkflowDrift
+from lucius.engine.temporal.workflows import TemporalWorkflows
 from tests.temporal.server import TemporalServer
 from tests.temporal.test_both_engines import Gated
 from tests.temporal.world import closed, ended, envelope, running, settings_of, submitted

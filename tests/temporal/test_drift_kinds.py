@@ -13,8 +13,8 @@ from lucius.core.effects import SignalWorkflow
 from lucius.core.inputs import CancelRequested
 from lucius.core.job import Job
 from lucius.core.plan import OUTBOX, TEMPORAL
-from lucius.engines.temporal.drift import WorkflowDrift
-from lucius.engines.temporal.workflows import TemporalWorkflows
+from lucius.engine.temporal.drift import WorkflowDrift
+from lucius.engine.temporal.workflows import TemporalWorkflows
 from tests.faults.stage import Orchestrator, Stage
 from tests.temporal.virtual import Handle
 from tests.virtual import VirtualLoop, run_virtually

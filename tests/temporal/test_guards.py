@@ -13,23 +13,20 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from lucius.bootstrap.chores import Chores
+from lucius.app.background_tasks import Chores
 from lucius.core.effects import SignalWorkflow
 from lucius.core.errors import LedgerRowUnreadableError, WorkflowsUnavailableError
 from lucius.core.inputs import CancelRequested
-from lucius.core.job import Job
+from lucius.core.job import Job, JobState
 from lucius.core.plan import FIRST_DESK, OUTBOX, TEMPORAL
 from lucius.core.routing import LANES
-from lucius.core.states import JobState
-from lucius.engines.temporal.activities import Activities
-from lucius.engines.temporal.asking import Told
-from lucius.engines.temporal.engine import TemporalEngine
-from lucius.engines.temporal.metrics import TemporalInstruments
-from lucius.engines.temporal.remote import RemoteInvoker
-from lucius.engines.temporal.starter import WorkflowStarter
-from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows, start_of
+from lucius.engine.temporal.engine import TemporalEngine, WorkflowStarter
+from lucius.engine.temporal.invoker_client import RemoteInvoker, Told
+from lucius.engine.temporal.metrics import TemporalInstruments
+from lucius.engine.temporal.worker import Activities
+from lucius.engine.temporal.workflows import TemporalPlace, TemporalWorkflows, start_of
+from lucius.operations.retention import JobWorkspaces
 from lucius.ports.lanes import FixedLanes
-from lucius.upkeep.job_workspaces import JobWorkspaces
 from tests.faults.stage import Orchestrator, Stage
 from tests.temporal.virtual import VirtualServer, VirtualWorker
 from tests.virtual import VirtualLoop, run_virtually

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 
-from lucius.engines.temporal.workflow import TIMEOUT, JobWorkflow
+from lucius.engine.temporal.workflow import TIMEOUT, JobWorkflow
 from tests.temporal.record import HISTORIES, STORIES
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.building import remote_invoker
-from lucius.bootstrap.health import health_port
-from lucius.bootstrap.roles import check_invoker_address
-from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.serve import UnsafeAddressError
+from lucius.app.building import remote_invoker
+from lucius.app.health import health_port
+from lucius.app.processes import UnsafeAddressError, check_invoker_address
+from lucius.app.runtime import Runtime
 from lucius.core.effects import Outcome
 from lucius.core.errors import BusUnavailableError, PublishRefusedError, WorkflowsUnavailableError
 from lucius.core.inputs import (
@@ -28,10 +27,9 @@ from lucius.core.inputs import (
     ResultStatus,
 )
 from lucius.core.job import Fault
-from lucius.engines.temporal.engine import TemporalEngine
-from lucius.engines.temporal.inputs import input_json, input_of
-from lucius.engines.temporal.remote import RemoteInvoker
-from lucius.invoker.app import invoker_app
+from lucius.engine.temporal.engine import TemporalEngine
+from lucius.engine.temporal.invoker_client import RemoteInvoker, input_json, input_of
+from lucius.http.invoker import invoker_app
 from tests.temporal.world import Recording, envelope, running, settings_of, submitted
 
 SECRET = "a-secret-of-some-length"
@@ -245,7 +243,7 @@ def test_without_a_secret_it_listens_on_loopback_only(tmp_path: Path) -> None:
 def test_without_a_secret_the_system_must_say_whose_a_connection_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lucius.bootstrap.roles.known_here", lambda: False)
+    monkeypatch.setattr("lucius.app.processes.known_here", lambda: False)
     with pytest.raises(UnsafeAddressError, match="LUCIUS_INVOKER_SECRET"):
         check_invoker_address(settings_of(tmp_path, None), "127.0.0.1")
     with_secret = settings_of(tmp_path, None, LUCIUS_INVOKER_SECRET=SECRET)

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap.health import health_port
-from lucius.bootstrap.runtime import Runtime
-from lucius.invoker.app import MOST_BYTES, invoker_app
+from lucius.app.health import health_port
+from lucius.app.runtime import Runtime
+from lucius.http.invoker import MOST_BYTES, invoker_app
 from tests.temporal.test_invoker_api import SECRET, attempt, directives, invoking
 from tests.temporal.world import Recording, envelope, running, settings_of, submitted
 

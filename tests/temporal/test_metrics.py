@@ -11,8 +11,8 @@ from temporalio.client import Client
 from lucius.core.effects import SignalWorkflow
 from lucius.core.job import Owed
 from lucius.core.plan import TEMPORAL
-from lucius.engines.temporal.workflow import RECORD
-from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
+from lucius.engine.temporal.workflow import RECORD
+from lucius.engine.temporal.workflows import TemporalPlace, TemporalWorkflows
 from tests.conformance.jobs import at, make
 from tests.temporal.server import shared_server
 from tests.temporal.world import closed, ended, envelope, running, settings_of, submitted

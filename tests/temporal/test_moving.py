@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lucius.core.states import JobState
+from lucius.core.job import JobState
 from tests.temporal.server import shared_server
 from tests.temporal.test_both_engines import Gated
 from tests.temporal.world import (

@@ -5,10 +5,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lucius.bootstrap.temporal import place_of
+from lucius.app.temporal import place_of
 from lucius.core.errors import WorkflowsUnavailableError
-from lucius.core.states import JobState
-from lucius.engines.temporal.workflows import tls_of
+from lucius.core.job import JobState
+from lucius.engine.temporal.workflows import tls_of
 from tests.temporal.server import shared_server
 from tests.temporal.world import ended, envelope, running, settings_of, submitted
 

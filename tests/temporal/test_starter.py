@@ -7,15 +7,15 @@ from typing import cast
 import pytest
 from temporalio.client import Client
 
-from lucius.admission.ingress import Ingress, IngressPolicy
-from lucius.configs.files import FileConfig
+from lucius.adapters.configs.files import FileConfig
 from lucius.core.errors import WorkflowsUnavailableError
 from lucius.core.job import Job
 from lucius.core.plan import TEMPORAL
-from lucius.engines.outbox.loop import Listener
-from lucius.engines.temporal import starter
-from lucius.engines.temporal.starter import AT_ONCE, WorkflowStarter
-from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
+from lucius.engine.admission.ingress import Ingress, IngressPolicy
+from lucius.engine.loop import Listener
+from lucius.engine.temporal import engine
+from lucius.engine.temporal.engine import AT_ONCE, WorkflowStarter
+from lucius.engine.temporal.workflows import TemporalPlace, TemporalWorkflows
 from lucius.ports.lanes import NO_LANES
 from tests.engine.world import envelope
 from tests.faults.stage import Stage
@@ -103,14 +103,14 @@ def test_a_job_that_cannot_be_started_does_not_hold_up_the_others(error: Excepti
 def test_a_job_is_started_where_it_was_created_and_more_than_can_wait_there_by_the_sweep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(starter, "MOST_WAITING", 2)
+    monkeypatch.setattr(engine, "MOST_WAITING", 2)
 
     async def story(stage: Stage, workflows: Counting, starting: WorkflowStarter) -> None:
         await created(stage, 3, [starting.listen])
         running = asyncio.create_task(starting.run())
         await asyncio.sleep(1)
         assert len(stage.temporal.executions) == 2
-        await asyncio.sleep(starter.PAUSE.total_seconds())
+        await asyncio.sleep(engine.PAUSE.total_seconds())
         assert len(stage.temporal.executions) == 3
         running.cancel()
 

@@ -10,10 +10,10 @@ from typing import cast
 
 import pytest
 
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.temporal import open_workflows, place_of
+from lucius.app.adapters import UnsupportedError
+from lucius.app.temporal import open_workflows, place_of
 from lucius.core.errors import WorkflowsUnavailableError
-from lucius.core.states import JobState
+from lucius.core.job import JobState
 from tests.certificates import Authority
 from tests.temporal.server import TemporalServer, shared_server
 from tests.temporal.world import ended, envelope, running, settings_of, submitted

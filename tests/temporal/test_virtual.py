@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap.outbox import Outbox
+from lucius.app.engine import Outbox
 from lucius.core.inputs import AckReceived, CancelRequested
-from lucius.core.job import Job
+from lucius.core.job import Job, JobState
 from lucius.core.plan import TEMPORAL
-from lucius.core.states import JobState
-from lucius.engines.outbox.clock import StallWatch
+from lucius.engine.clock import StallWatch
 from tests.faults.services import LONG
 from tests.faults.stage import Orchestrator, Stage
 from tests.temporal.skipping import result, skipping, started

@@ -6,11 +6,11 @@ import logging
 import pytest
 
 from lucius.core.errors import WorkflowsUnavailableError
-from lucius.engines.temporal import worker
-from lucius.engines.temporal.asking import Asking
-from lucius.engines.temporal.metrics import TemporalInstruments
-from lucius.engines.temporal.worker import keep_working
-from lucius.engines.temporal.workflows import TemporalPlace
+from lucius.engine.temporal import worker
+from lucius.engine.temporal.invoker_client import Asking
+from lucius.engine.temporal.metrics import TemporalInstruments
+from lucius.engine.temporal.worker import keep_working
+from lucius.engine.temporal.workflows import TemporalPlace
 from tests.virtual import VirtualLoop, run_virtually
 
 PLACE = TemporalPlace("127.0.0.1:1", "nowhere", "queue")

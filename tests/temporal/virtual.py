@@ -43,12 +43,11 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker._workflow_instance import WorkflowInstance, WorkflowInstanceDetails
 
-from lucius.engines.temporal.activities import Activities
-from lucius.engines.temporal.asking import Asking
-from lucius.engines.temporal.attributes import KEYWORD, NAMES
-from lucius.engines.temporal.metrics import TemporalInstruments
-from lucius.engines.temporal.workflow import JobWorkflow
-from lucius.engines.temporal.workflows import TemporalPlace, TemporalWorkflows
+from lucius.engine.temporal.invoker_client import Asking
+from lucius.engine.temporal.metrics import TemporalInstruments
+from lucius.engine.temporal.worker import Activities
+from lucius.engine.temporal.workflow import JobWorkflow
+from lucius.engine.temporal.workflows import KEYWORD, NAMES, TemporalPlace, TemporalWorkflows
 
 PAYLOADS: Final = converter.default().payload_converter
 BY_THE_WAY: Final = ("upsert_workflow_search_attributes", "set_patch_marker")

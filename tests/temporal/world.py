@@ -10,15 +10,15 @@ import pytest
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError, CancelledError
 
-from lucius.bootstrap import building
-from lucius.bootstrap.building import build
-from lucius.bootstrap.runtime import Runtime
-from lucius.buses.memory import MemoryBus
+from lucius.adapters.buses.memory import MemoryBus
+from lucius.app import building
+from lucius.app.building import build
+from lucius.app.runtime import Runtime
+from lucius.app.settings import Settings, load_settings
 from lucius.core.effects import Event
 from lucius.core.job import Job
 from lucius.platform import FatalError, Output, RetryableError, Service, Task
 from lucius.ports.bus import Message
-from lucius.settings import Settings, load_settings
 from tests.temporal.server import TemporalServer
 
 PROTOCOLS = """

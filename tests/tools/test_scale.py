@@ -3,12 +3,12 @@
 from collections import Counter
 from pathlib import Path
 
-from lucius.bootstrap.adapters.configs import open_config
-from lucius.bootstrap.provisioning import subscriptions
+from lucius.app.adapters import open_config
+from lucius.app.provisioning import subscriptions
+from lucius.app.settings import load_settings
 from lucius.core.routing import LANES as REAL_LANES
 from lucius.core.routing import reply_topic
 from lucius.ports.bus import NOTICES
-from lucius.settings import load_settings
 from tools.scale import (
     LANES,
     Requests,

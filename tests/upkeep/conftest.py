@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.building import build
+from lucius.app.building import build
+from lucius.app.settings import Settings
 from lucius.core.job import Job
-from lucius.settings import Settings
 from tests.services.scripted import Scripted
 from tests.upkeep.installation import envelope, settings_in
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from lucius.bootstrap.adapters.workspaces import open_workspace
+from lucius.app.adapters import open_workspace
+from lucius.app.settings import Settings, load_settings
 from lucius.core.job import Job
 from lucius.platform.commit import COMMITS
-from lucius.settings import Settings, load_settings
 
 PROTOCOL = """
 step_types: {SCRIPTED: {service: scripted}}

@@ -9,18 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from lucius.bootstrap.adapters.buses import open_bus
-from lucius.bootstrap.adapters.ledgers import open_ledger
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.building import build
-from lucius.bootstrap.roles import reconcile
-from lucius.settings import load_settings
+from lucius.app.adapters import UnsupportedError, open_bus, open_ledger
+from lucius.app.building import build
+from lucius.app.processes import reconcile
+from lucius.app.settings import load_settings
 from tests.api.live import live
 from tests.services.stage import packaged
 
 
 def test_a_bus_whose_library_is_missing_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "lucius.buses.nats", None)
+    monkeypatch.setitem(sys.modules, "lucius.adapters.buses.nats", None)
     with pytest.raises(UnsupportedError, match=r"pip install 'lucius\[nats\]'"):
         open_bus(load_settings({"LUCIUS_BUS_BACKEND": "nats"}))
 

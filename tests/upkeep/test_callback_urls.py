@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lucius.api.tokens import CallbackTokens
-from lucius.bootstrap.azure_stack import Stack
-from lucius.bootstrap.reply_tokens import ReplyTokens
-from lucius.settings import load_settings
+from lucius.app.access import ReplyTokens
+from lucius.app.azure_stack import Stack
+from lucius.app.settings import load_settings
+from lucius.http.tokens import CallbackTokens
 
 BOUND = {"tenant_id": "t", "jobId": "j", "stepId": "s", "attempt_no": 1, "lease_id": "l"}
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 from click.testing import CliRunner
 
-from lucius.bootstrap.building import build
-from lucius.bootstrap.runtime import Runtime
-from lucius.bootstrap.upkeep import prune, verify
+from lucius.app.building import build
+from lucius.app.runtime import Runtime
+from lucius.app.settings import Settings
+from lucius.app.upkeep import prune, verify
 from lucius.cli.main import main
 from lucius.core.inputs import CancelRequested
 from lucius.platform import FatalError, Output, Service, ServiceRunner, Task
-from lucius.settings import Settings
 from tests.upkeep.installation import envelope
 
 

@@ -4,10 +4,9 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from lucius.api.health import health_app
-from lucius.bootstrap import listening
-from lucius.bootstrap.health import health_port
-from lucius.bootstrap.listening import LOOPBACK, UNASKED, free_port, listen
+from lucius.app import lifecycle
+from lucius.app.health import health_app, health_port
+from lucius.app.lifecycle import LOOPBACK, UNASKED, free_port, listen
 from lucius.core.errors import LuciusError
 
 
@@ -57,6 +56,6 @@ def test_a_port_for_a_process_that_is_yet_to_start_is_none_that_anybody_is_given
 def test_where_those_are_taken_any_free_port_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = listen(LOOPBACK, 0)
     number = taken.getsockname()[1]
-    monkeypatch.setattr(listening, "UNASKED", range(number, number + 1))
+    monkeypatch.setattr(lifecycle, "UNASKED", range(number, number + 1))
     assert free_port() != number
     taken.close()

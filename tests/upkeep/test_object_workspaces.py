@@ -6,16 +6,15 @@ from uuid import uuid4
 
 import pytest
 
-from lucius.bootstrap.adapters.services import packaged_services
-from lucius.bootstrap.adapters.unsupported import UnsupportedError
-from lucius.bootstrap.adapters.workspaces import installation, job_workspaces, open_workspace
-from lucius.bootstrap.building import build
-from lucius.bootstrap.upkeep import prune, verify
+from lucius.app.adapters import UnsupportedError, installation, job_workspaces, open_workspace
+from lucius.app.azure_stack import create_container
+from lucius.app.building import build
+from lucius.app.services import packaged_services
+from lucius.app.settings import Settings
+from lucius.app.upkeep import prune, verify
 from lucius.core.errors import WorkspaceError
 from lucius.core.job import Job
-from lucius.settings import Settings
-from lucius.standins.azurite import create_container
-from lucius.upkeep.job_workspaces import WorkspaceOwnedError
+from lucius.operations.retention import WorkspaceOwnedError
 from tests.azurite_server import shared_azurite
 from tests.s3_server import shared_s3
 from tests.services.scripted import Scripted

@@ -6,12 +6,12 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from lucius.bootstrap.adapters.workspaces import open_workspace
-from lucius.bootstrap.building import build
-from lucius.bootstrap.upkeep import verify
+from lucius.app.adapters import open_workspace
+from lucius.app.building import build
+from lucius.app.settings import Settings
+from lucius.app.upkeep import verify
 from lucius.core.job import Job
-from lucius.settings import Settings
-from lucius.upkeep import effects
+from lucius.operations import retention
 from tests.services.scripted import Scripted
 from tests.upkeep.installation import envelope, folder_of, record_of, settings_in
 
@@ -69,7 +69,7 @@ async def test_an_output_that_nobody_may_read_any_more_is_reported(
 async def test_what_is_listed_is_bounded(
     settings: Settings, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects, "MOST_DRIFTS", 1)
+    monkeypatch.setattr(retention, "MOST_DRIFTS", 1)
     wanted(job).unlink()
     promoted(settings, job).unlink()
     assert [kind for kind, _ in await found(settings)] == ["output_gone", "more"]

@@ -10,22 +10,21 @@ from typing import Any
 
 import pytest
 
-from lucius.bootstrap.adapters.workspaces import job_workspaces, open_workspace
-from lucius.bootstrap.building import build
-from lucius.bootstrap.upkeep import prune, verify
+from lucius.adapters.ledgers.memory import MemoryLedger
+from lucius.adapters.workspaces.local import LocalWorkspace
+from lucius.adapters.workspaces.memory import MemoryWorkspace
+from lucius.adapters.workspaces.records import Notes
+from lucius.app.adapters import job_workspaces, open_workspace
+from lucius.app.building import build
+from lucius.app.settings import Settings
+from lucius.app.upkeep import prune, verify
 from lucius.core.decide import submit
 from lucius.core.errors import WorkspaceError
 from lucius.core.job import Job
-from lucius.ledgers.memory import MemoryLedger
+from lucius.operations import retention
+from lucius.operations.retention import OWNER, JobWorkspaces, WorkspaceOwnedError, check_effects
 from lucius.platform import FatalError, Output, Service, Task
 from lucius.ports.ledger import Claim
-from lucius.settings import Settings
-from lucius.upkeep import retention
-from lucius.upkeep.effects import check_effects
-from lucius.upkeep.job_workspaces import OWNER, JobWorkspaces, WorkspaceOwnedError
-from lucius.workspaces.local import LocalWorkspace
-from lucius.workspaces.memory import MemoryWorkspace
-from lucius.workspaces.notes import Notes
 from tests.services.scripted import Scripted
 from tests.upkeep.installation import envelope, folder_of, job_folders, settings_in
 

@@ -10,15 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from lucius.bootstrap import building, standalone, starting
-from lucius.bootstrap.adapters.records import open_records
-from lucius.bootstrap.listening import LOOPBACK, free_port
-from lucius.bootstrap.roles import invoke, reconcile
-from lucius.bootstrap.serve import serve
-from lucius.bootstrap.standalone import run_service
-from lucius.bootstrap.starting import AWAY, FOR_GOOD, entered
+from lucius.app import building, standalone, starting
+from lucius.app.adapters import open_records
+from lucius.app.lifecycle import LOOPBACK, free_port
+from lucius.app.processes import invoke, reconcile, serve
+from lucius.app.settings import Settings, load_settings
+from lucius.app.standalone import run_service
+from lucius.app.starting import AWAY, FOR_GOOD, entered
 from lucius.core.errors import LedgerUnavailableError
-from lucius.settings import Settings, load_settings
 from tests.platform.isolated import Threaded
 
 AWAY_NOW = "Azure Table Storage does not answer"

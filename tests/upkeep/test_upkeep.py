@@ -4,11 +4,11 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from lucius.bootstrap.adapters.workspaces import open_workspace
-from lucius.bootstrap.building import build
-from lucius.bootstrap.upkeep import prune, verify
+from lucius.app.adapters import open_workspace
+from lucius.app.building import build
+from lucius.app.settings import Settings
+from lucius.app.upkeep import prune, verify
 from lucius.core.job import Job
-from lucius.settings import Settings
 from tests.services.scripted import Scripted
 from tests.upkeep.installation import envelope, folder_of, job_folders, record_of, settings_in
 

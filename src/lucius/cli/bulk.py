@@ -1,17 +1,47 @@
 """One order for many jobs: `lucius jobs cancel | pause | resume | retry | redrive | dismiss`."""
 
+import re
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lucius.cli import completing
-from lucius.cli.moments import Moment
 from lucius.cli.session import Session, reason_option, with_server
 from lucius.cli.submit import read_payload
 
 if TYPE_CHECKING:
     from lucius.client.plain import PlainClient
+
+
+# Moments as people type them: an instant, or how long ago.
+
+_AGO = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class Moment(click.ParamType[str]):
+    """`2026-01-31T12:00:00Z`, or `90s`, `30m`, `1h`, `2d`, `1w` for so long ago."""
+
+    name = "INSTANT|AGO"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        found = _AGO.fullmatch(value)
+        if found is not None:
+            ago = timedelta(**{_UNITS[found[2]]: int(found[1])})
+            return (datetime.now(UTC) - ago).isoformat().replace("+00:00", "Z")
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is no moment: give an instant such as 2026-01-31T12:00:00Z, or how long"
+                " ago, such as 90s, 30m, 1h, 2d or 1w",
+                param,
+                ctx,
+            )
+        return str(value)
+
 
 MAX_SHOWN_REFUSALS = 10
 OUTCOMES = {

@@ -14,10 +14,9 @@ from lucius.cli.processes import search_here
 from lucius.cli.session import echo_json, run_in_order, with_json
 
 if TYPE_CHECKING:
-    from lucius.certificate.certification import Grade, Starter
-    from lucius.certificate.checks import Check
-    from lucius.certificate.examined import Examined, Folders
-    from lucius.certificate.samples import Samples
+    from lucius.dev.certificate.certification import Grade, Starter
+    from lucius.dev.certificate.checks import Check
+    from lucius.dev.certificate.examinee import Examined, Folders, Samples
 
 
 @click.command()
@@ -78,7 +77,7 @@ def certify(
     It starts the service against a small server of its own, in a temporary folder, hands out
     directives and looks at what comes back. Exits with 0 if no promise is broken.
     """
-    from lucius.certificate.examined import Folders
+    from lucius.dev.certificate.examinee import Folders
 
     checks = chosen(names)
     if listed:
@@ -113,7 +112,7 @@ def folder_of(given: Path | None) -> Iterator[Path]:
 
 def invitation(port: int, examined: "Examined", folders: "Folders") -> list[str]:
     """What somebody needs who starts the service."""
-    from lucius.certificate.starting import given
+    from lucius.dev.certificate.certification import given
 
     settings = given(folders, f"http://127.0.0.1:{port}")
     return [
@@ -123,7 +122,7 @@ def invitation(port: int, examined: "Examined", folders: "Folders") -> list[str]
 
 
 def chosen(names: tuple[str, ...]) -> "list[Check]":
-    from lucius.certificate.checks import CHECKS
+    from lucius.dev.certificate.checks import CHECKS
 
     known = {check.name: check for check in CHECKS}
     for each in names:
@@ -143,7 +142,7 @@ def show_checks(checks: "list[Check]", as_json: bool) -> None:
 
 
 def samples_of(file: Path | None) -> "Samples":
-    from lucius.certificate.samples import FILE, Samples, read_samples
+    from lucius.dev.certificate.examinee import FILE, Samples, read_samples
 
     if file is not None or Path(FILE).exists():
         return read_samples(file or Path(FILE))
@@ -153,14 +152,13 @@ def samples_of(file: Path | None) -> "Samples":
 def examined_of(
     name: str | None, service: str | None, step_type: str | None, samples: "Samples"
 ) -> "Examined":
-    from lucius.certificate.examined import Examined
+    from lucius.dev.certificate.examinee import Examined
 
     if name is None:
         if not service or not step_type:
             raise click.UsageError("--command and --listen need --service and --step-type")
         return Examined(service, step_type, samples.outputs is not False)
-    from lucius.bootstrap.adapters.services import named_service
-    from lucius.bootstrap.services import check_services
+    from lucius.app.services import check_services, named_service
 
     search_here()
     found = named_service(name, settings_for(Path(".lucius")))
@@ -177,7 +175,7 @@ def examined_of(
 def starter_of(
     name: str | None, command: str | None, folders: "Folders", samples: "Samples"
 ) -> "Starter":
-    from lucius.certificate.starting import CommandStarter, ElsewhereStarter, NamedStarter
+    from lucius.dev.certificate.certification import CommandStarter, ElsewhereStarter, NamedStarter
 
     if name is not None:
         return NamedStarter(name, folders, samples.slow_seconds)
@@ -193,8 +191,7 @@ def looked(
     port: int,
     as_json: bool,
 ) -> "list[Grade]":
-    from lucius.certificate.certification import Certification
-    from lucius.certificate.report import line
+    from lucius.dev.certificate.certification import Certification, line
 
     def tell(finding: "Grade") -> None:
         if not as_json:
@@ -214,7 +211,7 @@ def told(
     junit: Path | None,
     as_json: bool,
 ) -> None:
-    from lucius.certificate.report import as_document, as_junit, explained, kept, summary
+    from lucius.dev.certificate.certification import as_document, as_junit, explained, kept, summary
 
     if junit is not None:
         junit.write_text(as_junit(examined, findings, seconds), "utf-8")

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from lucius.contract import DEFAULT_URL
-from lucius.contract.states import JobState
+from lucius.contract.words import JobState
 
 if TYPE_CHECKING:
     from lucius.client.plain import PlainClient

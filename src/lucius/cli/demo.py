@@ -15,8 +15,8 @@ from lucius.cli.screen import printed, reference_text
 from lucius.cli.session import Session, echo_json, with_json
 from lucius.cli.submit import SCHEMA_VERSION
 from lucius.cli.watching import exit_code, watch_bar, watch_job
-from lucius.core.printable import printable
-from lucius.machine import private_folder, python_command
+from lucius.core.text import printable
+from lucius.system.machine import private_folder, python_command
 
 if TYPE_CHECKING:
     import subprocess
@@ -86,8 +86,8 @@ def demo(documents: tuple[Path, ...], prompts: tuple[str, ...], data: Path, as_j
     One is a scan, the other has text. Each answer comes with its page. A server of its own runs
     the steps OCR, EMBEDDING and SIS, and ends with the command.
     """
-    from lucius.bootstrap.adapters.services import packaged_services
-    from lucius.settings import load_settings
+    from lucius.app.services import packaged_services
+    from lucius.app.settings import load_settings
 
     packaged_services(load_settings({}))  # says what is missing, before anything starts
     unknown = next((each for each in documents if each.name not in ASKED), None)
@@ -147,7 +147,7 @@ def _server(data: Path, documents: Sequence[Path]) -> Iterator[str]:
     import os
     import subprocess
 
-    from lucius.bootstrap.listening import free_port
+    from lucius.app.lifecycle import free_port
 
     url, log = f"http://127.0.0.1:{free_port()}", data / "server.log"
     port = url.rpartition(":")[2]

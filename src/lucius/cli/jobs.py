@@ -7,11 +7,40 @@ import click
 
 from lucius.cli.bulk import FILTER, ORDERS
 from lucius.cli.completing import job_argument
-from lucius.cli.groups import ListByDefault
 from lucius.cli.ledger import settings_of_command, with_data
 from lucius.cli.screen import event_line, printed, show_attempts, show_job, show_jobs
-from lucius.cli.session import Session, echo_json, run, with_server
+from lucius.cli.session import (
+    ListByDefault,
+    Session,
+    echo_json,
+    reason_option,
+    run,
+    show_warnings,
+    with_server,
+)
+from lucius.cli.submit import read_payload
 from lucius.cli.watching import watched
+
+# `lucius outbox retry`: publish pending directives now.
+
+
+@click.group()
+def outbox() -> None:
+    """Publish directives that wait."""
+
+
+@outbox.command("retry")
+@with_server
+def outbox_retry(session: Session) -> None:
+    """Publish pending directives now, before their backoff is over."""
+    session.show(session.call(lambda client: client.retry_outbox()), _show)
+
+
+def _show(counts: dict[str, Any]) -> None:
+    click.echo(
+        f"{counts['published']} published, {counts['pending']} pending, {counts['failed']} failed"
+    )
+
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -160,7 +189,7 @@ def files(session: Session, job_id: str, to: Path | None, data: Path) -> None:
 
     It reads the workspace itself, by the settings of the server: run it on a machine that reaches it.
     """
-    from lucius.bootstrap.upkeep import job_outputs
+    from lucius.app.upkeep import job_outputs
 
     job = session.call_job(job_id, lambda client, whole: client.job(whole))
     found = run(job_outputs(settings_of_command(data), job["workspace_ref"], to))
@@ -184,3 +213,74 @@ def show_outcome(session: Session, job: dict[str, Any], done: str) -> None:
         return
     repeated = " (it already was)" if job.get("outcome") == "already" else ""
     click.echo(f"{job['jobId']} {done}{repeated}: {job['state']}")
+
+
+# Steering a job: `lucius job cancel | pause | resume | retry | redrive`.
+
+
+@click.command()
+@job_argument
+@click.option(
+    "--immediate", is_flag=True, help="End the job now, not when the running step has ended."
+)
+@reason_option
+@with_server
+def cancel(session: Session, job_id: str, immediate: bool, reason: str | None) -> None:
+    """Cancel a job. The running step may finish; no other starts."""
+    job = session.call_job(
+        job_id, lambda client, id_: client.cancel(id_, immediate=immediate, reason=reason)
+    )
+    show_outcome(session, job, "cancelled" if job["state"] == "CANCELLED" else "is being cancelled")
+
+
+@click.command()
+@job_argument
+@reason_option
+@with_server
+def pause(session: Session, job_id: str, reason: str | None) -> None:
+    """Pause a job. The running step may finish; no other starts."""
+    job = session.call_job(job_id, lambda client, id_: client.pause(id_, reason=reason))
+    show_outcome(session, job, "paused" if job["state"] == "PAUSED" else "is pausing")
+
+
+@click.command()
+@job_argument
+@reason_option
+@with_server
+def resume(session: Session, job_id: str, reason: str | None) -> None:
+    """Resume a paused job. It goes on at once."""
+    job = session.call_job(job_id, lambda client, id_: client.resume(id_, reason=reason))
+    show_outcome(session, job, "resumed")
+
+
+@click.command()
+@job_argument
+@reason_option
+@with_server
+def retry(session: Session, job_id: str, reason: str | None) -> None:
+    """Try again now what waits for its backoff."""
+    job = session.call_job(job_id, lambda client, id_: client.retry(id_, reason=reason))
+    if job.get("outcome") == "already" and not session.as_json:
+        click.echo(f"{job['jobId']} waits for no backoff: {job['explanation']}")
+        return
+    show_outcome(session, job, "is tried again")
+
+
+@click.command()
+@job_argument
+@click.option("--payload", metavar="JSON|@FILE", help="A corrected payload for the new job.")
+@click.option("--wait", is_flag=True, help="Follow the new job to its end.")
+@reason_option
+@with_server
+def redrive(
+    session: Session, job_id: str, payload: str | None, wait: bool, reason: str | None
+) -> None:
+    """Run a failed job again as a new job, from the failed step on."""
+    corrected = read_payload(payload) if payload is not None else None
+    answer = session.call_job(
+        job_id, lambda client, id_: client.redrive(id_, payload=corrected, reason=reason)
+    )
+    show_warnings(answer)
+    if wait:
+        watched(session, answer["jobId"])
+    session.show(answer, lambda new: click.echo(f"{new['redrive_of']} redriven as {new['jobId']}"))

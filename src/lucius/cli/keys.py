@@ -73,8 +73,8 @@ def create(
     as_json: bool,
 ) -> None:
     """Create a key for NAME and show it, this one time."""
-    from lucius.api.context import Role
-    from lucius.api.keys import new_key
+    from lucius.http.context import Role
+    from lucius.http.keys import new_key
 
     if all_tenants == bool(tenants):
         raise click.UsageError("give either --tenant, once for each, or --all-tenants")
@@ -128,8 +128,8 @@ def revoke(key_id: str, data: Path, as_json: bool) -> None:
 @with_json
 def webhook(tenant: str, data: Path, as_json: bool) -> None:
     """Show the secret with which TENANT verifies its webhooks."""
-    from lucius.bootstrap.secrets import webhook_secret
-    from lucius.webhooks.sender import tenant_secrets
+    from lucius.app.secrets import webhook_secret
+    from lucius.operations.webhooks import tenant_secrets
 
     secrets = tenant_secrets(webhook_secret(settings_of_command(data)), tenant)
     if as_json:
@@ -139,7 +139,7 @@ def webhook(tenant: str, data: Path, as_json: bool) -> None:
 
 
 def _on_store(data: Path, act: "Callable[[KeyStore], Awaitable[T]]") -> T:
-    from lucius.bootstrap.adapters.access import key_store
+    from lucius.app.access import key_store
 
     settings = settings_of_command(data)
 

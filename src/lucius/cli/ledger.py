@@ -11,10 +11,10 @@ import click
 from lucius.cli.bulk import is_interactive
 from lucius.cli.screen import printed
 from lucius.cli.session import echo_json, run, with_json
-from lucius.contract.addresses import without_credentials
+from lucius.contract.words import without_credentials
 
 if TYPE_CHECKING:
-    from lucius.settings import Settings
+    from lucius.app.settings import Settings
 
 
 @runtime_checkable
@@ -32,7 +32,7 @@ class Age(click.ParamType[timedelta]):
     def convert(self, value: Any, param: Any, ctx: Any) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        from lucius.settings.kinds import parse_age
+        from lucius.app.settings.kinds import parse_age
 
         try:
             return parse_age(str(value))
@@ -62,7 +62,7 @@ def with_data(command: Any) -> Any:
 @with_json
 def verify(against: str | None, data: Path, as_json: bool) -> None:
     """Read all stored data and report contradictions."""
-    from lucius.bootstrap import upkeep
+    from lucius.app import upkeep
 
     check = upkeep.verify_against_temporal if against else upkeep.verify
     drifts = run(check(settings_of_ledger(data)))
@@ -100,7 +100,7 @@ def prune(older_than: timedelta, dry_run: bool, yes: bool, data: Path, as_json: 
     first: only one process can write to the ledger. A server deletes old jobs by itself where
     LUCIUS_RETENTION is set.
     """
-    from lucius.bootstrap import upkeep
+    from lucius.app import upkeep
 
     settings, before = settings_of_ledger(data), datetime.now(UTC) - older_than
     if dry_run or not yes:
@@ -132,12 +132,12 @@ def settings_for(data: Path, **options: str) -> "Settings":
 
 def settings_in_force(options: Mapping[str, str]) -> "Settings":
     """From the command line, the environment, and App Configuration where one of them names it."""
-    from lucius.settings import load_settings
+    from lucius.app.settings import load_settings
 
     given = {**os.environ, **options}
     if not any(text for name, text in given.items() if name.startswith("LUCIUS_APPCONFIG_CONN")):
         return load_settings(options=options)
-    from lucius.bootstrap.stored_settings import settings_with_stored
+    from lucius.app.upkeep import settings_with_stored
 
     return run(settings_with_stored(options))
 
@@ -146,9 +146,9 @@ def settings_beside(data: Path, **options: str) -> "Settings":
     """As `settings_for`. If `lucius up --stack NAME` runs on this directory, its settings are used for what
     the environment leaves out.
     """
-    from lucius.bootstrap import stack_settings
+    from lucius.app import stacks
 
-    found = stack_settings.read(data)
+    found = stacks.read(data)
     return settings_for(
         data, **{name: found[name] for name in found.keys() - os.environ}, **options
     )
@@ -164,7 +164,7 @@ def settings_of_command(data: Path) -> "Settings":
 
 def settings_of_ledger(data: Path) -> "Settings":
     """As `settings_of_command`, for a ledger that must be there already."""
-    from lucius.bootstrap.adapters.ledgers import ledger_path
+    from lucius.app.adapters import ledger_path
 
     settings = settings_of_command(data)
     if (path := ledger_path(settings)) is not None and not path.exists():
@@ -210,7 +210,7 @@ def _not_in_backup(settings: "Settings") -> dict[str, str]:
 
 
 async def _backup(settings: "Settings", target: Path) -> None:
-    from lucius.bootstrap.adapters.ledgers import open_ledger
+    from lucius.app.adapters import open_ledger
 
     ledger = await open_ledger(settings, readonly=True)
     try:
@@ -228,7 +228,7 @@ async def _backup(settings: "Settings", target: Path) -> None:
 @with_json
 def restore(source: Path, force: bool, data: Path, as_json: bool) -> None:
     """Put the backup SOURCE in place of the ledger. Stop the server first."""
-    from lucius.bootstrap.upkeep import restore_ledger
+    from lucius.app.upkeep import restore_ledger
 
     restore_ledger(settings_of_command(data), source, force=force)
     _show({"restored": str(source)}, f"restored from {source}", as_json)
@@ -245,7 +245,7 @@ def info(data: Path, as_json: bool) -> None:
 
 
 async def _facts(data: Path) -> dict[str, Any]:
-    from lucius.bootstrap.adapters.ledgers import ledger_path, open_ledger
+    from lucius.app.adapters import ledger_path, open_ledger
     from lucius.ports.ledger import JobQuery
 
     settings = settings_of_ledger(data)

@@ -12,12 +12,10 @@ import click
 from lucius.cli.certify import examined_of, samples_of, starter_of
 from lucius.cli.session import Session, echo_json, run_in_order, with_server
 from lucius.cli.submit import JOB_ID, SCHEMA_VERSION, read_payload, reference
-from lucius.core.printable import printable
+from lucius.core.text import printable
 
 if TYPE_CHECKING:
-    from lucius.load.driver import Driver, Target
-    from lucius.load.plan import LoadPlan
-    from lucius.load.tally import LoadTally
+    from lucius.dev.load import Driver, LoadPlan, LoadTally, Target
 
 BAR: Final = 40
 DEFAULT_JOBS: Final = 100
@@ -111,8 +109,8 @@ def plan_of(
     tenants: str,
     failures: str | None,
 ) -> "LoadPlan":
-    from lucius.load.plan import FAILURES, LoadError, LoadPlan, parse_failures, parse_tenants
-    from lucius.load.service_target import DIRECTIVE_FAILURES
+    from lucius.dev.load import FAILURES, LoadError, LoadPlan, parse_failures, parse_tenants
+    from lucius.dev.load_targets import DIRECTIVE_FAILURES
 
     for name, number in (("rate", rate), ("seconds", seconds)):
         if number is not None and not isfinite(number):
@@ -150,7 +148,7 @@ async def at_server(
     session: Session, envelope: dict[str, Any], poison: dict[str, Any] | None, plan: "LoadPlan"
 ) -> "tuple[LoadTally, float]":
     from lucius.client.plain import PlainClient
-    from lucius.load.server_target import ServerTarget
+    from lucius.dev.load_targets import ServerTarget
 
     most = 2 * (plan.concurrency if plan.rate is None else 1000)
     async with PlainClient(
@@ -163,9 +161,9 @@ async def at_server(
 async def at_service(
     name: str, samples_file: Path | None, plan: "LoadPlan", folder: Path, as_json: bool
 ) -> "tuple[LoadTally, float]":
-    from lucius.certificate.certification import Certification
-    from lucius.certificate.examined import Folders
-    from lucius.load.service_target import ServiceTarget
+    from lucius.dev.certificate.certification import Certification
+    from lucius.dev.certificate.examinee import Folders
+    from lucius.dev.load_targets import ServiceTarget
 
     samples = samples_of(samples_file)
     examined = examined_of(name, None, None, samples)
@@ -178,7 +176,7 @@ async def at_service(
 async def driven(target: "Target", plan: "LoadPlan", as_json: bool) -> "tuple[LoadTally, float]":
     import asyncio
 
-    from lucius.load.driver import Driver
+    from lucius.dev.load import Driver
 
     driver = Driver(target, plan)
     try:

@@ -4,33 +4,104 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
 
 import atexit
+import io
+import json
 import os
+import re
 import sys
 from typing import Any, Final
 
 import click
 
 from lucius import __version__, build
-from lucius.cli.bus import bus
 from lucius.cli.certify import certify
-from lucius.cli.control import cancel, pause, redrive, resume, retry
 from lucius.cli.demo import demo
-from lucius.cli.dlq import dlq
-from lucius.cli.failed import failures, redrive_plan, redrive_plans
-from lucius.cli.failures import message_of, show_failure, show_usage
-from lucius.cli.jobs import events, files, jobs, show, watch
+from lucius.cli.failures import dlq, failures, redrive_plan, redrive_plans, why
+from lucius.cli.jobs import (
+    cancel,
+    events,
+    files,
+    jobs,
+    outbox,
+    pause,
+    redrive,
+    resume,
+    retry,
+    show,
+    watch,
+)
 from lucius.cli.keys import keys
 from lucius.cli.ledger import ledger, verify
 from lucius.cli.load import load
-from lucius.cli.outbox import outbox
 from lucius.cli.processes import invoker, orchestrator, reconciler, up, worker
-from lucius.cli.service import service
-from lucius.cli.services import pause_service, resume_service, services
-from lucius.cli.settings import protocols, settings
-from lucius.cli.submit import submit
-from lucius.cli.submit_many import submit_many
-from lucius.cli.temporal import temporal
-from lucius.cli.why import why
+from lucius.cli.services import pause_service, resume_service, service, services
+from lucius.cli.settings import bus, protocols, settings, temporal
+from lucius.cli.submit import submit, submit_many
+from lucius.core.text import printable, printable_json, printable_lines
+
+# How errors are shown: a message for people, or with `--json` an object with a `code` for programs.
+#
+# An error can only come from a module that is loaded already, so this imports none.
+
+
+def message_of(error: Exception) -> str | None:
+    """The message to show; None for an error that nobody foresaw, which is shown with its traceback."""
+    client = sys.modules.get("lucius.client")
+    if client is not None and isinstance(error, client.UnreachableError):
+        hint = "Is the server running? `lucius up` starts one; --url or LUCIUS_URL names it."
+        return f"{printable(str(error))}\n{hint}"
+    if client is not None and isinstance(error, client.ProblemError):
+        return "\n".join(map(printable, error.lines))
+    if client is not None and isinstance(error, client.ClientError):
+        return printable(str(error))
+    errors = sys.modules.get("lucius.core.errors")
+    if errors is not None and isinstance(error, errors.LuciusError):
+        return printable_lines(str(error))
+    if isinstance(error, OSError | TimeoutError) and not isinstance(error, BrokenPipeError):
+        named = f"{error.filename}: {error.strerror}" if getattr(error, "filename", None) else ""
+        return printable(named or str(error)) or type(error).__name__
+    return None
+
+
+def code_of(error: Exception) -> str:
+    """The code of a problem; else one made of the class: `LedgerLockedError` gives LEDGER_LOCKED."""
+    if isinstance(error, click.UsageError):
+        return "USAGE"
+    if isinstance(error, click.ClickException):
+        return "FAILED"
+    given = getattr(error, "code", None)
+    if isinstance(given, str):
+        return given
+    if type(error).__name__ in ("LuciusError", "ClientError"):
+        return "FAILED"
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", type(error).__name__.removesuffix("Error"))
+    return "_".join(words).upper()
+
+
+def show_usage(error: click.ClickException, *, as_json: bool) -> None:
+    """Show click's own text with the usage of the command, without control characters."""
+    if as_json:
+        show_failure(error, error.format_message(), as_json=True)
+        return
+    text = io.StringIO()
+    error.show(text)
+    click.echo(printable_lines(text.getvalue()), nl=False, err=True)
+
+
+def show_failure(error: Exception, message: str, *, as_json: bool) -> None:
+    if as_json:
+        document = json.dumps(_document(error, message), ensure_ascii=False)
+        click.echo(printable_json(document), err=True)
+    else:
+        click.echo(f"lucius: {message}", err=True)
+
+
+def _document(error: Exception, message: str) -> dict[str, Any]:
+    """The object that goes to standard error; only answers go to standard output."""
+    code, faults = code_of(error), getattr(error, "document", {}).get("errors")
+    said = getattr(error, "detail", message).removeprefix(f"{code}: ")
+    return {"code": code, "message": said} | ({"errors": faults} if faults else {})
+
 
 AS_JSON: Final = "lucius.json"
 WITH_THREADS: Final = ("temporalio.bridge.temporal_sdk_bridge", "obstore")

@@ -15,7 +15,7 @@ from lucius.cli.ledger import settings_for, with_data
 from lucius.cli.session import run, with_json
 
 if TYPE_CHECKING:
-    from lucius.settings import Settings
+    from lucius.app.settings import Settings
 
 T = TypeVar("T")
 
@@ -114,9 +114,9 @@ def up(
 
     With --json its logs are JSON, and one line on standard output says when it is ready.
     """
-    from lucius.bootstrap.adapters.services import named_service, packaged_names
-    from lucius.bootstrap.broker import local_nats
-    from lucius.bootstrap.temporal_server import check_alone
+    from lucius.app.services import named_service, packaged_names
+    from lucius.app.stacks import local_nats
+    from lucius.app.temporal import check_alone
 
     if stack in (AZURE, TEMPORAL):
         if stack == TEMPORAL and not shared_machine:
@@ -138,7 +138,7 @@ def up(
 
 def if_installed(packaged: Callable[[], list[T]]) -> tuple[list[T], str]:
     """The services that come with LUCIUS, or none and the reason: a server can do without them."""
-    from lucius.bootstrap.adapters.unsupported import LibrariesMissingError
+    from lucius.app.adapters import LibrariesMissingError
 
     try:
         return packaged(), ""
@@ -155,10 +155,10 @@ def up_on_azure(
     as_json: bool,
     temporal: bool,
 ) -> None:
-    from lucius.bootstrap.adapters.services import packaged_names
-    from lucius.bootstrap.azure_stack import serve_azure
-    from lucius.bootstrap.serve import check_address
-    from lucius.bootstrap.telemetry import observed
+    from lucius.app.azure_stack import serve_azure
+    from lucius.app.processes import check_address
+    from lucius.app.services import packaged_names
+    from lucius.app.telemetry import observed
 
     settings = settings_for(data, **BEFORE_AZURE, **logs(as_json))
     check_address(settings, host)
@@ -184,8 +184,8 @@ def search_here() -> None:
 
 def serve(settings: "Settings", as_json: bool, note: str = "", **how: Any) -> None:
     """`note`: what somebody who starts it should know."""
-    from lucius.bootstrap import serve as server
-    from lucius.bootstrap.telemetry import observed
+    from lucius.app import processes as server
+    from lucius.app.telemetry import observed
 
     with observed(settings):
         warn(note)
@@ -206,7 +206,7 @@ def orchestrator(host: str, port: int, data: Path, as_json: bool) -> None:
 
     `lucius reconciler` runs beside it.
     """
-    from lucius.bootstrap.serve import check_address
+    from lucius.app.processes import check_address
 
     settings = settings_for(data, **logs(as_json))
     check_address(settings, host)
@@ -223,8 +223,8 @@ def reconciler(data: Path, health_host: str, health: int | None, as_json: bool) 
 
     That is the dispatcher, the sweepers and the consumers of replies. Several share the lanes.
     """
-    from lucius.bootstrap.roles import reconcile
-    from lucius.bootstrap.telemetry import observed
+    from lucius.app.processes import reconcile
+    from lucius.app.telemetry import observed
 
     settings = settings_for(data, **logs(as_json))
     check_shared(settings, "reconciler")
@@ -250,8 +250,8 @@ def invoker(host: str, port: int, data: Path, as_json: bool) -> None:
 
     Its internal API answers workers and orchestrators; probes are on the same port. Several share the lanes.
     """
-    from lucius.bootstrap.roles import check_invoker_address, check_temporal, invoke
-    from lucius.bootstrap.telemetry import observed
+    from lucius.app.processes import check_invoker_address, check_temporal, invoke
+    from lucius.app.telemetry import observed
 
     settings = settings_for(data, **logs(as_json))
     check_temporal(settings, "invoker")
@@ -269,8 +269,8 @@ def invoker(host: str, port: int, data: Path, as_json: bool) -> None:
 @with_json
 def worker(data: Path, health_host: str, health: int | None, as_json: bool) -> None:
     """Run the workflows of jobs on Temporal. It reaches ledger and bus through LUCIUS_INVOKER_URL alone."""
-    from lucius.bootstrap.roles import check_temporal, work
-    from lucius.bootstrap.telemetry import observed
+    from lucius.app.processes import check_temporal, work
+    from lucius.app.telemetry import observed
 
     settings = settings_for(data, **logs(as_json))
     check_temporal(settings, "worker")
@@ -279,11 +279,11 @@ def worker(data: Path, health_host: str, health: int | None, as_json: bool) -> N
 
 
 def check_shared(settings: "Settings", verb: str) -> None:
-    from lucius.bootstrap import roles
+    from lucius.app import processes
 
     try:
-        roles.check_shared(settings, verb)
-    except roles.NotSharedError as error:
+        processes.check_shared(settings, verb)
+    except processes.NotSharedError as error:
         raise click.UsageError(str(error)) from None
 
 
@@ -300,6 +300,6 @@ def told(as_json: bool, **about: Any) -> None:
 
 def run_quickly(work: Coroutine[Any, Any, None]) -> None:
     """Run on uvloop if it is installed, else on asyncio's own loop."""
-    from lucius.bootstrap.ending import quick_loop, run_to_its_end
+    from lucius.app.lifecycle import quick_loop, run_to_its_end
 
     run_to_its_end(work, quick_loop())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from lucius.core.printable import printable
+from lucius.core.text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

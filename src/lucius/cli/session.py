@@ -3,19 +3,84 @@
 import json
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from lucius.cli.screen import printed
 from lucius.contract import DEFAULT_URL
-from lucius.core.printable import printable_json
+from lucius.core.ids import digits_in, made_between
+from lucius.core.text import printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lucius.client.plain import PlainClient
+
+
+# Groups that list when no command is given: `lucius jobs` is `lucius jobs list`.
+
+
+class ListByDefault(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing and not args:  # the shell asks what may come next
+            return super().parse_args(ctx, args)
+        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else ["list", *args])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Its commands, and the options of the list."""
+        listed = self.commands["list"]
+        below = click.Context(listed, parent=ctx, info_name="list", resilient_parsing=True)
+        options = listed.shell_complete(below, incomplete) if incomplete.startswith("-") else []
+        return super().shell_complete(ctx, incomplete) + options
+
+
+# Ids of jobs as people type them: whole, the beginning of one, or `last`.
+
+LAST = "last"
+_MOST_SHOWN = 5
+_MOST_PAGES = 4
+
+
+async def whole_id(client: "PlainClient", text: str) -> str:
+    """The id of the one job that is meant. What cannot be the beginning of an id is left as it is."""
+    if text == LAST:
+        jobs = (await client.jobs(limit=1))["jobs"]
+        if not jobs:
+            raise click.UsageError("there is no job yet, so none is the last one")
+        return str(jobs[0]["jobId"])
+    digits = digits_in(text)
+    if digits is None:
+        return text
+    found = await _beginning_with(client, digits)
+    if len(found) > 1:
+        shown = ", ".join(found[:_MOST_SHOWN]) + (" ..." if len(found) > _MOST_SHOWN else "")
+        raise click.UsageError(f"{text} is the beginning of several ids: {shown}; give more of it")
+    return found[0] if found else text
+
+
+async def _beginning_with(client: "PlainClient", digits: str) -> list[str]:
+    """An id begins with its time, so the beginning of one says when its job was accepted."""
+    first, after = (_instant(at) for at in made_between(digits))
+    query: dict[str, str | int] = {"created_from": first, "created_to": after, "limit": 500}
+    found: list[str] = []
+    for _ in range(_MOST_PAGES):
+        page = await client.jobs(**query)
+        ids = (job["jobId"] for job in page["jobs"])
+        found += [job_id for job_id in ids if job_id.startswith(f"job_{digits}")]
+        if page["next_cursor"] is None:
+            break
+        query["cursor"] = page["next_cursor"]
+    return found
+
+
+def _instant(at: datetime) -> str:
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
 
 T = TypeVar("T")
 
@@ -40,7 +105,6 @@ class Session:
 
     def call_job(self, job_id: str, ask: "Callable[[PlainClient, str], Awaitable[T]]") -> T:
         """The same about one job, whose id may be cut short, or `last`."""
-        from lucius.cli.ids import whole_id
 
         async def asked(client: "PlainClient") -> T:
             return await ask(client, await whole_id(client, job_id))

@@ -6,10 +6,66 @@ from typing import Any
 
 import click
 
-from lucius.cli.groups import ListByDefault
-from lucius.cli.ledger import settings_in_force
+from lucius.cli.ledger import settings_in_force, settings_of_command, with_data
 from lucius.cli.screen import column_widths, printed
-from lucius.cli.session import Session, echo_json, with_json, with_server
+from lucius.cli.session import ListByDefault, Session, echo_json, run, with_json, with_server
+
+# `lucius bus provision`: create what the bus needs, with rights that running processes do not have.
+
+
+@click.group()
+def bus() -> None:
+    """Create what the bus needs."""
+
+
+@bus.command()
+@with_data
+@with_json
+def provision(data: Path, as_json: bool) -> None:
+    """Create topics, subscriptions and rules on Service Bus.
+
+    Which ones follows from LUCIUS_LANE_TOPOLOGY and from the protocols. Those that exist are changed
+    where they differ, and never deleted. A second run changes nothing.
+    """
+    from lucius.app.provisioning import provision_bus
+
+    changes = list(run(provision_bus(settings_of_command(data))))
+    if as_json:
+        echo_json({"changes": changes})
+        return
+    for change in printed(changes):
+        click.echo(change)
+    many = "1 change" if len(changes) == 1 else f"{len(changes)} changes"
+    click.echo(many if changes else "nothing to change")
+
+
+# `lucius temporal provision`: register what a Temporal namespace needs for jobs to be found in it.
+
+
+@click.group()
+def temporal() -> None:
+    """Prepare the Temporal server."""
+
+
+@temporal.command("provision")
+@with_data
+@with_json
+def temporal_provision(data: Path, as_json: bool) -> None:
+    """Register the search attributes of jobs.
+
+    They are LuciusTenant, LuciusRequestType and LuciusState, in LUCIUS_TEMPORAL_NAMESPACE, which must be
+    there. A second run changes nothing.
+    """
+    from lucius.app.temporal import provision_temporal
+
+    added = list(run(provision_temporal(settings_of_command(data))))
+    if as_json:
+        echo_json({"changes": added})
+        return
+    for name in printed(added):
+        click.echo(f"registered the search attribute {name}")
+    if not added:
+        click.echo("nothing to change")
 
 
 @click.command()
@@ -49,7 +105,7 @@ def listed(session: Session) -> None:
 @with_json
 def check(file: Path, as_json: bool) -> None:
     """Say whether a file or folder of protocols is valid. No server is asked."""
-    from lucius.configs.files import FileConfig
+    from lucius.adapters.configs.files import FileConfig
 
     found = FileConfig(file).catalog().protocols
     if as_json:

@@ -18,7 +18,7 @@ from lucius.client.errors import (
     UnreachableError,
 )
 from lucius.contract import DEFAULT_URL, ENDED
-from lucius.contract.states import JobState, StepState
+from lucius.contract.words import JobState, StepState
 
 if TYPE_CHECKING:
     from lucius.client.models import Command

@@ -15,8 +15,7 @@ from urllib.parse import quote
 
 from lucius.client import models
 from lucius.client.errors import ClientError, Invalid
-from lucius.client.server_sent import SentEvent, server_sent
-from lucius.client.wire import CONNECTION_ERRORS, RawAnswer, Wire, problem
+from lucius.client.wire import CONNECTION_ERRORS, RawAnswer, SentEvent, Wire, problem, server_sent
 from lucius.contract import DEFAULT_URL, ENDED
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from lucius.contract.models.base import FaultView as FaultView
+    from lucius.contract.models.base import ProblemView as ProblemView
     from lucius.contract.models.commands import Command as Command
     from lucius.contract.models.commands import RedrivenView as RedrivenView
     from lucius.contract.models.commands import SubmittedView as SubmittedView
@@ -28,12 +30,10 @@ if TYPE_CHECKING:
     from lucius.contract.models.messages import DirectivesView as DirectivesView
     from lucius.contract.models.messages import RepliesView as RepliesView
     from lucius.contract.models.messages import ReplyMessage as ReplyMessage
-    from lucius.contract.models.problems import FaultView as FaultView
-    from lucius.contract.models.problems import ProblemView as ProblemView
-    from lucius.contract.models.protocols import ProtocolsView as ProtocolsView
+    from lucius.contract.models.services import ProtocolsView as ProtocolsView
     from lucius.contract.models.services import ServiceOrderView as ServiceOrderView
     from lucius.contract.models.services import ServicesView as ServicesView
-    from lucius.contract.models.system import SettingsView as SettingsView
+    from lucius.contract.models.services import SettingsView as SettingsView
 else:
 
     def __getattr__(name: str) -> Any:
@@ -47,21 +47,28 @@ else:
 _HOMES: Final = {
     name: home
     for home, names in {
+        "base": ("FaultView", "ProblemView"),
         "commands": ("Command", "RedrivenView", "SubmittedView"),
         "control": ("BulkView", "RetriedView"),
         "insight": (
-            *("FailuresView", "JobWhyView", "RedrivePlanView", "RedrivePlansView"),
+            "FailuresView",
+            "JobWhyView",
+            "RedrivePlanView",
+            "RedrivePlansView",
             "SystemWhyView",
         ),
         "jobs": (
-            *("EventView", "EventsView", "ExecutionView", "ExecutionsView", "JobView"),
-            *("JobsView", "StepView", "StepsView"),
+            "EventView",
+            "EventsView",
+            "ExecutionView",
+            "ExecutionsView",
+            "JobView",
+            "JobsView",
+            "StepView",
+            "StepsView",
         ),
         "messages": ("DirectivesView", "RepliesView", "ReplyMessage"),
-        "problems": ("FaultView", "ProblemView"),
-        "protocols": ("ProtocolsView",),
-        "services": ("ServiceOrderView", "ServicesView"),
-        "system": ("SettingsView",),
+        "services": ("ProtocolsView", "ServiceOrderView", "ServicesView", "SettingsView"),
     }.items()
     for name in names
 }

@@ -12,7 +12,7 @@ import orjson
 
 from lucius.client.client import Client, Options
 from lucius.contract import ENDED
-from lucius.contract.envelope import JsonObject
+from lucius.contract.words import JsonObject
 
 P = ParamSpec("P")
 

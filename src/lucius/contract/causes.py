@@ -1,6 +1,6 @@
 """Every cause that `lucius why` can name: what it means, what happens by itself, and what helps.
 
-The reference page is made from this. The rules that find them are in `insight/rules.py`.
+The reference page is made from this. The rules that find them are in `operations/why.py`.
 """
 
 from dataclasses import dataclass

@@ -3,19 +3,21 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from lucius.core.job import Job, Step, phase_of
-from lucius.core.plan import StepPlan
-from lucius.core.retry import due_at
-from lucius.core.states import (
+from lucius.core.job import (
     COMMITTED_EXECUTION,
     RUNNING_EXECUTION,
     TERMINAL_STEP,
     EntryState,
     ExecutionState,
+    Job,
     JobState,
     Phase,
+    Step,
     StepState,
+    phase_of,
 )
+from lucius.core.plan import StepPlan
+from lucius.core.retry import due_at
 
 Finding = tuple[str, str]
 """A stable kind, and a sentence for people."""

@@ -6,9 +6,9 @@ Each is called only where the job's table does not answer by itself.
 from lucius.core import sequence
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import CancelRequested, Dismissed, EffectSettled, OrderInput, Redriven
+from lucius.core.job import TERMINAL_STEP, JobState, StepState
 from lucius.core.plan import Json
 from lucius.core.retry import EFFECT_ATTEMPTS, WORKFLOW_EFFECTS
-from lucius.core.states import TERMINAL_STEP, JobState, StepState
 from lucius.core.turn import WAKE, Turn
 
 

@@ -3,7 +3,7 @@
 from dataclasses import field
 from datetime import datetime
 
-from lucius.contract.states import Outcome as Outcome
+from lucius.contract.words import Outcome as Outcome
 from lucius.core.job import Job, Owed
 from lucius.core.plan import Json
 from lucius.core.record import record

@@ -8,7 +8,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Final
 
-from lucius.contract.envelope import SCHEMA_VERSIONS
+from lucius.contract.words import SCHEMA_VERSIONS
 
 HASHED_FIELDS: Final = (
     "tenant_id",

@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from lucius.contract.states import ResultStatus as ResultStatus
+from lucius.contract.words import ResultStatus as ResultStatus
 from lucius.core.job import Fault
 from lucius.core.record import record
 

@@ -2,20 +2,64 @@
 
 from dataclasses import field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
+from lucius.contract.words import DELIVERING_JOB as DELIVERING_JOB
+from lucius.contract.words import LIVE_JOB as LIVE_JOB
+from lucius.contract.words import PAUSED_JOB as PAUSED_JOB
+from lucius.contract.words import RUNNING_JOB as RUNNING_JOB
+from lucius.contract.words import TERMINAL_JOB as TERMINAL_JOB
+from lucius.contract.words import UNSUCCESSFUL_JOB as UNSUCCESSFUL_JOB
+from lucius.contract.words import AbortReason as AbortReason
+from lucius.contract.words import ExecutionState as ExecutionState
+from lucius.contract.words import JobState as JobState
+from lucius.contract.words import Phase as Phase
+from lucius.contract.words import StepState as StepState
 from lucius.core.plan import Json, Plan
 from lucius.core.record import record
-from lucius.core.states import (
-    RUNNING_EXECUTION,
-    TERMINAL_JOB,
-    AbortReason,
-    EntryState,
-    ExecutionState,
-    JobState,
-    Phase,
-    StepState,
-)
+
+# The states of the four machines, and the coarser words that clients read beside them.
+
+
+class EntryState(StrEnum):
+    """An outbox entry. Clients read `HELD` and `RELEASED` as `PENDING`."""
+
+    HELD = "HELD"
+    RELEASED = "RELEASED"
+    SENT = "SENT"
+    FAILED_FINAL = "FAILED_FINAL"
+
+
+TERMINAL_STEP = (StepState.SUCCEEDED, StepState.FAILED_FINAL, StepState.CANCELLED)
+RUNNING_EXECUTION = (ExecutionState.LEASED, ExecutionState.IN_PROGRESS)
+COMMITTED_EXECUTION = (ExecutionState.COMMITTED, ExecutionState.DONE)
+PRESUMED_DEAD = (AbortReason.ACK_TIMEOUT, AbortReason.LEASE_EXPIRED)
+"""Aborts that rest on silence: a success that arrives before the next lease disproves them."""
+
+JOB_STATUS = {
+    JobState.DISPATCHING: "QUEUED",
+    JobState.PAUSING: "IN_PROGRESS",
+    JobState.CANCELLING: "IN_PROGRESS",
+}
+STEP_STATUS = {
+    StepState.DISPATCHING: "INITIATED",
+    StepState.AWAITING_ACK: "INITIATED",
+    StepState.IN_PROGRESS: "PROCESSING",
+}
+ENTRY_STATUS = {EntryState.HELD: "PENDING", EntryState.RELEASED: "PENDING"}
+
+
+def job_status(state: JobState) -> str:
+    return JOB_STATUS.get(state, state.value)
+
+
+def step_status(state: StepState) -> str:
+    return STEP_STATUS.get(state, state.value)
+
+
+def entry_status(state: EntryState) -> str:
+    return ENTRY_STATUS.get(state, state.value)
 
 
 @record

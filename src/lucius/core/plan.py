@@ -5,10 +5,9 @@ from dataclasses import field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from lucius.contract.states import DecisionSource as DecisionSource
-from lucius.contract.states import Mode as Mode
-from lucius.core.packed import opened
-from lucius.core.record import record
+from lucius.contract.words import DecisionSource as DecisionSource
+from lucius.contract.words import Mode as Mode
+from lucius.core.record import opened, record
 
 Json = Mapping[str, Any]
 EMPTY: Final[Json] = {}

@@ -5,9 +5,48 @@ each one several times dearer to build, and a decision builds a dozen. Copying g
 runs no `__init__`, so it is for records only.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, dataclass_transform
+
+# JSON that is kept as text until it is needed: parsed, it may take thirty times the memory.
+
+_parse: Final = json.JSONDecoder().decode
+
+
+class Packed(Mapping[str, Any]):
+    """A JSON object as its text.
+
+    It reads like any mapping, but parses itself for every look: who needs more than one opens it.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: bytes) -> None:
+        self.text = bytes(memoryview(text))
+        """A copy: encoders hand out buffers that are much larger than what is in them."""
+
+    def opened(self) -> dict[str, Any]:
+        value: dict[str, Any] = _parse(self.text.decode())
+        return value
+
+    def __getitem__(self, key: str) -> Any:
+        return self.opened()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.opened())
+
+    def __len__(self) -> int:
+        return len(self.opened())
+
+    def __repr__(self) -> str:
+        return f"Packed({len(self.text)} bytes)"
+
+
+def opened(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return value.opened() if isinstance(value, Packed) else value
+
 
 Record = TypeVar("Record")
 

@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from lucius.core.addresses import outside_fault
-from lucius.core.credentials import SECRET_NAMES, secret_in
+from lucius.core.addresses import SECRET_NAMES, outside_fault, secret_in
 
 INVALID: Final = "REFERENCE_INVALID"
 NOT_ALLOWED: Final = "REFERENCE_NOT_ALLOWED"

@@ -4,9 +4,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from lucius.core.job import Job, Step
+from lucius.core.job import RUNNING_JOB, AbortReason, Job, Step, StepState
 from lucius.core.plan import RetryPolicy
-from lucius.core.states import RUNNING_JOB, AbortReason, StepState
 
 PUBLISH_GRACE: Final = timedelta(seconds=10)
 """How long a released entry may stay unsent before the engine is told to publish it again."""

@@ -2,10 +2,18 @@
 
 from collections.abc import Sequence
 
-from lucius.core.job import Execution, Fault, Owed, Step
+from lucius.core.job import (
+    AbortReason,
+    Execution,
+    ExecutionState,
+    Fault,
+    JobState,
+    Owed,
+    Step,
+    StepState,
+)
 from lucius.core.plan import Plan
 from lucius.core.retry import effect_backoff
-from lucius.core.states import AbortReason, ExecutionState, JobState, StepState
 from lucius.core.turn import Turn
 
 SLA_EXCEEDED = Fault("SLA_EXCEEDED", "the job took longer than it may")

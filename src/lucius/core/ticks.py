@@ -3,20 +3,22 @@
 from dataclasses import replace
 from datetime import datetime
 
-from lucius.core import leases, sequence
+from lucius.core import callbacks, sequence
 from lucius.core.effects import Decision, Outcome
 from lucius.core.inputs import BusRestarted, Ticked
-from lucius.core.job import Fault, Owed, Step
-from lucius.core.plan import StepPlan
-from lucius.core.retry import OVERDUE, PUBLISH_GRACE, effect_backoff, timer_at
-from lucius.core.states import (
+from lucius.core.job import (
     PAUSED_JOB,
     RUNNING_JOB,
     TERMINAL_JOB,
     AbortReason,
+    Fault,
     JobState,
+    Owed,
+    Step,
     StepState,
 )
+from lucius.core.plan import StepPlan
+from lucius.core.retry import OVERDUE, PUBLISH_GRACE, effect_backoff, timer_at
 from lucius.core.turn import WAKE, Turn
 
 ACK_TIMEOUT = Fault("ACK_TIMEOUT", "no service acknowledged the directive in time")
@@ -150,7 +152,7 @@ def bus_restarted(turn: Turn, received: BusRestarted) -> Decision:
             owner = step.executions[-1].lease_owner
             if owner is not None and owner.startswith(received.lost_owner):
                 turn.about(index)
-                leases.died(turn, index)
+                callbacks.died(turn, index)
         elif received.kept:
             continue
         elif step.state is StepState.AWAITING_ACK:

@@ -1,14 +1,14 @@
 """The messages on the bus and over HTTP: directives out, replies in. One JSON for both ways."""
 
+import hmac
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from lucius.contract import envelope
-from lucius.core.bounds import ATTEMPT_NO, SLOTS
-from lucius.core.credentials import SECRET_NAMES, may_carry, without_credentials
+from lucius.contract import words
+from lucius.core.addresses import SECRET_NAMES, may_carry, without_credentials
 from lucius.core.errors import RequestError
 from lucius.core.idempotency import canonical_json
 from lucius.core.ids import new_lease_id
@@ -21,8 +21,7 @@ from lucius.core.inputs import (
     ResultStatus,
 )
 from lucius.core.job import Fault, Job
-from lucius.core.json_faults import json_faults
-from lucius.core.limits import MESSAGE_ID_CHARACTERS
+from lucius.core.limits import ATTEMPT_NO, MESSAGE_ID_CHARACTERS, SLOTS, json_faults
 from lucius.core.plan import output_folders
 
 MAX_STRING: Final = 4096
@@ -35,8 +34,8 @@ _PLAIN: Final = 300
 """Characters: even if each is escaped as six, the text stays below MAX_REF."""
 MAX_SAID: Final = 256
 """Characters of each text that a worker says of itself; longer ones are cut."""
-ERROR_CODE: Final = re.compile(envelope.ERROR_CODE)
-UNCLASSIFIED: Final = envelope.UNCLASSIFIED
+ERROR_CODE: Final = re.compile(words.ERROR_CODE)
+UNCLASSIFIED: Final = words.UNCLASSIFIED
 STATUSES: Final = {status.value: status for status in ResultStatus}
 
 
@@ -340,3 +339,53 @@ def _longer_than(limit: int, value: Any) -> bool:
         else:
             limit -= 1
     return limit < 0
+
+
+# Notices: what LUCIUS tells the worker that holds a lease, without being asked.
+#
+# A notice carries proofs that its sender could have made the callback token of the attempt. It does not
+# carry the token itself, so whoever reads a notice cannot answer for the worker.
+
+CANCEL: Final = "CANCEL"
+"""The job is being cancelled: stop when you can, and say how it ended."""
+LEASE_ENDED: Final = "LEASE_ENDED"
+"""The lease counts no more: stop, commit nothing, say nothing."""
+NOTICES: Final = (CANCEL, LEASE_ENDED)
+_BOUND: Final = ("jobId", "stepId", "attempt_no", "lease_id")
+_MOST_PROOFS: Final = 16
+
+Notice = tuple[str, dict[str, Any], dict[str, str | int]]
+"""Id, body and properties of a message."""
+
+
+def notice(kind: str, attempt: tuple[str, str, int, str], tokens: Iterable[str]) -> Notice:
+    """`tokens`: the callback token of the attempt under every key that may have signed it.
+
+    Each has an id of its own: one that is sent again is no duplicate of one that was lost.
+    """
+    bound: dict[str, Any] = dict(zip(_BOUND, attempt, strict=True))
+    proofs = [proof(token, kind) for token in tokens]
+    return (
+        message_id(*attempt, f"{kind}:{new_lease_id()}"),
+        {"type": kind, **bound, "proofs": proofs},
+        {"type": kind, **bound},
+    )
+
+
+def proof(token: str, kind: str) -> str:
+    return hmac.new(token.encode(), kind.encode(), "sha256").hexdigest()
+
+
+def same_attempt(said: Mapping[str, Any], directive: Mapping[str, Any]) -> bool:
+    return all(said.get(name) == directive.get(name) for name in _BOUND)
+
+
+def proven(said: Mapping[str, Any], token: Any) -> bool:
+    """Whether LUCIUS made the notice. An attempt without a token is known by its lease id alone."""
+    if not isinstance(token, str):
+        return True
+    proofs, kind = said.get("proofs"), said.get("type")
+    if not isinstance(proofs, list) or kind not in NOTICES:
+        return False
+    expected = proof(token, str(kind)).encode()
+    return any(hmac.compare_digest(str(one).encode(), expected) for one in proofs[:_MOST_PROOFS])

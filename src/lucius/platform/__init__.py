@@ -10,13 +10,11 @@ from lucius.platform.errors import (
     StepCancelledError,
     StepError,
 )
-from lucius.platform.payload import payload_schema
+from lucius.platform.messages import BusReplies, Replies, ReplyAnswer
 from lucius.platform.records import MemoryRecords, Records, WorkspaceRecords
-from lucius.platform.replies import BusReplies, Replies, ReplyAnswer
 from lucius.platform.runner import Health, ServiceRunner
-from lucius.platform.service import Output, Service, ServiceError, service
-from lucius.platform.sync_task import SyncTask
-from lucius.platform.task import Task
+from lucius.platform.service import Output, Service, ServiceError, payload_schema, service
+from lucius.platform.task import SyncTask, Task
 
 __all__ = [
     "BusReplies",

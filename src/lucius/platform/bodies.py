@@ -9,10 +9,29 @@ from datetime import timedelta
 from typing import Any, Final, Protocol, TypeVar
 
 from lucius.platform.errors import LeaseExpiredError, TimeLimitError, step_failure
-from lucius.platform.payload import parse_payload
-from lucius.platform.service import Output, Service
-from lucius.platform.sync_task import SyncTask
-from lucius.platform.task import Task
+from lucius.platform.service import Output, Service, parse_payload
+from lucius.platform.task import SyncTask, Task
+from lucius.system.instruments import Count, Distribution, Instruments, Level
+
+# What a process of a service counts: its attempts, how long they took, and its slots.
+
+
+class ServiceInstruments(Instruments):
+    def __init__(self) -> None:
+        self.attempts = Count(
+            "lucius_service_attempts_total",
+            "Attempts that have ended, by the status and the code of their RESULT",
+            ("service", "status", "code"),
+        )
+        self.seconds = Distribution(
+            "lucius_service_attempt_seconds",
+            "From the ACK of an attempt to its result: execute(), commit and promotion",
+            ("service",),
+        )
+        self.slots = Level(
+            "lucius_service_slots", "Slots of this process, busy and free", ("service", "state")
+        )
+
 
 T = TypeVar("T")
 TURN_SECONDS: Final = 0.0005

@@ -16,9 +16,8 @@ from typing import Any, Final
 
 from lucius.core.errors import LuciusError
 from lucius.platform.bodies import Body
-from lucius.platform.directive import Directive
 from lucius.platform.errors import StepCancelledError
-from lucius.platform.replies import SILENT, Replies, ReplyAnswer
+from lucius.platform.messages import SILENT, Directive, Replies, ReplyAnswer
 from lucius.platform.service import Output
 from lucius.platform.task import Task
 from lucius.ports.bus import Broker, Bus, Delivery, Message, Subscription

@@ -7,7 +7,7 @@ of a later job of the same origin, and what LUCIUS did not write only if the cli
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields as dataclass_fields
 from hashlib import sha256
@@ -16,20 +16,71 @@ from typing import Any, Final, NoReturn, Self
 import orjson
 
 from lucius.core.errors import WorkspaceError
+from lucius.core.limits import json_faults
 from lucius.core.record import record
-from lucius.platform.directive import Directive, uri_of
+from lucius.core.wire import MAX_REF, bounded_ref, plain_ref
 from lucius.platform.errors import (
     CommittedOutputLostError,
     FatalError,
+    InvalidOutputError,
     OutputExistsError,
+    OutputMissingError,
     OutputNotWritableError,
     SupersededError,
 )
-from lucius.platform.outputs import check_output, main_output
+from lucius.platform.messages import Directive, uri_of
 from lucius.platform.service import Output
 from lucius.platform.task import Staged
 from lucius.ports import workspace as ports
 from lucius.ports.workspace import Digest, Workspace
+
+# What `execute()` gave back, checked before anything is committed or reported.
+
+
+def check_output(output: object) -> Output:
+    """An `Output` whose `ref` everyone can carry: JSON, and short. A RESULT that is not is lost."""
+    if not isinstance(output, Output):
+        kind = type(output).__name__
+        raise InvalidOutputError(f"execute() gave back a {kind}: give back an Output, or None")
+    if output.ref is None or plain_ref(output.ref):
+        return output
+    for at, reason in json_faults(output.ref):
+        raise InvalidOutputError(f"Output.ref{at} {reason}")
+    try:
+        json.dumps(output.ref)
+    except (TypeError, ValueError) as error:
+        raise InvalidOutputError(f"Output.ref is not JSON: {error}") from error
+    if bounded_ref(output.ref) is not output.ref:
+        raise InvalidOutputError(
+            f"Output.ref is longer than {MAX_REF} characters: stage the content and refer to it"
+        )
+    return output
+
+
+def main_output(output: Output, staged: Sequence[Staged]) -> Staged | None:
+    """The staged object that is the step's output; None where it lives elsewhere (`Output.ref`)."""
+    if output.name is None:
+        if not staged and output.ref is None:
+            raise OutputMissingError(
+                "execute() staged nothing and named no Output.ref: a service without outputs has"
+                " commit = False"
+            )
+        return staged[0] if staged else None
+    for item in staged:
+        if item.name == output.name:
+            return item
+    raise FatalError(f"the output {output.name!r} was not staged", code="OUTPUT_NOT_STAGED")
+
+
+def uncommitted(output: object, staged: Collection[str]) -> Any:
+    """The reference that a service without a commit reports. None says that there is no output."""
+    checked = check_output(output)
+    if checked.name is not None or (staged and checked.ref is None):
+        raise InvalidOutputError(
+            "execute() staged an output, and the service has commit = False: nobody would commit it"
+        )
+    return checked.ref
+
 
 COMMITS: Final = f"{ports.COMMITS}/"
 REDRIVES: Final = f"{ports.REDRIVES}/"

@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from lucius.core.errors import LuciusError, WorkspaceError, WorkspaceRefusedError
 from lucius.core.inputs import ResultStatus
 from lucius.core.wire import MAX_STRING, bounded
-from lucius.telemetry.redaction import redacted
+from lucius.system.logs import redacted
 
 _KIT: Final = "lucius.platform."
 

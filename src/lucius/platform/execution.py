@@ -11,11 +11,9 @@ from functools import partial
 from typing import Any, Final
 
 from lucius.core.errors import BusError, LuciusError, PublishRefusedError
-from lucius.core.notices import proven, same_attempt
-from lucius.platform.backoff import Backoff
-from lucius.platform.bodies import Body
-from lucius.platform.commit import CommitRecord, Commits, folders
-from lucius.platform.directive import Directive, answerable, parse_directive
+from lucius.core.wire import proven, same_attempt
+from lucius.platform.bodies import Body, ServiceInstruments
+from lucius.platform.commit import CommitRecord, Commits, folders, uncommitted
 from lucius.platform.errors import (
     InvalidDirectiveError,
     LeaseExpiredError,
@@ -24,30 +22,31 @@ from lucius.platform.errors import (
     classify,
     step_failure,
 )
-from lucius.platform.lease import BEATS_PER_LEASE, Lease, LeaseTimer
-from lucius.platform.measures import ServiceInstruments
-from lucius.platform.outputs import uncommitted
-from lucius.platform.records import Begun, Records
-from lucius.platform.replies import (
+from lucius.platform.lease import BEATS_PER_LEASE, Backoff, Lease, LeaseTimer
+from lucius.platform.messages import (
     ACK,
     HEARTBEAT,
     RELEASE,
     RESULT,
+    Directive,
     Replies,
     ReplyAnswer,
     ReplyForm,
+    answerable,
     failed,
+    parse_directive,
     succeeded,
 )
+from lucius.platform.records import Begun, Records
 from lucius.platform.service import Output, Service
 from lucius.platform.task import Task
 from lucius.ports.bus import Bus, Delivery
 from lucius.ports.workspace import Workspace
-from lucius.telemetry.logs import message_fields
-from lucius.telemetry.spans import executing
-from lucius.telemetry.tracing import NO_SPAN, NoSpan
+from lucius.system.logs import message_fields
+from lucius.system.spans import executing
+from lucius.system.tracing import NO_SPAN, NoSpan
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("lucius.platform.execution")
 NO_OUTPUT: Final = Output()
 MOST_BESIDE: Final = 4 * BEATS_PER_LEASE
 """Heartbeats in a row from beside the loop: after four leases without a turn, another worker may try."""

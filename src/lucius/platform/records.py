@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from lucius.core.record import record
-from lucius.platform.directive import AttemptKey, Directive
+from lucius.platform.messages import AttemptKey, Directive
 from lucius.ports.workspace import ATTEMPTS, Workspace
 
 Result = Mapping[str, Any]

@@ -2,34 +2,33 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
-from lucius.core.bounds import SLOTS as MOST_SLOTS
 from lucius.core.errors import BusError
-from lucius.core.notices import CANCEL, LEASE_ENDED
+from lucius.core.limits import SLOTS as MOST_SLOTS
 from lucius.core.routing import directive_topics
-from lucius.platform.backoff import Backoff
-from lucius.platform.bodies import Body, InAThread, OnTheLoop
+from lucius.core.wire import CANCEL, LEASE_ENDED
+from lucius.platform.bodies import Body, InAThread, OnTheLoop, ServiceInstruments
 from lucius.platform.chaos import Chaos, ChaoticBody, ChaoticBus, ChaoticReplies
 from lucius.platform.commit import Commits
 from lucius.platform.execution import Attempt, Kit
 from lucius.platform.isolation.forks import ForkServer
 from lucius.platform.isolation.pool import InProcesses
-from lucius.platform.lease import LeaseTimer
-from lucius.platform.measures import ServiceInstruments
+from lucius.platform.lease import Backoff, LeaseTimer
+from lucius.platform.messages import BusReplies, Replies, utc_text
 from lucius.platform.records import MemoryRecords, Records
-from lucius.platform.replies import BusReplies, Replies, utc_text
 from lucius.platform.service import Service, slots_of
 from lucius.ports.bus import Bus, Delivery, Property, Subscription
 from lucius.ports.workspace import Workspace
-from lucius.telemetry.tracing import adopt_provider
+from lucius.system.tracing import adopt_provider
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("lucius.platform.runner")
 SLOTS: Final = 8
 WAIT: Final = timedelta(seconds=20)
 """How long one receive waits for messages."""
@@ -308,3 +307,37 @@ def body_of(service: Service, forks: ForkServer | None) -> Body:
         assert forks is not None, "a runner has a fork server of its own, if it is not given one"
         return InProcesses(service, forks)
     return InAThread(service) if service.blocking else OnTheLoop(service)
+
+
+# Heartbeats while the event loop is held up: a thread sends them, over a connection of its own.
+#
+# An `async def execute()` that computes without awaiting holds up everything else on its loop, heartbeats
+# included. Its lease, and those of its neighbours, are kept all the same.
+
+standby_log = logging.getLogger("lucius.platform.standby")
+PATIENCE_SECONDS: Final = 10.0
+"""For opening the connection and sending what is due. What fails is tried again at the next look."""
+
+OpenReplies = Callable[[], AbstractAsyncContextManager[Replies]]
+"""Opens a way for replies that the loop which is held up has no part in."""
+
+
+class StandbyHeartbeats:
+    def __init__(self, runners: Sequence[ServiceRunner], open_replies: OpenReplies) -> None:
+        self._runners = runners
+        self._open_replies = open_replies
+
+    def send_due(self) -> None:
+        """Send the heartbeats that are overdue, from a thread that is not the loop's."""
+        now = time.monotonic()
+        due = [each for runner in self._runners for each in runner.attempts() if each.overdue(now)]
+        if not due:
+            return
+        try:
+            asyncio.run(self._send(due))
+        except Exception as error:
+            standby_log.warning("no heartbeats could be sent beside the event loop: %r", error)
+
+    async def _send(self, due: Sequence[Attempt]) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS), self._open_replies() as replies:
+            await asyncio.gather(*(attempt.beat_over(replies) for attempt in due))

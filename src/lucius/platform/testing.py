@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from lucius.platform.bodies import InAThread, OnTheLoop
-from lucius.platform.directive import parse_directive
-from lucius.platform.outputs import check_output, main_output
+from lucius.platform.commit import check_output, main_output
+from lucius.platform.messages import parse_directive
 from lucius.platform.service import Output, Service
 from lucius.platform.task import Task
 from lucius.ports.workspace import Workspace

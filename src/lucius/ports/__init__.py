@@ -1,1 +1,1 @@
-"""The ports: what the core and the engines need from the world, one small protocol a file."""
+"""The ports: what the rest needs from the world, one small protocol a file."""

@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from lucius.core.effects import Event
-from lucius.core.job import Job
+from lucius.core.job import Job, JobState
 from lucius.core.plan import Mode
 from lucius.core.record import record
-from lucius.core.states import JobState
 from lucius.ports.keys import KeyStore
 from lucius.ports.leases import LeaseStore
 
@@ -172,7 +171,7 @@ class JobQuery:
     services: Collection[str] | None = None
     """Services of such steps."""
     group: str | None = None
-    """The fingerprint of such a failure: see `core/fingerprint.py`."""
+    """The fingerprint of such a failure: see `core/text.py`."""
     limit: int = 50
     cursor: str | None = None
 

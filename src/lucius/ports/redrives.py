@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from lucius.contract.states import PlanState as PlanState
-from lucius.core.bounds import Number
+from lucius.contract.words import PlanState as PlanState
+from lucius.core.limits import Number
 from lucius.core.record import record
 from lucius.ports.ledger import JobQuery
 

@@ -4,10 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from lucius.platform import FatalError
-from lucius.services.limits import MAX_TEXT
-from lucius.services.page_choice import PageChoice
-from lucius.services.sheets import Sheets
-from lucius.services.words import has_words
+from lucius.services.sheets import MAX_TEXT, PageChoice, Sheets, has_words
 
 IMAGE_MARKS: Final = (
     b"\x89PNG\r\n\x1a\n",
@@ -25,11 +22,11 @@ def sheets_of(data: bytes, choice: PageChoice) -> Sheets:
     if not data.strip():
         raise FatalError("the document is empty", code="EMPTY_DOCUMENT")
     if data.startswith(b"%PDF-"):
-        from lucius.services.pdf import pdf_sheets
+        from lucius.services.pages import pdf_sheets
 
         return pdf_sheets(data, choice)
     if data.startswith(IMAGE_MARKS) or (data[:4], data[8:12]) == (b"RIFF", b"WEBP"):
-        from lucius.services.images import image_sheets
+        from lucius.services.pages import image_sheets
 
         return image_sheets(data, choice)
     return _text_sheets(data, choice)

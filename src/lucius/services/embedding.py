@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from lucius.platform import Output, Service, SyncTask
 from lucius.services.documents import text_pages
-from lucius.services.index import Index
-from lucius.services.limits import MAX_DOCUMENT, TEXT_MEMORY, TEXT_TIME, modestly
-from lucius.services.vectors import DIMENSIONS
+from lucius.services.passages import DIMENSIONS, Index
+from lucius.services.sheets import MAX_DOCUMENT, TEXT_MEMORY, TEXT_TIME, modestly
 
 
 @dataclass(frozen=True, slots=True)

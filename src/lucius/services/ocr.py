@@ -1,18 +1,138 @@
 """OCR: from a PDF, an image or a text to its text, `ocr/output.txt`, with a form feed between pages."""
 
+import fcntl
+import os
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from itertools import pairwise
+from typing import Any, Final
 
 from lucius.platform import FatalError, Output, Service, SyncTask
 from lucius.services.documents import joined, sheets_of, whole_text
-from lucius.services.limits import MAX_DOCUMENT, OCR_MEMORY, OCR_PAGES, OCR_TIME, modestly
-from lucius.services.page_choice import PageChoice
-from lucius.services.page_slots import PageSlots
-from lucius.services.recognition import LANGUAGES, Recogniser, recogniser
-from lucius.services.sheets import Picture, Sheets
+from lucius.services.sheets import (
+    MAX_DOCUMENT,
+    OCR_MEMORY,
+    OCR_PAGES,
+    OCR_TIME,
+    PageChoice,
+    Picture,
+    Sheets,
+    modestly,
+)
+
+# Reads pictures of pages with an OCR model that comes inside its package: English and Chinese.
+
+LANGUAGES: Final = ("en", "zh")
+DETECTION_SIDE: Final = 1280
+"""Pixels of the longer side when lines are looked for; they are read at full size."""
+WIDENED: Final = 2.8
+"""How far a line's box goes beyond its letters. With less, spaces between words are lost."""
+PARAGRAPH: Final = 0.9
+"""A gap of more than this part of a line's height begins a paragraph."""
+
+KEPT: Final = 2
+"""Models that a process keeps between two documents."""
+
+
+class Recogniser:
+    """Models are loaded as they are needed and used again; each reads one picture at a time."""
+
+    def __init__(self) -> None:
+        self._idle: list[Any] = []
+
+    def text(self, picture: Picture) -> str:
+        try:
+            model = self._idle.pop()
+        except IndexError:
+            model = _loaded()
+        found, _ = model(picture)
+        self._idle.append(model)
+        return _in_lines(found or [])
+
+    def rest(self) -> None:
+        """Between two documents: models beyond a few would keep memory that other processes need."""
+        del self._idle[KEPT:]
+
+
+@cache
+def recogniser() -> Recogniser:
+    """The same for all documents of a process."""
+    return Recogniser()
+
+
+def _loaded() -> Any:
+    """Each line is read by itself: beside a longer one it would be padded, and lose its spaces."""
+    import cv2
+    from rapidocr_onnxruntime import RapidOCR
+
+    cv2.setNumThreads(1)
+    return RapidOCR(
+        intra_op_num_threads=1,
+        inter_op_num_threads=1,
+        det_limit_type="max",
+        det_limit_side_len=DETECTION_SIDE,
+        det_unclip_ratio=WIDENED,
+        rec_batch_num=1,
+    )
+
+
+def _in_lines(found: list[Any]) -> str:
+    """Boxes of one height are one line; a wide gap between lines begins a paragraph."""
+    lines: list[tuple[float, float, str]] = []
+    for box, text, _ in found:
+        top, bottom = min(y for _, y in box), max(y for _, y in box)
+        if lines and (top + bottom) / 2 < lines[-1][1]:
+            above, below, before = lines.pop()
+            lines.append((min(top, above), max(bottom, below), f"{before} {text.strip()}"))
+        else:
+            lines.append((top, bottom, text.strip()))
+    parts = [lines[0][2]] if lines else []
+    for (_, end, _), (top, bottom, text) in pairwise(lines):
+        parts.append("\n\n" if top - end > PARAGRAPH * (bottom - top) else "\n")
+        parts.append(text)
+    return "".join(parts)
+
+
+# Pages that are recognised at once: as many as there are cores, whichever documents they are of.
+#
+# So one document alone uses all cores, and ten together take no more memory than one. The processes of a
+# service inherit the slots from the one that forked them. A slot is a lock, and dies with whoever held it.
+
+LOOK_SECONDS: Final = 0.02
+"""Between two looks for a free slot; a page takes seconds."""
+
+
+class PageSlots:
+    """Where the system has no files in memory, pages do not wait for each other."""
+
+    def __init__(self, count: int) -> None:
+        in_memory = hasattr(os, "memfd_create")
+        self._files = [os.memfd_create("page slot") for _ in range(count)] if in_memory else []
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait for a free slot, and hold it. Opening a file again gives a lock of one's own."""
+        handles = [os.open(f"/proc/self/fd/{file}", os.O_RDWR) for file in self._files]
+        try:
+            while handles and not any(map(_locked, handles)):
+                time.sleep(LOOK_SECONDS)
+            yield
+        finally:
+            for handle in handles:
+                os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
 
 SLOTS: Final = PageSlots(OCR_PAGES)
 """Shared by all processes of the service."""

@@ -1,12 +1,48 @@
 """Pages cut into passages of whole sentences, each with the end of the one before it."""
 
-from collections.abc import Iterator, Mapping
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lucius.platform import FatalError
-from lucius.services.limits import MAX_PASSAGES
-from lucius.services.words import sentences
+from lucius.services.sheets import MAX_PASSAGES, sentences
+
+# Texts as vectors of length 1, by a model that comes inside its package.
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors: TypeAlias = "NDArray[np.float32]"
+
+MODEL: Final = "wordllama-l2-supercat"
+DIMENSIONS: Final = (64, 128, 256)
+"""The model was trained so that its first numbers are a smaller vector."""
+
+
+@cache
+def _model() -> Any:
+    import wordllama
+
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+
+
+def vectors_of(texts: Sequence[str], dimensions: int) -> "Vectors":
+    """One row a text. A text without words has a row of zeros."""
+    import numpy as np
+
+    rows = np.asarray(_model().embed(list(texts)), dtype=np.float32)[:, :dimensions]
+    rows = np.nan_to_num(rows)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    lengths[lengths == 0] = 1.0
+    unit: Vectors = rows / lengths
+    return unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +105,62 @@ def _fitting(pieces: list[str], room: int) -> list[str]:
         if taken > room:
             return pieces[start + 1 :]
     return pieces
+
+
+# The passages of a document and their vectors, as EMBEDDING writes them and SIS reads them.
+
+DECIMALS: Final = 5
+
+
+@dataclass(frozen=True)
+class Index:
+    passages: list[Passage]
+    vectors: "Vectors"
+
+    @property
+    def dimensions(self) -> int:
+        return int(self.vectors.shape[1])
+
+    @classmethod
+    def of(cls, pages: Mapping[int, str], size: int, overlap: int, dimensions: int) -> "Index":
+        passages = passages_of(pages, size, overlap)
+        return cls(passages, vectors_of([each.text for each in passages], dimensions))
+
+    def to_json(self) -> str:
+        rows = zip(self.passages, self.vectors.tolist(), strict=True)
+        passages = [
+            {
+                "passage": passage.number,
+                "page": passage.page,
+                "text": passage.text,
+                "vector": [round(number, DECIMALS) for number in row],
+            }
+            for passage, row in rows
+        ]
+        head = {"model": MODEL, "dimensions": self.dimensions}
+        return json.dumps({**head, "passages": passages}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Index":
+        """FatalError: vectors that cannot be compared with those of the prompts."""
+        import numpy as np
+
+        if value.get("model") != MODEL or value.get("dimensions") not in DIMENSIONS:
+            raise _invalid(
+                f"they are of the model {value.get('model')!r} with {value.get('dimensions')!r}"
+                f" dimensions; SIS compares those of {MODEL}"
+            )
+        try:
+            rows = value["passages"]
+            passages = [Passage(int(r["passage"]), int(r["page"]), str(r["text"])) for r in rows]
+            vectors = np.array([row["vector"] for row in rows], dtype=np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _invalid(f"a passage is not as EMBEDDING writes it: {error!r}") from error
+        shaped = vectors.shape == (len(passages), value["dimensions"])
+        if not passages or not shaped or not math.isfinite(float(vectors.sum())):
+            raise _invalid(f"not every passage has {value['dimensions']} numbers")
+        return cls(passages, vectors)
+
+
+def _invalid(reason: str) -> FatalError:
+    return FatalError(f"the vectors cannot be used: {reason}", code="INVALID_VECTORS")

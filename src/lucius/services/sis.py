@@ -1,19 +1,94 @@
 """SIS: answers a set of prompts from the passages that fit them best, `sis/result.json`."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from math import log
 from typing import Any, Final
 
 from lucius.platform import Output, Service, SyncTask
 from lucius.services.embedding import EmbeddingOptions
-from lucius.services.endpoint import AnswerEndpoint
-from lucius.services.index import Index
-from lucius.services.limits import MAX_VECTORS, TEXT_MEMORY, TEXT_TIME, modestly
-from lucius.services.passages import Passage
-from lucius.services.prompts import Prompt, SisOptions
-from lucius.services.retrieval import BestFit, Retrieval, Source
+from lucius.services.endpoint import AnswerEndpoint, Prompt, SisOptions
+from lucius.services.passages import Index, Passage, vectors_of
+from lucius.services.sheets import MAX_VECTORS, TEXT_MEMORY, TEXT_TIME, asked_for, modestly, words
+
+# Which passages fit a prompt, and which sentence of them answers it.
+
+MOST: Final = 4
+"""Passages that are read for an answer."""
+RELEVANT: Final = 0.25
+"""A sentence below this score answers nothing."""
+BESIDE_THE_POINT: Final = 0.5
+"""What a sentence counts that has no name, moment or number where the question asks for one."""
+OF_MEANING: Final = 0.5
+"""How much of a score is likeness of vectors; the rest is words in common, rare ones first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    passage: Passage
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class BestFit:
+    """`sentence` is None where nothing fits; the sources are those that fit best."""
+
+    sentence: str | None
+    source: Source | None
+    sources: list[Source]
+
+
+class Retrieval:
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        lines = [line for passage in index.passages for line in passage.text.splitlines()]
+        seen = Counter(word for line in lines for word in set(words(line)))
+        self._rarity = {word: log(1 + len(lines) / count) for word, count in seen.items()}
+        self._unknown = log(1 + len(lines))
+
+    def found(self, prompt: str) -> BestFit:
+        passages = self._index.passages
+        scores = self._scores(prompt, [each.text for each in passages], self._index.vectors)
+        best = sorted(range(len(passages)), key=lambda place: -scores[place])[:MOST]
+        sources = [Source(passages[place], round(scores[place], 4)) for place in best]
+        return self._answered(prompt, sources)
+
+    def _answered(self, prompt: str, sources: list[Source]) -> BestFit:
+        said = [(text, each) for each in sources for text in each.passage.text.splitlines()]
+        texts = [text for text, _ in said]
+        scores = self._scores(prompt, texts, vectors_of(texts, self._index.dimensions))
+        asked = asked_for(prompt)
+
+        def rank(place: int) -> tuple[float, int]:
+            fits = asked is None or asked.search(texts[place]) is not None
+            return scores[place] * (1 if fits else BESIDE_THE_POINT), len(texts[place])
+
+        best = max(range(len(said)), key=rank)
+        if scores[best] < RELEVANT:
+            return BestFit(None, None, sources)
+        source = Source(said[best][1].passage, round(scores[best], 4))
+        return BestFit(texts[best], source, sources)
+
+    def _scores(self, prompt: str, texts: list[str], vectors: "object") -> list[float]:
+        import numpy as np
+
+        asked = set(words(prompt))
+        (vector,) = vectors_of([prompt], self._index.dimensions)
+        likeness = (np.asarray(vectors) @ vector).tolist()
+        return [
+            OF_MEANING * max(alike, 0.0) + (1 - OF_MEANING) * self._shared(asked, text)
+            for alike, text in zip(likeness, texts, strict=True)
+        ]
+
+    def _shared(self, asked: set[str], text: str) -> float:
+        """The part of the prompt's words that the text has, by their rarity."""
+        weight = {word: self._rarity.get(word, self._unknown) for word in asked}
+        shared = sum(weight[word] for word in asked & set(words(text)))
+        return shared / (sum(weight.values()) or 1.0)
+
 
 QUOTED: Final = "the passages"
 ASKED_AT_ONCE: Final = 4

@@ -25,8 +25,7 @@ from lucius.core.inputs import (
     RetryRequested,
     Ticked,
 )
-from lucius.core.job import Fault, Job
-from lucius.core.states import EntryState, ExecutionState, JobState, StepState
+from lucius.core.job import EntryState, ExecutionState, Fault, Job, JobState, StepState
 from lucius.core.table import ENTRY, EXECUTION, JOB, STEP, Cell, Verdict
 from tests.core.explore.fold import Machines, machines_of
 from tests.core.explore.invariants import check_decision, require

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from lucius.core import retry
 from lucius.core.effects import Decision, Outcome, PublishDirective
 from lucius.core.inputs import Input, Kind
-from lucius.core.job import Job, Step, phase_of
-from lucius.core.states import (
+from lucius.core.job import (
     RUNNING_JOB,
     EntryState,
     ExecutionState,
+    Job,
     JobState,
     Phase,
+    Step,
     StepState,
+    phase_of,
 )
 from tests.core.explore.fold import folded, machines_of
 from tests.core.explore.world import NOW

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from lucius.core import decide as core
 from lucius.core.effects import Decision, Effect, Outcome
-from lucius.core.handover import left_to_owner
 from lucius.core.inputs import Input, Ticked
 from lucius.core.job import Job
 from lucius.core.plan import Plan
+from lucius.engine.cache import left_to_owner
 from tests.core.explore.agreement import check_strangers
 from tests.core.explore.invariants import check_decision, check_job, check_tick, require
 from tests.core.explore.world import NOW, Catalogue, come

@@ -9,7 +9,7 @@ over for their versions. A workflow that is replayed is where it was, so the wal
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from lucius.core.attempts import next_attempts
+from lucius.core.decide import next_attempts
 from lucius.core.effects import Effect, Outcome, SignalWorkflow, StartWorkflow
 from lucius.core.inputs import (
     AckReceived,
@@ -25,9 +25,8 @@ from lucius.core.inputs import (
     ResumeRequested,
     Ticked,
 )
-from lucius.core.job import Job, Step
-from lucius.core.states import StepState
-from lucius.engines.temporal import invoker
+from lucius.core.job import Job, Step, StepState
+from lucius.engine.temporal import invoker
 from tests.core.explore.configurations import Configuration
 from tests.core.explore.invariants import require
 from tests.core.explore.judge import Judge, Verdict

@@ -5,10 +5,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from lucius.core.effects import Effect
 from lucius.core.inputs import Callback
-from lucius.core.job import Entry, Execution, Job, Owed, Step
+from lucius.core.job import Entry, EntryState, Execution, ExecutionState, Job, Owed, Step, StepState
 from lucius.core.record import copied
 from lucius.core.retry import PUBLISH_GRACE
-from lucius.core.states import EntryState, ExecutionState, StepState
 
 NOW: Final = datetime(2030, 1, 1, tzinfo=UTC)
 LATER: Final = NOW + timedelta(days=1)

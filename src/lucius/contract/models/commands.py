@@ -11,7 +11,19 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from lucius.contract.envelope import (
+from lucius.contract.models.base import (
+    INPUT,
+    JOB_ID,
+    NEW_JOB_ID,
+    OUTPUT,
+    TRACE,
+    FaultView,
+    JsonObject,
+    RequestBody,
+    View,
+)
+from lucius.contract.models.jobs import AnyJobState, JobId
+from lucius.contract.words import (
     MAX_CALLBACK_URLS,
     MAX_ESCAPED,
     MAX_NAME,
@@ -22,18 +34,6 @@ from lucius.contract.envelope import (
     SCHEMA_VERSIONS,
     TRACEPARENT,
 )
-from lucius.contract.models.base import (
-    INPUT,
-    JOB_ID,
-    NEW_JOB_ID,
-    OUTPUT,
-    TRACE,
-    JsonObject,
-    RequestBody,
-    View,
-)
-from lucius.contract.models.jobs import AnyJobState, JobId
-from lucius.contract.models.problems import FaultView
 
 
 def _any_case(word: str) -> str:

@@ -12,6 +12,9 @@ from lucius.contract.models.base import (
     AT,
     LATER,
     AnyWhole,
+    Code,
+    Detail,
+    FaultView,
     GivenMoment,
     JsonObject,
     MayMiss,
@@ -19,8 +22,7 @@ from lucius.contract.models.base import (
     View,
 )
 from lucius.contract.models.jobs import JobId
-from lucius.contract.models.problems import Code, Detail, FaultView
-from lucius.contract.states import LIVE_JOB, RUNNING_JOB, UNSUCCESSFUL_JOB, JobState
+from lucius.contract.words import LIVE_JOB, RUNNING_JOB, UNSUCCESSFUL_JOB, JobState
 
 MAX_REASON: Final = 500
 DEFAULT_LIMIT: Final = 10_000

@@ -19,7 +19,7 @@ from lucius.contract.models.base import (
 )
 from lucius.contract.models.control import JobFilter, OrderBody
 from lucius.contract.models.jobs import JobId
-from lucius.contract.states import PlanState
+from lucius.contract.words import PlanState
 
 MAX_FILTER: Final = 16_384
 """Characters of a plan's filter: it is stored, and read every second while the plan runs."""

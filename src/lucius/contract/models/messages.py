@@ -6,7 +6,6 @@ from pydantic import BeforeValidator, Field
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from lucius.contract.envelope import ERROR_CODE, MAX_ATTEMPT_NO, MAX_SLOTS, UNCLASSIFIED
 from lucius.contract.models.base import (
     AT,
     INPUT,
@@ -37,7 +36,7 @@ from lucius.contract.models.jobs import (
     StepType,
     TenantId,
 )
-from lucius.contract.states import Outcome
+from lucius.contract.words import ERROR_CODE, MAX_ATTEMPT_NO, MAX_SLOTS, UNCLASSIFIED, Outcome
 
 MAX_REPLIES: Final = 256
 """Of one batch."""

@@ -4,8 +4,110 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lucius.contract.models.base import AT, LATER, Instant, View
-from lucius.contract.models.jobs import AnyMode, AnyOrdered, Lane
+from lucius.contract.models.base import AT, LATER, Instant, JsonObject, View, words
+from lucius.contract.models.jobs import (
+    AnyMode,
+    AnyOrdered,
+    Lane,
+    MaxAttempts,
+    Stage,
+    StepId,
+    StepService,
+    StepType,
+)
+
+# Protocols, as the API shows them.
+
+
+class ProtocolStepView(View):
+    """One step of a protocol."""
+
+    stepId: StepId
+    step_id: StepId
+    step_type: StepType
+    service: StepService
+    stage: Stage
+    max_attempts: MaxAttempts
+    ack_timeout_seconds: float = Field(description="How long the ACK may take", examples=[30.0])
+    lease_seconds: float = Field(
+        description="How long the lease holds after the ACK and after each heartbeat",
+        examples=[900.0],
+    )
+    payload_schema: JsonObject | None = Field(
+        description="The JSON schema of the step's payload; null: any object",
+        examples=[{"type": "object"}],
+    )
+
+
+class ProtocolView(View):
+    """One protocol: the steps that jobs of its request type have."""
+
+    protocol_id: str = Field(
+        description="The id of the protocol, and its version", examples=["ocr_v1"]
+    )
+    request_type: str = Field(
+        description="The request type, which names a protocol", examples=["OCR"]
+    )
+    description: str = Field(
+        description="What the protocol is for", examples=["The text of a document"]
+    )
+    steps: list[ProtocolStepView] = Field(description="The steps, in their order")
+
+
+class ProtocolsView(View):
+    """The protocols in force."""
+
+    version: str = Field(
+        description="Which reading of the configuration is in force", examples=["3f9a0c"]
+    )
+    warning: str | None = Field(
+        description="The newest change is not in force; the log says why", examples=[None]
+    )
+    protocols: list[ProtocolView] = Field(description="The protocols in force")
+
+
+# Health and settings of the process that answers.
+
+
+class HealthView(View):
+    """The process is alive."""
+
+    status: Annotated[str, words("ok")] = Field(description="The process is alive", examples=["ok"])
+
+
+class ReadinessView(View):
+    """Operators read of every dependency why it is not well; others see which one."""
+
+    status: Annotated[str, words("ready")] = Field(
+        description="All that it needs is well", examples=["ready"]
+    )
+    checks: dict[str, str] = Field(
+        description="Every dependency, and whether it is well: `ok`, `failed` or `no answer in time`",
+        examples=[{"ledger": "ok", "bus": "ok"}],
+    )
+    warnings: dict[str, str] = Field(
+        description="What is wrong without making it unready, by part: it goes on with what was in force"
+        " before",
+        examples=[{}],
+    )
+
+
+class SettingView(View):
+    """One setting as it is in force."""
+
+    name: str = Field(description="The environment variable", examples=["LUCIUS_MAX_ATTEMPTS"])
+    value: str = Field(description="The value in force; a secret is masked", examples=["3"])
+    source: str = Field(description="Where the value comes from", examples=["default"])
+    about: str = Field(description="What the setting does", examples=["Attempts of each step"])
+
+
+class SettingsView(View):
+    """The settings of the process that answers."""
+
+    version: str = Field(description="The version of LUCIUS that answers", examples=["0.1.0"])
+    settings: list[SettingView] = Field(description="Every setting")
+    warnings: list[str] = Field(description="Variables that are set and do nothing", examples=[[]])
+
 
 ServiceName = Annotated[str, Field(description="The name of the service", examples=["ocr"])]
 

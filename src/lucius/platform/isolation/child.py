@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from lucius.platform.directive import Directive, parse_directive
 from lucius.platform.errors import (
     FatalError,
     MemoryLimitError,
@@ -21,10 +20,9 @@ from lucius.platform.errors import (
     step_failure,
 )
 from lucius.platform.isolation.frames import frame, raised, receive_frame, told
-from lucius.platform.payload import parse_payload
-from lucius.platform.service import Output, Service
-from lucius.platform.sync_task import SyncTask
-from lucius.platform.task import Task
+from lucius.platform.messages import Directive, parse_directive
+from lucius.platform.service import Output, Service, parse_payload
+from lucius.platform.task import SyncTask, Task
 
 log = logging.getLogger("lucius.platform")
 T = TypeVar("T")

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from lucius.machine import python_command
 from lucius.platform.errors import ProcessDiedError
 from lucius.platform.isolation.frames import (
     FrameError,
@@ -23,8 +22,9 @@ from lucius.platform.isolation.frames import (
     read_frame,
 )
 from lucius.platform.service import Service, ServiceError
+from lucius.system.machine import python_command
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("lucius.platform.isolation.forks")
 START_SECONDS: Final = 60.0
 """How long the services may take to be imported, and a child to be forked."""
 END_SECONDS: Final = 5.0

@@ -32,7 +32,7 @@ from lucius.platform.service import (
     slots_of,
 )
 from lucius.platform.task import Task
-from lucius.telemetry.logs import message_fields
+from lucius.system.logs import message_fields
 
 log = logging.getLogger("lucius.platform")
 LOOK: Final = 0.05

@@ -1,0 +1,1 @@
+"""The adapters: one folder a port, one file or folder a technology. None knows another."""

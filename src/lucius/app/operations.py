@@ -1,0 +1,125 @@
+"""What is known beside the jobs, wired: who is at work, and what is paused."""
+
+import os
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import uuid4
+
+from lucius.app.engine import Outbox
+from lucius.core.effects import Outcome
+from lucius.core.inputs import Input
+from lucius.core.job import Job
+from lucius.core.plan import FIRST_DESK, OUTBOX
+from lucius.engine.loop import Listener
+from lucius.engine.observer import Observer
+from lucius.operations.failures import FailureBook
+from lucius.operations.published_stats import Sightings
+from lucius.operations.redrives import RedrivePlans
+from lucius.operations.services import KnownServices, PausedServices
+from lucius.operations.why import Physician
+from lucius.operations.workers import Workers
+from lucius.ports.config import Catalog
+from lucius.ports.lanes import FixedLanes, Lanes
+from lucius.ports.ledger import Ledger
+from lucius.ports.workspace import Unrestored
+
+
+class WorkersObserved(Observer):
+    """Tells the register of workers what the engine tells."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def applied(self, received: Input, outcome: Outcome) -> None:
+        self._workers.applied(received, outcome)
+
+    def took_up(self, job: Job) -> None:
+        self._workers.took_up(job)
+
+    def forgot(self, lanes: Collection[int]) -> None:
+        self._workers.forgot(lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """What the engine is built with: it is asked, and told, by the engine."""
+
+    workers: Workers
+    paused: PausedServices
+    failures: FailureBook
+    alone: bool
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        return (WorkersObserved(self.workers),)
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        return (self.workers.listen, self.failures.listen)
+
+
+def listening(ledger: Ledger, lanes: Lanes, now: Callable[[], datetime]) -> Listening:
+    alone = isinstance(lanes, FixedLanes)
+    notes = ledger.notes()
+    paused = PausedServices(notes, now=now, alone=alone)
+    return Listening(Workers(lanes), paused, FailureBook(notes, now=now), alone)
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What is built on the engine."""
+
+    services: KnownServices
+    sightings: Sightings
+    doctor: Physician
+    redrives: RedrivePlans
+
+
+def insight(
+    heard: Listening,
+    ledger: Ledger,
+    outbox: Outbox,
+    *,
+    lanes: Lanes,
+    catalog: Callable[[], Catalog],
+    troubles: Callable[[], Mapping[str, str]],
+    unrestored: Callable[[], Sequence[Unrestored]],
+    now: Callable[[], datetime],
+    engine: str = OUTBOX,
+) -> Insight:
+    """`engine`: that of new jobs. The owner of its first lane runs redrive plans."""
+    first_desk = FIRST_DESK[engine]
+    name = "one" if heard.alone else f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}"
+    sightings = Sightings(
+        ledger.notes(),
+        heard.workers,
+        name,
+        unclaimed=outbox.unclaimed.services,
+        troubles=troubles,
+        now=now,
+        alone=heard.alone,
+    )
+    services = KnownServices(
+        heard.workers,
+        sightings,
+        heard.paused,
+        catalog=catalog,
+        backlog=outbox.engine.backlog,
+        now=now,
+    )
+    doctor = Physician(
+        ledger,
+        services,
+        sightings,
+        lanes=lanes,
+        limited=outbox.windows.limited,
+        catalog=catalog,
+        unrestored=unrestored,
+        now=now,
+    )
+    redrives = RedrivePlans(
+        ledger.notes(), outbox.engine, runs=lambda: first_desk in lanes.owned, now=now
+    )
+    return Insight(services, sightings, doctor, redrives)

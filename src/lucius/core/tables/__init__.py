@@ -1,1 +1,0 @@
-"""The data of the transition tables, one file for each machine."""

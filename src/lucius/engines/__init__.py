@@ -1,1 +1,0 @@
-"""Engines behind the engine port: one folder each."""

@@ -1,1 +1,0 @@
-"""The outbox engine: the ledger is the truth, and this only delivers."""

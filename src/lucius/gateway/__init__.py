@@ -1,1 +1,0 @@
-"""The pull gateway, for workers that speak only HTTP."""

@@ -1,0 +1,1 @@
+"""For those who run it: why a job waits, failures in groups, redrive plans, webhooks, retention."""

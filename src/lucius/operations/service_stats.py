@@ -1,0 +1,301 @@
+"""What was seen of one service: its workers, its pace, and what failed one after the other. No I/O."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from lucius.core.limits import SLOTS
+from lucius.core.text import StepFailure
+from lucius.ports.services import RetriedFailures, Streak
+
+MINUTES: Final = 10
+"""For so many the pace of a service is remembered."""
+MOST_JOBS: Final = 10
+"""Jobs of a streak that are told apart: more make no difference."""
+JOBS_ALIKE: Final = 3
+"""So many different jobs that fail alike, one after the other, are the service's fault."""
+JOBS_OF_A_SPELL: Final = 5
+"""So many that fail one after the other, each in its own way, are the service's fault too."""
+DEGRADED_SHARE: Final = 0.2
+"""A service is degraded if more of its attempts fail with one code and are repeated."""
+DEGRADED_LEAST: Final = 5
+"""Fewer repeated failures say nothing."""
+MOST_CODES: Final = 20
+"""Error codes that are counted for a minute."""
+MOST_TENANTS: Final = 100
+"""Tenants of a streak that are remembered."""
+MOST_WORKERS: Final = 500
+"""Of one service; the one that was seen longest ago makes room."""
+
+
+@dataclass(slots=True)
+class WorkerSight:
+    """One worker. `slots` and `version` are what it says of itself, if it does."""
+
+    last_seen: datetime
+    slots: int | None = None
+    version: str | None = None
+    running: int = 0
+
+
+@dataclass(slots=True)
+class StreakSight:
+    """As `Streak`, while it grows."""
+
+    since: datetime
+    group: str
+    code: str
+    message: str
+    jobs: list[str] = field(default_factory=list)
+    until: datetime | None = None
+    tenants: set[str] = field(default_factory=set)
+
+    def add(self, job_id: str, tenant_id: str) -> None:
+        if len(self.jobs) < MOST_JOBS and job_id not in self.jobs:
+            self.jobs.append(job_id)
+        if len(self.tenants) < MOST_TENANTS:
+            self.tenants.add(tenant_id)
+
+    def told(self) -> Streak:
+        found = (self.since, self.group, self.code, self.message, len(self.jobs), self.until)
+        return Streak(*found, frozenset(self.tenants))
+
+
+@dataclass(slots=True)
+class ServiceSight:
+    """One service: its workers, and for each of the last minutes the attempts that ended and failed."""
+
+    first_seen: datetime
+    last_seen: datetime
+    workers: dict[str, WorkerSight] = field(default_factory=dict)
+    minutes: dict[int, list[int]] = field(default_factory=dict)
+    retried: dict[int, Counter[str]] = field(default_factory=dict)
+    """For each of the last minutes, by error code, the attempts that failed and were repeated."""
+    last_success: datetime | None = None
+    streak: StreakSight | None = None
+    """Jobs that failed alike, since the last success or since something else failed."""
+    spell: StreakSight | None = None
+    """All that failed since the last success, alike or not."""
+    past: StreakSight | None = None
+    """The last streak or spell that was long enough to be the fault of the service, and is over."""
+
+    def see(self, worker_id: str, at: datetime) -> WorkerSight:
+        self.last_seen = max(self.last_seen, at)
+        sight = self.workers.get(worker_id)
+        if sight is None:
+            if len(self.workers) >= MOST_WORKERS:
+                del self.workers[min(self.workers, key=lambda w: self.workers[w].last_seen)]
+            sight = self.workers[worker_id] = WorkerSight(at)
+        elif at > sight.last_seen:
+            sight.last_seen = at
+        return sight
+
+    def succeeded(self, at: datetime) -> None:
+        failing = self._failing_spell() or self._failing()
+        if failing is not None and failing.since < at:
+            failing.until, self.past = at, failing
+        self.last_success, self.streak, self.spell = at, None, None
+
+    def failed(self, at: datetime, failure: StepFailure, job_id: str, tenant_id: str) -> None:
+        if self.streak is None or self.streak.group != failure.group:
+            self.streak = StreakSight(at, failure.group, failure.code, failure.message)
+        if self.spell is None:
+            self.spell = StreakSight(at, "", failure.code, failure.message)
+        self.spell.code, self.spell.message = failure.code, failure.message
+        self.streak.add(job_id, tenant_id)
+        self.spell.add(job_id, tenant_id)
+
+    def _failing(self) -> StreakSight | None:
+        """What is too much to be the fault of the jobs."""
+        if self.streak is not None and len(self.streak.jobs) >= JOBS_ALIKE:
+            return self.streak
+        return self._failing_spell()
+
+    def _failing_spell(self) -> StreakSight | None:
+        """The same, where they did not all fail alike."""
+        spell, streak = self.spell, self.streak
+        if spell is None or len(spell.jobs) < JOBS_OF_A_SPELL:
+            return None
+        return spell if streak is None or spell.since < streak.since else None
+
+    @property
+    def failing(self) -> Streak | None:
+        """None where a success came after it, also one that another process saw."""
+        return self._told(self._failing())
+
+    @property
+    def failing_before(self) -> Streak | None:
+        """Where something else fails by now: all that failed since the last success."""
+        return self._told(self._failing_spell())
+
+    def _told(self, found: StreakSight | None) -> Streak | None:
+        return found.told() if found is not None and not self._is_over(found) else None
+
+    @property
+    def failed_until(self) -> Streak | None:
+        """The last time that it failed every job, if that is over."""
+        found = self._failing_spell() or self._failing()
+        if found is not None and self._is_over(found):
+            return replace(found, until=self.last_success).told()
+        return self.past.told() if self.past is not None else None
+
+    def _is_over(self, streak: StreakSight) -> bool:
+        return self.last_success is not None and self.last_success > streak.since
+
+    def ended(self, at: datetime, *, failed: bool) -> None:
+        minute = int(at.timestamp()) // 60
+        count = self.minutes.get(minute)
+        if count is None:
+            count = self.minutes[minute] = [0, 0]
+            for old in [each for each in self.minutes if each <= minute - MINUTES]:
+                del self.minutes[old]
+                self.retried.pop(old, None)
+        count[0] += 1
+        count[1] += failed
+
+    def repeats(self, at: datetime, code: str) -> None:
+        """An attempt failed with this code, and there is another one."""
+        codes = self.retried.setdefault(int(at.timestamp()) // 60, Counter())
+        if code in codes or len(codes) < MOST_CODES:
+            codes[code] += 1
+
+    def add(self, other: "ServiceSight") -> None:
+        """What another process, or an earlier one, has seen of the same service."""
+        self.first_seen = min(self.first_seen, other.first_seen)
+        self.last_seen = max(self.last_seen, other.last_seen)
+        if other.last_success is not None:
+            self.last_success = max(self.last_success or other.last_success, other.last_success)
+        self.streak = _longer(self.streak, other.streak)
+        self.spell = _longer(self.spell, other.spell)
+        self.past = _later(self.past, other.past)
+        for worker_id, sight in other.workers.items():
+            known = self.see(worker_id, sight.last_seen)
+            known.slots = known.slots or sight.slots
+            known.version = known.version or sight.version
+            known.running += sight.running
+        for minute, (ended, failed) in other.minutes.items():
+            count = self.minutes.setdefault(minute, [0, 0])
+            count[0] += ended
+            count[1] += failed
+        for minute, codes in other.retried.items():
+            self.retried.setdefault(minute, Counter()).update(codes)
+
+
+def _longer(one: StreakSight | None, other: StreakSight | None) -> StreakSight | None:
+    if one is not None and other is not None and one.group == other.group:
+        one.tenants |= other.tenants
+        other = replace(other, tenants=set(one.tenants))
+    if other is None or (one is not None and len(one.jobs) >= len(other.jobs)):
+        return one
+    return replace(other, jobs=list(other.jobs), tenants=set(other.tenants))
+
+
+def _later(one: StreakSight | None, other: StreakSight | None) -> StreakSight | None:
+    if other is None or other.until is None:
+        return one
+    return one if one is not None and one.until is not None and one.until >= other.until else other
+
+
+def note_of(seen: ServiceSight, workers: Collection[str]) -> dict[str, Any]:
+    """As JSON data, with these of its workers."""
+    return {
+        "first": seconds_of(seen.first_seen),
+        "last": seconds_of(seen.last_seen),
+        "workers": {
+            name: [seconds_of(sight.last_seen), sight.slots, sight.version, sight.running]
+            for name, sight in seen.workers.items()
+            if name in workers
+        },
+        "minutes": [[minute, *count] for minute, count in seen.minutes.items()],
+        "retried": [[minute, dict(codes)] for minute, codes in seen.retried.items()],
+        "success": seconds_of(seen.last_success) if seen.last_success else None,
+        "streak": streak_note(seen.streak),
+        "spell": streak_note(seen.spell),
+        "past": streak_note(seen.past),
+    }
+
+
+def read_note(note: Mapping[str, Any]) -> dict[str, ServiceSight]:
+    return {service: _read(each) for service, each in note.items()}
+
+
+def _read(note: Mapping[str, Any]) -> ServiceSight:
+    seen = ServiceSight(instant_of(note["first"]), instant_of(note["last"]))
+    for worker_id, (last, slots, version, running) in note["workers"].items():
+        seen.workers[worker_id] = WorkerSight(instant_of(last), SLOTS.read(slots), version, running)
+    seen.last_success = instant_of(note["success"]) if note["success"] is not None else None
+    seen.streak, seen.spell, seen.past = (
+        read_streak(note.get(name)) for name in ("streak", "spell", "past")
+    )
+    seen.minutes = {minute: [ended, failed] for minute, ended, failed in note["minutes"]}
+    seen.retried = {minute: Counter(codes) for minute, codes in note.get("retried", ())}
+    return seen
+
+
+def merged(several: Collection[Mapping[str, ServiceSight]]) -> dict[str, ServiceSight]:
+    """By service, what all of them have seen."""
+    found: dict[str, ServiceSight] = {}
+    for sights in several:
+        for service, seen in sights.items():
+            into = found.setdefault(service, ServiceSight(seen.first_seen, seen.last_seen))
+            into.add(seen)
+    return found
+
+
+def pace(seen: ServiceSight, now: Callable[[], datetime]) -> tuple[float, float]:
+    """Attempts that ended in a minute, and the part of them that failed, over the last minutes.
+
+    The minutes before the first attempt do not count: a service that began a minute ago is not slow.
+    """
+    this = int(now().timestamp()) // 60
+    recent = {m: c for m, c in seen.minutes.items() if this - MINUTES < m <= this}
+    if not recent:
+        return 0.0, 0.0
+    ended, failed = (sum(counts) for counts in zip(*recent.values(), strict=True))
+    spent = now().timestamp() / 60 - min(recent)
+    return ended / max(spent, 1.0), failed / ended if ended else 0.0
+
+
+def degraded(seen: ServiceSight, now: Callable[[], datetime]) -> RetriedFailures | None:
+    """The code that most attempts of the last minutes failed with, if those were many."""
+    this = int(now().timestamp()) // 60
+    recent = range(this - MINUTES + 1, this + 1)
+    total: Counter[str] = Counter()
+    for minute in recent:
+        total.update(seen.retried.get(minute, {}))
+    if not total:
+        return None
+    code, failed = total.most_common(1)[0]
+    ended = sum(seen.minutes.get(minute, (0, 0))[0] for minute in recent)
+    if failed < DEGRADED_LEAST or failed < DEGRADED_SHARE * ended:
+        return None
+    first = min(minute for minute in recent if code in seen.retried.get(minute, {}))
+    return RetriedFailures(code, failed, ended, this - first + 1, instant_of(first * 60.0))
+
+
+def streak_note(streak: StreakSight | None) -> list[Any] | None:
+    if streak is None:
+        return None
+    until = seconds_of(streak.until) if streak.until is not None else None
+    words = [streak.group, streak.code, streak.message]
+    return [seconds_of(streak.since), *words, streak.jobs, until, sorted(streak.tenants)]
+
+
+def read_streak(note: list[Any] | None) -> StreakSight | None:
+    if note is None:
+        return None
+    since, group, code, message, jobs, *later = note  # notes of earlier releases end here
+    until, tenants = [*later, None, None][:2]
+    ended = instant_of(until) if until is not None else None
+    found = (instant_of(since), group, code, message, list(jobs), ended)
+    return StreakSight(*found, set(tenants or ()))
+
+
+def seconds_of(at: datetime) -> float:
+    return round(at.timestamp(), 3)
+
+
+def instant_of(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,1 +1,0 @@
-"""The HTTP server itself: bounds of the protocol, and clients that are too slow."""

@@ -1,6 +1,0 @@
-"""A stand-in for Azure Service Bus: enough of AMQP 1.0 and of the management API for the real SDK."""
-
-from lucius.standins.service_bus.broker import Broker
-from lucius.standins.service_bus.server import StandIn
-
-__all__ = ["Broker", "StandIn"]

@@ -1,0 +1,1 @@
+"""What every process takes from its machine: logs, traces, counters, folders, outgoing connections."""

@@ -1,1 +1,0 @@
-"""Logs, traces and metrics for every layer. Bootstrap decides where they go."""

@@ -1,1 +1,0 @@
-"""Looking after stored data: verify it, prune it, find outputs that no job answers for."""

@@ -1,1 +1,0 @@
-"""Completion webhooks: signed, and never aimed inside the house."""
